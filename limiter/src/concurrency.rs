@@ -1,0 +1,57 @@
+//! concurrency: at most `max` requests in flight.
+
+use crate::quota::checked_count;
+use crate::{Algorithm, QuotaError, Refusal, Span, Standing, Time};
+
+/// Admits while fewer than `max` are in flight. Charging takes places, refunding frees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    max: u64,
+}
+
+/// The places that are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFlight {
+    taken: u64,
+}
+
+impl Concurrency {
+    /// At most `max` in flight.
+    ///
+    /// # Errors
+    /// When `max` is outside 1 to [`MAX_COUNT`](crate::MAX_COUNT).
+    pub fn new(max: u64) -> Result<Self, QuotaError> {
+        Ok(Self { max: checked_count(max)? })
+    }
+}
+
+impl Algorithm for Concurrency {
+    type State = InFlight;
+
+    fn check(&self, state: &InFlight, _now: Time, cost: u64) -> Result<Span, Refusal> {
+        match state.taken + cost {
+            _ if cost > self.max => Err(Refusal::Never),
+            wanted if wanted <= self.max => Ok(Span::ZERO),
+            _ => Err(Refusal::Busy),
+        }
+    }
+
+    fn charge(&self, state: &mut InFlight, _now: Time, cost: u64) {
+        state.taken += cost;
+    }
+
+    fn refund(&self, state: &mut InFlight, _now: Time, cost: u64) {
+        state.taken = state.taken.saturating_sub(cost);
+    }
+
+    fn standing(&self, state: &InFlight, _now: Time) -> Standing {
+        Standing { remaining: self.max.saturating_sub(state.taken), capacity: self.max, reset: Span::ZERO }
+    }
+
+    fn is_idle(&self, state: &InFlight, _now: Time) -> bool {
+        state.taken == 0
+    }
+
+    /// Those in flight stay in flight.
+    fn rescale(&self, _old: &Self, _state: &mut InFlight, _now: Time) {}
+}

@@ -1,0 +1,158 @@
+//! The arithmetic that both buckets share: a debt that drains at a constant rate.
+//!
+//! This is the generic cell rate algorithm (ITU-T I.371): a key is one number, the theoretical arrival time at
+//! which its debt is paid. It is kept in *ticks*, of which there are so many to a nanosecond that a request
+//! costs a whole number of them too: with the rate N/W reduced to n/w, a nanosecond is n ticks and a request
+//! is w ticks.
+
+use crate::{Rate, Span, Time};
+
+/// A rate as a reduced fraction: `per_nano` ticks drain in a nanosecond, a request adds `per_request` ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    per_nano: u64,
+    per_request: u64,
+}
+
+/// What one key of a bucket owes: the tick at which it owes nothing. Two words, so that a slot needs no more
+/// than eight-byte alignment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Debt {
+    low: u64,
+    high: u64,
+}
+
+impl Pace {
+    pub(crate) fn of(rate: Rate) -> Self {
+        let (count, period) = (rate.count(), rate.period().as_nanos());
+        let divisor = gcd(count, period);
+        Self { per_nano: count / divisor, per_request: period / divisor }
+    }
+
+    /// The ticks of `requests`. At most 10⁹ · 3.2·10¹⁶, far below 2¹²⁸.
+    pub(crate) fn ticks(self, requests: u64) -> u128 {
+        u128::from(requests) * u128::from(self.per_request)
+    }
+
+    /// Ticks since the Unix epoch.
+    fn clock(self, now: Time) -> u128 {
+        u128::from(now.as_nanos()) * u128::from(self.per_nano)
+    }
+
+    /// The whole requests in `ticks`.
+    pub(crate) fn requests(self, ticks: u128) -> u64 {
+        let whole = divide(ticks, self.per_request);
+        u64::try_from(whole).unwrap_or(u64::MAX)
+    }
+
+    /// The time in which `ticks` drain, rounded up to a nanosecond.
+    pub(crate) fn time_up(self, ticks: u128) -> Span {
+        Span::saturating_from(divide(ticks + u128::from(self.per_nano) - 1, self.per_nano))
+    }
+
+    /// The time in which `ticks` drain, rounded down to a nanosecond.
+    pub(crate) fn time_down(self, ticks: u128) -> Span {
+        Span::saturating_from(divide(ticks, self.per_nano))
+    }
+
+    /// The ticks that drain in `span`.
+    pub(crate) fn drained_in(self, span: Span) -> u128 {
+        u128::from(span.as_nanos()) * u128::from(self.per_nano)
+    }
+}
+
+impl Debt {
+    fn paid_at(self) -> u128 {
+        (u128::from(self.high) << 64) | u128::from(self.low)
+    }
+
+    fn set_paid_at(&mut self, tick: u128) {
+        self.low = tick as u64; // the low word, on purpose
+        self.high = (tick >> 64) as u64;
+    }
+
+    /// The ticks owed at `now`. A clock that steps back makes the debt larger, never smaller.
+    pub(crate) fn owed(self, pace: Pace, now: Time) -> u128 {
+        self.paid_at().saturating_sub(pace.clock(now))
+    }
+
+    /// Adds `ticks` to what is owed at `now`.
+    pub(crate) fn add(&mut self, pace: Pace, now: Time, ticks: u128) {
+        self.set_owed(pace, now, self.owed(pace, now) + ticks);
+    }
+
+    /// Takes `ticks` off what is owed at `now`, down to nothing.
+    pub(crate) fn forgive(&mut self, pace: Pace, now: Time, ticks: u128) {
+        self.set_owed(pace, now, self.owed(pace, now).saturating_sub(ticks));
+    }
+
+    /// Owes `ticks` from `now`, whatever was owed before.
+    pub(crate) fn set_owed(&mut self, pace: Pace, now: Time, ticks: u128) {
+        self.set_paid_at(pace.clock(now).saturating_add(ticks));
+    }
+}
+
+/// `a · b / c`, rounded up. Exact while `a · b` fits; beyond, precise to one part in 2⁶⁰.
+pub(crate) fn scale_up(a: u128, b: u128, c: u128) -> u128 {
+    debug_assert!(c > 0);
+    if let Some(product) = a.checked_mul(b) {
+        return product.div_ceil(c);
+    }
+    let divisor = gcd_wide(b, c);
+    let (mut a, mut b, mut c, mut shift) = (a, b / divisor, c / divisor, 0);
+    while a.checked_mul(b).is_none() {
+        if b > c {
+            b = b.div_ceil(2);
+            c = (c / 2).max(1);
+        } else {
+            a = a.div_ceil(2);
+            shift += 1;
+        }
+    }
+    (a * b).div_ceil(c) << shift
+}
+
+/// `a / b`. The wide division is a library call of some 20 ns, so numbers that fit a word take the short one.
+fn divide(a: u128, b: u64) -> u128 {
+    match u64::try_from(a) {
+        Ok(a) => u128::from(a / b),
+        Err(_) => a / u128::from(b),
+    }
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+fn gcd_wide(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_reduced() {
+        let rate = Rate::new(100, Span::from_secs(60)).unwrap();
+        assert_eq!(Pace::of(rate), Pace { per_nano: 1, per_request: 600_000_000 });
+        let odd = Rate::new(7, Span::from_secs(90)).unwrap();
+        assert_eq!(Pace::of(odd), Pace { per_nano: 7, per_request: 90_000_000_000 });
+    }
+
+    #[test]
+    fn scaling_is_exact_while_it_fits_and_close_beyond() {
+        assert_eq!(scale_up(50, 10, 100), 5);
+        assert_eq!(scale_up(1, 1, 3), 1);
+        let huge = 31_622_400_000_000_000_u128 * 1_000_000_000;
+        assert_eq!(scale_up(huge / 2, huge, huge), huge / 2);
+        let odd = scale_up(huge - 1, huge - 7, huge - 3);
+        assert!((huge - 6..=huge).contains(&odd) || odd.abs_diff(huge - 5) < huge >> 55, "{odd}");
+    }
+}

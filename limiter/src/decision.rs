@@ -1,0 +1,69 @@
+//! What one limit says of one request.
+
+use crate::{Span, Time};
+
+/// A rate-limiting algorithm with its quota. The state of one key is a value of its own.
+///
+/// `check` never changes anything, and `charge` may only follow a `check` that admitted the same cost at the
+/// same time: between the two the caller asks the other limits of the request.
+pub trait Algorithm {
+    /// What is kept for a key. The default is a key that was never seen.
+    type State: Default;
+
+    /// Whether `cost` is admitted at `now`, and how long the request is then to be held (zero for all but
+    /// the leaky bucket).
+    ///
+    /// # Errors
+    /// The refusal, with the time after which the same cost is admitted if nobody else spends the key.
+    fn check(&self, state: &Self::State, now: Time, cost: u64) -> Result<Span, Refusal>;
+
+    /// Takes `cost`, which `check` has admitted at `now`.
+    fn charge(&self, state: &mut Self::State, now: Time, cost: u64);
+
+    /// Notes a request that this limit itself refused. Only a sliding log that counts them does anything.
+    fn refused(&self, _state: &mut Self::State, _now: Time, _cost: u64) {}
+
+    /// Gives back `cost` that was charged and not used: a request that left its queue, a place that is free.
+    fn refund(&self, state: &mut Self::State, now: Time, cost: u64);
+
+    /// What is left at `now`.
+    fn standing(&self, state: &Self::State, now: Time) -> Standing;
+
+    /// Whether the state holds no debt at `now`, so that forgetting it changes no later answer.
+    fn is_idle(&self, state: &Self::State, now: Time) -> bool;
+
+    /// Carries a standing state over from `old`, the same limit with another quota.
+    fn rescale(&self, old: &Self, state: &mut Self::State, now: Time);
+}
+
+/// Why a limit says no, and when it would say yes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The same cost is admitted after this time, and not a nanosecond earlier.
+    Until(Span),
+    /// Admitted as soon as another request ends, which nobody can foretell.
+    Busy,
+    /// The cost is above what the limit could ever hold.
+    Never,
+}
+
+/// What a key has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Requests of cost 1 that would be admitted now, rounded down.
+    pub remaining: u64,
+    /// The most that `remaining` can be.
+    pub capacity: u64,
+    /// The time until the full allowance is back, if nothing more is spent.
+    pub reset: Span,
+}
+
+impl Refusal {
+    /// The wait that the refusal names, if it names one.
+    pub const fn retry_after(self) -> Option<Span> {
+        match self {
+            Self::Until(span) => Some(span),
+            Self::Busy | Self::Never => None,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! sliding_window: counts of whole sub-windows, the oldest one weighted by its share that is still inside.
+
+use crate::quota::MAX_SLICES;
+use crate::{Algorithm, QuotaError, Rate, Refusal, Span, Standing, Time};
+
+/// Admits while the estimate over the last period, rounded down, has room for the cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingWindow {
+    rate: Rate,
+    slices: u32,
+}
+
+/// The counts of the current sub-window and of the `slices` before it, newest first; empty for a new key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slices {
+    index: u64,
+    counts: Box<[u32]>,
+}
+
+/// A point in time in units of 1/slices ns, in which sub-windows have whole lengths (a period's nanoseconds).
+#[derive(Clone, Copy)]
+struct Position {
+    index: u64,
+    inside: u64,
+}
+
+impl SlidingWindow {
+    /// `rate` estimated over `slices` sub-windows; one is the usual two-counter form.
+    ///
+    /// # Errors
+    /// When `slices` is outside 1 to [`MAX_SLICES`].
+    pub fn new(rate: Rate, slices: u32) -> Result<Self, QuotaError> {
+        if !(1..=MAX_SLICES).contains(&slices) {
+            return Err(QuotaError::Slices(slices));
+        }
+        Ok(Self { rate, slices })
+    }
+
+    fn period(&self) -> u64 {
+        self.rate.period().as_nanos()
+    }
+
+    /// Where `now` is; not before the sub-window that the key has last seen (the clock may step back).
+    fn position(&self, state: &Slices, now: Time) -> Position {
+        let scaled = u128::from(now.as_nanos()) * u128::from(self.slices);
+        let period = u128::from(self.period());
+        let (index, inside) = ((scaled / period) as u64, (scaled % period) as u64);
+        if !state.counts.is_empty() && state.index > index {
+            return Position { index: state.index, inside: 0 };
+        }
+        Position { index, inside }
+    }
+
+    /// The count of the sub-window `age` before the one at `index`.
+    fn count(state: &Slices, index: u64, age: u64) -> u64 {
+        // The sub-window index − age, in the state's own numbering.
+        (state.index + age)
+            .checked_sub(index)
+            .and_then(|place| state.counts.get(usize::try_from(place).ok()?))
+            .map_or(0, |count| u64::from(*count))
+    }
+
+    /// The whole counts at `index` and the oldest one, which counts by its share.
+    fn parts(&self, state: &Slices, index: u64) -> (u64, u64) {
+        let whole = (0..u64::from(self.slices)).map(|age| Self::count(state, index, age)).sum();
+        (whole, Self::count(state, index, u64::from(self.slices)))
+    }
+
+    fn estimate(&self, state: &Slices, at: Position) -> u64 {
+        let (whole, oldest) = self.parts(state, at.index);
+        let share = u128::from(oldest) * u128::from(self.period() - at.inside) / u128::from(self.period());
+        whole + share as u64
+    }
+
+    /// The time from `now` to the first instant at which the estimate is at most `target`.
+    fn wait(&self, state: &Slices, now: Time, target: u64) -> Span {
+        let at = self.position(state, now);
+        let period = u128::from(self.period());
+        let (mut whole, mut oldest) = self.parts(state, at.index);
+        for ahead in 0..=u64::from(self.slices) + 1 {
+            if let Some(room) = target.checked_sub(whole) {
+                // floor(oldest · (period − inside) / period) ≤ room holds from this point of the sub-window on.
+                let inside = if oldest <= room {
+                    0
+                } else {
+                    period - ((u128::from(room) + 1) * period - 1) / u128::from(oldest)
+                };
+                let scaled = u128::from(at.index + ahead) * period + inside;
+                let nanos = scaled.div_ceil(u128::from(self.slices));
+                return Span::saturating_from(nanos.saturating_sub(u128::from(now.as_nanos())));
+            }
+            oldest = Self::count(state, at.index + ahead, u64::from(self.slices) - 1);
+            whole -= oldest;
+        }
+        Span::MAX // not reached: after slices + 1 sub-windows all counts are zero
+    }
+
+    /// Moves the counts so that the current sub-window is the newest.
+    fn advance(&self, state: &mut Slices, now: Time) {
+        let index = self.position(state, now).index;
+        let size = self.slices as usize + 1;
+        if state.counts.len() != size {
+            *state = Slices { index, counts: vec![0; size].into_boxed_slice() };
+            return;
+        }
+        let steps = usize::try_from(index - state.index).unwrap_or(size).min(size);
+        state.counts.rotate_right(steps);
+        state.counts[..steps].fill(0);
+        state.index = index;
+    }
+}
+
+impl Algorithm for SlidingWindow {
+    type State = Slices;
+
+    fn check(&self, state: &Slices, now: Time, cost: u64) -> Result<Span, Refusal> {
+        let Some(target) = self.rate.count().checked_sub(cost) else {
+            return Err(Refusal::Never);
+        };
+        if self.estimate(state, self.position(state, now)) <= target {
+            Ok(Span::ZERO)
+        } else {
+            Err(Refusal::Until(self.wait(state, now, target)))
+        }
+    }
+
+    fn charge(&self, state: &mut Slices, now: Time, cost: u64) {
+        self.advance(state, now);
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        state.counts[0] = state.counts[0].saturating_add(cost);
+    }
+
+    fn refund(&self, state: &mut Slices, now: Time, cost: u64) {
+        self.advance(state, now);
+        let mut left = u32::try_from(cost).unwrap_or(u32::MAX);
+        for count in &mut state.counts {
+            let taken = left.min(*count);
+            *count -= taken;
+            left -= taken;
+        }
+    }
+
+    fn standing(&self, state: &Slices, now: Time) -> Standing {
+        let at = self.position(state, now);
+        let last = (0..=u64::from(self.slices)).find(|age| Self::count(state, at.index, *age) > 0);
+        // A count leaves the window when the sub-window that holds it is `slices` + 1 old.
+        let reset = last.map_or(Span::ZERO, |age| {
+            let end = u128::from(at.index + u64::from(self.slices) + 1 - age) * u128::from(self.period());
+            Span::saturating_from(
+                end.div_ceil(u128::from(self.slices)).saturating_sub(u128::from(now.as_nanos())),
+            )
+        });
+        Standing {
+            remaining: self.rate.count().saturating_sub(self.estimate(state, at)),
+            capacity: self.rate.count(),
+            reset,
+        }
+    }
+
+    fn is_idle(&self, state: &Slices, now: Time) -> bool {
+        let (whole, oldest) = self.parts(state, self.position(state, now).index);
+        whole + oldest == 0
+    }
+
+    /// Counts stay as they are while the sub-windows do; otherwise the estimate moves into the current one.
+    fn rescale(&self, old: &Self, state: &mut Slices, now: Time) {
+        if state.counts.is_empty() || (old.period() == self.period() && old.slices == self.slices) {
+            return;
+        }
+        let used = old.estimate(state, old.position(state, now));
+        *state = Slices::default();
+        self.charge(state, now, used);
+    }
+}

@@ -1,0 +1,69 @@
+//! token_bucket: a bucket of `burst` tokens, full at the start, refilled continuously.
+
+use crate::debt::scale_up;
+use crate::quota::checked_count;
+use crate::{Algorithm, Debt, Pace, QuotaError, Rate, Refusal, Span, Standing, Time};
+
+/// Admits while the bucket holds the cost. A missing token is a debt that drains at the rate, so a bucket that
+/// pauses is never fuller than full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    pace: Pace,
+    burst: u64,
+}
+
+impl TokenBucket {
+    /// A bucket of `burst` tokens, refilled at `rate`.
+    ///
+    /// # Errors
+    /// When `burst` is outside 1 to [`MAX_COUNT`](crate::MAX_COUNT).
+    pub fn new(rate: Rate, burst: u64) -> Result<Self, QuotaError> {
+        Ok(Self { pace: Pace::of(rate), burst: checked_count(burst)? })
+    }
+
+    fn capacity(&self) -> u128 {
+        self.pace.ticks(self.burst)
+    }
+}
+
+impl Algorithm for TokenBucket {
+    type State = Debt;
+
+    fn check(&self, state: &Debt, now: Time, cost: u64) -> Result<Span, Refusal> {
+        if cost > self.burst {
+            return Err(Refusal::Never);
+        }
+        let wanted = state.owed(self.pace, now) + self.pace.ticks(cost);
+        match wanted.checked_sub(self.capacity()) {
+            None | Some(0) => Ok(Span::ZERO),
+            Some(missing) => Err(Refusal::Until(self.pace.time_up(missing))),
+        }
+    }
+
+    fn charge(&self, state: &mut Debt, now: Time, cost: u64) {
+        state.add(self.pace, now, self.pace.ticks(cost));
+    }
+
+    fn refund(&self, state: &mut Debt, now: Time, cost: u64) {
+        state.forgive(self.pace, now, self.pace.ticks(cost));
+    }
+
+    fn standing(&self, state: &Debt, now: Time) -> Standing {
+        let owed = state.owed(self.pace, now);
+        Standing {
+            remaining: self.pace.requests(self.capacity().saturating_sub(owed)),
+            capacity: self.burst,
+            reset: self.pace.time_up(owed),
+        }
+    }
+
+    fn is_idle(&self, state: &Debt, now: Time) -> bool {
+        state.owed(self.pace, now) == 0
+    }
+
+    /// A bucket at half stays at half.
+    fn rescale(&self, old: &Self, state: &mut Debt, now: Time) {
+        let owed = state.owed(old.pace, now);
+        state.set_owed(self.pace, now, scale_up(owed, self.capacity(), old.capacity()));
+    }
+}
