@@ -1,1 +1,5 @@
-fn main() {}
+//! The `sluicegate` command.
+
+fn main() -> std::process::ExitCode {
+    sluicegate::cli::main()
+}

@@ -1,0 +1,343 @@
+//! Wiring: sockets, workers, reload, signals, the end.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, LocalSet};
+
+use crate::clock::Clock;
+use crate::config::{self, AdminConfig, Config, Loaded};
+use crate::listen::{self, Opened};
+use crate::observe::{Admin, Metrics, ReloadRequest};
+use crate::snapshot::Lineage;
+use crate::worker::{Command, Shared, Status, Worker};
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// Serving threads, instead of the file's number.
+    pub workers: Option<usize>,
+}
+
+/// Why the gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The user's mistake: exit code 1.
+    #[error("{0}")]
+    Config(String),
+    /// The machine's refusal: exit code 2.
+    #[error("{0}")]
+    System(String),
+}
+
+/// The thread that serves nobody: it loads, reloads, and ends.
+struct Supervisor {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    lineage: Lineage,
+    workers: Vec<mpsc::UnboundedSender<Command>>,
+    reloads: mpsc::Sender<ReloadRequest>,
+    /// The text that was last looked at, good or bad.
+    text: String,
+    admin: Option<(AdminConfig, JoinHandle<()>)>,
+}
+
+/// How long a bad file may be half-written before it is reported.
+const HALF_WRITTEN: Duration = Duration::from_millis(100);
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// When the file is wrong or an address cannot be had.
+pub fn run(options: &Options) -> Result<(), StartError> {
+    let loaded = read(&options.config).map_err(StartError::Config)?;
+    eprint!("{}", loaded.rendered);
+    let config = loaded.config.ok_or_else(|| StartError::Config(not_in_force(&options.config)))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = options.workers.or(config.workers).unwrap_or(cores);
+
+    let clock = Clock::start();
+    let lineage = Lineage::default();
+    let mut sockets = Vec::new();
+    for listener in &config.listeners {
+        sockets.push(listen::open(listener, workers).map_err(|error| StartError::System(error.to_string()))?);
+    }
+    let snapshot = lineage.next(config, None, clock.now());
+    let shared = Arc::new(Shared {
+        generation: AtomicU64::new(snapshot.generation),
+        snapshot: ArcSwap::from_pointee(snapshot),
+        draining: AtomicBool::new(false),
+        metrics: Metrics::default(),
+        clock,
+        status: Mutex::new(Status { file: options.config.display().to_string(), ..Status::default() }),
+    });
+    let workers = (0..workers).map(|index| start_worker(&shared, index)).collect::<Result<_, _>>()?;
+    let (reloads, requests) = mpsc::channel(8);
+    let mut supervisor = Supervisor {
+        path: options.config.clone(),
+        shared,
+        lineage,
+        workers,
+        reloads,
+        text: loaded.text,
+        admin: None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::System(format!("cannot start: {error}")))?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, async move {
+        let admin = supervisor.shared.snapshot.load().config.admin.clone();
+        supervisor.serve_admin(admin).await.map_err(StartError::System)?;
+        supervisor.loaded();
+        supervisor.open(sockets);
+        supervisor.run(requests).await;
+        Ok(())
+    })
+}
+
+fn start_worker(shared: &Arc<Shared>, index: usize) -> Result<mpsc::UnboundedSender<Command>, StartError> {
+    let (sender, commands) = mpsc::unbounded_channel();
+    let shared = Arc::clone(shared);
+    let serve = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let seed = shared.clock.now().as_nanos() ^ ((index as u64) << 48);
+        let local = LocalSet::new();
+        local.block_on(&runtime, Worker::new(shared, seed).run(commands));
+        Ok::<(), std::io::Error>(())
+    };
+    let spawned = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+        if let Err(error) = serve() {
+            tracing::error!("worker {index} cannot run: {error}");
+        }
+    });
+    spawned.map(|_| sender).map_err(|error| StartError::System(format!("cannot start a worker: {error}")))
+}
+
+fn read(path: &Path) -> Result<Loaded, String> {
+    config::load(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+fn not_in_force(path: &Path) -> String {
+    format!("{} has errors and is not in force", path.display())
+}
+
+impl Supervisor {
+    /// Looks after the file and the signals until one of them ends the gateway.
+    async fn run(self, mut requests: mpsc::Receiver<ReloadRequest>) {
+        let shared = Arc::clone(&self.shared);
+        let workers = self.workers.clone();
+        let path = self.path.clone();
+        let supervisor = Rc::new(tokio::sync::Mutex::new(self));
+        let watching = config::watch(&path, async || supervisor.lock().await.look().await);
+        let asked = async {
+            let mut hangup = signal(SignalKind::hangup()).ok();
+            loop {
+                tokio::select! {
+                    Some(answer) = requests.recv() => {
+                        let result = supervisor.lock().await.reload().await;
+                        let _ = answer.send(result); // whoever asked may have gone
+                    }
+                    () = next_signal(&mut hangup) => {
+                        let _ = supervisor.lock().await.reload().await; // reported where operators look
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = watching => {}
+            () = asked => {}
+            () = told_to_end() => {}
+        }
+        shared.draining.store(true, Ordering::Relaxed);
+        tokio::select! {
+            () = drain(&shared, &workers) => {}
+            () = told_to_end() => tracing::warn!("told to end twice: not waiting for requests in flight"),
+        }
+    }
+
+    /// Loads the file if it has changed.
+    async fn look(&mut self) {
+        // A file that is not there is being replaced; one that is gone for good changes nothing either.
+        let Ok(text) = std::fs::read_to_string(&self.path) else { return };
+        if text != self.text {
+            let _ = self.reload().await; // reported where operators look
+        }
+    }
+
+    /// Loads the file. A bad one changes nothing, is logged once and stands in /status.
+    async fn reload(&mut self) -> Result<u64, String> {
+        let result = self.try_reload().await;
+        match &result {
+            Ok(generation) => tracing::info!("{} is in force, generation {generation}", self.path.display()),
+            Err(report) => {
+                let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+                if status.last_error.as_ref() != Some(report) {
+                    tracing::error!("{}\n{report}", not_in_force(&self.path));
+                }
+                status.last_error = Some(report.clone());
+                self.shared.metrics.reload_successful.store(0, Ordering::Relaxed);
+            }
+        }
+        result
+    }
+
+    async fn try_reload(&mut self) -> Result<u64, String> {
+        let mut loaded = read(&self.path)?;
+        if loaded.config.is_none() && loaded.text != self.text {
+            tokio::time::sleep(HALF_WRITTEN).await;
+            loaded = read(&self.path)?;
+        }
+        self.text = loaded.text;
+        let config = loaded.config.ok_or_else(|| loaded.rendered.clone())?;
+        if !loaded.rendered.is_empty() {
+            tracing::warn!("{}", loaded.rendered.trim_end());
+        }
+        let before = self.shared.snapshot.load_full();
+        if config.workers.is_some() && config.workers != before.config.workers {
+            tracing::warn!("a changed number of workers is in force after a restart");
+        }
+        let sockets = self.open_new(&before.config, &config)?;
+        if config.admin != before.config.admin {
+            self.serve_admin(config.admin.clone()).await?;
+        }
+        let gone: Vec<String> = before
+            .config
+            .listeners
+            .iter()
+            .filter(|old| !config.listeners.contains(old))
+            .map(|old| old.name.clone())
+            .collect();
+
+        let next = self.lineage.next(config, Some(&before), self.shared.clock.now());
+        let generation = next.generation;
+        self.shared.metrics.retain(&next);
+        self.shared.snapshot.store(Arc::new(next));
+        self.shared.generation.store(generation, Ordering::Release);
+        for name in gone {
+            self.tell(|| Command::Close(name.clone()));
+        }
+        self.open(sockets);
+        self.loaded();
+        Ok(generation)
+    }
+
+    /// Sockets for the listeners that are new; if one cannot be had, none is kept.
+    fn open_new(&self, before: &Config, config: &Config) -> Result<Vec<Vec<Opened>>, String> {
+        let new = config.listeners.iter().filter(|listener| !before.listeners.contains(listener));
+        new.map(|listener| listen::open(listener, self.workers.len()).map_err(|error| error.to_string()))
+            .collect()
+    }
+
+    /// Gives each worker its own socket of every listener.
+    fn open(&self, sockets: Vec<Vec<Opened>>) {
+        let mut shares: Vec<Vec<Opened>> = self.workers.iter().map(|_| Vec::new()).collect();
+        for listener in sockets {
+            if let Some(first) = listener.first() {
+                let address =
+                    first.socket.local_addr().map_or_else(|_| "?".into(), |address| address.to_string());
+                tracing::info!("listening on {address}");
+            }
+            for (share, socket) in shares.iter_mut().zip(listener) {
+                share.push(socket);
+            }
+        }
+        for (worker, share) in self.workers.iter().zip(shares) {
+            let _ = worker.send(Command::Open(share)); // a worker that ended has said so
+        }
+    }
+
+    fn tell(&self, command: impl Fn() -> Command) {
+        for worker in &self.workers {
+            let _ = worker.send(command());
+        }
+    }
+
+    /// Serves the admin API where the file now says.
+    async fn serve_admin(&mut self, config: Option<AdminConfig>) -> Result<(), String> {
+        let Some(config) = config else {
+            self.end_admin();
+            return Ok(());
+        };
+        let same_address = self.admin.as_ref().is_some_and(|(old, _)| old.address == config.address);
+        if same_address {
+            self.end_admin(); // its socket has to be free first
+            tokio::task::yield_now().await;
+        }
+        let socket = TcpListener::bind(config.address)
+            .await
+            .map_err(|error| format!("cannot listen on {} (admin): {error}", config.address))?;
+        self.end_admin();
+        let address =
+            socket.local_addr().map_or_else(|_| config.address.to_string(), |address| address.to_string());
+        tracing::info!("admin on http://{address}/");
+        let admin = Admin {
+            shared: Arc::clone(&self.shared),
+            reloads: self.reloads.clone(),
+            token: config.token.clone(),
+        };
+        self.admin = Some((config, tokio::task::spawn_local(admin.serve(socket))));
+        Ok(())
+    }
+
+    fn end_admin(&mut self) {
+        if let Some((_, task)) = self.admin.take() {
+            task.abort();
+        }
+    }
+
+    /// Notes that a configuration came into force.
+    fn loaded(&self) {
+        let at = self.shared.clock.wall();
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.loaded_at = at.to_string();
+        status.last_error = None;
+        let metrics = &self.shared.metrics;
+        metrics.reload_successful.store(1, Ordering::Relaxed);
+        metrics.reload_at.store(u64::try_from(at.as_second()).unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+async fn next_signal(signal: &mut Option<tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => _ = signal.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn told_to_end() {
+    let mut terminate = signal(SignalKind::terminate()).ok();
+    let mut interrupt = signal(SignalKind::interrupt()).ok();
+    tokio::select! {
+        () = next_signal(&mut terminate) => {}
+        () = next_signal(&mut interrupt) => {}
+    }
+}
+
+/// Stops accepting and waits for the requests in flight, up to the configured time.
+async fn drain(shared: &Shared, workers: &[mpsc::UnboundedSender<Command>]) {
+    let within = shared.snapshot.load().config.drain;
+    tracing::info!("draining: {} connections, at most {within:?}", shared.metrics.open_connections());
+    for worker in workers {
+        let _ = worker.send(Command::Drain);
+    }
+    let empty = async {
+        while shared.metrics.open_connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if tokio::time::timeout(within, empty).await.is_err() {
+        tracing::warn!("{} connections did not end in time", shared.metrics.open_connections());
+    }
+}

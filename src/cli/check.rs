@@ -1,0 +1,39 @@
+//! `sluicegate check`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::{USERS_MISTAKE, fail};
+use crate::config;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit code: 0 if the file can be used, 1 if not; with --strict, 1 also for warnings.\n\n\
+                        Examples:\n  sluicegate check\n  sluicegate check --strict deploy/gateway.yaml"
+)]
+pub(super) struct Args {
+    /// The configuration
+    #[arg(value_name = "FILE", default_value = "gateway.yaml")]
+    file: PathBuf,
+    /// Also fail on warnings
+    #[arg(long)]
+    strict: bool,
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let loaded = match config::load(&args.file) {
+        Ok(loaded) => loaded,
+        Err(error) => return fail(USERS_MISTAKE, format!("cannot read {}: {error}", args.file.display())),
+    };
+    let (errors, warnings) = (loaded.report.errors.len(), loaded.report.warnings.len());
+    eprint!("{}", loaded.rendered);
+    let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    let summary =
+        format!("{}: {}, {}", args.file.display(), count(errors, "error"), count(warnings, "warning"));
+    if errors > 0 || (args.strict && warnings > 0) {
+        eprintln!("{summary}");
+        return ExitCode::from(USERS_MISTAKE);
+    }
+    println!("{summary}");
+    ExitCode::SUCCESS
+}

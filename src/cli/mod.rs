@@ -1,0 +1,66 @@
+//! The commands.
+
+mod check;
+mod replay;
+mod run;
+mod schema;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit codes: 0 fine, 1 a user's mistake, 2 could not start or run.
+const USERS_MISTAKE: u8 = 1;
+const COULD_NOT: u8 = 2;
+
+#[derive(Parser)]
+#[command(
+    version,
+    about = "A rate-limiting edge gateway: exact limits in front of an existing HTTP API",
+    after_help = "Examples:\n  sluicegate                         serve ./gateway.yaml\n  \
+                  sluicegate run --config api.yaml   serve another file\n  \
+                  sluicegate check                   is ./gateway.yaml right?\n  \
+                  sluicegate replay access.log       what would these rules have done?",
+    args_conflicts_with_subcommands = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: run::Args,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve (the default)
+    Run(run::Args),
+    /// Validate a configuration: errors and warnings, with lines and advice
+    Check(check::Args),
+    /// Run a log through the rules: who would have been refused?
+    Replay(replay::Args),
+    /// Print the JSON Schema of gateway.yaml, for editors
+    Schema,
+}
+
+/// Runs the command that the arguments name.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print(); // nobody to tell if the terminal has gone
+            return ExitCode::from(if error.use_stderr() { USERS_MISTAKE } else { 0 });
+        }
+    };
+    match cli.command {
+        None => run::run(&cli.run),
+        Some(Command::Run(args)) => run::run(&args),
+        Some(Command::Check(args)) => check::run(&args),
+        Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Schema) => schema::run(),
+    }
+}
+
+fn fail(code: u8, message: impl std::fmt::Display) -> ExitCode {
+    eprintln!("sluicegate: {message}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,46 @@
+//! The only place that reads time.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use sluicegate_limiter::{Span, Time};
+
+/// The gateway's clock: it starts at the wall clock's time and then runs on the monotonic one, so that windows
+/// are aligned to UTC and a step of the wall clock neither opens nor closes a bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    started: Instant,
+    at: Time,
+}
+
+#[allow(clippy::disallowed_methods, reason = "this file is where clocks are read")]
+impl Clock {
+    /// A clock that starts now.
+    pub fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), at: Time::from_nanos(nanos(since_epoch)) }
+    }
+
+    /// Now.
+    pub fn now(&self) -> Time {
+        self.at.plus(Span::from_nanos(nanos(self.started.elapsed())))
+    }
+
+    /// The time since the clock was started.
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The wall clock's time, for people.
+    pub fn wall(&self) -> jiff::Timestamp {
+        jiff::Timestamp::now()
+    }
+
+    /// The instant of the operating system's timers at which this clock shows `time`.
+    pub fn instant(&self, time: Time) -> tokio::time::Instant {
+        (self.started + Duration::from_nanos(time.since(self.at).as_nanos())).into()
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,76 @@
+//! gateway.yaml: text -> tree -> raw -> valid. All mistakes are reported at once.
+
+mod env;
+mod model;
+mod node;
+mod raw;
+mod read;
+mod report;
+mod validate;
+mod values;
+mod watch;
+
+use std::path::{Path, PathBuf};
+
+pub use model::{
+    Action, AdminConfig, ApiKeySource, ClientIpConfig, Config, Cost, Exempt, ForwardedHeader, HeaderFamilies,
+    LimitConfig, ListenerConfig, Match, Mode, OnMissing, Quota, Reject, RouteConfig, ServerConfig,
+    UpstreamConfig,
+};
+pub use report::{Place, Problem, Report};
+pub use watch::watch;
+
+use read::Read;
+
+/// A file that was read: what it means if it means anything, and what is to be said of it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration; `None` if there are errors.
+    pub config: Option<Config>,
+    /// Errors and warnings.
+    pub report: Report,
+    /// The report with the lines it speaks of; empty when there is nothing to say.
+    pub rendered: String,
+    /// The text that was read.
+    pub text: String,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// When the file itself cannot be read; what is wrong inside it stands in the report.
+pub fn load(path: &Path) -> Result<Loaded, std::io::Error> {
+    let text = std::fs::read_to_string(path)?;
+    let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    Ok(parse(text, &path.display().to_string(), &folder))
+}
+
+/// Reads a text as if it stood in `file`; other files it names are looked for in `folder`.
+pub fn parse(text: String, file: &str, folder: &Path) -> Loaded {
+    let mut report = Report::default();
+    let config = read_text(&text, folder, &mut report);
+    report.sort();
+    let config = config.filter(|_| report.errors.is_empty());
+    let rendered = report.render(file, &text);
+    Loaded { config, report, rendered, text }
+}
+
+fn read_text(text: &str, folder: &Path, report: &mut Report) -> Option<Config> {
+    let mut tree = node::parse(text).map_err(|problem| report.error(problem)).ok()?;
+    env::substitute(&mut tree, &|name| std::env::var(name).ok(), report);
+    let raw = raw::RawConfig::read(&tree, report)?;
+    validate::config(&raw, folder, report)
+}
+
+/// The JSON Schema of gateway.yaml.
+pub fn schema() -> serde_json::Value {
+    let generator = schemars::generate::SchemaSettings::draft07().into_generator();
+    let mut schema = generator.into_root_schema_for::<raw::RawConfig>().to_value();
+    schema["title"] = "gateway.yaml of Sluicegate".into();
+    schema
+}
+
+/// `path` as seen from `folder`.
+fn relative(folder: &Path, path: &str) -> PathBuf {
+    folder.join(path)
+}

@@ -1,0 +1,309 @@
+//! gateway.yaml as it is meant: every reference resolved, every value checked. Nothing after this file fails.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use ipnet::IpNet;
+use sluicegate_limiter::{
+    Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, TokenBucket,
+};
+
+use crate::key::KeySpec;
+use crate::route::{HostPattern, PathPattern};
+
+/// A valid configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Addresses that serve clients, at least one.
+    pub listeners: Vec<ListenerConfig>,
+    /// The address for operators.
+    pub admin: Option<AdminConfig>,
+    /// Who the client is.
+    pub client_ip: ClientIpConfig,
+    /// Where the API key is.
+    pub api_key: ApiKeySource,
+    /// The limits, in the order of the file.
+    pub limits: Vec<LimitConfig>,
+    /// The upstreams, in the order of the file.
+    pub upstreams: Vec<UpstreamConfig>,
+    /// The routes, in the order of the file.
+    pub routes: Vec<RouteConfig>,
+    /// Serving threads; `None` is one per core.
+    pub workers: Option<usize>,
+    /// The longest request head in bytes.
+    pub max_head: usize,
+    /// How long a drain may take.
+    pub drain: Duration,
+}
+
+/// An address that serves clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerConfig {
+    /// The name that routes may ask for.
+    pub name: String,
+    /// The address.
+    pub address: SocketAddr,
+}
+
+/// The address for operators.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// The address.
+    pub address: SocketAddr,
+    /// What changes need; empty for a read-only API.
+    pub token: String,
+}
+
+impl std::fmt::Debug for AdminConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdminConfig").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Which peers are believed, and in which header.
+#[derive(Clone, Debug)]
+pub struct ClientIpConfig {
+    /// The peers that are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The header that they write.
+    pub header: ForwardedHeader,
+    /// Bits of an IPv6 address that make one client.
+    pub ipv6_prefix: u8,
+}
+
+/// A header in which proxies name the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardedHeader {
+    /// X-Forwarded-For.
+    XForwardedFor,
+    /// Forwarded (RFC 7239).
+    Forwarded,
+    /// X-Real-IP.
+    XRealIp,
+}
+
+/// Where the API key is.
+#[derive(Clone, Debug)]
+pub enum ApiKeySource {
+    /// In this header.
+    Header(HeaderName),
+    /// In this query parameter.
+    Query(String),
+}
+
+/// A limit.
+#[derive(Clone, Debug)]
+pub struct LimitConfig {
+    /// Its name.
+    pub name: String,
+    /// What is counted apart.
+    pub key: KeySpec,
+    /// How it is counted.
+    pub quota: Quota,
+    /// What a request spends.
+    pub cost: Cost,
+    /// Whether it refuses.
+    pub mode: Mode,
+    /// Whom it leaves alone.
+    pub exempt: Exempt,
+    /// What becomes of a request without the key.
+    pub on_missing: OnMissing,
+    /// Live counters it may hold.
+    pub max_keys: usize,
+}
+
+/// An algorithm with its numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Quota {
+    /// See [`TokenBucket`].
+    TokenBucket(TokenBucket, Rate, u64),
+    /// See [`LeakyBucket`].
+    LeakyBucket(LeakyBucket, Rate, u64),
+    /// See [`FixedWindow`].
+    FixedWindow(FixedWindow, Rate),
+    /// See [`SlidingLog`].
+    SlidingLog(SlidingLog, Rate),
+    /// See [`SlidingWindow`].
+    SlidingWindow(SlidingWindow, Rate),
+    /// See [`Concurrency`].
+    Concurrency(Concurrency, u64),
+}
+
+/// What a request spends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Always the same.
+    Constant(u64),
+    /// A whole number in a request header; 1 where it is missing or no number.
+    Header(HeaderName),
+}
+
+/// Whether a limit refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It refuses.
+    Enforce,
+    /// It counts and reports what it would have refused.
+    Shadow,
+    /// It does nothing.
+    Off,
+}
+
+/// Whom a limit leaves alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exempt {
+    /// Clients at these addresses.
+    pub networks: Vec<IpNet>,
+    /// Keys of these values.
+    pub values: Vec<String>,
+}
+
+/// What becomes of a request without the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMissing {
+    /// All such requests share one bucket.
+    Shared,
+    /// The limit does not count it.
+    Skip,
+    /// It is answered 401.
+    Deny,
+}
+
+/// An API behind the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamConfig {
+    /// Its name.
+    pub name: String,
+    /// Its servers and their shares, at least one.
+    pub servers: Vec<ServerConfig>,
+    /// For a connection.
+    pub connect: Duration,
+    /// For the head of an answer.
+    pub response: Duration,
+    /// For the next bytes, and for the next request on a kept connection.
+    pub idle: Duration,
+}
+
+/// A server of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// HOST:PORT; the host may be a name.
+    pub authority: String,
+    /// Its share of the requests.
+    pub weight: u32,
+}
+
+/// A route.
+#[derive(Clone, Debug)]
+pub struct RouteConfig {
+    /// Its name.
+    pub name: String,
+    /// Which requests it takes.
+    pub matches: Match,
+    /// What becomes of them.
+    pub action: Action,
+    /// Indices into [`Config::limits`].
+    pub limits: Vec<usize>,
+    /// The answer headers that tell of limits.
+    pub headers: HeaderFamilies,
+    /// The answer to those refused, instead of the usual one.
+    pub reject: Option<Reject>,
+    /// The longest request body in bytes.
+    pub max_body: Option<u64>,
+}
+
+/// Which requests a route takes; all that is given has to fit.
+#[derive(Clone, Debug, Default)]
+pub struct Match {
+    /// An index into [`Config::listeners`].
+    pub listener: Option<usize>,
+    /// One of these hosts; empty for all.
+    pub hosts: Vec<HostPattern>,
+    /// One of these paths; empty for all.
+    pub paths: Vec<PathPattern>,
+    /// One of these methods; empty for all.
+    pub methods: Vec<Method>,
+    /// These headers with these values; `None` for any value.
+    pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
+}
+
+/// What becomes of an admitted request.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// It is forwarded to an upstream: an index into [`Config::upstreams`].
+    Forward {
+        /// The index.
+        upstream: usize,
+        /// Whether the path goes out as it came in.
+        original_path: bool,
+    },
+    /// It is answered by the gateway.
+    Respond {
+        /// The status.
+        status: StatusCode,
+        /// The body.
+        body: String,
+        /// Its type.
+        content_type: HeaderValue,
+    },
+}
+
+/// An answer to refused requests that replaces the usual one.
+#[derive(Clone, Debug)]
+pub struct Reject {
+    /// The status.
+    pub status: StatusCode,
+    /// The body, with its placeholders.
+    pub body: String,
+    /// Its type.
+    pub content_type: HeaderValue,
+}
+
+/// Families of answer headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderFamilies {
+    /// X-RateLimit-Limit, -Remaining, -Reset, -Retry-After.
+    pub x_ratelimit: bool,
+    /// RateLimit and RateLimit-Policy.
+    pub ietf: bool,
+    /// Retry-After.
+    pub retry_after: bool,
+}
+
+impl Quota {
+    /// The word for it in the file.
+    pub const fn algorithm(&self) -> &'static str {
+        match self {
+            Self::TokenBucket(..) => "token_bucket",
+            Self::LeakyBucket(..) => "leaky_bucket",
+            Self::FixedWindow(..) => "fixed_window",
+            Self::SlidingLog(..) => "sliding_log",
+            Self::SlidingWindow(..) => "sliding_window",
+            Self::Concurrency(..) => "concurrency",
+        }
+    }
+
+    /// The rate; concurrency has none.
+    pub const fn rate(&self) -> Option<Rate> {
+        match self {
+            Self::TokenBucket(_, rate, _)
+            | Self::LeakyBucket(_, rate, _)
+            | Self::FixedWindow(_, rate)
+            | Self::SlidingLog(_, rate)
+            | Self::SlidingWindow(_, rate) => Some(*rate),
+            Self::Concurrency(..) => None,
+        }
+    }
+
+    /// The most that one request can ever spend at once.
+    pub const fn capacity(&self) -> u64 {
+        match self {
+            Self::TokenBucket(_, _, burst) | Self::LeakyBucket(_, _, burst) => *burst,
+            Self::FixedWindow(_, rate) | Self::SlidingLog(_, rate) | Self::SlidingWindow(_, rate) => {
+                rate.count()
+            }
+            Self::Concurrency(_, max) => *max,
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! gateway.yaml as it is written: every field optional, nothing checked against anything else.
+//!
+//! The doc comments are what `sluicegate schema` tells editors.
+
+use schemars::JsonSchema;
+
+use super::node::{Node, Value};
+use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, parsed, unknown_key, wrong_kind};
+use super::report::{Place, Problem, Report};
+use super::values;
+
+mapping! {
+    /// The configuration of a gateway.
+    "gateway.yaml"
+    struct RawConfig {
+        /// Addresses that serve clients.
+        listen: Vec<RawListener>,
+        /// Metrics, health and state; never on an address that serves clients.
+        admin: RawAdmin,
+        /// Who the client is when proxies stand before the gateway.
+        client_ip: RawClientIp,
+        /// Where clients put their credentials.
+        auth: RawAuth,
+        /// The limits, by name.
+        limits: Named<RawLimit>,
+        /// The APIs behind the gateway, by name.
+        upstreams: Named<RawUpstream>,
+        /// Which requests go where under which limits. The first that matches wins.
+        routes: Vec<RawRoute>,
+        /// Families of answer headers: x-ratelimit, ietf, retry-after. Default: all.
+        headers: Vec<At<RawText>>,
+        /// Threads that serve, each with its own sockets. Default: one per core.
+        workers: RawCount,
+        /// The longest request body; a longer one is answered 413. Default: no bound.
+        max_body: RawText,
+        /// The longest request head; a longer one is answered 431. Default: 32KiB.
+        max_head: RawText,
+        /// How long SIGTERM waits for requests in flight. Default: 30s.
+        drain: RawText,
+        #[schemars(skip)]
+        store: Later,
+        #[schemars(skip)]
+        rules: Later,
+        #[schemars(skip)]
+        overload: Later,
+    }
+}
+
+/// A value in one of the file's small languages (a rate, a duration, a key); read when all is known.
+pub(super) type RawText = String;
+
+mapping! {
+    /// An address that serves clients.
+    "a listener"
+    struct RawListenerFields {
+        /// A name that routes may ask for: `match: {listener: NAME}`. Default: the address.
+        name: RawText,
+        /// HOST:PORT, such as 0.0.0.0:8080 or [::]:8080.
+        address: RawText,
+        #[schemars(skip)]
+        tls: Later,
+        #[schemars(skip)]
+        proxy_protocol: Later,
+    }
+}
+
+/// A listener: `0.0.0.0:8080`, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawListener(pub(super) RawListenerFields);
+
+mapping! {
+    /// The address for operators.
+    "admin"
+    struct RawAdmin {
+        /// HOST:PORT; keep it on the loopback address.
+        address: RawText,
+        /// What changes need, as `Authorization: Bearer …`. Empty: the API is read-only.
+        token: RawSecret,
+    }
+}
+
+mapping! {
+    /// Who the client is when proxies stand before the gateway.
+    "client_ip"
+    struct RawClientIp {
+        /// The only peers that are believed: addresses and networks.
+        trusted_proxies: Vec<At<RawText>>,
+        /// The header they write: x-forwarded-for (default), forwarded or x-real-ip.
+        header: RawText,
+        /// Bits of an IPv6 address that make one client. Default: 64.
+        ipv6_prefix: RawCount,
+    }
+}
+
+mapping! {
+    /// Where clients put their credentials.
+    "auth"
+    struct RawAuth {
+        /// API keys.
+        api_key: RawApiKey,
+        #[schemars(skip)]
+        jwt: Later,
+    }
+}
+
+mapping! {
+    /// Where the API key is: in a header or in the query.
+    "auth.api_key"
+    struct RawApiKey {
+        /// The header. Default: X-Api-Key.
+        header: RawText,
+        /// The query parameter, instead of a header.
+        query: RawText,
+        #[schemars(skip)]
+        consumers: Later,
+        #[schemars(skip)]
+        required: Later,
+    }
+}
+
+mapping! {
+    /// A limit.
+    "a limit"
+    struct RawLimit {
+        /// What is counted apart: ip, api_key, global, host, method, path, path:NAME, route, header:NAME,
+        /// query:NAME, cookie:NAME. `a | b` is the first that the request has, a list is all together.
+        key: OneOrMany<At<RawText>>,
+        /// token_bucket (default), leaky_bucket, fixed_window, sliding_log, sliding_window or concurrency.
+        algorithm: RawText,
+        /// Count per period: 100/min, 10/s, 20/15s.
+        rate: RawText,
+        /// Bucket size (token_bucket) or queue places (leaky_bucket). Default: the rate's count.
+        burst: RawCount,
+        /// sliding_window: sub-windows per period. Default: 1.
+        slices: RawCount,
+        /// sliding_log: refused requests also hold a place.
+        count_rejected: bool,
+        /// concurrency: requests in flight.
+        max: RawCount,
+        /// leaky_bucket: a longer wait is refused instead.
+        max_delay: RawText,
+        /// What a request spends: a number (default 1) or `header:NAME` of the request.
+        cost: RawText,
+        /// enforce (default), shadow (counted and reported, refuses nobody) or off.
+        mode: RawText,
+        /// Addresses, networks and key values that this limit leaves alone.
+        exempt: Vec<At<RawText>>,
+        /// A request without the key: shared (default, one bucket for all of them), skip or deny (401).
+        on_missing: RawText,
+        /// Where it is counted: local.
+        scope: RawText,
+        /// Live counters this limit may hold. Default: 1M.
+        max_keys: RawCount,
+        #[schemars(skip)]
+        candidate: Later,
+        #[schemars(skip)]
+        when: Later,
+        #[schemars(skip)]
+        plans: Later,
+        #[schemars(skip)]
+        ban: Later,
+        #[schemars(skip)]
+        sync: Later,
+        #[schemars(skip)]
+        on_store_failure: Later,
+    }
+}
+
+mapping! {
+    /// An API behind the gateway.
+    "an upstream"
+    struct RawUpstream {
+        /// Its servers: http://HOST:PORT, or {url: …, weight: N}.
+        servers: Vec<RawServer>,
+        /// How requests are spread: round_robin (default).
+        balance: RawText,
+        /// How long to wait for it.
+        timeouts: RawTimeouts,
+        /// The protocol spoken to it: http1.
+        protocol: RawText,
+        #[schemars(skip)]
+        health: Later,
+        #[schemars(skip)]
+        retries: Later,
+    }
+}
+
+mapping! {
+    /// A server of an upstream.
+    "a server"
+    struct RawServerFields {
+        /// http://HOST:PORT
+        url: RawText,
+        /// Its share of the requests. Default: 1.
+        weight: RawCount,
+    }
+}
+
+/// A server: a URL, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawServer(pub(super) RawServerFields);
+
+mapping! {
+    /// How long to wait for an upstream.
+    "timeouts"
+    struct RawTimeouts {
+        /// For a connection. Default: 1s.
+        connect: RawText,
+        /// For the head of its answer, once the request is sent. Default: 30s.
+        response: RawText,
+        /// For the next bytes of its answer, and for the next request on a kept connection. Default: 60s.
+        idle: RawText,
+    }
+}
+
+mapping! {
+    /// Requests of one kind, where they go and under which limits.
+    "a route"
+    struct RawRoute {
+        /// Its name in metrics, logs and replays.
+        name: RawText,
+        /// Which requests. Without it: all.
+        matches = "match": RawMatch,
+        /// The upstream they are forwarded to.
+        upstream: RawText,
+        /// The answer, if the gateway itself gives it.
+        respond: RawRespond,
+        /// The limits that all have to admit them.
+        limits: Vec<At<RawText>>,
+        /// The path that is forwarded: normalized (default) or original.
+        forward_path: RawText,
+        /// Families of answer headers of this route.
+        headers: Vec<At<RawText>>,
+        /// The answer to those refused, instead of the usual one.
+        reject: RawReject,
+        /// The longest request body of this route.
+        max_body: RawText,
+        #[schemars(skip)]
+        priority: Later,
+    }
+}
+
+mapping! {
+    /// Which requests a route takes; all that is given has to fit.
+    "match"
+    struct RawMatch {
+        /// A listener's name.
+        listener: RawText,
+        /// Host names: api.example.com, or *.example.com for every name below.
+        host: OneOrMany<At<RawText>>,
+        /// A path: /login, /v1/* (it and all below), /users/{id}.
+        path: OneOrMany<At<RawText>>,
+        /// Methods.
+        methods: OneOrMany<At<RawText>>,
+        /// Request headers and their exact values; `*` for any value.
+        headers: Named<At<RawText>>,
+    }
+}
+
+mapping! {
+    /// An answer of the gateway itself.
+    "respond"
+    struct RawRespond {
+        /// The status. Default: 200.
+        status: RawCount,
+        /// The body.
+        body: RawText,
+        /// Default: text/plain; charset=utf-8
+        content_type: RawText,
+    }
+}
+
+mapping! {
+    /// The answer to refused requests. {limit}, {retry_after} and {request_id} are replaced.
+    "reject"
+    struct RawReject {
+        /// The status. Default: 429.
+        status: RawCount,
+        /// The body.
+        body: RawText,
+        /// Default: text/plain; charset=utf-8
+        content_type: RawText,
+    }
+}
+
+mapping! {
+    "a secret"
+    struct RawSecretFile {
+        /// The file that holds it.
+        file: RawText,
+    }
+}
+
+/// A secret: the value itself, or `{file: PATH}`.
+#[derive(Clone, Debug)]
+pub(super) enum RawSecret {
+    Value(String),
+    File(At<String>),
+}
+
+/// A whole number: 20, 10k, 1M.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawCount(pub(super) u64);
+
+impl Read for RawCount {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        parsed(node, "a number", report, values::count).map(Self)
+    }
+}
+
+impl Read for RawListener {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        if let Value::Scalar(address) = &node.value {
+            let address = Some(At { at: node.at, value: address.clone() });
+            let fields =
+                RawListenerFields { at: node.at, address, name: None, tls: None, proxy_protocol: None };
+            return Some(Self(fields));
+        }
+        RawListenerFields::read(node, report).map(Self)
+    }
+}
+
+impl Read for RawServer {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        if let Value::Scalar(url) = &node.value {
+            let url = Some(At { at: node.at, value: url.clone() });
+            return Some(Self(RawServerFields { at: node.at, url, weight: None }));
+        }
+        RawServerFields::read(node, report).map(Self)
+    }
+}
+
+impl Read for RawSecret {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) => Some(Self::Value(text.clone())),
+            Value::Null => Some(Self::Value(String::new())),
+            Value::Map(_) => RawSecretFile::read(node, report)?.file.map(Self::File).or_else(|| {
+                report.error(Problem::new(node.at, "a secret is a value or {file: PATH}"));
+                None
+            }),
+            _ => wrong_kind(node, "a value or {file: PATH}", report),
+        }
+    }
+}
+
+macro_rules! schema_either {
+    ($($ty:ident => $first:tt or $second:ty),*) => {$(
+        impl JsonSchema for $ty {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($ty).trim_start_matches("Raw").into()
+            }
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let second = generator.subschema_for::<$second>();
+                schemars::json_schema!({ "anyOf": [{ "type": $first }, second] })
+            }
+        }
+    )*};
+}
+schema_either!(
+    RawListener => "string" or RawListenerFields,
+    RawServer => "string" or RawServerFields,
+    RawSecret => "string" or RawSecretFile,
+    RawCount => "integer" or String
+);

@@ -1,0 +1,142 @@
+//! The small languages inside values: counts, durations, rates, sizes.
+
+use std::time::Duration;
+
+use sluicegate_limiter::{Rate, Span};
+
+const UNITS: [(&str, u64); 19] = [
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("sec", 1_000_000_000),
+    ("secs", 1_000_000_000),
+    ("second", 1_000_000_000),
+    ("seconds", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("min", 60_000_000_000),
+    ("mins", 60_000_000_000),
+    ("minute", 60_000_000_000),
+    ("minutes", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("hour", 3_600_000_000_000),
+    ("hours", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+    ("day", 86_400_000_000_000),
+    ("days", 86_400_000_000_000),
+    ("w", 604_800_000_000_000),
+];
+
+/// `20`, `10k`, `1M`.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    let bad = || format!("expected a whole number such as 20, 10k or 1M, found `{text}`");
+    let text = text.trim();
+    let (digits, factor) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+        Some((at, 'M')) => (&text[..at], 1_000_000),
+        Some((at, 'G')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad());
+    }
+    digits.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(bad)
+}
+
+/// `250ms`, `30s`, `5min`, `1h30m`.
+pub(super) fn span(text: &str) -> Result<Span, String> {
+    let bad = || format!("expected a duration such as 250ms, 30s, 5min or 2h, found `{text}`");
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(bad());
+    }
+    let mut nanos = 0_u64;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let letters = rest[digits..].find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len() - digits);
+        let number = rest[..digits].parse::<u64>().map_err(|_| bad())?;
+        let unit = unit(&rest[digits..digits + letters]).ok_or_else(bad)?;
+        nanos = number.checked_mul(unit).and_then(|n| nanos.checked_add(n)).ok_or_else(bad)?;
+        rest = &rest[digits + letters..];
+    }
+    Ok(Span::from_nanos(nanos))
+}
+
+/// A duration for the operating system's timers.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    span(text).map(|span| Duration::from_nanos(span.as_nanos()))
+}
+
+/// `100/min`, `20/15s`.
+pub(super) fn rate(text: &str) -> Result<Rate, String> {
+    let bad = || format!("expected a rate such as 100/min, 10/s or 20/15s, found `{text}`");
+    let (left, right) = text.split_once('/').ok_or_else(bad)?;
+    let number = count(left).map_err(|_| bad())?;
+    let right = right.trim();
+    let period = match unit(right) {
+        Some(nanos) => Span::from_nanos(nanos),
+        None => span(right).map_err(|_| bad())?,
+    };
+    Rate::new(number, period).map_err(|error| format!("in the rate `{text}`: {error}"))
+}
+
+/// `512`, `64KiB`, `10MB`.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let bad = || format!("expected a size such as 64KiB, 10MB or 1GiB, found `{text}`");
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let factor = match text[split..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "kib" => 1 << 10,
+        "m" | "mb" => 1_000_000,
+        "mib" => 1 << 20,
+        "g" | "gb" => 1_000_000_000,
+        "gib" => 1 << 30,
+        _ => return Err(bad()),
+    };
+    text[..split].parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(bad)
+}
+
+fn unit(text: &str) -> Option<u64> {
+    UNITS.iter().find(|(name, _)| *name == text).map(|(_, nanos)| *nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_as_the_manual_writes_them() {
+        for (text, count, seconds) in [
+            ("100/min", 100, 60),
+            ("10/s", 10, 1),
+            ("5000/h", 5_000, 3_600),
+            ("1M/day", 1_000_000, 86_400),
+            ("20/15s", 20, 15),
+            ("10k/d", 10_000, 86_400),
+            ("7/90s", 7, 90),
+        ] {
+            let rate = rate(text).unwrap();
+            assert_eq!((rate.count(), rate.period()), (count, Span::from_secs(seconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rate_is_told() {
+        for text in ["100", "100/", "/min", "1.5/s", "-1/s", "10/fortnight", "0/s", "2G/s", "1/0s", "1/400d"]
+        {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_and_sizes() {
+        assert_eq!(span("250ms"), Ok(Span::from_millis(250)));
+        assert_eq!(span("1h30m"), Ok(Span::from_secs(5_400)));
+        assert_eq!(span("2h"), Ok(Span::from_secs(7_200)));
+        assert!(
+            span("5").is_err() && span("").is_err() && span("s").is_err() && span("99999999999999d").is_err()
+        );
+        assert_eq!((bytes("64KiB"), bytes("10MB"), bytes("7")), (Ok(65_536), Ok(10_000_000), Ok(7)));
+    }
+}

@@ -1,0 +1,241 @@
+//! Bodies: of answers, with what is freed at their end; of requests, with their bounds.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::exchange::Exchange;
+use super::pool::Returning;
+use crate::listen::{Connection, Deadline};
+
+/// The body of an answer. Dropping it, at its end or before, ends the exchange.
+pub struct Body {
+    kind: Kind,
+    exchange: Option<Exchange>,
+}
+
+enum Kind {
+    Empty,
+    Full(Bytes),
+    Forwarded(Forwarded),
+}
+
+/// A body that comes from an upstream, with the connection that it comes on.
+pub(super) struct Forwarded {
+    pub(super) body: Incoming,
+    /// Goes back to the pool when the body has ended; `None` once it has.
+    pub(super) connection: Option<Returning>,
+}
+
+/// Why an answer broke off: the client sees the connection end, never a shorter answer that looks whole.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The upstream broke off.
+    #[error("the upstream broke off its answer")]
+    Upstream(#[source] hyper::Error),
+    /// The upstream sent nothing for too long.
+    #[error("the upstream stopped in the middle of its answer")]
+    Stalled,
+}
+
+impl Body {
+    /// No body.
+    pub fn empty() -> Self {
+        Self { kind: Kind::Empty, exchange: None }
+    }
+
+    /// A body that is there already.
+    pub fn full(bytes: Bytes) -> Self {
+        Self { kind: if bytes.is_empty() { Kind::Empty } else { Kind::Full(bytes) }, exchange: None }
+    }
+
+    pub(super) fn forwarded(mut forwarded: Forwarded) -> Self {
+        if forwarded.body.is_end_stream() {
+            if let Some(connection) = forwarded.connection.take() {
+                connection.give_back();
+            }
+            return Self::empty();
+        }
+        Self { kind: Kind::Forwarded(forwarded), exchange: None }
+    }
+
+    pub(super) fn ends(&mut self, exchange: Exchange) {
+        self.exchange = Some(exchange);
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Self { kind, exchange } = &mut *self;
+        match kind {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *kind = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Kind::Forwarded(forwarded) => forwarded.poll(context, exchange.as_ref()),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Empty => true,
+            Kind::Full(_) => false,
+            // Its end has to be polled for: only then does the connection go back to the pool.
+            Kind::Forwarded(forwarded) => forwarded.connection.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Forwarded(forwarded) => forwarded.body.size_hint(),
+        }
+    }
+}
+
+impl Forwarded {
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        exchange: Option<&Exchange>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if polled.is_pending() {
+            return match exchange.is_some_and(|exchange| exchange.stalled(context)) {
+                true => Poll::Ready(Some(Err(BodyError::Stalled))),
+                false => Poll::Pending,
+            };
+        }
+        if let Some(exchange) = exchange {
+            exchange.moved();
+        }
+        let frame = ready!(polled);
+        if matches!(frame, Some(Ok(_))) && !self.body.is_end_stream() {
+            return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)));
+        }
+        if let Some(connection) = self.connection.take().filter(|_| !matches!(frame, Some(Err(_)))) {
+            connection.give_back();
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)))
+    }
+}
+
+/// The body of a request on its way to an upstream.
+pub(super) struct RequestBody {
+    inner: Option<Incoming>,
+    state: Option<Rc<Upload>>,
+}
+
+/// What became of the body of a request.
+pub(super) struct Upload {
+    /// Bytes that may still come.
+    left: Cell<u64>,
+    pub(super) too_large: Cell<bool>,
+    /// The client broke off, or sent what is no body.
+    pub(super) broken: Cell<bool>,
+    /// It came whole.
+    pub(super) ended: Cell<bool>,
+    /// The client is the one who is waited for.
+    pub(super) waiting: Cell<bool>,
+    connection: Rc<Connection>,
+    deadline: Rc<Deadline>,
+    /// The client's time for the next bytes, in the worker's milliseconds.
+    patience: Duration,
+}
+
+/// Why a request was not sent whole.
+#[derive(Debug, thiserror::Error)]
+#[error("the request's body did not come whole")]
+pub(super) struct UploadError;
+
+impl RequestBody {
+    /// A body of nothing.
+    pub(super) fn empty() -> Self {
+        Self { inner: None, state: None }
+    }
+
+    /// The body of a client, of at most `max` bytes, watched by the exchange.
+    pub(super) fn new(
+        body: Incoming,
+        max: Option<u64>,
+        exchange: &Exchange,
+        patience: Duration,
+    ) -> (Self, Option<Rc<Upload>>) {
+        if body.is_end_stream() {
+            return (Self::empty(), None);
+        }
+        let state = Rc::new(Upload {
+            left: Cell::new(max.unwrap_or(u64::MAX)),
+            too_large: Cell::new(false),
+            broken: Cell::new(false),
+            ended: Cell::new(false),
+            waiting: Cell::new(false),
+            connection: Rc::clone(exchange.connection()),
+            deadline: Rc::clone(exchange.deadline()),
+            patience,
+        });
+        (Self { inner: Some(body), state: Some(Rc::clone(&state)) }, Some(state))
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = UploadError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        let Self { inner: Some(body), state: Some(state) } = &mut *self else { return Poll::Ready(None) };
+        let polled = Pin::new(&mut *body).poll_frame(context);
+        state.waiting.set(polled.is_pending());
+        let frame = ready!(polled);
+        // Whoever still sends is not late.
+        state.deadline.set_request(Some(state.connection.worker.deadlines.after(state.patience)));
+        match frame {
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                match state.left.get().checked_sub(length) {
+                    Some(left) => state.left.set(left),
+                    None => {
+                        state.too_large.set(true);
+                        return Poll::Ready(Some(Err(UploadError)));
+                    }
+                }
+                state.ended.set(body.is_end_stream());
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(_)) => {
+                state.broken.set(true);
+                Poll::Ready(Some(Err(UploadError)))
+            }
+            None => {
+                state.ended.set(true);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.as_ref().is_none_or(http_body::Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint)
+    }
+}

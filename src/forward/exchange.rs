@@ -1,0 +1,150 @@
+//! One request and its answer: what is counted, and what is freed, on every way out.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Response;
+use sluicegate_limiter::Time;
+
+use super::Body;
+use crate::limit::Holds;
+use crate::listen::{Connection, Deadline};
+use crate::worker::View;
+
+/// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
+const CLIENT_LEFT: u16 = 499;
+
+/// An exchange that is under way. Dropping it frees what it holds and counts it, also when the client leaves.
+pub struct Exchange {
+    connection: Rc<Connection>,
+    /// The connection's, or its own where requests share a connection.
+    deadline: Rc<Deadline>,
+    view: Rc<View>,
+    route: Option<usize>,
+    begun: Time,
+    code: u16,
+    holds: Holds,
+    /// How long the upstream may send nothing in the middle of its answer.
+    idle: Cell<Duration>,
+}
+
+impl Exchange {
+    /// Begins an exchange.
+    pub fn begin(connection: &Rc<Connection>, view: &Rc<View>, now: Time) -> Self {
+        connection.begin();
+        let deadline = if connection.shared {
+            connection.worker.deadlines.register(u64::MAX) // no group: it ends with its connection
+        } else {
+            Rc::clone(&connection.deadline)
+        };
+        Self {
+            connection: Rc::clone(connection),
+            deadline,
+            view: Rc::clone(view),
+            route: None,
+            begun: now,
+            code: CLIENT_LEFT,
+            holds: Holds::default(),
+            idle: Cell::new(Duration::from_secs(60)),
+        }
+    }
+
+    /// Notes the route, for the metrics.
+    pub fn set_route(&mut self, route: usize) {
+        self.route = Some(route);
+    }
+
+    /// Holds places and turns until the end.
+    pub fn hold(&mut self, holds: Holds) {
+        self.holds = holds;
+    }
+
+    pub(super) fn set_idle(&self, idle: Duration) {
+        self.idle.set(idle);
+    }
+
+    /// Whether the peer is a proxy that is believed.
+    pub(super) fn trusts_peer(&self) -> bool {
+        self.view.snapshot.config.client_ip.trusts(self.connection.peer_ip())
+    }
+
+    pub(super) fn connection(&self) -> &Rc<Connection> {
+        &self.connection
+    }
+
+    pub(super) fn deadline(&self) -> &Rc<Deadline> {
+        &self.deadline
+    }
+
+    /// Waits until the leaky buckets release the request. If the client leaves meanwhile, this future is dropped
+    /// and the exchange gives its turn to those behind.
+    pub async fn wait_for_turn(&mut self) {
+        let clock = *self.connection.worker.clock();
+        let mut sleep = pin!(tokio::time::sleep_until(clock.instant(self.begun)));
+        let holds = &self.holds;
+        poll_fn(|context| {
+            let Some(due) = holds.due(context.waker()).filter(|due| *due > clock.now()) else {
+                return Poll::Ready(());
+            };
+            sleep.as_mut().reset(clock.instant(due));
+            sleep.as_mut().poll(context)
+        })
+        .await;
+        self.holds.start();
+    }
+
+    /// Waits for `future`, but not beyond the request's deadline, which whoever makes progress may move.
+    pub(super) async fn in_time<T>(&self, within: Duration, future: impl Future<Output = T>) -> Option<T> {
+        self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
+        let mut future = pin!(future);
+        let result = poll_fn(|context| {
+            self.deadline.watch(context);
+            match future.as_mut().poll(context) {
+                Poll::Ready(value) => Poll::Ready(Some(value)),
+                Poll::Pending if self.deadline.request_passed() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        self.deadline.set_request(None);
+        result
+    }
+
+    /// The upstream has sent nothing: whether that has been so for too long.
+    pub(super) fn stalled(&self, context: &Context<'_>) -> bool {
+        if self.deadline.request_passed() {
+            return true;
+        }
+        if !self.deadline.request_is_set() {
+            self.deadline.watch(context);
+            self.deadline.set_request(Some(self.connection.worker.deadlines.after(self.idle.get())));
+        }
+        false
+    }
+
+    /// The upstream has sent something.
+    pub(super) fn moved(&self) {
+        self.deadline.set_request(None);
+    }
+
+    /// Gives the answer the exchange to end with.
+    pub fn answer(mut self, mut response: Response<Body>) -> Response<Body> {
+        self.code = response.status().as_u16();
+        response.body_mut().ends(self);
+        response
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let now = self.connection.worker.clock().now();
+        self.holds.give_up(now);
+        self.view.route_stripe(self.route).finish(self.code, now.since(self.begun));
+        self.deadline.set_request(None);
+        self.connection.end();
+    }
+}

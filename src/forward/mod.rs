@@ -1,0 +1,11 @@
+//! 6b: to the upstream and back.
+
+mod body;
+mod exchange;
+mod headers;
+mod pool;
+mod upstream;
+
+pub use body::Body;
+pub use exchange::Exchange;
+pub use upstream::{ForwardError, Upstream, forward};

@@ -1,0 +1,321 @@
+//! 4: parts of a request -> one fingerprint per limit.
+//!
+//! A key is never kept: it is hashed with a secret of this process, so that a table holds eight bytes of it,
+//! whatever a client sends, and nobody outside can make two keys collide.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, Method, header};
+use ipnet::IpNet;
+use smallvec::SmallVec;
+
+use crate::client_ip::mask;
+use crate::config::{ApiKeySource, Exempt};
+
+/// What a limit counts apart: all of these together, each the first of its alternatives that the request has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    all: Vec<Vec<Part>>,
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The client's address, or the network that counts as one client.
+    Ip,
+    /// The API key.
+    ApiKey,
+    /// Nothing: one counter for all.
+    Global,
+    /// The host, lower case, without port.
+    Host,
+    /// The method.
+    Method,
+    /// The path in normal form.
+    Path,
+    /// A parameter of the route's path.
+    Param(String),
+    /// The route's name.
+    Route,
+    /// A request header.
+    Header(HeaderName),
+    /// A query parameter, decoded.
+    Query(String),
+    /// A cookie.
+    Cookie(String),
+}
+
+/// The request as keys see it.
+#[derive(Clone, Debug)]
+pub struct Subject<'a> {
+    /// The client's address.
+    pub client: IpAddr,
+    /// Bits of an IPv6 address that make one client.
+    pub ipv6_prefix: u8,
+    /// Where the API key is.
+    pub api_key: &'a ApiKeySource,
+    /// The host, lower case, without port.
+    pub host: &'a str,
+    /// The method.
+    pub method: &'a Method,
+    /// The path in normal form.
+    pub path: &'a str,
+    /// The query as it came.
+    pub query: Option<&'a str>,
+    /// The request's headers.
+    pub headers: &'a HeaderMap,
+    /// The route's name.
+    pub route: &'a str,
+    /// The parameters of its path.
+    pub params: &'a [(&'a str, &'a str)],
+}
+
+/// A key as the tables know it. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint(u64);
+
+/// The secret of this process that fingerprints are made with.
+#[derive(Clone, Debug, Default)]
+pub struct KeySecret(RandomState);
+
+type Bytes = SmallVec<[u8; 16]>;
+
+/// The value of one part: most are bytes of the request itself.
+enum Found<'a> {
+    Borrowed(&'a [u8]),
+    Owned(Bytes),
+}
+
+impl Fingerprint {
+    /// The fingerprint that the overflow bucket of a table goes by.
+    pub const OVERFLOW: Self = Self(u64::MAX);
+
+    /// The hash itself.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// A fingerprint of the test's choice.
+    #[cfg(test)]
+    pub(crate) fn for_tests(hash: u64) -> Self {
+        Self::from_hash(hash)
+    }
+
+    fn from_hash(hash: u64) -> Self {
+        Self(hash.clamp(1, u64::MAX - 1))
+    }
+}
+
+impl Found<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl KeySpec {
+    /// A key of these parts: all together, each the first of its alternatives.
+    pub fn new(all: Vec<Vec<Part>>) -> Self {
+        Self { all }
+    }
+
+    /// All parts that are mentioned.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.all.iter().flatten()
+    }
+
+    /// The fingerprint of the request's key, or `None` if it lacks one of the parts.
+    pub fn fingerprint(&self, subject: &Subject<'_>, secret: &KeySecret) -> Option<Fingerprint> {
+        let mut hasher = secret.0.build_hasher();
+        for alternatives in &self.all {
+            let (index, found) = first(alternatives, subject)?;
+            write_part(&mut hasher, index, found.bytes());
+        }
+        Some(Fingerprint::from_hash(hasher.finish()))
+    }
+
+    /// The fingerprint that all requests without the key share.
+    pub fn missing(secret: &KeySecret) -> Fingerprint {
+        Fingerprint::from_hash(secret.0.hash_one("requests without the key"))
+    }
+
+    /// The fingerprints that a key written by an operator can mean, best first: `k1`, `api_key:k1`,
+    /// `203.0.113.9`, or values joined by commas for a composite key.
+    pub fn from_text(&self, text: &str, ipv6_prefix: u8, secret: &KeySecret) -> Vec<Fingerprint> {
+        let values: Vec<&str> = if self.all.len() == 1 { vec![text] } else { text.split(',').collect() };
+        if values.len() != self.all.len() {
+            return Vec::new();
+        }
+        let mut hashers = vec![secret.0.build_hasher()];
+        for (alternatives, value) in self.all.iter().zip(values) {
+            let readings = alternatives
+                .iter()
+                .enumerate()
+                .filter_map(|(index, part)| Some((index, part.value_from_text(value, ipv6_prefix)?)));
+            hashers = readings
+                .flat_map(|(index, bytes)| {
+                    hashers.iter().map(move |hasher| {
+                        let mut hasher = hasher.clone();
+                        write_part(&mut hasher, index, &bytes);
+                        hasher
+                    })
+                })
+                .collect();
+        }
+        hashers.iter().map(|hasher| Fingerprint::from_hash(hasher.finish())).collect()
+    }
+
+    /// Whether a limit with this key leaves the request alone.
+    pub fn is_exempt(&self, subject: &Subject<'_>, exempt: &Exempt) -> bool {
+        let in_network = |network: &IpNet| network.contains(&subject.client.to_canonical());
+        if exempt.networks.iter().any(in_network) {
+            return true;
+        }
+        !exempt.values.is_empty()
+            && self
+                .all
+                .iter()
+                .filter_map(|alternatives| first(alternatives, subject))
+                .any(|(_, found)| exempt.values.iter().any(|value| value.as_bytes() == found.bytes()))
+    }
+}
+
+/// The index and the length keep apart what else would read alike: `a|b` from `ab`, a key from an address.
+fn write_part(hasher: &mut impl Hasher, index: usize, bytes: &[u8]) {
+    hasher.write_u32(index as u32);
+    hasher.write_u32(bytes.len() as u32);
+    hasher.write(bytes);
+}
+
+fn first<'a>(alternatives: &'a [Part], subject: &'a Subject<'_>) -> Option<(usize, Found<'a>)> {
+    alternatives.iter().enumerate().find_map(|(index, part)| Some((index, part.of(subject)?)))
+}
+
+impl Part {
+    /// The request's value. What is empty, or given twice, is not there: a client cannot choose between two.
+    fn of<'a>(&'a self, subject: &'a Subject<'_>) -> Option<Found<'a>> {
+        let bytes = match self {
+            Self::Ip => return Some(Found::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix)))),
+            Self::Global => return Some(Found::Borrowed(b"")),
+            Self::ApiKey => match subject.api_key {
+                ApiKeySource::Header(name) => header(subject.headers, name)?,
+                ApiKeySource::Query(name) => return query(subject.query?, name),
+            },
+            Self::Host => subject.host.as_bytes(),
+            Self::Method => subject.method.as_str().as_bytes(),
+            Self::Path => subject.path.as_bytes(),
+            Self::Param(name) => subject.params.iter().find(|(param, _)| param == name)?.1.as_bytes(),
+            Self::Route => subject.route.as_bytes(),
+            Self::Header(name) => header(subject.headers, name)?,
+            Self::Query(name) => return query(subject.query?, name),
+            Self::Cookie(name) => cookie(subject.headers, name)?,
+        };
+        (!bytes.is_empty()).then_some(Found::Borrowed(bytes))
+    }
+
+    /// What an operator's text means for this part, if it can mean anything.
+    fn value_from_text(&self, text: &str, ipv6_prefix: u8) -> Option<Bytes> {
+        let text = text.strip_prefix(self.name()).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
+        match self {
+            Self::Ip => Some(address_bytes(mask(text.parse().ok()?, ipv6_prefix))),
+            Self::Global => Some(Bytes::new()),
+            Self::Host => Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes())),
+            _ => Some(Bytes::from_slice(text.as_bytes())),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Ip => "ip",
+            Self::ApiKey => "api_key",
+            Self::Global => "global",
+            Self::Host => "host",
+            Self::Method => "method",
+            Self::Path => "path",
+            Self::Route => "route",
+            Self::Param(name) | Self::Query(name) | Self::Cookie(name) => name,
+            Self::Header(name) => name.as_str(),
+        }
+    }
+}
+
+fn address_bytes(address: IpAddr) -> Bytes {
+    match address {
+        IpAddr::V4(v4) => Bytes::from_slice(&v4.octets()),
+        IpAddr::V6(v6) => Bytes::from_slice(&v6.octets()),
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut lines = headers.get_all(name).iter();
+    let value = lines.next()?;
+    lines.next().is_none().then(|| value.as_bytes())
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    let mut found =
+        headers.get_all(header::COOKIE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b';'));
+    let mut values = found.by_ref().filter_map(|pair| {
+        let pair = pair.trim_ascii();
+        let equals = pair.iter().position(|b| *b == b'=')?;
+        (pair[..equals].trim_ascii_end() == name.as_bytes()).then(|| pair[equals + 1..].trim_ascii())
+    });
+    let value = values.next()?;
+    if values.next().is_some() {
+        return None;
+    }
+    Some(value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value))
+}
+
+/// A query parameter, decoded: otherwise `%61` would be another key than `a`.
+fn query<'a>(query: &'a str, name: &str) -> Option<Found<'a>> {
+    let mut values = query.split('&').filter_map(|pair| {
+        let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (form_decode(found).as_ref() == name.as_bytes()).then_some(value)
+    });
+    let value = values.next()?;
+    if value.is_empty() || values.next().is_some() {
+        return None;
+    }
+    Some(match form_decode(value) {
+        Cow::Borrowed(bytes) => Found::Borrowed(bytes),
+        Cow::Owned(bytes) => Found::Owned(Bytes::from_vec(bytes)),
+    })
+}
+
+/// Undoes percent-encoding, as in a path; what is no UTF-8 becomes replacement characters.
+pub fn percent_decode(text: &str) -> String {
+    String::from_utf8_lossy(&decode(text, false)).into_owned()
+}
+
+/// Undoes application/x-www-form-urlencoded.
+fn form_decode(text: &str) -> Cow<'_, [u8]> {
+    decode(text, true)
+}
+
+/// Undoes escapes, and plus signs in forms; an escape that is none stays as it is.
+fn decode(text: &str, form: bool) -> Cow<'_, [u8]> {
+    if !text.contains(['%', '+']) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let bytes = text.as_bytes();
+    let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        match (bytes[at], hex(at + 1), hex(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 2;
+            }
+            (b'+', ..) if form => out.push(b' '),
+            (byte, ..) => out.push(byte),
+        }
+        at += 1;
+    }
+    Cow::Owned(out)
+}

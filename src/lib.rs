@@ -1,0 +1,30 @@
+//! Sluicegate: a rate-limiting edge gateway.
+//!
+//! The folders stand in the order in which a request meets them:
+//!
+//! 1. [`listen`]: accept, connections, deadlines, drain
+//! 2. [`pipeline`]: **read first**: route → identify → keys → decide → forward | refuse → observe
+//! 3. [`route`] and [`client_ip`]: which route, which client
+//! 4. [`key`]: parts of a request → one fingerprint per limit
+//! 5. [`limit`]: check all, then charge all
+//! 6. [`respond`] a local answer, or [`forward`] upstream
+//! 7. [`observe`]: metrics, the admin API
+//!
+//! [`config`] turns gateway.yaml into a [`snapshot`], [`app`] wires it all, [`cli`] is the commands.
+
+pub mod app;
+pub mod cli;
+pub mod client_ip;
+pub mod clock;
+pub mod config;
+pub mod forward;
+pub mod key;
+pub mod limit;
+pub mod listen;
+pub mod observe;
+pub mod pipeline;
+pub mod replay;
+pub mod respond;
+pub mod route;
+pub mod snapshot;
+pub mod worker;

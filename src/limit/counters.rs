@@ -1,0 +1,220 @@
+//! The counters of a limit, whatever its algorithm: one match, so that tables stay flat and typed.
+
+use sluicegate_limiter::{
+    Concurrency, FixedWindow, LeakyBucket, Refusal, SlidingLog, SlidingWindow, Span, Standing, Time,
+    TokenBucket,
+};
+
+use super::queue::Queue;
+use super::table::{Held, Table};
+use crate::config::Quota;
+use crate::key::Fingerprint;
+
+/// The counters of one limit. They outlive the configuration that made them.
+pub struct Counters {
+    /// Orders locks: two requests that share limits always lock them in the same order.
+    pub(super) order: u64,
+    tables: Tables,
+}
+
+enum Tables {
+    TokenBucket(Table<TokenBucket>),
+    LeakyBucket(Table<LeakyBucket>, Queue),
+    FixedWindow(Table<FixedWindow>),
+    SlidingLog(Table<SlidingLog>),
+    SlidingWindow(Table<SlidingWindow>),
+    Concurrency(Table<Concurrency>),
+}
+
+/// The state of one key, locked.
+pub(super) enum HeldKey<'a> {
+    TokenBucket(Held<'a, TokenBucket>),
+    LeakyBucket(Held<'a, LeakyBucket>, &'a Queue),
+    FixedWindow(Held<'a, FixedWindow>),
+    SlidingLog(Held<'a, SlidingLog>),
+    SlidingWindow(Held<'a, SlidingWindow>),
+    Concurrency(Held<'a, Concurrency>),
+}
+
+/// What a request has taken that it gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Nothing.
+    Nothing,
+    /// A place until the request ends.
+    Place,
+    /// A turn in a queue, with its ticket.
+    Turn(u64),
+}
+
+macro_rules! each_table {
+    ($tables:expr, $table:ident => $body:expr) => {
+        match $tables {
+            Tables::TokenBucket($table) => $body,
+            Tables::LeakyBucket($table, _) => $body,
+            Tables::FixedWindow($table) => $body,
+            Tables::SlidingLog($table) => $body,
+            Tables::SlidingWindow($table) => $body,
+            Tables::Concurrency($table) => $body,
+        }
+    };
+}
+
+macro_rules! each_held {
+    ($held:expr, $key:ident => $body:expr) => {
+        match $held {
+            HeldKey::TokenBucket($key) => $body,
+            HeldKey::LeakyBucket($key, _) => $body,
+            HeldKey::FixedWindow($key) => $body,
+            HeldKey::SlidingLog($key) => $body,
+            HeldKey::SlidingWindow($key) => $body,
+            HeldKey::Concurrency($key) => $body,
+        }
+    };
+}
+
+impl Counters {
+    /// Empty counters. `order` is another number for every limit of the process.
+    pub fn new(quota: &Quota, max_keys: usize, order: u64) -> Self {
+        let tables = match quota {
+            Quota::TokenBucket(algorithm, ..) => Tables::TokenBucket(Table::new(*algorithm, max_keys)),
+            Quota::LeakyBucket(algorithm, ..) => {
+                Tables::LeakyBucket(Table::new(*algorithm, max_keys), Queue::default())
+            }
+            Quota::FixedWindow(algorithm, ..) => Tables::FixedWindow(Table::new(*algorithm, max_keys)),
+            Quota::SlidingLog(algorithm, ..) => Tables::SlidingLog(Table::new(*algorithm, max_keys)),
+            Quota::SlidingWindow(algorithm, ..) => Tables::SlidingWindow(Table::new(*algorithm, max_keys)),
+            Quota::Concurrency(algorithm, ..) => Tables::Concurrency(Table::new(*algorithm, max_keys)),
+        };
+        Self { order, tables }
+    }
+
+    /// Takes another quota of the same algorithm; standing debts are carried over. Whether it could.
+    pub fn reconfigure(&self, quota: &Quota, max_keys: usize, now: Time) -> bool {
+        match (&self.tables, quota) {
+            (Tables::TokenBucket(table), Quota::TokenBucket(new, ..)) => {
+                table.reconfigure(new, max_keys, now)
+            }
+            (Tables::LeakyBucket(table, _), Quota::LeakyBucket(new, ..)) => {
+                table.reconfigure(new, max_keys, now)
+            }
+            (Tables::FixedWindow(table), Quota::FixedWindow(new, ..)) => {
+                table.reconfigure(new, max_keys, now)
+            }
+            (Tables::SlidingLog(table), Quota::SlidingLog(new, ..)) => table.reconfigure(new, max_keys, now),
+            (Tables::SlidingWindow(table), Quota::SlidingWindow(new, ..)) => {
+                table.reconfigure(new, max_keys, now)
+            }
+            (Tables::Concurrency(table), Quota::Concurrency(new, ..)) => {
+                table.reconfigure(new, max_keys, now)
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The live keys.
+    pub fn keys(&self) -> usize {
+        each_table!(&self.tables, table => table.keys())
+    }
+
+    /// The requests that shared the overflow bucket.
+    pub fn overflowed(&self) -> u64 {
+        each_table!(&self.tables, table => table.overflowed())
+    }
+
+    /// The standing of a key, or `None` if it has no state.
+    pub fn standing(&self, key: Fingerprint, now: Time) -> Option<Standing> {
+        each_table!(&self.tables, table => table.standing(key, now))
+    }
+
+    /// The standing of a key that was never seen.
+    pub fn fresh(&self, now: Time) -> Standing {
+        each_table!(&self.tables, table => table.fresh(now))
+    }
+
+    /// Forgets a key and its debt; whether it had a state.
+    pub fn pardon(&self, key: Fingerprint) -> bool {
+        each_table!(&self.tables, table => table.pardon(key))
+    }
+
+    /// Drops some keys that owe nothing.
+    pub(super) fn sweep_a_little(&self, now: Time) {
+        each_table!(&self.tables, table => table.sweep_a_little(now));
+    }
+
+    pub(super) fn hold(&self, key: Fingerprint, now: Time) -> HeldKey<'_> {
+        match &self.tables {
+            Tables::TokenBucket(table) => HeldKey::TokenBucket(table.hold(key, now)),
+            Tables::LeakyBucket(table, queue) => HeldKey::LeakyBucket(table.hold(key, now), queue),
+            Tables::FixedWindow(table) => HeldKey::FixedWindow(table.hold(key, now)),
+            Tables::SlidingLog(table) => HeldKey::SlidingLog(table.hold(key, now)),
+            Tables::SlidingWindow(table) => HeldKey::SlidingWindow(table.hold(key, now)),
+            Tables::Concurrency(table) => HeldKey::Concurrency(table.hold(key, now)),
+        }
+    }
+
+    /// Frees a place of a concurrency limit.
+    pub(super) fn free(&self, key: Fingerprint, cost: u64) {
+        if let Tables::Concurrency(table) = &self.tables {
+            table.refund(key, Time::EPOCH, cost); // places know no time
+        }
+    }
+
+    /// When a queued request is due; `waker` is woken when that changes.
+    pub(super) fn due(&self, key: Fingerprint, ticket: u64, waker: &std::task::Waker) -> Option<Time> {
+        match &self.tables {
+            Tables::LeakyBucket(_, queue) => queue.due(key, ticket, waker),
+            _ => None,
+        }
+    }
+
+    /// Removes a queued request whose turn has come.
+    pub(super) fn leave(&self, key: Fingerprint, ticket: u64) {
+        if let Tables::LeakyBucket(_, queue) = &self.tables {
+            queue.leave(key, ticket);
+        }
+    }
+
+    /// Removes a queued request that gives up: its place is free and those behind it move up.
+    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, now: Time, cost: u64) {
+        if let Tables::LeakyBucket(table, queue) = &self.tables {
+            table.refund_and(key, now, cost, |bucket| queue.give_up(key, ticket, bucket.turn(cost)));
+        }
+    }
+}
+
+impl HeldKey<'_> {
+    pub(super) fn key(&self) -> Fingerprint {
+        each_held!(self, held => held.key())
+    }
+
+    pub(super) fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
+        each_held!(self, held => held.check(now, cost))
+    }
+
+    /// Charges what `check` admitted with `delay`. With `queue`, a request that is delayed gets a ticket.
+    pub(super) fn charge(&mut self, now: Time, cost: u64, delay: Span, queue: bool) -> Taken {
+        each_held!(self, held => held.charge(now, cost));
+        match self {
+            HeldKey::Concurrency(_) => Taken::Place,
+            HeldKey::LeakyBucket(held, waiting) if queue && !delay.is_zero() => {
+                Taken::Turn(waiting.enter(held.key(), now.plus(delay)))
+            }
+            _ => Taken::Nothing,
+        }
+    }
+
+    pub(super) fn refused(&mut self, now: Time, cost: u64) {
+        each_held!(self, held => held.refused(now, cost));
+    }
+
+    pub(super) fn standing(&self, now: Time) -> Standing {
+        each_held!(self, held => held.standing(now))
+    }
+
+    /// Whether the key is new to the table, which then looks for others to drop.
+    pub(super) fn added(&self) -> bool {
+        each_held!(self, held => held.added)
+    }
+}

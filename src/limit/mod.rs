@@ -1,0 +1,138 @@
+//! 5: all limits of a request are one decision: check all, then charge all.
+//!
+//! Knows no HTTP and reads no clock: the key is a fingerprint, the time an argument.
+
+mod counters;
+#[cfg(all(test, feature = "model"))]
+mod model;
+mod queue;
+mod slots;
+mod sync;
+mod table;
+#[cfg(all(test, not(feature = "model")))]
+mod tests;
+mod turn;
+
+use std::sync::Arc;
+
+use sluicegate_limiter::{Refusal, Span, Standing, Time};
+use smallvec::SmallVec;
+
+pub use counters::Counters;
+use counters::{HeldKey, Taken};
+pub use turn::{Hold, Holds};
+
+use crate::config::{LimitConfig, Mode};
+use crate::key::{Fingerprint, KeySecret, KeySpec};
+
+/// A limit of the configuration in force, with its counters.
+pub struct Limit {
+    /// What the file says.
+    pub config: LimitConfig,
+    /// The counters, which live on when the file changes.
+    pub counters: Arc<Counters>,
+    /// The key of all requests that lack theirs.
+    pub missing: Fingerprint,
+}
+
+/// One limit that is asked, for one key and cost.
+pub struct Ask<'a> {
+    /// The limit.
+    pub limit: &'a Limit,
+    /// The request's key.
+    pub key: Fingerprint,
+    /// What it spends.
+    pub cost: u64,
+}
+
+/// What one limit says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The wait it wants (zero for all but the leaky bucket), or its refusal.
+    pub answer: Result<Span, Refusal>,
+    /// What is left behind this request.
+    pub standing: Standing,
+}
+
+/// What all limits together say.
+#[derive(Default)]
+pub struct Decision {
+    /// A verdict for each limit asked, in the same order.
+    pub verdicts: SmallVec<[Verdict; 4]>,
+    /// Whether every enforced limit admits the request. Then, and only then, all are charged.
+    pub admitted: bool,
+    /// How long it is to be held.
+    pub delay: Span,
+    /// What it gives back at its end, or when it gives up.
+    pub holds: Holds,
+}
+
+impl Limit {
+    /// A limit of the file, with counters that exist or are new.
+    pub fn new(config: LimitConfig, counters: Arc<Counters>, secret: &KeySecret) -> Self {
+        Self { config, counters, missing: KeySpec::missing(secret) }
+    }
+
+    /// Whether its refusal counts.
+    pub fn enforces(&self) -> bool {
+        self.config.mode == Mode::Enforce
+    }
+}
+
+/// Asks all limits at once. With `queue`, delayed requests take a ticket and wait for their turn; a replay,
+/// which never waits, goes without.
+///
+/// All keys are locked, in one order for everybody, then all are checked, then all are charged: a refusal by
+/// one takes nothing from any other, and of M requests at once exactly N pass.
+pub fn decide(asks: &[Ask<'_>], now: Time, queue: bool) -> Decision {
+    let mut order: SmallVec<[usize; 4]> = (0..asks.len()).collect();
+    if asks.len() > 1 {
+        order.sort_unstable_by_key(|index| asks[*index].limit.counters.order);
+    }
+    let mut held: SmallVec<[(usize, HeldKey<'_>); 4]> = SmallVec::new();
+    for index in order {
+        held.push((index, asks[index].limit.counters.hold(asks[index].key, now)));
+    }
+
+    let mut decision = Decision { admitted: true, ..Decision::default() };
+    let empty = Standing { remaining: 0, capacity: 0, reset: Span::ZERO };
+    decision.verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), standing: empty });
+    for (index, key) in &held {
+        let ask = &asks[*index];
+        let answer = key.check(now, ask.cost);
+        decision.verdicts[*index].answer = answer;
+        if ask.limit.enforces() {
+            match answer {
+                Ok(delay) => decision.delay = decision.delay.max(delay),
+                Err(_) => decision.admitted = false,
+            }
+        }
+    }
+    for (index, key) in &mut held {
+        let ask = &asks[*index];
+        let verdict = &mut decision.verdicts[*index];
+        match verdict.answer {
+            Ok(delay) if decision.admitted => {
+                let taken = key.charge(now, ask.cost, delay, queue && ask.limit.enforces());
+                if taken != Taken::Nothing {
+                    let hold = Hold::new(Arc::clone(&ask.limit.counters), key.key(), ask.cost, taken);
+                    decision.holds.push(hold);
+                }
+            }
+            Ok(_) => {}
+            Err(_) => key.refused(now, ask.cost),
+        }
+        verdict.standing = key.standing(now);
+    }
+    if !decision.admitted {
+        decision.delay = Span::ZERO;
+    }
+
+    let added: SmallVec<[usize; 4]> =
+        held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
+    drop(held);
+    for index in added {
+        asks[index].limit.counters.sweep_a_little(now);
+    }
+    decision
+}

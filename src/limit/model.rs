@@ -1,0 +1,88 @@
+//! Every way in which two threads can meet, explored by loom: `cargo test --features model --lib limit::model`.
+
+use std::sync::Arc;
+
+use sluicegate_limiter::{FixedWindow, Rate, Span, Time};
+
+use super::{Ask, Counters, Limit, decide};
+use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, Quota};
+use crate::key::{Fingerprint, KeySecret, KeySpec, Part};
+
+fn limit(count: u64, max_keys: usize, order: u64) -> Limit {
+    let rate = Rate::new(count, Span::from_secs(60)).unwrap();
+    let quota = Quota::FixedWindow(FixedWindow::new(rate), rate);
+    let config = LimitConfig {
+        name: format!("limit-{order}"),
+        key: KeySpec::new(vec![vec![Part::Global]]),
+        quota,
+        cost: Cost::Constant(1),
+        mode: Mode::Enforce,
+        exempt: Exempt::default(),
+        on_missing: OnMissing::Shared,
+        max_keys,
+    };
+    Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), &KeySecret::default())
+}
+
+const NOW: Time = Time::from_nanos(1_795_000_000_000_000_000);
+
+fn key(n: u64) -> Fingerprint {
+    Fingerprint::for_tests(n)
+}
+
+/// Two requests ask the same two limits in opposite orders, and only one can pass: no deadlock, never two, never
+/// none, and what the loser did not get it did not pay for.
+#[test]
+fn two_limits_in_opposite_orders() {
+    loom::model(|| {
+        let limits = Arc::new((limit(1, 10, 0), limit(2, 10, 1)));
+        let other = Arc::clone(&limits);
+        let thread = loom::thread::spawn(move || {
+            let (a, b) = &*other;
+            let asks = [Ask { limit: b, key: key(2), cost: 1 }, Ask { limit: a, key: key(1), cost: 1 }];
+            decide(&asks, NOW, false).admitted
+        });
+        let (a, b) = &*limits;
+        let asks = [Ask { limit: a, key: key(1), cost: 1 }, Ask { limit: b, key: key(2), cost: 1 }];
+        let own = decide(&asks, NOW, false).admitted;
+        let others = thread.join().unwrap();
+        assert!(own ^ others);
+        assert_eq!(a.counters.standing(key(1), NOW).unwrap().remaining, 0);
+        assert_eq!(b.counters.standing(key(2), NOW).unwrap().remaining, 1);
+    });
+}
+
+/// Two new keys meet at a table with one place left: nobody is admitted for nothing, in a place of its own or in
+/// the overflow bucket.
+#[test]
+fn two_new_keys_at_the_last_place() {
+    loom::model(|| {
+        let limit = Arc::new(limit(1, 1, 0));
+        let other = Arc::clone(&limit);
+        let thread = loom::thread::spawn(move || {
+            decide(&[Ask { limit: &other, key: key(1), cost: 1 }], NOW, false).admitted
+        });
+        let own = decide(&[Ask { limit: &limit, key: key(1 << 40), cost: 1 }], NOW, false).admitted;
+        assert!(own && thread.join().unwrap());
+        // Whatever happened, all three are spent now.
+        for n in [1, 1 << 40] {
+            assert!(!decide(&[Ask { limit: &limit, key: key(n), cost: 1 }], NOW, false).admitted);
+        }
+        assert!(limit.counters.keys() <= 3);
+    });
+}
+
+/// A reload meets a decision: the debt is taken over, whichever comes first.
+#[test]
+fn a_reload_meets_a_decision() {
+    loom::model(|| {
+        let limit = Arc::new(limit(1, 10, 0));
+        let other = Arc::clone(&limit);
+        let rate = Rate::new(2, Span::from_secs(60)).unwrap();
+        let quota = Quota::FixedWindow(FixedWindow::new(rate), rate);
+        let thread = loom::thread::spawn(move || other.counters.reconfigure(&quota, 10, NOW));
+        assert!(decide(&[Ask { limit: &limit, key: key(1), cost: 1 }], NOW, false).admitted);
+        assert!(thread.join().unwrap());
+        assert_eq!(limit.counters.standing(key(1), NOW).unwrap().remaining, 1);
+    });
+}

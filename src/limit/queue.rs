@@ -1,0 +1,97 @@
+//! Requests that a leaky bucket holds: each knows when it is due, and moves up when one before it leaves.
+
+use std::collections::{HashMap, VecDeque};
+use std::task::Waker;
+
+use sluicegate_limiter::{Span, Time};
+
+use super::sync::{Mutex, lock};
+use crate::key::Fingerprint;
+
+/// The waiting requests of one limit. Keys without any are not held.
+#[derive(Default)]
+pub(super) struct Queue(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    waiting: HashMap<Fingerprint, VecDeque<Waiting>>,
+}
+
+struct Waiting {
+    ticket: u64,
+    due: Time,
+    waker: Option<Waker>,
+}
+
+impl Queue {
+    /// Adds a request that is due at `due` and returns its ticket. Call it while the key is held.
+    pub(super) fn enter(&self, key: Fingerprint, due: Time) -> u64 {
+        let mut state = lock(&self.0);
+        let ticket = state.next;
+        state.next += 1;
+        state.waiting.entry(key).or_default().push_back(Waiting { ticket, due, waker: None });
+        ticket
+    }
+
+    /// When the request is due as things are; `waker` is woken when that changes.
+    pub(super) fn due(&self, key: Fingerprint, ticket: u64, waker: &Waker) -> Option<Time> {
+        let mut state = lock(&self.0);
+        let waiting = state.waiting.get_mut(&key)?.iter_mut().find(|waiting| waiting.ticket == ticket)?;
+        match &mut waiting.waker {
+            Some(known) if known.will_wake(waker) => {}
+            other => *other = Some(waker.clone()),
+        }
+        Some(waiting.due)
+    }
+
+    /// Removes a request whose turn has come.
+    pub(super) fn leave(&self, key: Fingerprint, ticket: u64) {
+        self.remove(key, ticket, Span::ZERO);
+    }
+
+    /// Removes a request that gives up; those behind it move up by `turn`. Call it while the key is held.
+    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, turn: Span) {
+        for waker in self.remove(key, ticket, turn) {
+            waker.wake();
+        }
+    }
+
+    fn remove(&self, key: Fingerprint, ticket: u64, turn: Span) -> Vec<Waker> {
+        let mut state = lock(&self.0);
+        let Some(queue) = state.waiting.get_mut(&key) else { return Vec::new() };
+        let Some(at) = queue.iter().position(|waiting| waiting.ticket == ticket) else { return Vec::new() };
+        queue.remove(at);
+        let mut moved = Vec::new();
+        if !turn.is_zero() {
+            for waiting in queue.range_mut(at..) {
+                waiting.due = Time::from_nanos(waiting.due.as_nanos().saturating_sub(turn.as_nanos()));
+                moved.extend(waiting.waker.clone());
+            }
+        }
+        if queue.is_empty() {
+            state.waiting.remove(&key);
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_behind_move_up_and_those_before_do_not() {
+        let queue = Queue::default();
+        let key = Fingerprint::OVERFLOW;
+        let at = |millis: u64| Time::EPOCH.plus(Span::from_millis(millis));
+        let tickets: Vec<u64> = [0, 500, 1_000, 1_500].map(|ms| queue.enter(key, at(ms))).to_vec();
+        queue.give_up(key, tickets[1], Span::from_millis(500));
+        let due = |i: usize| queue.due(key, tickets[i], Waker::noop());
+        assert_eq!((due(0), due(1), due(2), due(3)), (Some(at(0)), None, Some(at(500)), Some(at(1_000))));
+        for i in [0, 2, 3] {
+            queue.leave(key, tickets[i]);
+        }
+        assert!(lock(&queue.0).waiting.is_empty(), "a key without waiting requests is not held");
+    }
+}

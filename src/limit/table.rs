@@ -1,0 +1,244 @@
+//! The counters of one limit: sharded, bounded, and never forgetting a debt.
+
+use sluicegate_limiter::{Algorithm, Refusal, Span, Standing, Time};
+
+use super::slots::Slots;
+use super::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use crate::key::Fingerprint;
+
+/// Slots that are looked at for idle keys whenever a key is added.
+const SWEEP_ON_INSERT: usize = 8;
+/// Slots that are looked at when a key found no room.
+const SWEEP_WHEN_FULL: usize = 256;
+
+/// The states of all keys of a limit.
+///
+/// A key leaves only when it holds no debt, so that pausing never refills a bucket early. At `max_keys` live
+/// keys, new ones share the overflow bucket: memory is bounded and nobody's debt is forgotten.
+pub(super) struct Table<A: Algorithm> {
+    /// The last shard holds nothing but the overflow bucket.
+    shards: Box<[Shard<A>]>,
+    keys: AtomicUsize,
+    max_keys: AtomicUsize,
+    overflowed: AtomicU64,
+    /// The shard that is swept next.
+    hand: AtomicUsize,
+}
+
+/// One lock, on a cache line of its own.
+#[repr(align(128))]
+struct Shard<A: Algorithm>(Mutex<Part<A>>);
+
+struct Part<A: Algorithm> {
+    /// Each shard has the quota under its own lock, so that a state is never read by another quota than the
+    /// one that wrote it, whatever reload runs.
+    algorithm: A,
+    slots: Slots<A::State>,
+    /// The slot that is swept next.
+    hand: usize,
+}
+
+/// The state of one key, locked.
+pub(super) struct Held<'a, A: Algorithm> {
+    table: &'a Table<A>,
+    part: MutexGuard<'a, Part<A>>,
+    key: Fingerprint,
+    slot: Option<usize>,
+    /// Whether the key was added to the table.
+    pub(super) added: bool,
+}
+
+impl<A: Algorithm + Clone> Table<A> {
+    pub(super) fn new(algorithm: A, max_keys: usize) -> Self {
+        // A shard of some thousand keys grows within tens of microseconds; more shards would only cost memory.
+        let shards =
+            if cfg!(feature = "model") { 2 } else { (max_keys / 4096).next_power_of_two().clamp(16, 1024) };
+        let part = || Part { algorithm: algorithm.clone(), slots: Slots::new(), hand: 0 };
+        Self {
+            shards: (0..=shards).map(|_| Shard(Mutex::new(part()))).collect(),
+            keys: AtomicUsize::new(0),
+            max_keys: AtomicUsize::new(max_keys),
+            overflowed: AtomicU64::new(0),
+            hand: AtomicUsize::new(0),
+        }
+    }
+
+    /// The live keys.
+    pub(super) fn keys(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// The requests that shared the overflow bucket.
+    pub(super) fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    fn shard(&self, key: Fingerprint) -> &Shard<A> {
+        let spread = self.shards.len() - 1;
+        match key {
+            Fingerprint::OVERFLOW => &self.shards[spread],
+            _ => &self.shards[(key.get() >> 40) as usize & (spread - 1)],
+        }
+    }
+
+    /// Locks the state of `key`, or the overflow bucket if there is no room for a new key.
+    pub(super) fn hold(&self, key: Fingerprint, now: Time) -> Held<'_, A> {
+        if let Some(held) = self.try_hold(key) {
+            return held;
+        }
+        // No shard is locked here, so this one may lock any.
+        self.sweep(now, SWEEP_WHEN_FULL);
+        if let Some(held) = self.try_hold(key) {
+            return held;
+        }
+        self.overflowed.fetch_add(1, Ordering::Relaxed);
+        let part = lock(&self.shard(Fingerprint::OVERFLOW).0);
+        let slot = part.slots.find(Fingerprint::OVERFLOW.get());
+        Held { table: self, part, key: Fingerprint::OVERFLOW, slot, added: false }
+    }
+
+    /// Locks the state of `key` if it has one or there is room for it.
+    fn try_hold(&self, key: Fingerprint) -> Option<Held<'_, A>> {
+        let part = lock(&self.shard(key).0);
+        let slot = part.slots.find(key.get());
+        let room = slot.is_some() || self.keys() < self.max_keys.load(Ordering::Relaxed);
+        room.then_some(Held { table: self, part, key, slot, added: false })
+    }
+
+    /// What is known of `key` without adding it: its standing, or `None` if it has no state.
+    pub(super) fn standing(&self, key: Fingerprint, now: Time) -> Option<Standing> {
+        let part = lock(&self.shard(key).0);
+        let state = part.slots.get(part.slots.find(key.get())?)?;
+        Some(part.algorithm.standing(state, now))
+    }
+
+    /// The standing of a key that was never seen.
+    pub(super) fn fresh(&self, now: Time) -> Standing {
+        lock(&self.shards[0].0).algorithm.standing(&A::State::default(), now)
+    }
+
+    /// Forgets `key` and its debt; whether it had a state.
+    pub(super) fn pardon(&self, key: Fingerprint) -> bool {
+        let mut part = lock(&self.shard(key).0);
+        let found = part.slots.find(key.get());
+        if let Some(slot) = found {
+            self.remove(&mut part, slot);
+        }
+        found.is_some()
+    }
+
+    /// Gives `cost` back to `key`.
+    pub(super) fn refund(&self, key: Fingerprint, now: Time, cost: u64) {
+        self.refund_and(key, now, cost, |_| ());
+    }
+
+    /// Gives `cost` back to `key` and runs `also` before anyone else sees the key.
+    pub(super) fn refund_and<T>(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        cost: u64,
+        also: impl FnOnce(&A) -> T,
+    ) -> T {
+        let mut guard = lock(&self.shard(key).0);
+        let part = &mut *guard;
+        if let Some(slot) = part.slots.find(key.get()) {
+            if let Some(state) = part.slots.get_mut(slot) {
+                part.algorithm.refund(state, now, cost);
+                if part.algorithm.is_idle(state, now) {
+                    self.remove(part, slot);
+                }
+            }
+        }
+        also(&part.algorithm)
+    }
+
+    /// Takes another quota and bound; standing states are carried over shard by shard.
+    pub(super) fn reconfigure(&self, algorithm: &A, max_keys: usize, now: Time) {
+        self.max_keys.store(max_keys, Ordering::Relaxed);
+        for shard in &self.shards {
+            let mut guard = lock(&shard.0);
+            let Part { algorithm: current, slots, .. } = &mut *guard;
+            let old = std::mem::replace(current, algorithm.clone());
+            slots.states_mut().for_each(|state| current.rescale(&old, state, now));
+        }
+    }
+
+    /// Looks at a few slots for every key that is added.
+    pub(super) fn sweep_a_little(&self, now: Time) {
+        self.sweep(now, SWEEP_ON_INSERT);
+    }
+
+    /// Looks at the next `slots` slots of one shard and drops the keys that owe nothing.
+    fn sweep(&self, now: Time, slots: usize) {
+        let shard = self.hand.fetch_add(1, Ordering::Relaxed) % (self.shards.len() - 1);
+        let mut guard = lock(&self.shards[shard].0);
+        let part = &mut *guard;
+        for _ in 0..slots.min(part.slots.size()) {
+            let at = part.hand % part.slots.size();
+            match part.slots.get(at) {
+                // What moved into the gap is looked at next.
+                Some(state) if part.algorithm.is_idle(state, now) => self.remove(part, at),
+                _ => part.hand = at + 1,
+            }
+        }
+    }
+
+    fn remove(&self, part: &mut Part<A>, slot: usize) {
+        part.slots.remove(slot);
+        self.keys.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<A: Algorithm + Clone> Held<'_, A> {
+    /// The key that is really held: the asked one, or the overflow bucket's.
+    pub(super) fn key(&self) -> Fingerprint {
+        self.key
+    }
+
+    pub(super) fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
+        match self.slot.and_then(|slot| self.part.slots.get(slot)) {
+            Some(state) => self.part.algorithm.check(state, now, cost),
+            None => self.part.algorithm.check(&A::State::default(), now, cost),
+        }
+    }
+
+    pub(super) fn charge(&mut self, now: Time, cost: u64) {
+        self.change(|algorithm, state| algorithm.charge(state, now, cost));
+    }
+
+    pub(super) fn refused(&mut self, now: Time, cost: u64) {
+        // Only an algorithm that counts refusals changes anything; a new key then gets a state.
+        let mut state = A::State::default();
+        if self.slot.is_none() {
+            self.part.algorithm.refused(&mut state, now, cost);
+            if self.part.algorithm.is_idle(&state, now) {
+                return;
+            }
+        }
+        self.change(|algorithm, state| algorithm.refused(state, now, cost));
+    }
+
+    pub(super) fn standing(&self, now: Time) -> Standing {
+        match self.slot.and_then(|slot| self.part.slots.get(slot)) {
+            Some(state) => self.part.algorithm.standing(state, now),
+            None => self.part.algorithm.standing(&A::State::default(), now),
+        }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&A, &mut A::State)) {
+        let slot = match self.slot {
+            Some(slot) => slot,
+            None => {
+                self.table.keys.fetch_add(1, Ordering::Relaxed);
+                self.added = true;
+                self.part.slots.insert(self.key.get(), A::State::default())
+            }
+        };
+        self.slot = Some(slot);
+        let Part { algorithm, slots, .. } = &mut *self.part;
+        if let Some(state) = slots.get_mut(slot) {
+            change(algorithm, state);
+        }
+    }
+}

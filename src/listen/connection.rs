@@ -1,0 +1,262 @@
+//! A connection: accept, tell HTTP/1 from HTTP/2, serve, end.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use super::Opened;
+use super::deadline::Deadline;
+use super::io::{HEAD, IDLE, Io, Phase};
+use crate::pipeline::{self, Origin};
+use crate::snapshot::Snapshot;
+use crate::worker::Worker;
+
+/// The first bytes of HTTP/2 (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What is read before the protocol is told: most heads are shorter.
+const PREFIX: usize = 1 << 10;
+/// Requests at once on one HTTP/2 connection.
+const STREAMS: u32 = 100;
+/// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
+const OUT_OF_FILES: Duration = Duration::from_millis(50);
+
+/// A listener as one worker serves it.
+pub struct Listener {
+    /// Its name in the file.
+    pub name: String,
+    /// Its index in the snapshot in force; a removed listener keeps its last one.
+    index: Cell<usize>,
+    group: u64,
+    closed: Notify,
+    connections: Arc<AtomicI64>,
+}
+
+/// A connection of a client.
+pub struct Connection {
+    /// The worker that serves it.
+    pub worker: Rc<Worker>,
+    /// Where it came in.
+    pub listener: Rc<Listener>,
+    /// Where it comes from.
+    pub peer: SocketAddr,
+    /// Its deadlines.
+    pub deadline: Rc<Deadline>,
+    /// Whether it speaks HTTP/2, so that requests share it.
+    pub shared: bool,
+    pub(super) phase: Cell<Phase>,
+    exchanges: Cell<usize>,
+}
+
+impl Listener {
+    /// Takes its index from the snapshot that is now in force.
+    pub fn find_in(&self, snapshot: &Snapshot) {
+        if let Some(index) = snapshot.config.listeners.iter().position(|listener| listener.name == self.name)
+        {
+            self.index.set(index);
+        }
+    }
+}
+
+impl Worker {
+    /// Serves on a socket.
+    pub(crate) fn open(self: &Rc<Self>, opened: Opened) {
+        let socket = match TcpListener::from_std(opened.socket) {
+            Ok(socket) => socket,
+            Err(error) => return tracing::error!("listener `{}` cannot be served: {error}", opened.name),
+        };
+        let listener = Rc::new(Listener {
+            index: Cell::new(0),
+            group: self.listeners.borrow().iter().map(|l| l.group + 1).max().unwrap_or(0),
+            closed: Notify::new(),
+            connections: self.shared().metrics.connections(&opened.name),
+            name: opened.name,
+        });
+        listener.find_in(&self.view().snapshot);
+        self.listeners.borrow_mut().push(Rc::clone(&listener));
+        tokio::task::spawn_local(accept(Rc::clone(self), listener, socket));
+    }
+
+    /// Stops accepting on some listeners and ends their connections when they are idle.
+    pub(crate) fn close(&self, which: impl Fn(&Listener) -> bool) {
+        let mut listeners = self.listeners.borrow_mut();
+        for listener in listeners.extract_if(.., |listener| which(listener)) {
+            listener.closed.notify_one();
+            self.deadlines.close(listener.group);
+        }
+    }
+}
+
+async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = listener.closed.notified() => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => start(&worker, &listener, stream, peer),
+            Err(error) => {
+                tracing::warn!("cannot accept on `{}`: {error}", listener.name);
+                tokio::time::sleep(OUT_OF_FILES).await;
+            }
+        }
+    }
+    // Those that the kernel has accepted for this socket would be reset with it.
+    if let Ok(socket) = socket.into_std() {
+        while let Ok((stream, peer)) = socket.accept() {
+            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+            if let Ok(stream) = stream {
+                start(&worker, &listener, stream, peer);
+            }
+        }
+    }
+    worker.deadlines.close(listener.group);
+}
+
+fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
+    let _ = stream.set_nodelay(true); // a latency matter, no reason to refuse a client
+    let deadline = worker.deadlines.register(listener.group);
+    deadline.set_socket(Some(worker.deadlines.after(HEAD)));
+    listener.connections.fetch_add(1, Ordering::Relaxed);
+    let connection = Connection {
+        worker: Rc::clone(worker),
+        listener: Rc::clone(listener),
+        peer,
+        deadline,
+        shared: false,
+        phase: Cell::new(Phase::Idle),
+        exchanges: Cell::new(0),
+    };
+    tokio::task::spawn_local(serve(connection, stream));
+}
+
+/// Polls a connection to its end, and tells it when it is to end.
+///
+/// How a connection ends is the client's business: the errors are malformed requests, resets and deadlines,
+/// which the client was told of where it still listened.
+macro_rules! drive {
+    ($connection:expr, $serving:expr) => {{
+        let mut serving = pin!($serving);
+        let _ = poll_fn(|context| {
+            $connection.deadline.watch(context);
+            if $connection.deadline.take_closing() {
+                serving.as_mut().graceful_shutdown();
+            }
+            serving.as_mut().poll(context)
+        })
+        .await;
+    }};
+}
+
+async fn serve(mut connection: Connection, mut stream: TcpStream) {
+    let Some(prefix) = read_prefix(&connection, &mut stream).await else { return };
+    connection.shared = prefix.starts_with(PREFACE);
+    let connection = Rc::new(connection);
+    let io = TokioIo::new(Io::new(stream, Rc::clone(&connection), prefix));
+    let max_head = connection.worker.view().snapshot.config.max_head;
+    let service = service_fn(|request| {
+        let connection = Rc::clone(&connection);
+        async move { pipeline::serve(&connection, request).await }
+    });
+    if connection.shared {
+        let serving = http2::Builder::new(LocalExecutor)
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(max_head as u32)
+            .initial_stream_window_size(64 << 10)
+            .initial_connection_window_size(1 << 20)
+            .serve_connection(io, service);
+        drive!(connection, serving);
+    } else {
+        let serving = http1::Builder::new()
+            .max_buf_size(max_head)
+            .header_read_timeout(None)
+            .writev(false)
+            .serve_connection(io, service);
+        drive!(connection, serving);
+    }
+}
+
+/// What came before it was clear which protocol is spoken; `None` if nothing did.
+async fn read_prefix(connection: &Connection, stream: &mut TcpStream) -> Option<Bytes> {
+    let mut prefix = BytesMut::with_capacity(PREFIX);
+    loop {
+        let read = {
+            let mut read = pin!(stream.read_buf(&mut prefix));
+            poll_fn(|context| {
+                connection.deadline.watch(context);
+                if connection.deadline.socket_passed() || connection.deadline.take_closing() {
+                    return Poll::Ready(None);
+                }
+                read.as_mut().poll(context).map(Result::ok)
+            })
+            .await
+        };
+        if read? == 0 {
+            return None;
+        }
+        if prefix.len() >= PREFACE.len() || !PREFACE.starts_with(&prefix) {
+            return Some(prefix.freeze());
+        }
+    }
+}
+
+/// Runs the requests of an HTTP/2 connection on the thread that serves it.
+#[derive(Clone, Copy)]
+struct LocalExecutor;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(future);
+    }
+}
+
+impl Connection {
+    /// Where its requests come from.
+    pub fn origin(&self) -> Origin {
+        Origin { listener: self.listener.index.get(), peer: self.peer.ip() }
+    }
+
+    /// The address of the peer.
+    pub fn peer_ip(&self) -> IpAddr {
+        self.peer.ip().to_canonical()
+    }
+
+    /// An exchange begins: from here on its own deadlines count.
+    pub(crate) fn begin(&self) {
+        self.exchanges.set(self.exchanges.get() + 1);
+        self.phase.set(Phase::Exchange);
+        self.deadline.set_socket(None);
+    }
+
+    /// An exchange has ended.
+    pub(crate) fn end(&self) {
+        self.exchanges.set(self.exchanges.get() - 1);
+        if self.exchanges.get() == 0 {
+            self.enter(Phase::Idle, IDLE);
+        }
+    }
+
+    pub(super) fn enter(&self, phase: Phase, within: Duration) {
+        self.phase.set(phase);
+        self.deadline.set_socket(Some(self.worker.deadlines.after(within)));
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.listener.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

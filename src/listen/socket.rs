@@ -1,0 +1,46 @@
+//! Listening sockets: one for each worker and address, spread by the kernel.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::config::ListenerConfig;
+
+/// Connections the kernel keeps for a worker that is busy.
+const BACKLOG: i32 = 4096;
+
+/// A socket that listens, for one worker.
+pub struct Opened {
+    /// The listener's name.
+    pub name: String,
+    /// The socket.
+    pub socket: TcpListener,
+}
+
+/// `count` sockets on the listener's address.
+///
+/// # Errors
+/// When the address cannot be had; the message names it.
+pub fn open(listener: &ListenerConfig, count: usize) -> io::Result<Vec<Opened>> {
+    let mut address = listener.address;
+    let mut all = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = bind(address).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen on {}: {error}", listener.address))
+        })?;
+        address = socket.local_addr()?; // port 0 is chosen once
+        all.push(Opened { name: listener.name.clone(), socket });
+    }
+    Ok(all)
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}

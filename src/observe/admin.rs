@@ -1,0 +1,273 @@
+//! The API for operators: state, metrics, reload, pardon. On an address of its own.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use sluicegate_limiter::Standing;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::collect;
+use crate::limit::Limit;
+use crate::worker::Shared;
+
+const PAGE: &str = include_str!("page.html");
+const JSON: &str = "application/json";
+const PROBLEM: &str = "application/problem+json";
+/// The longest head of a request.
+const MAX_HEAD: usize = 32 << 10;
+/// How long accepting pauses when the process is out of file descriptors.
+const OUT_OF_FILES: Duration = Duration::from_millis(50);
+
+/// Asks for a reload; the answer is the generation in force, or the report on the file.
+pub type ReloadRequest = oneshot::Sender<Result<u64, String>>;
+
+/// The API on one address.
+pub struct Admin {
+    /// What all threads share.
+    pub shared: Arc<Shared>,
+    /// Where reloads are asked for.
+    pub reloads: mpsc::Sender<ReloadRequest>,
+    /// What changes need; empty for a read-only API.
+    pub token: String,
+}
+
+type Answer = Response<Full<Bytes>>;
+
+impl Admin {
+    /// Serves for ever. Call it inside a `LocalSet`.
+    pub async fn serve(self, socket: TcpListener) {
+        let admin = Rc::new(self);
+        let mut connections = JoinSet::new(); // ends them when this future is dropped
+        loop {
+            let stream = tokio::select! {
+                accepted = socket.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            let Ok((stream, _)) = stream else {
+                tokio::time::sleep(OUT_OF_FILES).await;
+                continue;
+            };
+            let admin = Rc::clone(&admin);
+            let service = service_fn(move |request| {
+                let admin = Rc::clone(&admin);
+                async move { admin.respond(request).await }
+            });
+            let serving = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .max_buf_size(MAX_HEAD)
+                .serve_connection(TokioIo::new(stream), service);
+            connections.spawn_local(serving);
+        }
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Result<Answer, Infallible> {
+        let path = request.uri().path().to_owned();
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        let get = matches!(*request.method(), Method::GET | Method::HEAD);
+        Ok(match (request.method(), parts.as_slice()) {
+            (_, [""]) if get => answer(StatusCode::OK, "text/html; charset=utf-8", PAGE.to_owned()),
+            (_, ["metrics"]) if get => self.metrics(),
+            (_, ["healthz"]) if get => answer(StatusCode::OK, "text/plain", "ok\n".to_owned()),
+            (_, ["readyz"]) if get => self.ready(),
+            (_, ["status"]) if get => reply(&self.status()),
+            (_, ["config"]) if get => reply(&self.config()),
+            (_, ["limits"]) if get => reply(&self.limits()),
+            (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false),
+            (&Method::DELETE, ["limits", limit, "keys", key]) => match self.may_change(&request) {
+                Ok(()) => self.key(limit, key, true),
+                Err(refusal) => refusal,
+            },
+            (&Method::POST, ["reload"]) => match self.may_change(&request) {
+                Ok(()) => self.reload().await,
+                Err(refusal) => refusal,
+            },
+            (_, ["" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits" | "reload"])
+            | (_, ["limits", _, "keys", _]) => {
+                problem(StatusCode::METHOD_NOT_ALLOWED, "this is not served with that method")
+            }
+            _ => problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),
+        })
+    }
+
+    /// Changes need the token, compared in a time that does not tell how much of it was right.
+    fn may_change(&self, request: &Request<Incoming>) -> Result<(), Answer> {
+        if self.token.is_empty() {
+            let why = "this API is read-only: set admin.token to allow changes";
+            return Err(problem(StatusCode::FORBIDDEN, why));
+        }
+        let said =
+            request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+        let said = said.strip_prefix(b"Bearer ").unwrap_or_default();
+        let differences = said.iter().zip(self.token.as_bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
+        if said.len() == self.token.len() && differences == 0 {
+            return Ok(());
+        }
+        let mut refusal = problem(StatusCode::UNAUTHORIZED, "changes need `Authorization: Bearer TOKEN`");
+        refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        Err(refusal)
+    }
+
+    fn metrics(&self) -> Answer {
+        match collect::text(&self.shared.metrics, &self.shared.snapshot.load()) {
+            Ok(text) => answer(StatusCode::OK, prometheus::TEXT_FORMAT, text),
+            Err(error) => {
+                problem(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot write metrics: {error}"))
+            }
+        }
+    }
+
+    fn ready(&self) -> Answer {
+        match !self.shared.draining.load(Ordering::Relaxed) {
+            true => answer(StatusCode::OK, "text/plain", "ready\n".to_owned()),
+            false => problem(StatusCode::SERVICE_UNAVAILABLE, "the gateway is going down"),
+        }
+    }
+
+    async fn reload(&self) -> Answer {
+        let (sender, receiver) = oneshot::channel();
+        let _ = self.reloads.send(sender).await; // a closed channel closes the answer's too
+        match receiver.await {
+            Err(_) => problem(StatusCode::SERVICE_UNAVAILABLE, "the gateway is going down"),
+            Ok(Ok(generation)) => reply(&json!({ "generation": generation })),
+            Ok(Err(report)) => {
+                let mut body = problem_body(StatusCode::UNPROCESSABLE_ENTITY, "the file is not in force");
+                body["report"] = report.into();
+                answer(StatusCode::UNPROCESSABLE_ENTITY, PROBLEM, body.to_string())
+            }
+        }
+    }
+
+    fn status(&self) -> Value {
+        let status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_seconds": self.shared.clock.uptime().as_secs_f64(),
+            "config_file": status.file,
+            "generation": self.shared.snapshot.load().generation,
+            "loaded_at": status.loaded_at,
+            "last_reload_error": status.last_error,
+            "draining": self.shared.draining.load(Ordering::Relaxed),
+            "connections": self.shared.metrics.open_connections(),
+        })
+    }
+
+    /// The configuration in force. It is built from known fields, and the token is none of them.
+    fn config(&self) -> Value {
+        let snapshot = self.shared.snapshot.load();
+        let config = &snapshot.config;
+        json!({
+            "generation": snapshot.generation,
+            "listen": config.listeners.iter().map(|l| json!({
+                "name": l.name, "address": l.address.to_string(),
+            })).collect::<Vec<_>>(),
+            "admin": config.admin.as_ref().map(|admin| json!({
+                "address": admin.address.to_string(),
+                "token": if admin.token.is_empty() { "" } else { "(redacted)" },
+            })),
+            "client_ip": {
+                "trusted_proxies": config.client_ip.trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "ipv6_prefix": config.client_ip.ipv6_prefix,
+            },
+            "limits": config.limits.iter().map(|l| (l.name.clone(), describe(l))).collect::<serde_json::Map<_, _>>(),
+            "upstreams": config.upstreams.iter().map(|u| (u.name.clone(), json!({
+                "servers": u.servers.iter().map(|s| json!({
+                    "url": format!("http://{}", s.authority), "weight": s.weight,
+                })).collect::<Vec<_>>(),
+            }))).collect::<serde_json::Map<_, _>>(),
+            "routes": config.routes.iter().map(|r| json!({
+                "name": r.name,
+                "limits": r.limits.iter().map(|i| config.limits[*i].name.clone()).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
+        })
+    }
+
+    fn limits(&self) -> Value {
+        let snapshot = self.shared.snapshot.load();
+        let limits = snapshot.limits.iter().map(|limit| {
+            let mut value = describe(&limit.config);
+            value["name"] = limit.config.name.clone().into();
+            value["keys"] = limit.counters.keys().into();
+            value["overflowed"] = limit.counters.overflowed().into();
+            value
+        });
+        limits.collect()
+    }
+
+    fn key(&self, name: &str, key: &str, pardon: bool) -> Answer {
+        let snapshot = self.shared.snapshot.load();
+        let Some(limit) = snapshot.limit(name) else {
+            return problem(StatusCode::NOT_FOUND, &format!("there is no limit called `{name}`"));
+        };
+        let key = crate::key::percent_decode(key);
+        let prefix = snapshot.config.client_ip.ipv6_prefix;
+        let readings = limit.config.key.from_text(&key, prefix, &snapshot.secret);
+        if readings.is_empty() {
+            let why = format!(
+                "`{key}` cannot be a key of `{name}`; a composite key is its values joined by commas"
+            );
+            return problem(StatusCode::BAD_REQUEST, &why);
+        }
+        if pardon {
+            let pardoned = readings.iter().filter(|key| limit.counters.pardon(**key)).count() > 0;
+            return reply(&json!({ "limit": name, "key": key, "pardoned": pardoned }));
+        }
+        let now = self.shared.clock.now();
+        let standing = readings.iter().find_map(|key| limit.counters.standing(*key, now));
+        reply(&state(limit, &key, standing, limit.counters.fresh(now)))
+    }
+}
+
+fn state(limit: &Limit, key: &str, standing: Option<Standing>, fresh: Standing) -> Value {
+    let shown = standing.unwrap_or(fresh);
+    json!({
+        "limit": limit.config.name,
+        "key": key,
+        "known": standing.is_some(),
+        "capacity": shown.capacity,
+        "remaining": shown.remaining,
+        "reset": shown.reset.as_nanos() as f64 / 1e9,
+    })
+}
+
+fn describe(limit: &crate::config::LimitConfig) -> Value {
+    json!({
+        "algorithm": limit.quota.algorithm(),
+        "rate": limit.quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
+        "capacity": limit.quota.capacity(),
+        "mode": format!("{:?}", limit.mode).to_lowercase(),
+        "max_keys": limit.max_keys,
+    })
+}
+
+fn reply(value: &Value) -> Answer {
+    answer(StatusCode::OK, JSON, format!("{value:#}\n"))
+}
+
+fn problem_body(status: StatusCode, detail: &str) -> Value {
+    json!({ "type": "about:blank", "title": status.canonical_reason(), "status": status.as_u16(), "detail": detail })
+}
+
+fn problem(status: StatusCode, detail: &str) -> Answer {
+    answer(status, PROBLEM, problem_body(status, detail).to_string())
+}
+
+fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

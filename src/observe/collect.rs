@@ -1,0 +1,220 @@
+//! A scrape: the stripes of all workers added up, in Prometheus' text format.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use prometheus::proto::{
+    Bucket, Counter as CounterValue, Gauge, LabelPair, Metric, MetricFamily, MetricType,
+};
+use prometheus::{Encoder, TextEncoder};
+
+use super::metrics::{Inner, Metrics, Stripes};
+use super::stripe::{BOUNDS, CODES, Counter, Histogram, OUTCOMES, UPSTREAM_OUTCOMES};
+use crate::snapshot::Snapshot;
+
+/// The families of one scrape.
+#[derive(Default)]
+struct Scrape(Vec<MetricFamily>);
+
+/// The text of a scrape.
+///
+/// # Errors
+/// When the text cannot be made, which would be a mistake of this file.
+pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot) -> prometheus::Result<Vec<u8>> {
+    let mut scrape = Scrape::default();
+    {
+        let inner = metrics.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        scrape.routes(&inner);
+        scrape.limits(&inner, snapshot);
+        scrape.upstreams(&inner);
+        let open = inner.connections.iter().map(|(listener, open)| {
+            (vec![("listener", listener.clone())], open.load(Ordering::Relaxed) as f64)
+        });
+        scrape.gauges("sluicegate_connections", "Open connections of clients.", open.collect());
+    }
+    let one = |value: u64| vec![(Vec::new(), value as f64)];
+    scrape.gauges(
+        "sluicegate_config_last_reload_successful",
+        "Whether the last reload was accepted (1) or refused (0).",
+        one(metrics.reload_successful.load(Ordering::Relaxed)),
+    );
+    scrape.gauges(
+        "sluicegate_config_last_reload_success_timestamp_seconds",
+        "When the configuration in force was loaded, in seconds since the epoch.",
+        one(metrics.reload_at.load(Ordering::Relaxed)),
+    );
+    scrape.gauges(
+        "sluicegate_config_generation",
+        "Counts the configurations that were in force.",
+        one(snapshot.generation),
+    );
+    let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+    scrape.gauges("sluicegate_build_info", "The version that runs.", vec![(version, 1.0)]);
+    scrape.0.extend(prometheus::default_registry().gather());
+
+    let mut text = Vec::new();
+    scrape.0.retain(|family| !family.get_metric().is_empty());
+    TextEncoder::new().encode(&scrape.0, &mut text)?;
+    Ok(text)
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+impl Scrape {
+    fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
+        let mut family = MetricFamily::default();
+        family.set_name(name.to_owned());
+        family.set_help(help.to_owned());
+        family.set_field_type(kind);
+        family.set_metric(metrics);
+        self.0.push(family);
+    }
+
+    fn counters(&mut self, name: &str, help: &str, values: Vec<(Labels, u64)>) {
+        let metrics = values.into_iter().map(|(labels, value)| {
+            let mut counter = CounterValue::default();
+            counter.set_value(value as f64);
+            let mut metric = metric(labels);
+            metric.set_counter(counter);
+            metric
+        });
+        self.add(name, help, MetricType::COUNTER, metrics.collect());
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, values: Vec<(Labels, f64)>) {
+        let metrics = values.into_iter().map(|(labels, value)| {
+            let mut gauge = Gauge::default();
+            gauge.set_value(value);
+            let mut metric = metric(labels);
+            metric.set_gauge(gauge);
+            metric
+        });
+        self.add(name, help, MetricType::GAUGE, metrics.collect());
+    }
+
+    fn histograms<T>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &'static str,
+        stripes: &Stripes<T>,
+        of: impl Fn(&T) -> &Histogram,
+    ) {
+        let metrics = stripes.iter().filter_map(|(value, stripes)| {
+            let all: Vec<&Histogram> = stripes.iter().map(|stripe| of(stripe)).collect();
+            let counts: Vec<u64> =
+                (0..=BOUNDS.len()).map(|i| all.iter().map(|one| one.buckets[i].get()).sum()).collect();
+            let total: u64 = counts.iter().sum();
+            if total == 0 {
+                return None;
+            }
+            let mut histogram = prometheus::proto::Histogram::default();
+            let mut cumulative = 0;
+            let buckets = BOUNDS.iter().zip(&counts).map(|(bound, count)| {
+                cumulative += count;
+                let mut bucket = Bucket::default();
+                bucket.set_upper_bound(*bound as f64 / 1e9);
+                bucket.set_cumulative_count(cumulative);
+                bucket
+            });
+            histogram.set_bucket(buckets.collect());
+            histogram.set_sample_count(total);
+            histogram.set_sample_sum(all.iter().map(|one| one.nanos.get()).sum::<u64>() as f64 / 1e9);
+            let mut metric = metric(vec![(label, value.clone())]);
+            metric.set_histogram(histogram);
+            Some(metric)
+        });
+        let metrics = metrics.collect();
+        self.add(name, help, MetricType::HISTOGRAM, metrics);
+    }
+
+    fn routes(&mut self, inner: &Inner) {
+        let codes = by_label(&inner.routes, "route", "code", |stripe| {
+            let names = CODES.iter().map(u16::to_string).chain(["other".to_owned()]);
+            names.zip(&stripe.codes).collect()
+        });
+        self.counters("sluicegate_requests_total", "Requests by route and status.", codes);
+        self.histograms(
+            "sluicegate_request_duration_seconds",
+            "From the head of a request to the end of its answer.",
+            "route",
+            &inner.routes,
+            |stripe| &stripe.duration,
+        );
+    }
+
+    fn limits(&mut self, inner: &Inner, snapshot: &Snapshot) {
+        let outcomes = by_label(&inner.limits, "limit", "outcome", |stripe| {
+            OUTCOMES.iter().map(|name| (*name).to_owned()).zip(&stripe.outcomes).collect()
+        });
+        self.counters("sluicegate_limit_decisions_total", "What limits said of requests.", outcomes);
+        let of = |value: &dyn Fn(&crate::limit::Limit) -> u64| -> Vec<(Labels, u64)> {
+            snapshot.limits.iter().map(|l| (vec![("limit", l.config.name.clone())], value(l))).collect()
+        };
+        let keys = of(&|limit| limit.counters.keys() as u64);
+        let keys = keys.into_iter().map(|(labels, keys)| (labels, keys as f64)).collect();
+        self.gauges("sluicegate_limit_keys", "Counters that a limit holds.", keys);
+        self.counters(
+            "sluicegate_limit_overflow_total",
+            "Requests that shared the overflow bucket because the limit held max_keys live counters.",
+            of(&|limit| limit.counters.overflowed()),
+        );
+        self.histograms(
+            "sluicegate_limit_delay_seconds",
+            "How long leaky buckets hold the requests that they hold.",
+            "limit",
+            &inner.limits,
+            |stripe| &stripe.delay,
+        );
+    }
+
+    fn upstreams(&mut self, inner: &Inner) {
+        let outcomes = by_label(&inner.upstreams, "upstream", "outcome", |stripe| {
+            UPSTREAM_OUTCOMES.iter().map(|name| (*name).to_owned()).zip(&stripe.outcomes).collect()
+        });
+        self.counters("sluicegate_upstream_requests_total", "Requests to upstreams by outcome.", outcomes);
+        self.histograms(
+            "sluicegate_upstream_duration_seconds",
+            "From sending a request to the head of its answer.",
+            "upstream",
+            &inner.upstreams,
+            |stripe| &stripe.duration,
+        );
+    }
+}
+
+/// The counters of all workers added up, by the name of the thing and of the counter; zeros are left out.
+fn by_label<T>(
+    stripes: &Stripes<T>,
+    thing: &'static str,
+    label: &'static str,
+    counters: impl Fn(&T) -> Vec<(String, &Counter)>,
+) -> Vec<(Labels, u64)> {
+    let mut all = Vec::new();
+    for (name, stripes) in stripes {
+        let mut sums: Vec<(String, u64)> = Vec::new();
+        for stripe in stripes {
+            for (at, (value, counter)) in counters(stripe).into_iter().enumerate() {
+                match sums.get_mut(at) {
+                    Some(sum) => sum.1 += counter.get(),
+                    None => sums.push((value, counter.get())),
+                }
+            }
+        }
+        let sums = sums.into_iter().filter(|(_, sum)| *sum > 0);
+        all.extend(sums.map(|(value, sum)| (vec![(thing, name.clone()), (label, value)], sum)));
+    }
+    all
+}
+
+fn metric(labels: Labels) -> Metric {
+    let pairs = labels.into_iter().map(|(name, value)| {
+        let mut pair = LabelPair::default();
+        pair.set_name(name.to_owned());
+        pair.set_value(value);
+        pair
+    });
+    let mut metric = Metric::default();
+    metric.set_label(pairs.collect());
+    metric
+}

@@ -1,0 +1,80 @@
+//! Who counts what: the stripes of all workers by name.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::stripe::{LimitStripe, RouteStripe, UpstreamStripe};
+use crate::snapshot::Snapshot;
+
+/// Stripes by name: one a worker.
+pub(super) type Stripes<T> = BTreeMap<String, Vec<Arc<T>>>;
+
+/// Everything that is counted.
+#[derive(Default)]
+pub struct Metrics {
+    pub(super) inner: Mutex<Inner>,
+    /// Whether the last reload was accepted: 1 or 0.
+    pub reload_successful: AtomicU64,
+    /// When the configuration in force was loaded, in seconds since the epoch.
+    pub reload_at: AtomicU64,
+}
+
+#[derive(Default)]
+pub(super) struct Inner {
+    pub(super) routes: Stripes<RouteStripe>,
+    pub(super) limits: Stripes<LimitStripe>,
+    pub(super) upstreams: Stripes<UpstreamStripe>,
+    pub(super) connections: BTreeMap<String, Arc<AtomicI64>>,
+}
+
+impl Metrics {
+    fn stripe<T: Default>(&self, name: &str, of: impl FnOnce(&mut Inner) -> &mut Stripes<T>) -> Arc<T> {
+        let stripe = Arc::new(T::default());
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        of(&mut inner).entry(name.to_owned()).or_default().push(Arc::clone(&stripe));
+        stripe
+    }
+
+    /// A stripe of a route for one worker. The empty name is that of requests without a route.
+    pub fn route(&self, name: &str) -> Arc<RouteStripe> {
+        self.stripe(name, |inner| &mut inner.routes)
+    }
+
+    /// A stripe of a limit for one worker.
+    pub fn limit(&self, name: &str) -> Arc<LimitStripe> {
+        self.stripe(name, |inner| &mut inner.limits)
+    }
+
+    /// A stripe of an upstream for one worker.
+    pub fn upstream(&self, name: &str) -> Arc<UpstreamStripe> {
+        self.stripe(name, |inner| &mut inner.upstreams)
+    }
+
+    /// The open connections of a listener, of all workers.
+    pub fn connections(&self, listener: &str) -> Arc<AtomicI64> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(inner.connections.entry(listener.to_owned()).or_default())
+    }
+
+    /// All open connections.
+    pub fn open_connections(&self) -> i64 {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.connections.values().map(|open| open.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Forgets what the configuration in force no longer has, so that renaming does not add up.
+    pub fn retain(&self, snapshot: &Snapshot) {
+        let config = &snapshot.config;
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner
+            .routes
+            .retain(|name, _| name.is_empty() || config.routes.iter().any(|route| route.name == *name));
+        inner.limits.retain(|name, _| config.limits.iter().any(|limit| limit.name == *name));
+        inner.upstreams.retain(|name, _| config.upstreams.iter().any(|upstream| upstream.name == *name));
+        inner.connections.retain(|name, open| {
+            open.load(Ordering::Relaxed) != 0
+                || config.listeners.iter().any(|listener| listener.name == *name)
+        });
+    }
+}

@@ -1,0 +1,10 @@
+//! 7: what is counted, and the API for operators. Only this folder knows Prometheus.
+
+mod admin;
+mod collect;
+mod metrics;
+mod stripe;
+
+pub use admin::{Admin, ReloadRequest};
+pub use metrics::Metrics;
+pub use stripe::{LimitStripe, Outcome, RouteStripe, UpstreamOutcome, UpstreamStripe};

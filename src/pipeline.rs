@@ -1,0 +1,264 @@
+//! 2: READ FIRST. What happens to a request: route → identify → keys → decide → forward | refuse → observe.
+//!
+//! [`judge`] is the part without a socket: the gateway, replays and tests all run it. [`serve`] is what the
+//! gateway does with its answer.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, Request, Response, Uri, Version, header};
+use hyper::body::Incoming;
+use sluicegate_limiter::Time;
+use smallvec::SmallVec;
+
+use crate::config::{Cost, OnMissing};
+use crate::forward::{self, Body, Exchange};
+use crate::key::Subject;
+use crate::limit::{Ask, Decision, decide};
+use crate::listen::Connection;
+use crate::respond::{self, LocalError};
+use crate::route::{Asked, PathError, normalize};
+use crate::snapshot::{Route, Snapshot, Target};
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The index of the listener in the snapshot.
+    pub listener: usize,
+    /// The peer of the connection.
+    pub peer: IpAddr,
+}
+
+/// What was found out about a request, and the decision on it.
+pub struct Judged<'s> {
+    /// The route.
+    pub route: &'s Route,
+    /// Its index.
+    pub route_index: usize,
+    /// The client's address.
+    pub client: IpAddr,
+    /// The path in normal form, if the request wrote it differently.
+    pub normal_path: Option<String>,
+    /// The limits that were asked, as indices into the route's; the decision's verdicts are in this order.
+    pub asked: SmallVec<[usize; 4]>,
+    /// The limits that were not, and why.
+    pub spared: SmallVec<[(usize, Spared); 2]>,
+    /// What the limits say.
+    pub decision: Decision,
+}
+
+/// Why a limit was not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spared {
+    /// The client or its key is exempt.
+    Exempt,
+    /// The request lacks the key and the limit skips those.
+    Skipped,
+}
+
+/// Why a request never came to its limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unjudged {
+    /// Its path is not one that all servers read alike.
+    Path(PathError),
+    /// It names no host, several, or something else than one.
+    Host,
+    /// A method that a gateway does not serve.
+    Method,
+    /// No route matches.
+    NoRoute,
+    /// The limit at this place of the route wants a key that the request lacks.
+    KeyMissing {
+        /// The route's index.
+        route: usize,
+        /// The limit's name.
+        limit: String,
+    },
+}
+
+/// Route, identify, keys, decide. With `queue`, a delayed request takes a ticket; a replay goes without.
+///
+/// # Errors
+/// When the request is answered without asking any limit.
+pub fn judge<'s>(
+    snapshot: &'s Snapshot,
+    origin: Origin,
+    parts: &Parts,
+    now: Time,
+    queue: bool,
+) -> Result<Judged<'s>, Unjudged> {
+    if parts.method == Method::CONNECT {
+        return Err(Unjudged::Method);
+    }
+    let host = host(parts)?;
+    let path = normalize(parts.uri.path()).map_err(Unjudged::Path)?;
+    let asked = Asked {
+        listener: origin.listener,
+        host: &host,
+        method: &parts.method,
+        path: &path,
+        headers: &parts.headers,
+    };
+    let (route_index, params) = snapshot.table.find(&asked).ok_or(Unjudged::NoRoute)?;
+    let route = &snapshot.routes[route_index];
+    let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
+
+    let subject = Subject {
+        client,
+        ipv6_prefix: snapshot.config.client_ip.ipv6_prefix,
+        api_key: &snapshot.config.api_key,
+        host: &host,
+        method: &parts.method,
+        path: &path,
+        query: parts.uri.query(),
+        headers: &parts.headers,
+        route: &route.name,
+        params: &params,
+    };
+    let mut asks: SmallVec<[Ask<'_>; 4]> = SmallVec::new();
+    let mut asked = SmallVec::new();
+    let mut spared = SmallVec::new();
+    for (index, route_limit) in route.limits.iter().enumerate() {
+        let limit = &*route_limit.limit;
+        if limit.config.key.is_exempt(&subject, &limit.config.exempt) {
+            spared.push((index, Spared::Exempt));
+            continue;
+        }
+        let key = match (limit.config.key.fingerprint(&subject, &snapshot.secret), limit.config.on_missing) {
+            (Some(key), _) => key,
+            (None, OnMissing::Shared) => limit.missing,
+            (None, OnMissing::Skip) => {
+                spared.push((index, Spared::Skipped));
+                continue;
+            }
+            (None, OnMissing::Deny) => {
+                return Err(Unjudged::KeyMissing { route: route_index, limit: limit.config.name.clone() });
+            }
+        };
+        asks.push(Ask { limit, key, cost: cost(&limit.config.cost, &parts.headers) });
+        asked.push(index);
+    }
+    let decision = decide(&asks, now, queue);
+    let normal_path = match &path {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(path) => Some(path.clone()),
+    };
+    Ok(Judged { route, route_index, client, normal_path, asked, spared, decision })
+}
+
+/// The one host that a request names: lower case, without port and trailing dot. Absent only in HTTP/1.0.
+fn host(parts: &Parts) -> Result<Cow<'_, str>, Unjudged> {
+    let mut lines = parts.headers.get_all(header::HOST).iter();
+    let named = match (lines.next(), lines.next()) {
+        (Some(line), None) => Some(line.to_str().map_err(|_| Unjudged::Host)?),
+        (None, _) => None,
+        (Some(_), Some(_)) => return Err(Unjudged::Host),
+    };
+    let name = match (named, parts.uri.authority()) {
+        (Some(named), Some(target)) if !named.eq_ignore_ascii_case(target.as_str()) => {
+            return Err(Unjudged::Host);
+        }
+        (Some(named), _) => named,
+        (None, Some(target)) => target.as_str(),
+        (None, None) if parts.version == Version::HTTP_10 => return Ok(Cow::Borrowed("")),
+        (None, None) => return Err(Unjudged::Host),
+    };
+    let (name, port) = match name.rfind([':', ']']) {
+        Some(at) if name.as_bytes()[at] == b':' => (&name[..at], &name[at + 1..]),
+        _ => (name, ""),
+    };
+    let good = |b: u8| {
+        b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'[' | b']' | b':' | b'%' | b'~')
+    };
+    if name.is_empty() || !name.bytes().all(good) || !port.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Unjudged::Host);
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.bytes().any(|b| b.is_ascii_uppercase()) {
+        return Ok(Cow::Owned(name.to_ascii_lowercase()));
+    }
+    Ok(Cow::Borrowed(name))
+}
+
+/// What the request spends: never nothing, or a client could ask for free.
+fn cost(cost: &Cost, headers: &HeaderMap) -> u64 {
+    match cost {
+        Cost::Constant(cost) => *cost,
+        Cost::Header(name) => {
+            let said = headers.get(name).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+            said.unwrap_or(1).max(1)
+        }
+    }
+}
+
+/// Serves one request. Every answer, also a refusal or an error, comes from here; hyper never sees a failure.
+pub async fn serve(
+    connection: &Rc<Connection>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let view = connection.worker.view();
+    let now = connection.worker.clock().now();
+    let (mut parts, body) = request.into_parts();
+    let mut exchange = Exchange::begin(connection, &view, now);
+
+    let judged = match judge(&view.snapshot, connection.origin(), &parts, now, true) {
+        Ok(judged) => judged,
+        Err(unjudged) => {
+            if let Unjudged::KeyMissing { route, .. } = unjudged {
+                exchange.set_route(route);
+            }
+            respond::drain(connection, body, &parts);
+            return Ok(exchange.answer(LocalError::from(unjudged).response(connection)));
+        }
+    };
+    exchange.set_route(judged.route_index);
+    view.observe(&judged);
+
+    if !judged.decision.admitted {
+        respond::drain(connection, body, &parts);
+        return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
+    }
+    let Judged { route, normal_path, asked, mut decision, .. } = judged;
+    let told = respond::Told::admitted(connection, route, &asked, &decision);
+    exchange.hold(std::mem::take(&mut decision.holds));
+    if !decision.delay.is_zero() {
+        exchange.wait_for_turn().await;
+    }
+
+    let mut response = match &route.target {
+        Target::Answer { status, body: answer, content_type } => {
+            respond::drain(connection, body, &parts);
+            respond::fixed(*status, answer.clone(), content_type.clone())
+        }
+        Target::Upstream { index, original_path } => {
+            if !original_path {
+                if let Some(path) = normal_path {
+                    parts.uri = with_path(&parts.uri, &path);
+                }
+            }
+            let upstream = view.upstream(*index);
+            match forward::forward(connection, &exchange, upstream, route, parts, body).await {
+                Ok(response) => response,
+                Err(error) => error.response(connection),
+            }
+        }
+    };
+    told.write(response.headers_mut());
+    Ok(exchange.answer(response))
+}
+
+/// `uri` with another path and the same query.
+fn with_path(uri: &Uri, path: &str) -> Uri {
+    let text = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    match PathAndQuery::try_from(text) {
+        Ok(path_and_query) => Uri::from(path_and_query),
+        Err(_) => uri.clone(), // a normal form is made of characters that URIs have
+    }
+}

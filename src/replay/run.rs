@@ -1,0 +1,205 @@
+//! One request of a log after another.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use sluicegate_limiter::{Span, Time};
+
+use super::Request;
+use crate::limit::Holds;
+use crate::pipeline::{Judged, Origin, Unjudged, judge};
+use crate::respond::{retry_after, speaker};
+use crate::snapshot::Snapshot;
+
+/// A replay under way.
+pub struct Replay<'s> {
+    snapshot: &'s Snapshot,
+    /// The latest time that was seen.
+    now: Time,
+    in_flight: BinaryHeap<Reverse<Ending>>,
+    /// Counts by limit.
+    pub limits: BTreeMap<String, LimitCount>,
+    /// Requests that hold a place but do not say how long.
+    pub without_duration: u64,
+}
+
+/// What one limit did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LimitCount {
+    /// Requests that it admitted.
+    pub admitted: u64,
+    /// Requests that it refused.
+    pub refused: u64,
+    /// Requests that it would have refused.
+    pub shadow_refused: u64,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Forwarded or answered.
+    Admitted,
+    /// Refused.
+    Refused,
+    /// No route takes it.
+    Unmatched,
+}
+
+/// The decision on one request.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The route.
+    pub route: Option<String>,
+    /// The limit that the headers would speak of.
+    pub limit: Option<String>,
+    /// What it has left.
+    pub remaining: Option<u64>,
+    /// The wait that a refused client is told; `None` if it need not come back.
+    pub retry_after: Option<Span>,
+    /// How long an admitted request is held.
+    pub delay: Span,
+    /// Limits in shadow mode that would have refused.
+    pub shadow: Vec<String>,
+}
+
+/// A request that ends, and what it then frees.
+struct Ending {
+    at: Time,
+    _holds: Holds,
+}
+
+impl PartialEq for Ending {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Ending {}
+
+impl PartialOrd for Ending {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ending {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl<'s> Replay<'s> {
+    /// A replay under the rules of a snapshot.
+    pub fn new(snapshot: &'s Snapshot) -> Self {
+        Self {
+            snapshot,
+            now: Time::EPOCH,
+            in_flight: BinaryHeap::new(),
+            limits: BTreeMap::new(),
+            without_duration: 0,
+        }
+    }
+
+    /// Decides on the next request. A time that runs backwards counts as the latest time seen.
+    pub fn decide(&mut self, request: &Request) -> Row {
+        self.now = self.now.max(request.time);
+        while self.in_flight.peek().is_some_and(|Reverse(ending)| ending.at <= self.now) {
+            self.in_flight.pop(); // which frees its places
+        }
+        let origin = Origin { listener: 0, peer: request.client };
+        match judge(self.snapshot, origin, &request.parts, self.now, false) {
+            Ok(judged) => self.row(judged, request.duration),
+            Err(Unjudged::KeyMissing { route, limit }) => Row {
+                outcome: Outcome::Refused,
+                route: Some(self.snapshot.routes[route].name.clone()),
+                limit: Some(limit),
+                ..Row::unmatched()
+            },
+            Err(_) => Row::unmatched(),
+        }
+    }
+
+    fn row(&mut self, mut judged: Judged<'_>, duration: Option<Span>) -> Row {
+        let decision = &judged.decision;
+        let mut shadow = Vec::new();
+        for (asked, verdict) in judged.asked.iter().zip(&decision.verdicts) {
+            let limit = &judged.route.limits[*asked].limit;
+            let count = self.limits.entry(limit.config.name.clone()).or_default();
+            match (verdict.answer, limit.enforces()) {
+                (Err(_), true) => count.refused += 1,
+                (Err(_), false) => {
+                    count.shadow_refused += 1;
+                    shadow.push(limit.config.name.clone());
+                }
+                (Ok(_), _) => count.admitted += u64::from(decision.admitted),
+            }
+        }
+        let speaks = speaker(judged.route, &judged.asked, decision);
+        let refused = speaks.filter(|_| !decision.admitted);
+        let row = Row {
+            outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
+            route: Some(judged.route.name.clone()),
+            limit: speaks.map(|at| judged.route.limits[judged.asked[at]].limit.config.name.clone()),
+            remaining: speaks.map(|at| decision.verdicts[at].standing.remaining),
+            retry_after: refused.map_or(Some(Span::ZERO), |at| retry_after(&decision.verdicts[at])),
+            delay: decision.delay,
+            shadow,
+        };
+        let holds = std::mem::take(&mut judged.decision.holds);
+        if !holds.is_empty() {
+            self.without_duration += u64::from(duration.is_none());
+            let at = self.now.plus(row.delay).plus(duration.unwrap_or_default());
+            self.in_flight.push(Reverse(Ending { at, _holds: holds }));
+        }
+        row
+    }
+}
+
+impl Row {
+    fn unmatched() -> Self {
+        Self {
+            outcome: Outcome::Unmatched,
+            route: None,
+            limit: None,
+            remaining: None,
+            retry_after: Some(Span::ZERO),
+            delay: Span::ZERO,
+            shadow: Vec::new(),
+        }
+    }
+
+    /// The row as a line of `--decisions`, without the line feed.
+    pub fn to_json(&self, line: u64, file: Option<&str>) -> String {
+        let text = |value: &Option<String>| serde_json::to_string(value).unwrap_or_else(|_| "null".into());
+        let outcome = match self.outcome {
+            Outcome::Admitted => "admitted",
+            Outcome::Refused => "refused",
+            Outcome::Unmatched => "unmatched",
+        };
+        let mut out = format!("{{\"line\": {line}");
+        if let Some(file) = file {
+            out += &format!(", \"file\": {}", text(&Some(file.to_owned())));
+        }
+        out += &format!(
+            ", \"route\": {}, \"outcome\": \"{outcome}\", \"limit\": {}, \"remaining\": {}, \
+             \"retry_after\": {}, \"delay\": {}",
+            text(&self.route),
+            text(&self.limit),
+            self.remaining.map_or_else(|| "null".into(), |n| n.to_string()),
+            self.retry_after.map_or_else(|| "null".into(), seconds),
+            seconds(self.delay),
+        );
+        if !self.shadow.is_empty() {
+            out += &format!(", \"shadow\": {}", serde_json::json!(self.shadow));
+        }
+        out + "}"
+    }
+}
+
+/// Seconds with six digits, rounded up, so that waiting for them is never too short.
+fn seconds(span: Span) -> String {
+    let micros = span.ceil_micros();
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}

@@ -1,0 +1,34 @@
+//! An answer before the request's body has come: the rest is read for a while, because closing a connection
+//! with unread data resets it, and the client would never see the answer.
+
+use http::header;
+use http::request::Parts;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use std::time::Duration;
+
+use crate::listen::Connection;
+
+/// Bytes that are read and thrown away.
+const MOST: u64 = 16 << 20;
+/// The time that this may take.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Reads what is left of `body` beside the answer.
+pub fn drain(connection: &Connection, mut body: Incoming, parts: &Parts) {
+    // A client that waits for leave to send its body gets the answer instead. Over HTTP/2 a stream is reset
+    // alone, which costs nobody anything.
+    if body.is_end_stream() || connection.shared || parts.headers.contains_key(header::EXPECT) {
+        return;
+    }
+    tokio::task::spawn_local(tokio::time::timeout(LONGEST, async move {
+        let mut left = MOST;
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+            match left.checked_sub(length) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    }));
+}

@@ -1,0 +1,11 @@
+//! 6a: the answers that the gateway gives itself. Nothing else in the house makes one.
+
+mod drain;
+mod limits;
+mod problem;
+mod scratch;
+
+pub use drain::drain;
+pub use limits::{Told, refusal, retry_after, speaker};
+pub use problem::{LocalError, bare, fixed};
+pub use scratch::{Scratch, Writer};

@@ -1,0 +1,168 @@
+//! Answers of the gateway's own: problem+json (RFC 9457) with the id of the request, and nothing of the inside.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::forward::Body;
+use crate::listen::Connection;
+use crate::pipeline::Unjudged;
+use crate::route::PathError;
+use crate::worker::Worker;
+
+/// What went wrong, as the client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalError {
+    /// 400: what came is not a request that all servers would read alike.
+    Malformed(&'static str),
+    /// 401: the request lacks the key that a limit wants.
+    KeyMissing,
+    /// 404: no route.
+    NoRoute,
+    /// 405: a method that a gateway does not serve.
+    Method,
+    /// 408: the client stopped sending.
+    Slow,
+    /// 413: the body is longer than allowed.
+    TooLarge,
+    /// 502: the upstream gave no answer.
+    UpstreamFailed,
+    /// 504: the upstream gave no answer in time.
+    UpstreamSlow,
+}
+
+impl LocalError {
+    /// The status.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::KeyMissing => StatusCode::UNAUTHORIZED,
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UpstreamFailed => StatusCode::BAD_GATEWAY,
+            Self::UpstreamSlow => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    const fn detail(self) -> &'static str {
+        match self {
+            Self::Malformed(what) => what,
+            Self::KeyMissing => "this route needs credentials that the request does not carry",
+            Self::NoRoute => "no route matches this request",
+            Self::Method => "this method is not served here",
+            Self::Slow => "the request did not come in time",
+            Self::TooLarge => "the request's body is larger than this route allows",
+            Self::UpstreamFailed => "the server behind the gateway gave no valid answer",
+            Self::UpstreamSlow => "the server behind the gateway gave no answer in time",
+        }
+    }
+
+    /// The answer.
+    pub fn response(self, connection: &Connection) -> Response<Body> {
+        let id = connection.worker.request_id();
+        let mut response = problem(self.status(), None, self.detail(), &id, &[]);
+        match self {
+            Self::KeyMissing => {
+                let challenge = HeaderValue::from_static("ApiKey realm=\"sluicegate\"");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            }
+            Self::Method => {
+                let served = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+                response.headers_mut().insert(header::ALLOW, served);
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<Unjudged> for LocalError {
+    fn from(unjudged: Unjudged) -> Self {
+        match unjudged {
+            Unjudged::Path(PathError::NotAbsolute) => Self::Malformed("the request target is not a path"),
+            Unjudged::Path(PathError::Escape) => {
+                Self::Malformed("the path has a % that is not followed by two hexadecimal digits")
+            }
+            Unjudged::Path(PathError::Ambiguous) => {
+                Self::Malformed("the path has a backslash, a NUL or an encoded slash")
+            }
+            Unjudged::Path(PathError::Character) => {
+                Self::Malformed("the path has a character that must be percent-encoded")
+            }
+            Unjudged::Host => Self::Malformed("the request must name exactly one valid host"),
+            Unjudged::Method => Self::Method,
+            Unjudged::NoRoute => Self::NoRoute,
+            Unjudged::KeyMissing { .. } => Self::KeyMissing,
+        }
+    }
+}
+
+/// A problem of this status. `kind` is a URI that says which, where the status alone does not.
+pub(super) fn problem(
+    status: StatusCode,
+    kind: Option<&str>,
+    detail: &str,
+    id: &HeaderValue,
+    members: &[(&str, Value)],
+) -> Response<Body> {
+    let body = body(status, kind, detail, id, members);
+    let mut response = fixed(status, body, HeaderValue::from_static("application/problem+json"));
+    response.headers_mut().insert("x-request-id", id.clone());
+    if status.is_client_error() || status.is_server_error() {
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+fn body(
+    status: StatusCode,
+    kind: Option<&str>,
+    detail: &str,
+    id: &HeaderValue,
+    members: &[(&str, Value)],
+) -> Bytes {
+    let mut body = json!({
+        "type": kind.unwrap_or("about:blank"),
+        "title": status.canonical_reason().unwrap_or("Error"),
+        "status": status.as_u16(),
+        "detail": detail,
+        "request_id": id.to_str().unwrap_or_default(),
+    });
+    for (name, value) in members {
+        body[*name] = value.clone();
+    }
+    Bytes::from(body.to_string())
+}
+
+/// An answer that is always the same.
+pub fn fixed(status: StatusCode, body: Bytes, content_type: HeaderValue) -> Response<Body> {
+    let mut response = Response::new(Body::full(body));
+    *response.status_mut() = status;
+    if status != StatusCode::NO_CONTENT {
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    }
+    response
+}
+
+/// A whole HTTP/1.1 message for a request that could not even be read. The connection closes behind it.
+pub fn bare(status: StatusCode, worker: &Worker) -> Bytes {
+    let detail = match status {
+        StatusCode::REQUEST_TIMEOUT => "the request did not come in time",
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the request's head is larger than allowed",
+        StatusCode::URI_TOO_LONG => "the request target is longer than allowed",
+        _ => "what came is not an HTTP request",
+    };
+    let id = worker.request_id();
+    let body = body(status, None, detail, &id, &[]);
+    let head = format!(
+        "HTTP/1.1 {} {}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
+         cache-control: no-store\r\nconnection: close\r\nx-request-id: {}\r\n\r\n",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or("Error"),
+        body.len(),
+        id.to_str().unwrap_or_default(),
+    );
+    Bytes::from([head.as_bytes(), &body].concat())
+}

@@ -1,0 +1,79 @@
+//! Header values without an allocation each: they are cut from one piece of memory a worker.
+
+use std::cell::RefCell;
+use std::fmt::{Display, Write as _};
+
+use bytes::BytesMut;
+use http::HeaderValue;
+
+/// A piece lasts for some hundred values.
+const PIECE: usize = 8 << 10;
+
+/// Memory that header values are cut from.
+#[derive(Default)]
+pub struct Scratch(RefCell<BytesMut>);
+
+/// Writes one value.
+pub struct Writer<'a>(&'a mut BytesMut);
+
+impl Scratch {
+    /// The value that `write` writes; empty if it is none that a header can have.
+    pub fn value(&self, write: impl FnOnce(&mut Writer<'_>)) -> HeaderValue {
+        let mut piece = self.0.borrow_mut();
+        if piece.capacity() < 256 {
+            *piece = BytesMut::with_capacity(PIECE);
+        }
+        write(&mut Writer(&mut piece));
+        let value = piece.split().freeze();
+        HeaderValue::from_maybe_shared(value).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+}
+
+impl Writer<'_> {
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Writes a number in decimal.
+    pub fn number(&mut self, mut number: u64) {
+        let mut digits = [0_u8; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.bytes(&digits[at..]);
+    }
+
+    /// Writes 16 hexadecimal digits.
+    pub fn hex(&mut self, number: u64) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let digits: [u8; 16] = std::array::from_fn(|i| HEX[(number >> (60 - 4 * i)) as usize & 15]);
+        self.bytes(&digits);
+    }
+
+    /// Writes what a value displays.
+    pub fn display(&mut self, value: &impl Display) {
+        let _ = write!(self.0, "{value}"); // memory grows; nothing fails
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_as_written() {
+        let scratch = Scratch::default();
+        for number in [0, 7, 10, 1_234_567_890, u64::MAX] {
+            assert_eq!(scratch.value(|out| out.number(number)), number.to_string());
+        }
+        assert_eq!(scratch.value(|out| out.hex(0xab)), "00000000000000ab");
+        assert_eq!(scratch.value(|out| out.bytes(b"a\nb")), "", "what no header can have is not sent");
+    }
+}

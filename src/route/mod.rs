@@ -1,0 +1,9 @@
+//! 3: host, path, method and headers -> the route. The first that matches wins.
+
+mod path;
+mod pattern;
+mod table;
+
+pub use path::{PathError, normalize};
+pub use pattern::{HostPattern, Params, PathPattern, PatternError};
+pub use table::{Asked, RouteTable};

@@ -1,0 +1,76 @@
+//! All routes of a snapshot, found by the first segment of the path.
+
+use std::collections::HashMap;
+
+use http::{HeaderMap, Method};
+
+use super::Params;
+use crate::config::Match;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The listener it came in on.
+    pub listener: usize,
+    /// Its host, lower case and without port.
+    pub host: &'a str,
+    /// Its method.
+    pub method: &'a Method,
+    /// Its path in normal form.
+    pub path: &'a str,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+}
+
+/// The routes in the order of the file.
+#[derive(Debug)]
+pub struct RouteTable {
+    routes: Vec<Match>,
+    /// For each literal first segment the routes that can match, in order; those without one are in every list.
+    by_first: HashMap<String, Vec<usize>>,
+    /// The routes whose first segment is open.
+    open: Vec<usize>,
+}
+
+impl RouteTable {
+    /// A table of `routes`; answers are indices into them.
+    pub fn new(routes: Vec<Match>) -> Self {
+        let first = |route: &Match| -> Option<Vec<String>> {
+            route.paths.iter().map(|path| path.first_literal().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        };
+        let is_open = |route: &Match| first(route).is_none_or(|names| names.is_empty());
+        let open: Vec<usize> = (0..routes.len()).filter(|i| is_open(&routes[*i])).collect();
+        let mut by_first: HashMap<String, Vec<usize>> = HashMap::new();
+        for (index, route) in routes.iter().enumerate().filter(|(_, route)| !is_open(route)) {
+            for name in first(route).unwrap_or_default() {
+                by_first.entry(name).or_default().push(index);
+            }
+        }
+        for list in by_first.values_mut() {
+            list.extend(&open);
+            list.sort_unstable();
+            list.dedup();
+        }
+        Self { routes, by_first, open }
+    }
+
+    /// The first route that matches, with the parameters of its path.
+    pub fn find<'a>(&'a self, asked: &Asked<'a>) -> Option<(usize, Params<'a>)> {
+        let first = asked.path[1..].split('/').next().unwrap_or_default();
+        let candidates = self.by_first.get(first).unwrap_or(&self.open);
+        let mut params = Params::new();
+        let found = candidates.iter().find(|index| matches(&self.routes[**index], asked, &mut params));
+        found.map(|index| (*index, params))
+    }
+}
+
+fn matches<'a>(route: &'a Match, asked: &Asked<'a>, params: &mut Params<'a>) -> bool {
+    route.listener.is_none_or(|listener| listener == asked.listener)
+        && (route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(asked.host)))
+        && (route.methods.is_empty() || route.methods.contains(asked.method))
+        && (route.paths.is_empty() || route.paths.iter().any(|path| path.matches(asked.path, params)))
+        && route.headers.iter().all(|(name, wanted)| match wanted {
+            Some(value) => asked.headers.get_all(name).iter().any(|found| found == value),
+            None => asked.headers.contains_key(name),
+        })
+}

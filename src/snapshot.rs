@@ -1,0 +1,199 @@
+//! A configuration in force: everything that can be resolved once is resolved here, not per request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+use sluicegate_limiter::{Span, Time};
+
+use crate::config::{
+    Action, Config, HeaderFamilies, LimitConfig, Mode, Quota, Reject, RouteConfig, UpstreamConfig,
+};
+use crate::key::KeySecret;
+use crate::limit::{Counters, Limit};
+use crate::route::RouteTable;
+
+/// A configuration in force. Immutable; a reload makes another.
+pub struct Snapshot {
+    /// Counts the configurations of this process, from 1.
+    pub generation: u64,
+    /// What the file says.
+    pub config: Config,
+    /// Finds the index of a request's route.
+    pub table: RouteTable,
+    /// The routes.
+    pub routes: Vec<Route>,
+    /// All limits, used or not, in the order of the file.
+    pub limits: Vec<Arc<Limit>>,
+    /// The secret that keys are hashed with, the same for the life of the process.
+    pub secret: KeySecret,
+}
+
+/// A route with what its answers are made of.
+pub struct Route {
+    /// Its name.
+    pub name: String,
+    /// The limits that it asks, without those that are off.
+    pub limits: Vec<RouteLimit>,
+    /// What becomes of an admitted request.
+    pub target: Target,
+    /// The answer headers that tell of limits.
+    pub headers: HeaderFamilies,
+    /// The value of RateLimit-Policy; `None` if nothing enforced has a policy.
+    pub policies: Option<HeaderValue>,
+    /// The answer to refused requests, instead of the usual one.
+    pub reject: Option<Reject>,
+    /// The longest request body in bytes.
+    pub max_body: Option<u64>,
+}
+
+/// A limit as one route asks it.
+pub struct RouteLimit {
+    /// The limit.
+    pub limit: Arc<Limit>,
+    /// Its index in [`Snapshot::limits`].
+    pub index: usize,
+    /// The value of X-RateLimit-Limit.
+    pub shown: HeaderValue,
+}
+
+/// What becomes of an admitted request.
+pub enum Target {
+    /// It is forwarded.
+    Upstream {
+        /// An index into the configuration's upstreams.
+        index: usize,
+        /// Whether the path goes out as it came in.
+        original_path: bool,
+    },
+    /// It is answered by the gateway.
+    Answer {
+        /// The status.
+        status: StatusCode,
+        /// The body.
+        body: Bytes,
+        /// Its type.
+        content_type: HeaderValue,
+    },
+}
+
+/// What the process keeps from one configuration to the next.
+#[derive(Default)]
+pub struct Lineage {
+    secret: KeySecret,
+    orders: AtomicU64,
+}
+
+impl Lineage {
+    /// The snapshot of `config` that follows `before`. A limit that keeps its name, key and algorithm keeps its
+    /// counters, rescaled to the new quota at `now`.
+    pub fn next(&self, config: Config, before: Option<&Snapshot>, now: Time) -> Snapshot {
+        let standing: HashMap<&str, &Arc<Limit>> = before
+            .map(|b| &b.limits[..])
+            .unwrap_or_default()
+            .iter()
+            .map(|l| (l.config.name.as_str(), l))
+            .collect();
+        let limits: Vec<Arc<Limit>> = config
+            .limits
+            .iter()
+            .map(|limit| {
+                let counters = standing
+                    .get(limit.name.as_str())
+                    .filter(|old| keeps_counters(&old.config, limit))
+                    .map(|old| Arc::clone(&old.counters))
+                    .filter(|counters| counters.reconfigure(&limit.quota, limit.max_keys, now));
+                let new = || {
+                    let order = self.orders.fetch_add(1, Ordering::Relaxed);
+                    Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
+                };
+                Arc::new(Limit::new(limit.clone(), counters.unwrap_or_else(new), &self.secret))
+            })
+            .collect();
+        Snapshot {
+            generation: before.map_or(1, |before| before.generation + 1),
+            table: RouteTable::new(config.routes.iter().map(|route| route.matches.clone()).collect()),
+            routes: config.routes.iter().map(|route| Route::new(route, &limits)).collect(),
+            limits,
+            secret: self.secret.clone(),
+            config,
+        }
+    }
+}
+
+/// Whether counters made under `old` mean the same under `new`.
+fn keeps_counters(old: &LimitConfig, new: &LimitConfig) -> bool {
+    old.key == new.key && old.quota.algorithm() == new.quota.algorithm()
+}
+
+impl Snapshot {
+    /// The limit called `name`.
+    pub fn limit(&self, name: &str) -> Option<&Arc<Limit>> {
+        self.limits.iter().find(|limit| limit.config.name == name)
+    }
+
+    /// The upstream that a target leads to.
+    pub fn upstream(&self, index: usize) -> &UpstreamConfig {
+        &self.config.upstreams[index]
+    }
+}
+
+impl Route {
+    fn new(config: &RouteConfig, limits: &[Arc<Limit>]) -> Self {
+        let asked = config.limits.iter().filter(|index| limits[**index].config.mode != Mode::Off);
+        let limits: Vec<RouteLimit> = asked
+            .map(|index| {
+                let limit = Arc::clone(&limits[*index]);
+                RouteLimit { shown: HeaderValue::from(shown(&limit.config.quota)), index: *index, limit }
+            })
+            .collect();
+        let enforced = limits.iter().filter(|l| l.limit.enforces());
+        let policies: Vec<String> = enforced.map(|l| policy(&l.limit.config)).collect();
+        Self {
+            name: config.name.clone(),
+            target: Target::new(&config.action),
+            headers: config.headers,
+            // Names are checked to be printable, so this is always a header value.
+            policies: HeaderValue::try_from(policies.join(", ")).ok().filter(|value| !value.is_empty()),
+            limits,
+            reject: config.reject.clone(),
+            max_body: config.max_body,
+        }
+    }
+}
+
+impl Target {
+    fn new(action: &Action) -> Self {
+        match action {
+            Action::Forward { upstream, original_path } => {
+                Self::Upstream { index: *upstream, original_path: *original_path }
+            }
+            Action::Respond { status, body, content_type } => Self::Answer {
+                status: *status,
+                body: Bytes::from(body.clone()),
+                content_type: content_type.clone(),
+            },
+        }
+    }
+}
+
+/// The rate's count, or the bucket's size where that is larger.
+fn shown(quota: &Quota) -> u64 {
+    quota.capacity().max(quota.rate().map_or(0, |rate| rate.count()))
+}
+
+/// One member of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers): windows are whole seconds there, so a
+/// shorter period is told per second.
+fn policy(limit: &LimitConfig) -> String {
+    let name = &limit.name;
+    match limit.quota.rate() {
+        None => format!("\"{name}\";q={};qu=\"concurrent-requests\"", limit.quota.capacity()),
+        Some(rate) if rate.period() < Span::SECOND => {
+            let per_second = u128::from(rate.count()) * 1_000_000_000 / u128::from(rate.period().as_nanos());
+            format!("\"{name}\";q={per_second};w=1")
+        }
+        Some(rate) => format!("\"{name}\";q={};w={}", rate.count(), rate.period().ceil_secs()),
+    }
+}

@@ -1,0 +1,233 @@
+//! A worker: one thread with its own runtime, its own sockets and its own upstream connections. Nothing on the
+//! path of a request crosses threads.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use tokio::sync::mpsc;
+
+use crate::clock::Clock;
+use crate::forward::Upstream;
+use crate::limit::Decision;
+use crate::listen::{Deadlines, Listener, Opened};
+use crate::observe::{LimitStripe, Metrics, Outcome, RouteStripe};
+use crate::pipeline::{Judged, Spared};
+use crate::respond::Scratch;
+use crate::snapshot::Snapshot;
+
+/// What all threads of the gateway share.
+pub struct Shared {
+    /// The configuration in force.
+    pub snapshot: ArcSwap<Snapshot>,
+    /// Its generation, cheaper to look at than the snapshot.
+    pub generation: AtomicU64,
+    /// Whether the gateway is going down.
+    pub draining: AtomicBool,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The clock.
+    pub clock: Clock,
+    /// What /status tells.
+    pub status: Mutex<Status>,
+}
+
+/// How the configuration came to be in force.
+#[derive(Debug, Default)]
+pub struct Status {
+    /// The file.
+    pub file: String,
+    /// When it was loaded (RFC 3339).
+    pub loaded_at: String,
+    /// The report on the last file, if that one was refused.
+    pub last_error: Option<String>,
+}
+
+/// What the thread that wires the gateway tells a worker.
+pub enum Command {
+    /// Serve on these sockets from now on.
+    Open(Vec<Opened>),
+    /// Stop serving on the listener of this name, and end its connections when they are idle.
+    Close(String),
+    /// Stop accepting, end all connections when they are idle.
+    Drain,
+}
+
+/// One serving thread.
+pub struct Worker {
+    shared: Arc<Shared>,
+    view: RefCell<Rc<View>>,
+    /// Coarse deadlines of all connections.
+    pub deadlines: Deadlines,
+    /// Memory that header values are cut from.
+    pub scratch: Scratch,
+    pub(crate) listeners: RefCell<Vec<Rc<Listener>>>,
+    ids: Cell<u64>,
+}
+
+/// A snapshot as one worker sees it: with its own counters and its own upstream connections.
+pub struct View {
+    /// The configuration in force.
+    pub snapshot: Arc<Snapshot>,
+    routes: Vec<Arc<RouteStripe>>,
+    /// Requests that no route matched.
+    unrouted: Arc<RouteStripe>,
+    limits: Vec<Arc<LimitStripe>>,
+    upstreams: Vec<Rc<Upstream>>,
+}
+
+impl Worker {
+    /// A worker that serves nothing yet.
+    pub fn new(shared: Arc<Shared>, seed: u64) -> Rc<Self> {
+        let snapshot = shared.snapshot.load_full();
+        let view = View::new(snapshot, &shared.metrics, None);
+        Rc::new(Self {
+            view: RefCell::new(Rc::new(view)),
+            deadlines: Deadlines::new(),
+            scratch: Scratch::default(),
+            listeners: RefCell::new(Vec::new()),
+            ids: Cell::new(seed),
+            shared,
+        })
+    }
+
+    /// Carries out commands until the channel closes.
+    pub async fn run(self: Rc<Self>, mut commands: mpsc::UnboundedReceiver<Command>) {
+        tokio::task::spawn_local(Rc::clone(&self).tick());
+        while let Some(command) = commands.recv().await {
+            match command {
+                Command::Open(sockets) => {
+                    for socket in sockets {
+                        self.open(socket);
+                    }
+                }
+                Command::Close(name) => self.close(|listener| listener.name == name),
+                Command::Drain => self.close(|_| true),
+            }
+        }
+    }
+
+    /// Sweeps deadlines and idle upstream connections.
+    async fn tick(self: Rc<Self>) {
+        let mut tick = tokio::time::interval(Deadlines::TICK);
+        for turn in 0_u64.. {
+            tick.tick().await;
+            self.deadlines.sweep(self.shared.clock.uptime());
+            if turn % 10 == 0 {
+                self.view(); // drops what an old configuration held, also without requests
+                for upstream in &self.view.borrow().upstreams {
+                    upstream.reap(self.deadlines.now());
+                }
+            }
+        }
+    }
+
+    /// The configuration in force, with what this worker resolved of it.
+    pub fn view(&self) -> Rc<View> {
+        let mut view = self.view.borrow_mut();
+        if self.shared.generation.load(Ordering::Acquire) != view.snapshot.generation {
+            let snapshot = self.shared.snapshot.load_full();
+            for listener in self.listeners.borrow().iter() {
+                listener.find_in(&snapshot);
+            }
+            *view = Rc::new(View::new(snapshot, &self.shared.metrics, Some(&view)));
+        }
+        Rc::clone(&view)
+    }
+
+    /// What all threads share.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// An id for a request: unique, and telling nothing (SplitMix64 of a random start).
+    pub fn request_id(&self) -> HeaderValue {
+        let id = self.ids.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.ids.set(id);
+        let mut mixed = (id ^ (id >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.scratch.value(|out| out.hex(mixed ^ (mixed >> 31)))
+    }
+}
+
+impl View {
+    fn new(snapshot: Arc<Snapshot>, metrics: &Metrics, before: Option<&View>) -> Self {
+        let named = |names: Vec<&str>| -> HashMap<String, usize> {
+            names.into_iter().enumerate().map(|(index, name)| (name.to_owned(), index)).collect()
+        };
+        let old_routes = named(
+            before.map(|b| b.snapshot.routes.iter().map(|r| r.name.as_str()).collect()).unwrap_or_default(),
+        );
+        let old_limits = named(
+            before
+                .map(|b| b.snapshot.limits.iter().map(|l| l.config.name.as_str()).collect())
+                .unwrap_or_default(),
+        );
+        let routes = snapshot.routes.iter().map(|route| match (before, old_routes.get(&route.name)) {
+            (Some(before), Some(index)) => Arc::clone(&before.routes[*index]),
+            _ => metrics.route(&route.name),
+        });
+        let limits = snapshot.limits.iter().map(|limit| match (before, old_limits.get(&limit.config.name)) {
+            (Some(before), Some(index)) => Arc::clone(&before.limits[*index]),
+            _ => metrics.limit(&limit.config.name),
+        });
+        let upstreams = snapshot.config.upstreams.iter().map(|config| {
+            let same = before.and_then(|before| before.upstreams.iter().find(|old| old.config == *config));
+            same.map_or_else(
+                || Rc::new(Upstream::new(config.clone(), metrics.upstream(&config.name))),
+                Rc::clone,
+            )
+        });
+        Self {
+            routes: routes.collect(),
+            unrouted: before.map_or_else(|| metrics.route(""), |before| Arc::clone(&before.unrouted)),
+            limits: limits.collect(),
+            upstreams: upstreams.collect(),
+            snapshot,
+        }
+    }
+
+    /// The counters of a route, or of requests without one.
+    pub fn route_stripe(&self, route: Option<usize>) -> &RouteStripe {
+        route.map_or(&self.unrouted, |index| &self.routes[index])
+    }
+
+    /// An upstream of the configuration.
+    pub fn upstream(&self, index: usize) -> &Rc<Upstream> {
+        &self.upstreams[index]
+    }
+
+    /// Counts what the limits of a request said.
+    pub fn observe(&self, judged: &Judged<'_>) {
+        let Decision { verdicts, admitted, .. } = &judged.decision;
+        for (asked, verdict) in judged.asked.iter().zip(verdicts) {
+            let route_limit = &judged.route.limits[*asked];
+            let stripe = &self.limits[route_limit.index];
+            stripe.count(match (verdict.answer, route_limit.limit.enforces()) {
+                (Err(_), true) => Outcome::Refused,
+                (Err(_), false) => Outcome::ShadowRefused,
+                // Admitted by this limit but refused by another: nothing was taken, nothing is counted.
+                (Ok(_), _) if !admitted => continue,
+                (Ok(delay), _) => {
+                    stripe.delay(delay);
+                    Outcome::Admitted
+                }
+            });
+        }
+        for (index, spared) in &judged.spared {
+            self.limits[judged.route.limits[*index].index].count(match spared {
+                Spared::Exempt => Outcome::Exempt,
+                Spared::Skipped => Outcome::Skipped,
+            });
+        }
+    }
+}
