@@ -184,15 +184,22 @@ fn host(parts: &Parts) -> Result<Cow<'_, str>, Unjudged> {
     Ok(Cow::Borrowed(name))
 }
 
-/// What the request spends: never nothing, or a client could ask for free.
+/// What the request spends: never nothing, or a client could ask for free. Of several lines the largest counts,
+/// and a number that is too large to hold is too large for every limit.
 fn cost(cost: &Cost, headers: &HeaderMap) -> u64 {
     match cost {
         Cost::Constant(cost) => *cost,
         Cost::Header(name) => {
-            let said = headers.get(name).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-            said.unwrap_or(1).max(1)
+            let said =
+                headers.get_all(name).iter().filter_map(|value| whole_number(value.to_str().ok()?.trim()));
+            said.max().unwrap_or(1).max(1)
         }
     }
+}
+
+fn whole_number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// Serves one request. Every answer, also a refusal or an error, comes from here; hyper never sees a failure.

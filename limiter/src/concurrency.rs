@@ -29,7 +29,7 @@ impl Algorithm for Concurrency {
     type State = InFlight;
 
     fn check(&self, state: &InFlight, _now: Time, cost: u64) -> Result<Span, Refusal> {
-        match state.taken + cost {
+        match state.taken.saturating_add(cost) {
             _ if cost > self.max => Err(Refusal::Never),
             wanted if wanted <= self.max => Ok(Span::ZERO),
             _ => Err(Refusal::Busy),

@@ -47,7 +47,7 @@ impl Pace {
 
     /// The time in which `ticks` drain, rounded up to a nanosecond.
     pub(crate) fn time_up(self, ticks: u128) -> Span {
-        Span::saturating_from(divide(ticks + u128::from(self.per_nano) - 1, self.per_nano))
+        Span::saturating_from(divide(ticks.saturating_add(u128::from(self.per_nano) - 1), self.per_nano))
     }
 
     /// The time in which `ticks` drain, rounded down to a nanosecond.
@@ -78,7 +78,7 @@ impl Debt {
 
     /// Adds `ticks` to what is owed at `now`.
     pub(crate) fn add(&mut self, pace: Pace, now: Time, ticks: u128) {
-        self.set_owed(pace, now, self.owed(pace, now) + ticks);
+        self.set_owed(pace, now, self.owed(pace, now).saturating_add(ticks));
     }
 
     /// Takes `ticks` off what is owed at `now`, down to nothing.

@@ -23,7 +23,9 @@ pub trait Algorithm {
     /// Notes a request that this limit itself refused. Only a sliding log that counts them does anything.
     fn refused(&self, _state: &mut Self::State, _now: Time, _cost: u64) {}
 
-    /// Gives back `cost` that was charged and not used: a request that left its queue, a place that is free.
+    /// Gives back `cost` that was charged and not used: a request that left its queue, a place that is free. Only
+    /// a place, a turn in a queue, or what was charged at this very `now` can be given back: what was charged
+    /// earlier has drained in part already, and giving all of it back would admit too much.
     fn refund(&self, state: &mut Self::State, now: Time, cost: u64);
 
     /// What is left at `now`.

@@ -75,9 +75,15 @@ impl Algorithm for FixedWindow {
         self.current(state, now).used == 0
     }
 
-    /// What was spent in the current window stays spent, in the current window of the new period.
+    /// What was spent in the current window stays spent, in the current window of the new period. A window that
+    /// the clock has not come back to yet is not left.
     fn rescale(&self, old: &Self, state: &mut Window, now: Time) {
-        let used = old.current(state, now).used;
-        *state = Window { index: now.as_nanos() / self.period(), used };
+        if old.period() == self.period() {
+            return;
+        }
+        let window = old.current(state, now);
+        let begun = u128::from(window.index) * u128::from(old.period()) / u128::from(self.period());
+        let index = (now.as_nanos() / self.period()).max(u64::try_from(begun).unwrap_or(u64::MAX));
+        *state = Window { index, used: window.used };
     }
 }

@@ -61,11 +61,11 @@ impl Algorithm for LeakyBucket {
     fn standing(&self, state: &Debt, now: Time) -> Standing {
         let backlog = state.owed(self.pace, now);
         // The k-th further request finds k − 1 before it: count those that stay within what is allowed.
-        let remaining = match self.allowed_before(1).checked_sub(backlog) {
+        let admitted = |backlog| match self.allowed_before(1).checked_sub(backlog) {
             Some(room) => self.pace.requests(room) + 1,
             None => 0,
         };
-        Standing { remaining, capacity: self.burst, reset: self.pace.time_up(backlog) }
+        Standing { remaining: admitted(backlog), capacity: admitted(0), reset: self.pace.time_up(backlog) }
     }
 
     fn is_idle(&self, state: &Debt, now: Time) -> bool {

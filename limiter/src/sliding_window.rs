@@ -142,18 +142,10 @@ impl Algorithm for SlidingWindow {
 
     fn standing(&self, state: &Slices, now: Time) -> Standing {
         let at = self.position(state, now);
-        let last = (0..=u64::from(self.slices)).find(|age| Self::count(state, at.index, *age) > 0);
-        // A count leaves the window when the sub-window that holds it is `slices` + 1 old.
-        let reset = last.map_or(Span::ZERO, |age| {
-            let end = u128::from(at.index + u64::from(self.slices) + 1 - age) * u128::from(self.period());
-            Span::saturating_from(
-                end.div_ceil(u128::from(self.slices)).saturating_sub(u128::from(now.as_nanos())),
-            )
-        });
         Standing {
             remaining: self.rate.count().saturating_sub(self.estimate(state, at)),
             capacity: self.rate.count(),
-            reset,
+            reset: self.wait(state, now, 0),
         }
     }
 

@@ -33,7 +33,7 @@ impl Algorithm for TokenBucket {
         if cost > self.burst {
             return Err(Refusal::Never);
         }
-        let wanted = state.owed(self.pace, now) + self.pace.ticks(cost);
+        let wanted = state.owed(self.pace, now).saturating_add(self.pace.ticks(cost));
         match wanted.checked_sub(self.capacity()) {
             None | Some(0) => Ok(Span::ZERO),
             Some(missing) => Err(Refusal::Until(self.pace.time_up(missing))),

@@ -1,5 +1,6 @@
 //! `sluicegate run`
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -20,7 +21,12 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
     let options = Options { config: args.config.clone(), workers: args.workers.map(usize::from) };
     match app::run(&options) {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
-use serde_json::json;
 use sluicegate_limiter::{Refusal, Span};
 
-use super::problem::{fixed, problem};
+use super::Writer;
+use super::problem::{NO_STORE, Refused, X_REQUEST_ID, fixed, problem};
 use crate::config::{HeaderFamilies, Reject};
 use crate::forward::Body;
 use crate::limit::{Decision, Verdict};
@@ -152,25 +152,27 @@ pub fn refusal(connection: &Connection, parts: &Parts, judged: &Judged<'_>) -> R
     } else if let Some(reject) = &route.reject {
         custom(reject, name, seconds, &id)
     } else {
-        let violated: Vec<&str> = (0..decision.verdicts.len())
+        let violated = (0..decision.verdicts.len())
             .map(|at| (&route.limits[asked[at]].limit, &decision.verdicts[at]))
             .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err())
-            .map(|(limit, _)| limit.config.name.as_str())
-            .collect();
-        let detail = match seconds {
-            Some(1) => "the quota is used up; try again in 1 second".to_owned(),
-            Some(seconds) => format!("the quota is used up; try again in {seconds} seconds"),
-            None => "this request costs more than the quota can ever hold; it will not be admitted later"
-                .to_owned(),
+            .map(|(limit, _)| limit.config.name.as_str());
+        let refused = Refused { kind: QUOTA_EXCEEDED, policies: violated.collect(), retry_after: seconds };
+        let detail = |out: &mut Writer<'_>| match seconds {
+            Some(seconds) => {
+                out.bytes(b"the quota is used up; try again in ");
+                out.number(seconds);
+                out.bytes(if seconds == 1 { b" second" } else { b" seconds" });
+            }
+            None => out.bytes(
+                b"this request costs more than the quota can ever hold; it will not be admitted later",
+            ),
         };
-        let mut members = vec![("violated-policies", json!(violated))];
-        members.extend(seconds.map(|seconds| ("retry_after", json!(seconds))));
-        problem(StatusCode::TOO_MANY_REQUESTS, Some(QUOTA_EXCEEDED), &detail, &id, &members)
+        problem(&connection.worker, StatusCode::TOO_MANY_REQUESTS, &detail, id.clone(), Some(&refused))
     };
     Told::new(connection, route, asked, decision, seconds).write(response.headers_mut());
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert("x-request-id", id);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(X_REQUEST_ID, id);
     response
 }
 

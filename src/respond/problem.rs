@@ -1,14 +1,21 @@
 //! Answers of the gateway's own: problem+json (RFC 9457) with the id of the request, and nothing of the inside.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
-use serde_json::{Value, json};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use smallvec::SmallVec;
 
+use super::Writer;
 use crate::forward::Body;
 use crate::listen::Connection;
 use crate::pipeline::Unjudged;
 use crate::route::PathError;
 use crate::worker::Worker;
+
+pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// Headers that an answer of the gateway has at most.
+const HEADERS: usize = 14;
 
 /// What went wrong, as the client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +68,9 @@ impl LocalError {
 
     /// The answer.
     pub fn response(self, connection: &Connection) -> Response<Body> {
-        let id = connection.worker.request_id();
-        let mut response = problem(self.status(), None, self.detail(), &id, &[]);
+        let worker = &connection.worker;
+        let detail = |out: &mut Writer<'_>| out.bytes(self.detail().as_bytes());
+        let mut response = problem(worker, self.status(), &detail, worker.request_id(), None);
         match self {
             Self::KeyMissing => {
                 let challenge = HeaderValue::from_static("ApiKey realm=\"sluicegate\"");
@@ -99,47 +107,77 @@ impl From<Unjudged> for LocalError {
     }
 }
 
-/// A problem of this status. `kind` is a URI that says which, where the status alone does not.
+/// What a problem says of a refusal.
+#[derive(Default)]
+pub(super) struct Refused<'a> {
+    /// A URI that says which problem it is, where the status alone does not.
+    pub(super) kind: &'a str,
+    /// The limits that said no.
+    pub(super) policies: SmallVec<[&'a str; 4]>,
+    /// Seconds.
+    pub(super) retry_after: Option<u64>,
+}
+
+/// A problem of this status.
 pub(super) fn problem(
+    worker: &Worker,
     status: StatusCode,
-    kind: Option<&str>,
-    detail: &str,
-    id: &HeaderValue,
-    members: &[(&str, Value)],
+    detail: &dyn Fn(&mut Writer<'_>),
+    id: HeaderValue,
+    refused: Option<&Refused<'_>>,
 ) -> Response<Body> {
-    let body = body(status, kind, detail, id, members);
-    let mut response = fixed(status, body, HeaderValue::from_static("application/problem+json"));
-    response.headers_mut().insert("x-request-id", id.clone());
-    if status.is_client_error() || status.is_server_error() {
-        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    }
+    let body = body(worker, status, detail, &id, refused);
+    let mut response = fixed(status, body, PROBLEM_JSON);
+    let headers = response.headers_mut();
+    headers.insert(X_REQUEST_ID, id);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
     response
 }
 
+/// The body, written by hand: it is the answer to every refused request. Nothing in it needs escaping: details
+/// are our own words, names of limits are checked to be plain, ids are made here.
 fn body(
+    worker: &Worker,
     status: StatusCode,
-    kind: Option<&str>,
-    detail: &str,
+    detail: &dyn Fn(&mut Writer<'_>),
     id: &HeaderValue,
-    members: &[(&str, Value)],
+    refused: Option<&Refused<'_>>,
 ) -> Bytes {
-    let mut body = json!({
-        "type": kind.unwrap_or("about:blank"),
-        "title": status.canonical_reason().unwrap_or("Error"),
-        "status": status.as_u16(),
-        "detail": detail,
-        "request_id": id.to_str().unwrap_or_default(),
-    });
-    for (name, value) in members {
-        body[*name] = value.clone();
-    }
-    Bytes::from(body.to_string())
+    worker.scratch.bytes(|out| {
+        out.bytes(b"{\"type\":\"");
+        out.bytes(refused.map_or("about:blank", |refused| refused.kind).as_bytes());
+        out.bytes(b"\",\"title\":\"");
+        out.bytes(status.canonical_reason().unwrap_or("Error").as_bytes());
+        out.bytes(b"\",\"status\":");
+        out.number(u64::from(status.as_u16()));
+        out.bytes(b",\"detail\":\"");
+        detail(out);
+        out.bytes(b"\",\"request_id\":\"");
+        out.bytes(id.as_bytes());
+        out.bytes(b"\"");
+        if let Some(refused) = refused {
+            out.bytes(b",\"violated-policies\":[");
+            for (at, name) in refused.policies.iter().enumerate() {
+                out.bytes(if at == 0 { b"\"" } else { b",\"" });
+                out.bytes(name.as_bytes());
+                out.bytes(b"\"");
+            }
+            out.bytes(b"]");
+            if let Some(seconds) = refused.retry_after {
+                out.bytes(b",\"retry_after\":");
+                out.number(seconds);
+            }
+        }
+        out.bytes(b"}\n");
+    })
 }
 
 /// An answer that is always the same.
 pub fn fixed(status: StatusCode, body: Bytes, content_type: HeaderValue) -> Response<Body> {
     let mut response = Response::new(Body::full(body));
     *response.status_mut() = status;
+    // Room for all that a refusal says, so that the map is made once.
+    *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
     if status != StatusCode::NO_CONTENT {
         response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     }
@@ -155,7 +193,7 @@ pub fn bare(status: StatusCode, worker: &Worker) -> Bytes {
         _ => "what came is not an HTTP request",
     };
     let id = worker.request_id();
-    let body = body(status, None, detail, &id, &[]);
+    let body = body(worker, status, &|out| out.bytes(detail.as_bytes()), &id, None);
     let head = format!(
         "HTTP/1.1 {} {}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
          cache-control: no-store\r\nconnection: close\r\nx-request-id: {}\r\n\r\n",

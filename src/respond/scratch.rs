@@ -1,15 +1,15 @@
-//! Header values without an allocation each: they are cut from one piece of memory a worker.
+//! Header values and small bodies without an allocation each: they are cut from one piece of memory a worker.
 
 use std::cell::RefCell;
 use std::fmt::{Display, Write as _};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 
-/// A piece lasts for some hundred values.
+/// A piece lasts for some hundred values; one that is used up lives on in the values that were cut from it.
 const PIECE: usize = 8 << 10;
 
-/// Memory that header values are cut from.
+/// Memory that answers are cut from.
 #[derive(Default)]
 pub struct Scratch(RefCell<BytesMut>);
 
@@ -17,15 +17,19 @@ pub struct Scratch(RefCell<BytesMut>);
 pub struct Writer<'a>(&'a mut BytesMut);
 
 impl Scratch {
-    /// The value that `write` writes; empty if it is none that a header can have.
-    pub fn value(&self, write: impl FnOnce(&mut Writer<'_>)) -> HeaderValue {
+    /// The bytes that `write` writes.
+    pub fn bytes(&self, write: impl FnOnce(&mut Writer<'_>)) -> Bytes {
         let mut piece = self.0.borrow_mut();
-        if piece.capacity() < 256 {
+        if piece.capacity() < 64 {
             *piece = BytesMut::with_capacity(PIECE);
         }
         write(&mut Writer(&mut piece));
-        let value = piece.split().freeze();
-        HeaderValue::from_maybe_shared(value).unwrap_or_else(|_| HeaderValue::from_static(""))
+        piece.split().freeze()
+    }
+
+    /// The value that `write` writes; empty if it is none that a header can have.
+    pub fn value(&self, write: impl FnOnce(&mut Writer<'_>)) -> HeaderValue {
+        HeaderValue::from_maybe_shared(self.bytes(write)).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 }
 
