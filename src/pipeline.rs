@@ -230,7 +230,7 @@ pub async fn serve(
         return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
     }
     let Judged { route, normal_path, asked, mut decision, .. } = judged;
-    let told = respond::Told::admitted(connection, route, &asked, &decision);
+    let told = respond::Told::new(route, &asked, &decision);
     exchange.hold(std::mem::take(&mut decision.holds));
     if !decision.delay.is_zero() {
         exchange.wait_for_turn().await;
@@ -254,18 +254,19 @@ pub async fn serve(
             }
         }
     };
-    told.write(response.headers_mut());
+    if let Some(told) = told {
+        told.write(&connection.worker, route, response.headers_mut());
+    }
     Ok(exchange.answer(response))
 }
 
-/// `uri` with another path and the same query.
+/// `uri` with another path, and the same query and authority.
 fn with_path(uri: &Uri, path: &str) -> Uri {
     let text = match uri.query() {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    match PathAndQuery::try_from(text) {
-        Ok(path_and_query) => Uri::from(path_and_query),
-        Err(_) => uri.clone(), // a normal form is made of characters that URIs have
-    }
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = PathAndQuery::try_from(text).ok();
+    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone()) // a normal form is made of characters that URIs have
 }

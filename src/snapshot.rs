@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use sluicegate_limiter::{Span, Time};
 
 use crate::config::{
@@ -13,6 +13,7 @@ use crate::config::{
 };
 use crate::key::KeySecret;
 use crate::limit::{Counters, Limit};
+use crate::respond::refusal_headers;
 use crate::route::RouteTable;
 
 /// A configuration in force. Immutable; a reload makes another.
@@ -43,6 +44,8 @@ pub struct Route {
     pub headers: HeaderFamilies,
     /// The value of RateLimit-Policy; `None` if nothing enforced has a policy.
     pub policies: Option<HeaderValue>,
+    /// The headers of every refusal.
+    pub refusal: HeaderMap,
     /// The answer to refused requests, instead of the usual one.
     pub reject: Option<Reject>,
     /// The longest request body in bytes.
@@ -151,12 +154,14 @@ impl Route {
             .collect();
         let enforced = limits.iter().filter(|l| l.limit.enforces());
         let policies: Vec<String> = enforced.map(|l| policy(&l.limit.config)).collect();
+        // Names are checked to be printable, so this is always a header value.
+        let policies = HeaderValue::try_from(policies.join(", ")).ok().filter(|value| !value.is_empty());
         Self {
             name: config.name.clone(),
             target: Target::new(&config.action),
             headers: config.headers,
-            // Names are checked to be printable, so this is always a header value.
-            policies: HeaderValue::try_from(policies.join(", ")).ok().filter(|value| !value.is_empty()),
+            refusal: refusal_headers(config.headers, policies.as_ref()),
+            policies,
             limits,
             reject: config.reject.clone(),
             max_body: config.max_body,

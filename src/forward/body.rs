@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use super::exchange::Exchange;
 use super::pool::Returning;
 use crate::listen::{Connection, Deadline};
+use crate::respond::drain_rest;
 
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
 pub struct Body {
@@ -152,10 +153,23 @@ pub(super) struct Upload {
     pub(super) ended: Cell<bool>,
     /// The client is the one who is waited for.
     pub(super) waiting: Cell<bool>,
+    /// The body was asked for, which is leave to send it.
+    asked: Cell<bool>,
+    waits_for_leave: bool,
     connection: Rc<Connection>,
     deadline: Rc<Deadline>,
     /// The client's time for the next bytes, in the worker's milliseconds.
     patience: Duration,
+}
+
+/// What the upstream did not take is read and thrown away, so that the client sees the answer instead of a reset.
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let (Some(body), Some(state)) = (self.inner.take(), &self.state) else { return };
+        if !state.ended.get() && !state.broken.get() && (state.asked.get() || !state.waits_for_leave) {
+            drain_rest(&state.connection, body);
+        }
+    }
 }
 
 /// Why a request was not sent whole.
@@ -169,10 +183,12 @@ impl RequestBody {
         Self { inner: None, state: None }
     }
 
-    /// The body of a client, of at most `max` bytes, watched by the exchange.
+    /// The body of a client, of at most `max` bytes, watched by the exchange. A client that `waits_for_leave` to
+    /// send it (Expect: 100-continue) gets that when the upstream asks for the first byte.
     pub(super) fn new(
         body: Incoming,
         max: Option<u64>,
+        waits_for_leave: bool,
         exchange: &Exchange,
         patience: Duration,
     ) -> (Self, Option<Rc<Upload>>) {
@@ -185,6 +201,8 @@ impl RequestBody {
             broken: Cell::new(false),
             ended: Cell::new(false),
             waiting: Cell::new(false),
+            asked: Cell::new(false),
+            waits_for_leave,
             connection: Rc::clone(exchange.connection()),
             deadline: Rc::clone(exchange.deadline()),
             patience,
@@ -202,6 +220,7 @@ impl http_body::Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         let Self { inner: Some(body), state: Some(state) } = &mut *self else { return Poll::Ready(None) };
+        state.asked.set(true);
         let polled = Pin::new(&mut *body).poll_frame(context);
         state.waiting.set(polled.is_pending());
         let frame = ready!(polled);

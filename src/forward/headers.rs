@@ -12,8 +12,16 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Meant for one connection only, whether Connection names them or not.
+const HOP_BY_HOP: [HeaderName; 6] = [
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
 
 /// The longest request id that is taken over from a trusted proxy.
 const MAX_ID: usize = 128;
@@ -34,15 +42,11 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         }
         headers.remove(header::CONNECTION);
     }
-    for name in [
-        KEEP_ALIVE,
-        PROXY_CONNECTION,
-        header::PROXY_AUTHENTICATE,
-        header::PROXY_AUTHORIZATION,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-    ] {
-        headers.remove(name);
+    // One look at the names that are there is cheaper than six for names that are hardly ever.
+    if headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+        for name in HOP_BY_HOP {
+            headers.remove(name);
+        }
     }
 }
 
@@ -63,12 +67,13 @@ pub(super) fn request(
     host: Option<HeaderValue>,
     trusted: bool,
 ) {
-    let trailers =
-        headers.get_all(header::TE).iter().any(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    // TE is for this connection; that the client takes trailers is passed on.
+    let trailers = headers.contains_key(header::TE) && takes_trailers(headers);
     strip_hop_by_hop(headers);
-    headers.remove(header::TE);
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    } else {
+        headers.remove(header::TE);
     }
     headers.remove(header::EXPECT); // the body is asked of the client when the upstream takes it
     headers.remove(header::CONTENT_LENGTH); // written anew from the body's own framing
@@ -98,6 +103,11 @@ pub(super) fn request(
     if let Some(host) = host {
         headers.insert(header::HOST, host);
     }
+}
+
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let codings = headers.get_all(header::TE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
+    codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 fn append_forwarded_for(connection: &Connection, headers: &mut HeaderMap, peer: IpAddr) {

@@ -20,11 +20,8 @@ use super::pool::{Pool, Returning};
 use crate::config::UpstreamConfig;
 use crate::listen::Connection;
 use crate::observe::{UpstreamOutcome, UpstreamStripe};
-use crate::respond::LocalError;
+use crate::respond::{self, LocalError};
 use crate::snapshot::Route;
-
-/// How often a request that was never sent is tried on another connection: a kept one may die as it is used.
-const TRIES: usize = 3;
 
 /// An upstream as one worker sees it.
 pub struct Upstream {
@@ -126,35 +123,18 @@ pub async fn forward(
 ) -> Result<Response<Body>, ForwardError> {
     let begun = connection.worker.clock().now();
     let announced = http_body::Body::size_hint(&body).exact();
-    if let (Some(max), Some(length)) = (route.max_body, announced) {
-        if length > max {
-            return Err(ForwardError::TooLarge);
-        }
+    if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
+        respond::drain(connection, body, &parts);
+        return Err(ForwardError::TooLarge);
     }
     let config = &upstream.config;
+    let waits_for_leave = parts.headers.contains_key(header::EXPECT);
     prepare(connection, &mut parts, exchange.trusts_peer());
     exchange.set_idle(config.idle);
-    let (body, upload) = RequestBody::new(body, route.max_body, exchange, config.response);
+    let (body, upload) = RequestBody::new(body, route.max_body, waits_for_leave, exchange, config.response);
 
-    let mut request = Request::from_parts(parts, body);
     let server = upstream.choose();
-    let mut tries = 0;
-    let result = loop {
-        tries += 1;
-        let mut sender = match connect(server, config.connect, tries).await {
-            Ok(sender) => sender,
-            Err(error) => break Err(error),
-        };
-        let sent = exchange.in_time(config.response, sender.try_send_request(request)).await;
-        match sent {
-            None => break Err(too_late(upload.as_deref())),
-            Some(Ok(response)) => break Ok((response, sender)),
-            Some(Err(mut failed)) => match failed.take_message() {
-                Some(unsent) if tries < TRIES => request = unsent,
-                _ => break Err(broken(failed.into_error(), upload.as_deref())),
-            },
-        }
-    };
+    let result = send(server, config, exchange, Request::from_parts(parts, body), upload.as_deref()).await;
     let spent = connection.worker.clock().now().since(begun);
     let (response, sender) = match result {
         Ok(answer) => answer,
@@ -187,17 +167,48 @@ fn prepare(connection: &Connection, parts: &mut Parts, trusted: bool) {
     parts.extensions.clear();
 }
 
-/// A connection to the server: a kept one at first, a new one when a kept one has just failed.
-async fn connect(
+/// Sends a request on a kept connection or a new one, and waits for the head of the answer.
+///
+/// A kept connection may die as it is used. What was never sent, or does the same when it is done twice, is then
+/// sent again, on a new one.
+async fn send(
     server: &Server,
-    within: Duration,
-    tries: usize,
-) -> Result<SendRequest<RequestBody>, ForwardError> {
-    if tries < TRIES {
-        if let Some(sender) = server.pool.take().await {
-            return Ok(sender);
+    config: &UpstreamConfig,
+    exchange: &Exchange,
+    mut request: Request<RequestBody>,
+    upload: Option<&Upload>,
+) -> Result<(Response<Incoming>, SendRequest<RequestBody>), ForwardError> {
+    if let Some(mut sender) = server.pool.take().await {
+        let repeatable = upload.is_none() && request.method().is_idempotent();
+        let copy = repeatable.then(|| copy_head(&request));
+        match exchange.in_time(config.response, sender.try_send_request(request)).await {
+            None => return Err(too_late(upload)),
+            Some(Ok(response)) => return Ok((response, sender)),
+            Some(Err(mut failed)) => match failed.take_message().or(copy) {
+                Some(again) => request = again,
+                None => return Err(broken(failed.into_error(), upload)),
+            },
         }
     }
+    let mut sender = connect(server, config.connect).await?;
+    match exchange.in_time(config.response, sender.send_request(request)).await {
+        None => Err(too_late(upload)),
+        Some(Ok(response)) => Ok((response, sender)),
+        Some(Err(error)) => Err(broken(error, upload)),
+    }
+}
+
+/// The same request without a body.
+fn copy_head(request: &Request<RequestBody>) -> Request<RequestBody> {
+    let mut copy = Request::new(RequestBody::empty());
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    copy.headers_mut().clone_from(request.headers());
+    copy
+}
+
+/// A new connection to the server.
+async fn connect(server: &Server, within: Duration) -> Result<SendRequest<RequestBody>, ForwardError> {
     let connecting = tokio::time::timeout(within, TcpStream::connect(server.authority.as_str()));
     let stream =
         connecting.await.map_err(|_| ForwardError::ConnectTimeout)?.map_err(ForwardError::Connect)?;

@@ -15,10 +15,17 @@ const MOST: u64 = 16 << 20;
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Reads what is left of `body` beside the answer.
-pub fn drain(connection: &Connection, mut body: Incoming, parts: &Parts) {
-    // A client that waits for leave to send its body gets the answer instead. Over HTTP/2 a stream is reset
-    // alone, which costs nobody anything.
-    if body.is_end_stream() || connection.shared || parts.headers.contains_key(header::EXPECT) {
+pub fn drain(connection: &Connection, body: Incoming, parts: &Parts) {
+    // A client that waits for leave to send its body gets the answer instead.
+    if !parts.headers.contains_key(header::EXPECT) {
+        drain_rest(connection, body);
+    }
+}
+
+/// Reads what is left of a body that the client is already sending.
+pub fn drain_rest(connection: &Connection, mut body: Incoming) {
+    // Over HTTP/2 a stream is reset alone, which costs nobody anything.
+    if body.is_end_stream() || connection.shared {
         return;
     }
     tokio::task::spawn_local(tokio::time::timeout(LONGEST, async move {

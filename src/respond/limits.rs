@@ -7,13 +7,14 @@ use http::{Response, StatusCode};
 use sluicegate_limiter::{Refusal, Span};
 
 use super::Writer;
-use super::problem::{NO_STORE, Refused, X_REQUEST_ID, fixed, problem};
+use super::problem::{NO_STORE, PROBLEM_JSON, Refused, X_REQUEST_ID, body};
 use crate::config::{HeaderFamilies, Reject};
 use crate::forward::Body;
 use crate::limit::{Decision, Verdict};
 use crate::listen::Connection;
 use crate::pipeline::Judged;
 use crate::snapshot::Route;
+use crate::worker::Worker;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -27,15 +28,14 @@ const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#qu
 /// What a client is told to wait when nobody can foretell: a place becomes free when another request ends.
 const BUSY: Span = Span::SECOND;
 
-/// The headers that tell of limits, made before the answer is there.
-#[derive(Default)]
+/// What the headers say: taken from the decision before the answer is there, written when it is.
+#[derive(Clone, Copy)]
 pub struct Told {
-    /// Limit, remaining, reset.
-    x_ratelimit: Option<[HeaderValue; 3]>,
-    ietf: Option<HeaderValue>,
-    policies: Option<HeaderValue>,
-    retry_after: Option<HeaderValue>,
-    families: Option<HeaderFamilies>,
+    /// The index of the limit in the route.
+    limit: usize,
+    remaining: u64,
+    /// Seconds.
+    reset: u64,
 }
 
 /// The verdict that headers speak of: that of the enforced limit which refuses longest, or else of the one
@@ -74,106 +74,145 @@ pub fn retry_after(verdict: &Verdict) -> Option<Span> {
 }
 
 impl Told {
-    /// What an admitted request is told.
-    pub fn admitted(connection: &Connection, route: &Route, asked: &[usize], decision: &Decision) -> Self {
-        Self::new(connection, route, asked, decision, None)
-    }
-
-    fn new(
-        connection: &Connection,
-        route: &Route,
-        asked: &[usize],
-        decision: &Decision,
-        retry_after: Option<u64>,
-    ) -> Self {
-        let Some(at) = speaker(route, asked, decision) else { return Self::default() };
-        let limit = &route.limits[asked[at]];
+    /// What a request is told, if any limit speaks.
+    pub fn new(route: &Route, asked: &[usize], decision: &Decision) -> Option<Self> {
+        let at = speaker(route, asked, decision)?;
         let standing = decision.verdicts[at].standing;
-        let scratch = &connection.worker.scratch;
-        let reset = standing.reset.ceil_secs();
-        let number = |number| scratch.value(|out| out.number(number));
-        let families = route.headers;
-        Self {
-            x_ratelimit: families
-                .x_ratelimit
-                .then(|| [limit.shown.clone(), number(standing.remaining), number(reset)]),
-            ietf: families.ietf.then(|| {
-                scratch.value(|out| {
-                    out.bytes(b"\"");
-                    out.bytes(limit.limit.config.name.as_bytes());
-                    out.bytes(b"\";r=");
-                    out.number(standing.remaining);
-                    out.bytes(b";t=");
-                    // Not later than Retry-After, which wins where both are given.
-                    out.number(retry_after.unwrap_or(reset));
-                })
-            }),
-            policies: route.policies.clone().filter(|_| families.ietf),
-            retry_after: retry_after.map(number),
-            families: Some(families),
-        }
+        Some(Self { limit: asked[at], remaining: standing.remaining, reset: standing.reset.ceil_secs() })
     }
 
     /// Writes the headers over whatever the upstream says under the same names.
-    pub fn write(self, headers: &mut HeaderMap) {
-        if let Some([limit, remaining, reset]) = self.x_ratelimit {
-            headers.insert(LIMIT, limit);
-            headers.insert(REMAINING, remaining);
-            headers.insert(RESET, reset);
+    pub fn write(self, worker: &Worker, route: &Route, headers: &mut HeaderMap) {
+        let scratch = &worker.scratch;
+        if route.headers.x_ratelimit {
+            headers.insert(LIMIT, route.limits[self.limit].shown.clone());
+            headers.insert(REMAINING, scratch.number(self.remaining));
+            headers.insert(RESET, scratch.number(self.reset));
         }
-        if let Some(value) = self.ietf {
-            headers.insert(RATELIMIT, value);
-        }
-        if let Some(policies) = self.policies {
-            headers.insert(POLICY, policies);
-        }
-        if let (Some(seconds), Some(families)) = (self.retry_after, self.families) {
-            if families.x_ratelimit {
-                headers.insert(X_RETRY_AFTER, seconds.clone());
-            }
-            if families.retry_after {
-                headers.insert(header::RETRY_AFTER, seconds);
+        if route.headers.ietf {
+            headers.insert(RATELIMIT, self.ietf(worker, route, self.reset));
+            if let Some(policies) = &route.policies {
+                headers.insert(POLICY, policies.clone());
             }
         }
     }
+
+    /// The value of RateLimit: what is left, and the seconds until there is more.
+    fn ietf(self, worker: &Worker, route: &Route, seconds: u64) -> HeaderValue {
+        worker.scratch.value(|out| {
+            out.bytes(b"\"");
+            out.bytes(route.limits[self.limit].limit.config.name.as_bytes());
+            out.bytes(b"\";r=");
+            out.number(self.remaining);
+            out.bytes(b";t=");
+            out.number(seconds);
+        })
+    }
+
+    /// Writes the headers of a refusal: a copy of the route's, whose first values are those that change.
+    fn write_refusal(
+        self,
+        worker: &Worker,
+        route: &Route,
+        seconds: Option<u64>,
+        id: HeaderValue,
+    ) -> HeaderMap {
+        let mut headers = route.refusal.clone();
+        let scratch = &worker.scratch;
+        let wait = scratch.number(seconds.unwrap_or(0));
+        let x = || {
+            [
+                route.limits[self.limit].shown.clone(),
+                scratch.number(self.remaining),
+                scratch.number(self.reset),
+            ]
+        };
+        // Not later than Retry-After, which wins where both are given.
+        let ietf = || self.ietf(worker, route, seconds.unwrap_or(self.reset));
+        let changing = [Some(id)]
+            .into_iter()
+            .chain(route.headers.x_ratelimit.then(x).into_iter().flatten().map(Some))
+            .chain([route.headers.ietf.then(ietf)])
+            .chain(
+                [route.headers.x_ratelimit, route.headers.retry_after]
+                    .map(|tells| tells.then(|| wait.clone())),
+            );
+        for (value, changed) in headers.values_mut().zip(changing.flatten()) {
+            *value = changed;
+        }
+        if seconds.is_none() {
+            headers.remove(X_RETRY_AFTER);
+            headers.remove(header::RETRY_AFTER);
+        }
+        headers
+    }
+}
+
+/// The headers of every refusal of a route, made once: those that change come first, in the order in which they
+/// are filled in.
+pub fn refusal_headers(families: HeaderFamilies, policies: Option<&HeaderValue>) -> HeaderMap {
+    let empty = HeaderValue::from_static("");
+    let mut headers = HeaderMap::with_capacity(16); // with room for what hyper adds
+    headers.insert(X_REQUEST_ID, empty.clone());
+    let x = [LIMIT, REMAINING, RESET].into_iter().filter(|_| families.x_ratelimit);
+    let ietf = families.ietf.then_some(RATELIMIT);
+    let waits =
+        [families.x_ratelimit.then_some(X_RETRY_AFTER), families.retry_after.then_some(header::RETRY_AFTER)];
+    for name in x.chain(ietf).chain(waits.into_iter().flatten()) {
+        headers.insert(name, empty.clone());
+    }
+    if let Some(policies) = policies.filter(|_| families.ietf) {
+        headers.insert(POLICY, policies.clone());
+    }
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
+    headers
 }
 
 /// The answer to a refused request.
 pub fn refusal(connection: &Connection, parts: &Parts, judged: &Judged<'_>) -> Response<Body> {
     let Judged { route, asked, decision, .. } = judged;
+    let worker = &connection.worker;
     let speaks = speaker(route, asked, decision);
     let wait = speaks.and_then(|at| retry_after(&decision.verdicts[at]));
     let seconds = wait.map(|wait| wait.ceil_secs().max(1));
-    let id = connection.worker.request_id();
-    let name = speaks.map_or("", |at| route.limits[asked[at]].limit.config.name.as_str());
+    let id = worker.request_id();
 
-    let mut response = if is_grpc(parts) {
-        grpc(wait)
+    let mut response = Response::new(Body::empty());
+    if let Some(told) = Told::new(route, asked, decision) {
+        *response.headers_mut() = told.write_refusal(worker, route, seconds, id.clone());
+    }
+    if is_grpc(parts) {
+        grpc(&mut response, wait);
     } else if let Some(reject) = &route.reject {
-        custom(reject, name, seconds, &id)
+        let name = speaks.map_or("", |at| route.limits[asked[at]].limit.config.name.as_str());
+        custom(&mut response, reject, name, seconds, &id);
     } else {
-        let violated = (0..decision.verdicts.len())
-            .map(|at| (&route.limits[asked[at]].limit, &decision.verdicts[at]))
-            .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err())
-            .map(|(limit, _)| limit.config.name.as_str());
-        let refused = Refused { kind: QUOTA_EXCEEDED, policies: violated.collect(), retry_after: seconds };
-        let detail = |out: &mut Writer<'_>| match seconds {
-            Some(seconds) => {
-                out.bytes(b"the quota is used up; try again in ");
-                out.number(seconds);
-                out.bytes(if seconds == 1 { b" second" } else { b" seconds" });
-            }
-            None => out.bytes(
-                b"this request costs more than the quota can ever hold; it will not be admitted later",
-            ),
-        };
-        problem(&connection.worker, StatusCode::TOO_MANY_REQUESTS, &detail, id.clone(), Some(&refused))
-    };
-    Told::new(connection, route, asked, decision, seconds).write(response.headers_mut());
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, NO_STORE);
-    headers.insert(X_REQUEST_ID, id);
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        *response.body_mut() = Body::full(exceeded(worker, judged, seconds, &id));
+    }
     response
+}
+
+/// The usual body of a refusal.
+fn exceeded(worker: &Worker, judged: &Judged<'_>, seconds: Option<u64>, id: &HeaderValue) -> Bytes {
+    let Judged { route, asked, decision, .. } = judged;
+    let violated = (0..decision.verdicts.len())
+        .map(|at| (&route.limits[asked[at]].limit, &decision.verdicts[at]))
+        .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err())
+        .map(|(limit, _)| limit.config.name.as_str());
+    let refused = Refused { kind: QUOTA_EXCEEDED, policies: violated.collect(), retry_after: seconds };
+    let detail = |out: &mut Writer<'_>| match seconds {
+        Some(seconds) => {
+            out.bytes(b"the quota is used up; try again in ");
+            out.number(seconds);
+            out.bytes(if seconds == 1 { b" second" } else { b" seconds" });
+        }
+        None => {
+            out.bytes(b"this request costs more than the quota can ever hold; it will not be admitted later")
+        }
+    };
+    body(worker, StatusCode::TOO_MANY_REQUESTS, &detail, id, Some(&refused))
 }
 
 fn is_grpc(parts: &Parts) -> bool {
@@ -184,8 +223,7 @@ fn is_grpc(parts: &Parts) -> bool {
 
 /// A refused call gets its status without a message (gRPC over HTTP/2, "Trailers-Only"): an HTTP 429 would be
 /// taken for UNAVAILABLE and tried again at once.
-fn grpc(wait: Option<Span>) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
+fn grpc(response: &mut Response<Body>, wait: Option<Span>) {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert("grpc-status", HeaderValue::from_static("8"));
@@ -194,15 +232,22 @@ fn grpc(wait: Option<Span>) -> Response<Body> {
     let pushback =
         wait.map_or(HeaderValue::from_static("-1"), |wait| wait.ceil_micros().div_ceil(1_000).max(1).into());
     headers.insert("grpc-retry-pushback-ms", pushback);
-    response
 }
 
-fn custom(reject: &Reject, limit: &str, seconds: Option<u64>, id: &HeaderValue) -> Response<Body> {
+fn custom(
+    response: &mut Response<Body>,
+    reject: &Reject,
+    limit: &str,
+    seconds: Option<u64>,
+    id: &HeaderValue,
+) {
     let seconds = seconds.map_or_else(String::new, |seconds| seconds.to_string());
     let body = reject
         .body
         .replace("{limit}", limit)
         .replace("{retry_after}", &seconds)
         .replace("{request_id}", id.to_str().unwrap_or_default());
-    fixed(reject.status, Bytes::from(body), reject.content_type.clone())
+    *response.status_mut() = reject.status;
+    *response.body_mut() = Body::full(Bytes::from(body));
+    response.headers_mut().insert(header::CONTENT_TYPE, reject.content_type.clone());
 }

@@ -5,7 +5,7 @@ mod limits;
 mod problem;
 mod scratch;
 
-pub use drain::drain;
-pub use limits::{Told, refusal, retry_after, speaker};
+pub use drain::{drain, drain_rest};
+pub use limits::{Told, refusal, refusal_headers, retry_after, speaker};
 pub use problem::{LocalError, bare, fixed};
 pub use scratch::{Scratch, Writer};

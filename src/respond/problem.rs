@@ -1,7 +1,7 @@
 //! Answers of the gateway's own: problem+json (RFC 9457) with the id of the request, and nothing of the inside.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
 
 use super::Writer;
@@ -13,9 +13,7 @@ use crate::worker::Worker;
 
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// Headers that an answer of the gateway has at most.
-const HEADERS: usize = 14;
+pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// What went wrong, as the client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +67,11 @@ impl LocalError {
     /// The answer.
     pub fn response(self, connection: &Connection) -> Response<Body> {
         let worker = &connection.worker;
-        let detail = |out: &mut Writer<'_>| out.bytes(self.detail().as_bytes());
-        let mut response = problem(worker, self.status(), &detail, worker.request_id(), None);
+        let id = worker.request_id();
+        let body = body(worker, self.status(), &|out| out.bytes(self.detail().as_bytes()), &id, None);
+        let mut response = fixed(self.status(), body, PROBLEM_JSON);
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
         match self {
             Self::KeyMissing => {
                 let challenge = HeaderValue::from_static("ApiKey realm=\"sluicegate\"");
@@ -118,25 +119,9 @@ pub(super) struct Refused<'a> {
     pub(super) retry_after: Option<u64>,
 }
 
-/// A problem of this status.
-pub(super) fn problem(
-    worker: &Worker,
-    status: StatusCode,
-    detail: &dyn Fn(&mut Writer<'_>),
-    id: HeaderValue,
-    refused: Option<&Refused<'_>>,
-) -> Response<Body> {
-    let body = body(worker, status, detail, &id, refused);
-    let mut response = fixed(status, body, PROBLEM_JSON);
-    let headers = response.headers_mut();
-    headers.insert(X_REQUEST_ID, id);
-    headers.insert(header::CACHE_CONTROL, NO_STORE);
-    response
-}
-
 /// The body, written by hand: it is the answer to every refused request. Nothing in it needs escaping: details
 /// are our own words, names of limits are checked to be plain, ids are made here.
-fn body(
+pub(super) fn body(
     worker: &Worker,
     status: StatusCode,
     detail: &dyn Fn(&mut Writer<'_>),
@@ -176,8 +161,6 @@ fn body(
 pub fn fixed(status: StatusCode, body: Bytes, content_type: HeaderValue) -> Response<Body> {
     let mut response = Response::new(Body::full(body));
     *response.status_mut() = status;
-    // Room for all that a refusal says, so that the map is made once.
-    *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
     if status != StatusCode::NO_CONTENT {
         response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     }

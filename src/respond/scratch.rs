@@ -9,17 +9,35 @@ use http::HeaderValue;
 /// A piece lasts for some hundred values; one that is used up lives on in the values that were cut from it.
 const PIECE: usize = 8 << 10;
 
+/// Numbers below this are made once.
+const COMMON: usize = 1000;
+
 /// Memory that answers are cut from.
-#[derive(Default)]
-pub struct Scratch(RefCell<BytesMut>);
+pub struct Scratch {
+    piece: RefCell<BytesMut>,
+    numbers: Box<[HeaderValue]>,
+}
 
 /// Writes one value.
 pub struct Writer<'a>(&'a mut BytesMut);
 
+impl Default for Scratch {
+    fn default() -> Self {
+        let numbers = (0..COMMON).map(HeaderValue::from).collect();
+        Self { piece: RefCell::new(BytesMut::new()), numbers }
+    }
+}
+
 impl Scratch {
+    /// A number as a header value.
+    pub fn number(&self, number: u64) -> HeaderValue {
+        let common = usize::try_from(number).ok().and_then(|at| self.numbers.get(at));
+        common.cloned().unwrap_or_else(|| self.value(|out| out.number(number)))
+    }
+
     /// The bytes that `write` writes.
     pub fn bytes(&self, write: impl FnOnce(&mut Writer<'_>)) -> Bytes {
-        let mut piece = self.0.borrow_mut();
+        let mut piece = self.piece.borrow_mut();
         if piece.capacity() < 64 {
             *piece = BytesMut::with_capacity(PIECE);
         }
@@ -75,7 +93,7 @@ mod tests {
     fn values_are_as_written() {
         let scratch = Scratch::default();
         for number in [0, 7, 10, 1_234_567_890, u64::MAX] {
-            assert_eq!(scratch.value(|out| out.number(number)), number.to_string());
+            assert_eq!(scratch.number(number), number.to_string());
         }
         assert_eq!(scratch.value(|out| out.hex(0xab)), "00000000000000ab");
         assert_eq!(scratch.value(|out| out.bytes(b"a\nb")), "", "what no header can have is not sent");
