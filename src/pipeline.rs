@@ -242,10 +242,8 @@ pub async fn serve(
             respond::fixed(*status, answer.clone(), content_type.clone())
         }
         Target::Upstream { index, original_path } => {
-            if !original_path {
-                if let Some(path) = normal_path {
-                    parts.uri = with_path(&parts.uri, &path);
-                }
+            if let Some(path) = normal_path.filter(|_| !original_path) {
+                parts.uri = with_path(&parts.uri, &path);
             }
             let upstream = view.upstream(*index);
             match forward::forward(connection, &exchange, upstream, route, parts, body).await {

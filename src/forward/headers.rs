@@ -88,10 +88,8 @@ pub(super) fn request(
         headers.remove(X_REAL_IP);
         headers.insert(X_FORWARDED_FOR, scratch.value(|out| out.display(&peer)));
     }
-    if let Some(host) = &host {
-        if !trusted || !headers.contains_key(X_FORWARDED_HOST) {
-            headers.insert(X_FORWARDED_HOST, host.clone());
-        }
+    if let Some(host) = host.as_ref().filter(|_| !trusted || !headers.contains_key(X_FORWARDED_HOST)) {
+        headers.insert(X_FORWARDED_HOST, host.clone());
     }
     if !trusted || !headers.contains_key(X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));

@@ -142,12 +142,11 @@ impl<A: Algorithm + Clone> Table<A> {
     ) -> T {
         let mut guard = lock(&self.shard(key).0);
         let part = &mut *guard;
-        if let Some(slot) = part.slots.find(key.get()) {
-            if let Some(state) = part.slots.get_mut(slot) {
-                part.algorithm.refund(state, now, cost);
-                if part.algorithm.is_idle(state, now) {
-                    self.remove(part, slot);
-                }
+        let slot = part.slots.find(key.get());
+        if let Some((slot, state)) = slot.and_then(|slot| Some((slot, part.slots.get_mut(slot)?))) {
+            part.algorithm.refund(state, now, cost);
+            if part.algorithm.is_idle(state, now) {
+                self.remove(part, slot);
             }
         }
         also(&part.algorithm)

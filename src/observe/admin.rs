@@ -86,13 +86,13 @@ impl Admin {
             (_, ["config"]) if get => reply(&self.config()),
             (_, ["limits"]) if get => reply(&self.limits()),
             (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false),
-            (&Method::DELETE, ["limits", limit, "keys", key]) => match self.may_change(&request) {
-                Ok(()) => self.key(limit, key, true),
-                Err(refusal) => refusal,
+            (&Method::DELETE, ["limits", limit, "keys", key]) => match self.denied(&request) {
+                None => self.key(limit, key, true),
+                Some(refusal) => refusal,
             },
-            (&Method::POST, ["reload"]) => match self.may_change(&request) {
-                Ok(()) => self.reload().await,
-                Err(refusal) => refusal,
+            (&Method::POST, ["reload"]) => match self.denied(&request) {
+                None => self.reload().await,
+                Some(refusal) => refusal,
             },
             (_, ["" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits" | "reload"])
             | (_, ["limits", _, "keys", _]) => {
@@ -102,22 +102,23 @@ impl Admin {
         })
     }
 
-    /// Changes need the token, compared in a time that does not tell how much of it was right.
-    fn may_change(&self, request: &Request<Incoming>) -> Result<(), Answer> {
+    /// The answer to a change that is not allowed: it needs the token, which is compared in a time that does not
+    /// tell how much of it was right.
+    fn denied(&self, request: &Request<Incoming>) -> Option<Answer> {
         if self.token.is_empty() {
             let why = "this API is read-only: set admin.token to allow changes";
-            return Err(problem(StatusCode::FORBIDDEN, why));
+            return Some(problem(StatusCode::FORBIDDEN, why));
         }
         let said =
             request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
         let said = said.strip_prefix(b"Bearer ").unwrap_or_default();
         let differences = said.iter().zip(self.token.as_bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
         if said.len() == self.token.len() && differences == 0 {
-            return Ok(());
+            return None;
         }
         let mut refusal = problem(StatusCode::UNAUTHORIZED, "changes need `Authorization: Bearer TOKEN`");
         refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        Err(refusal)
+        Some(refusal)
     }
 
     fn metrics(&self) -> Answer {

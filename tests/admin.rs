@@ -1,0 +1,253 @@
+//! The admin API: what operators see and change, who may, and that it is never on an address of clients.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{Client, Gateway, Response, Setup, TOKEN};
+
+const FILE: &str = "limits:\n  per-key: {key: api_key, rate: 2/day}\n  pair: {key: [ip, api_key | ip], rate: 5/day}\n  \
+                    parallel: {key: ip, algorithm: concurrency, max: 8}\n\
+                    upstreams: {api: {servers: [{url: \"http://127.0.0.1:9\", weight: 3}]}}\nroutes:\n  \
+                    - {name: unused, match: {path: /up}, upstream: api}\n  \
+                    - {name: all, respond: {status: 200}, limits: [per-key, pair, parallel]}\n";
+
+const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
+
+#[track_caller]
+fn is_problem(answer: &Response, status: u16) {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(answer.json()["status"], status);
+}
+
+/// Health is about the process, readiness about serving, and both are for machines.
+#[test]
+fn health_and_readiness_can_be_asked_for() {
+    let gateway = Gateway::start(FILE);
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(gateway.admin_get(path).status, 200, "{path}");
+        let head = gateway.admin("HEAD", path, &[]);
+        assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
+    }
+}
+
+/// /status tells the version, since when it runs, and which configuration is in force.
+#[test]
+fn status_tells_what_is_in_force() {
+    let gateway = Gateway::start(FILE);
+    let status = gateway.admin_get("/status").json();
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["generation"], 1);
+    assert!(
+        status["uptime_seconds"].as_f64().is_some_and(|uptime| (0.0..60.0).contains(&uptime)),
+        "{status}"
+    );
+    let loaded: jiff::Timestamp = status["loaded_at"].as_str().unwrap().parse().unwrap();
+    let age = jiff::Timestamp::now().as_second() - loaded.as_second();
+    assert!((0..60).contains(&age), "{status}");
+    assert!(status["last_reload_error"].is_null() && status["draining"] == false, "{status}");
+}
+
+/// /config is the configuration in force without its secrets, wherever they were written.
+#[test]
+fn config_is_shown_without_secrets() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "from-a-file\n").unwrap();
+    let path = secret.path().display();
+    for token in ["in-the-clear".to_owned(), "${GATEWAY_TOKEN}".to_owned(), format!("{{file: {path}}}")] {
+        let file = format!("admin: {{address: \"{{admin}}\", token: {token}}}\n{FILE}");
+        let gateway = Setup::default().env("GATEWAY_TOKEN", "from-the-environment").start(&file);
+        let answer = gateway.admin_get("/config");
+        for word in ["in-the-clear", "from-the-environment", "from-a-file"] {
+            assert!(!answer.text().contains(word), "{word} is shown");
+        }
+        let config = answer.json();
+        for word in ["per-key", "pair", "parallel", "127.0.0.1:9", "unused", "edge"] {
+            assert!(answer.text().contains(word), "{word} is missing in {config:#}");
+        }
+        let right = if token.contains("file:") { "from-a-file" } else { "x" };
+        let status =
+            gateway.admin("POST", "/reload", &[("authorization", &format!("Bearer {right}"))]).status;
+        assert_eq!(status, if right == "x" { 401 } else { 200 });
+    }
+}
+
+/// /limits lists all limits with their quotas, modes and live keys.
+#[test]
+fn limits_are_listed() {
+    let gateway = Gateway::start(FILE);
+    gateway.ask("GET", "/", &KEY);
+    gateway.ask("GET", "/", &[("x-api-key", "other")]);
+    let limits = gateway.admin_get("/limits").json();
+    let all = limits.as_array().unwrap();
+    assert_eq!(all.len(), 3);
+    let one = |name: &str| all.iter().find(|limit| limit["name"] == name).unwrap();
+    assert_eq!((&one("per-key")["algorithm"], &one("per-key")["keys"]), (&"token_bucket".into(), &2.into()));
+    assert_eq!(
+        (&one("parallel")["algorithm"], &one("parallel")["capacity"]),
+        (&"concurrency".into(), &8.into())
+    );
+    assert_eq!(one("pair")["mode"], "enforce");
+}
+
+/// The state of a key can be read, and reading it spends nothing.
+#[test]
+fn the_state_of_a_key_can_be_read() {
+    let gateway = Gateway::start(FILE);
+    for _ in 0..5 {
+        let unknown = gateway.admin_get("/limits/per-key/keys/k").json();
+        assert_eq!((&unknown["known"], &unknown["remaining"]), (&false.into(), &2.into()));
+    }
+    gateway.ask("GET", "/", &KEY);
+    let state = gateway.admin_get("/limits/per-key/keys/k").json();
+    assert_eq!(
+        (&state["known"], &state["remaining"], &state["capacity"]),
+        (&true.into(), &1.into(), &2.into())
+    );
+    let reset = state["reset"].as_f64().unwrap();
+    assert!((43_000.0..=43_200.0).contains(&reset), "{state}");
+    assert_eq!(gateway.remaining("pair", "127.0.0.1,k"), 4, "a composite key is its values joined by commas");
+    assert_eq!(gateway.remaining("pair", "127.0.0.1,127.0.0.1"), 5);
+    let odd = [("x-api-key", "a/b c%"), ("x-api-key-2", "")];
+    gateway.ask("GET", "/", &odd);
+    assert_eq!(gateway.remaining("per-key", "a%2Fb%20c%25"), 1, "any key can be written in a path");
+}
+
+/// Pardoning a key gives it its whole allowance back, and nobody else.
+#[test]
+fn a_key_can_be_pardoned() {
+    let gateway = Gateway::start(FILE);
+    let other = [("x-api-key", "other")];
+    assert_eq!(gateway.statuses(3, "/", &KEY), [200, 200, 429]);
+    assert_eq!(gateway.statuses(3, "/", &other), [200, 200, 429]);
+    assert_eq!(gateway.admin_change("DELETE", "/limits/per-key/keys/k").status, 200);
+    assert_eq!(gateway.remaining("per-key", "k"), 2);
+    assert_eq!(gateway.ask("GET", "/", &KEY).status, 200);
+    assert_eq!(gateway.ask("GET", "/", &other).status, 429);
+    assert_eq!(
+        gateway.admin_change("DELETE", "/limits/per-key/keys/never-seen").status,
+        200,
+        "there is nothing to do"
+    );
+}
+
+/// Pardoning a key of a concurrency limit does not let more in than the limit says once its requests end.
+#[test]
+fn a_pardon_does_not_free_what_is_in_flight_twice() {
+    let gate = harness::Gate::default();
+    let waits = gate.clone();
+    let upstream = harness::Upstream::scripted(move |exchange| {
+        if exchange.seen.target == "/slow" {
+            waits.wait();
+        }
+        exchange.answer(200, &[], b"done");
+    });
+    let gateway = Gateway::before(
+        &upstream,
+        "limits: {l: {key: global, algorithm: concurrency, max: 2}}\nupstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+         routes: [{name: api, upstream: api, limits: [l]}]\n",
+    );
+    let mut slow: Vec<Client> = (0..2).map(|_| gateway.client()).collect();
+    slow.iter_mut().for_each(|client| _ = client.request("GET", "/slow", &[]));
+    upstream.wait_for(2);
+    assert_eq!(gateway.admin_change("DELETE", "/limits/l/keys/any").status, 200);
+    assert_eq!(gateway.get("/").status, 200);
+    gate.open();
+    slow.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+    harness::until("all places are free", || (gateway.remaining("l", "any") == 2).then_some(()));
+}
+
+/// Without a token in the file nothing can be changed: 403. With one, only who has it may: 401.
+#[test]
+fn changes_need_the_token() {
+    let changes = [("POST", "/reload"), ("DELETE", "/limits/per-key/keys/k")];
+    for file in
+        ["admin: {address: \"{admin}\"}\n", "admin: {address: \"{admin}\", token: \"${UNSET_TOKEN:-}\"}\n"]
+    {
+        let gateway = Gateway::start(&format!("{file}{FILE}"));
+        for (method, path) in changes {
+            for header in ["Bearer ", "Bearer x", "Bearer test-token"] {
+                is_problem(&gateway.admin(method, path, &[("authorization", header)]), 403);
+            }
+            is_problem(&gateway.admin(method, path, &[]), 403);
+        }
+    }
+    let gateway = Gateway::start(FILE);
+    assert_eq!(gateway.statuses(2, "/", &KEY), [200, 200]);
+    for (method, path) in changes {
+        let right = format!("Bearer {TOKEN}");
+        for header in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer wrong-size",
+            "Bearer test-tokem",
+            &right[..right.len() - 1],
+            "Basic test-token",
+            TOKEN,
+        ] {
+            let refused = gateway.admin(method, path, &[("authorization", header)]);
+            is_problem(&refused, 401);
+            assert_eq!(refused.header("www-authenticate"), Some("Bearer"), "{header}");
+        }
+    }
+    assert_eq!(
+        (gateway.generation(), gateway.remaining("per-key", "k")),
+        (1, 0),
+        "none of them changed anything"
+    );
+    assert_eq!(
+        gateway.admin("POST", "/reload", &[("authorization", &format!("bearer {TOKEN}"))]).status,
+        200,
+        "a scheme has no case"
+    );
+}
+
+/// What is not there is 404, what cannot be done 405, a key that cannot be 400: all problems.
+#[test]
+fn errors_are_problems() {
+    let gateway = Gateway::start(FILE);
+    for path in
+        ["/nothing", "/limits/unknown/keys/k", "/limits/per-key", "/limits/per-key/keys", "/metrics/x", "//"]
+    {
+        is_problem(&gateway.admin_get(path), 404);
+    }
+    for (method, path) in
+        [("GET", "/reload"), ("POST", "/metrics"), ("DELETE", "/limits"), ("PUT", "/limits/per-key/keys/k")]
+    {
+        is_problem(&gateway.admin(method, path, &[("authorization", &format!("Bearer {TOKEN}"))]), 405);
+    }
+    for key in ["127.0.0.1", "a,b,c", "no-address,k"] {
+        is_problem(&gateway.admin_get(&format!("/limits/pair/keys/{key}")), 400);
+    }
+    is_problem(&gateway.admin_change("DELETE", "/limits/unknown/keys/k"), 404);
+}
+
+/// People get a page.
+#[test]
+fn people_get_a_page() {
+    let gateway = Gateway::start(FILE);
+    let page = gateway.admin_get("/");
+    assert!(page.header("content-type").unwrap().starts_with("text/html"));
+    assert!(page.text().contains("Sluicegate"));
+}
+
+/// Nothing of it is served to clients, and nothing of theirs to operators.
+#[test]
+fn clients_never_reach_it() {
+    let gateway =
+        Gateway::start(&FILE.replace("- {name: all, respond", "- {name: all, match: {path: /v1/*}, respond"));
+    for path in ["/metrics", "/healthz", "/readyz", "/status", "/config", "/limits", "/reload", "/"] {
+        assert_eq!(gateway.get(path).status, 404, "{path}");
+    }
+    assert_eq!(gateway.admin_get("/v1/x").status, 404);
+}
+
+/// A gateway without an `admin` section has no such address, and serves.
+#[test]
+fn it_can_be_left_out() {
+    let gateway = Setup::default().without_admin().start("routes: [{name: all, respond: {status: 200}}]\n");
+    assert_eq!(gateway.get("/").status, 200);
+    harness::client::refuses(gateway.admin);
+}

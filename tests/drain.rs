@@ -1,0 +1,148 @@
+//! SIGTERM: requests in flight are answered, nobody new is taken in, and it ends in the time that it was given.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod harness;
+
+use std::time::Duration;
+
+use harness::client::refuses;
+use harness::{Client, Gate, Gateway, PATIENCE, Upstream, Watch, until};
+
+const FILE: &str =
+    "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api}]\n";
+
+/// An upstream whose answers to /slow and /half wait for the gate.
+fn gated(gate: &Gate) -> Upstream {
+    let gate = gate.clone();
+    Upstream::scripted(move |exchange| match exchange.seen.target.as_str() {
+        "/slow" => {
+            gate.wait();
+            exchange.answer(200, &[], b"done");
+        }
+        "/half" => {
+            exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nhalf");
+            gate.wait();
+            exchange.write("done");
+        }
+        _ => exchange.answer(200, &[], b"done"),
+    })
+}
+
+/// A request in flight is answered whole, new connections are refused, idle ones closed, and the code is 0.
+#[test]
+fn requests_in_flight_are_answered_before_it_ends() {
+    for signal in ["TERM", "INT"] {
+        let gate = Gate::default();
+        let upstream = gated(&gate);
+        let mut gateway = Gateway::before(&upstream, FILE);
+        let (mut idle, mut slow, mut half) = (gateway.client(), gateway.client(), gateway.client());
+        assert_eq!(idle.get("/").status, 200);
+        slow.request("GET", "/slow", &[]);
+        half.request("GET", "/half", &[]);
+        let head = half.reader.head().unwrap().unwrap();
+        upstream.wait_for(3);
+
+        gateway.signal(signal);
+        refuses(gateway.edge);
+        assert!(idle.is_closed(), "an idle connection is closed");
+        assert_eq!(gateway.admin_get("/readyz").status, 503, "no balancer sends anybody any more");
+        assert_eq!(gateway.admin_get("/healthz").status, 200, "and none restarts it");
+        assert_eq!(gateway.admin_get("/status").json()["draining"], true);
+        gate.open();
+        assert_eq!(slow.response().text(), "done");
+        assert!(slow.is_closed());
+        assert_eq!(half.reader.body(&head, false).unwrap().0, b"halfdone");
+        assert_eq!(gateway.ended(PATIENCE).code(), Some(0), "{signal}");
+        refuses(gateway.admin);
+    }
+}
+
+/// Without anything in flight it ends at once.
+#[test]
+fn an_idle_gateway_ends_at_once() {
+    let upstream = Upstream::answering("done");
+    let mut gateway = Gateway::before(&upstream, FILE);
+    let mut clients: Vec<Client> = (0..10).map(|_| gateway.client()).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+    let _silent: Vec<Client> = (0..3).map(|_| gateway.client()).collect();
+    gateway.signal("TERM");
+    assert_eq!(gateway.ended(Duration::from_secs(3)).code(), Some(0));
+}
+
+/// A request that does not end is not waited for beyond the `drain` time.
+#[test]
+fn it_does_not_wait_longer_than_it_may() {
+    let upstream = gated(&Gate::default());
+    let mut gateway = Gateway::before(&upstream, &format!("drain: 1s\n{FILE}"));
+    let mut slow = gateway.client();
+    slow.request("GET", "/slow", &[]);
+    upstream.wait_for(1);
+    gateway.signal("TERM");
+    let watch = Watch::start();
+    let status = gateway.ended(PATIENCE);
+    assert!(
+        (Duration::from_millis(950)..Duration::from_secs(3)).contains(&watch.elapsed()),
+        "{:?}",
+        watch.elapsed()
+    );
+    assert_eq!(status.code(), Some(0), "it ended by itself");
+    assert!(gateway.log().contains("1 connections did not end in time"), "{}", gateway.log());
+    assert!(slow.is_closed());
+}
+
+/// Told twice, it waits for nobody.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let upstream = gated(&Gate::default());
+    let mut gateway = Gateway::before(&upstream, FILE);
+    let mut slow = gateway.client();
+    slow.request("GET", "/slow", &[]);
+    upstream.wait_for(1);
+    gateway.signal("TERM");
+    until("it drains", || (gateway.admin_get("/readyz").status == 503).then_some(()));
+    gateway.signal("TERM");
+    gateway.ended(Duration::from_secs(3));
+}
+
+/// Requests that a leaky bucket holds have been admitted: they are released and answered.
+#[test]
+fn waiting_requests_are_answered_before_it_ends() {
+    let upstream = Upstream::answering("done");
+    let mut gateway = Gateway::before(
+        &upstream,
+        "limits: {l: {key: global, rate: 5/s, algorithm: leaky_bucket}}\n\
+         upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api, limits: [l]}]\n",
+    );
+    let mut clients: Vec<Client> = (0..5).map(|_| gateway.client()).collect();
+    clients.iter_mut().for_each(|client| _ = client.request("GET", "/", &[]));
+    until("all are admitted", || {
+        let admitted =
+            gateway.metric("sluicegate_limit_decisions_total", &[("limit", "l"), ("outcome", "admitted")]);
+        (admitted == 5.0).then_some(())
+    });
+    gateway.signal("TERM");
+    clients.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+}
+
+/// Whatever was sent before the signal is answered, also if the gateway had not looked at it yet.
+#[test]
+fn what_was_sent_before_the_signal_is_answered() {
+    let upstream = Upstream::answering("done");
+    for turn in 0..10 {
+        let mut gateway = Gateway::before(&upstream, FILE);
+        let mut kept: Vec<Client> = (0..20).map(|_| gateway.client()).collect();
+        kept.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+        let mut new: Vec<Client> = (0..20).map(|_| gateway.client()).collect();
+        gateway.signal("STOP");
+        new.iter_mut().chain(&mut kept).for_each(|client| _ = client.request("GET", "/", &[]));
+        gateway.signal("TERM");
+        gateway.signal("CONT");
+        for (at, client) in new.iter_mut().chain(&mut kept).enumerate() {
+            let answer = client.try_response().map(|answer| answer.status);
+            assert!(matches!(answer, Ok(200)), "client {at} in turn {turn}: {answer:?}");
+        }
+        assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+    }
+}

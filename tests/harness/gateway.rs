@@ -1,0 +1,315 @@
+//! The real program on real sockets.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::client::Client;
+use super::message::Response;
+use super::ports::Reserved;
+use super::prometheus::Scrape;
+use super::upstream::Upstream;
+use super::{PATIENCE, until, within};
+
+/// The admin token of every gateway that does not choose its own.
+pub const TOKEN: &str = "test-token";
+
+/// What comes before the file of a test unless it says so itself.
+const LISTEN: &str = "listen: [{name: edge, address: \"{edge}\"}]\n";
+const ADMIN: &str = "admin: {address: \"{admin}\", token: test-token}\n";
+
+/// The program, to be run with other arguments.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+    command.env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// A gateway to be started.
+#[derive(Default)]
+pub struct Setup {
+    values: Vec<(String, String)>,
+    env: Vec<(String, String)>,
+    workers: Option<usize>,
+    kubernetes: bool,
+    without_admin: bool,
+}
+
+/// A gateway that runs. It ends with this value.
+pub struct Gateway {
+    /// Where clients are served.
+    pub edge: SocketAddr,
+    /// A second address, for whoever listens on `{edge2}`.
+    pub edge2: SocketAddr,
+    /// Where operators are served.
+    pub admin: SocketAddr,
+    child: Child,
+    folder: TempDir,
+    config: PathBuf,
+    values: Vec<(String, String)>,
+    log: Arc<Mutex<String>>,
+    swaps: usize,
+    _ports: [Reserved; 3],
+}
+
+impl Setup {
+    /// `{name}` in the file is this value.
+    pub fn value(mut self, name: &str, value: impl ToString) -> Self {
+        self.values.push((format!("{{{name}}}"), value.to_string()));
+        self
+    }
+
+    /// `{upstream}` in the file is the address of this one.
+    pub fn upstream(self, upstream: &Upstream) -> Self {
+        self.value("upstream", upstream.address)
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// The file is a symbolic link into `..data`, which is one too: a mounted ConfigMap.
+    pub fn kubernetes(mut self) -> Self {
+        self.kubernetes = true;
+        self
+    }
+
+    /// The file has no admin API.
+    pub fn without_admin(mut self) -> Self {
+        self.without_admin = true;
+        self
+    }
+
+    /// Starts the gateway and waits until it is ready.
+    #[track_caller]
+    pub fn start(self, yaml: &str) -> Gateway {
+        let folder = TempDir::new().unwrap();
+        let config = folder.path().join("gateway.yaml");
+        let ports = [Reserved::new(), Reserved::new(), Reserved::new()];
+        let [edge, edge2, admin] = [&ports[0], &ports[1], &ports[2]].map(|port| port.address);
+        let mut command = program();
+        command.arg("run").arg("--config").arg(&config).envs(self.env).stderr(Stdio::piped());
+        if let Some(workers) = self.workers {
+            command.arg("--workers").arg(workers.to_string());
+        }
+        let own = [("{edge}", edge), ("{edge2}", edge2), ("{admin}", admin)];
+        let mut values = self.values;
+        values.extend(own.map(|(name, address)| (name.to_owned(), address.to_string())));
+        let text = fill(yaml, &values, !self.without_admin);
+        if self.kubernetes {
+            swap(folder.path(), 0, &text);
+            symlink("..data/gateway.yaml", &config).unwrap();
+        } else {
+            std::fs::write(&config, text).unwrap();
+        }
+
+        let mut child = command.spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, sink) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&log));
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                *sink.lock().unwrap() += &(line + "\n");
+            }
+        });
+        let mut gateway =
+            Gateway { edge, edge2, admin, child, folder, config, values, log, swaps: 0, _ports: ports };
+        until("the gateway is ready", || {
+            if let Ok(Some(status)) = gateway.child.try_wait() {
+                panic!("the gateway ended with {status}:\n{}", gateway.log());
+            }
+            if self.without_admin {
+                return Some(());
+            }
+            std::net::TcpStream::connect_timeout(&admin, PATIENCE).ok()?;
+            (gateway.admin_get("/readyz").status == 200).then_some(())
+        });
+        // Ready says that it is loaded; the workers open their sockets at the same time.
+        until("the edge listens", || std::net::TcpStream::connect_timeout(&edge, PATIENCE).ok());
+        gateway
+    }
+}
+
+/// The file of a test with its addresses, and with what all files have in common.
+fn fill(yaml: &str, values: &[(String, String)], admin: bool) -> String {
+    let has = |key: &str| yaml.lines().any(|line| line.starts_with(key));
+    let mut text = String::new();
+    text += if has("listen:") { "" } else { LISTEN };
+    text += if has("admin:") || !admin { "" } else { ADMIN };
+    text += yaml;
+    for (name, value) in values {
+        text = text.replace(name, value);
+    }
+    text
+}
+
+/// What the kubelet does: a new folder, a new link to it, renamed over the old link.
+fn swap(folder: &std::path::Path, turn: usize, text: &str) {
+    let name = format!("..2024_01_01_{turn}");
+    std::fs::create_dir(folder.join(&name)).unwrap();
+    std::fs::write(folder.join(&name).join("gateway.yaml"), text).unwrap();
+    symlink(&name, folder.join("..data_tmp")).unwrap();
+    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    if turn > 0 {
+        std::fs::remove_dir_all(folder.join(format!("..2024_01_01_{}", turn - 1))).unwrap();
+    }
+}
+
+impl Gateway {
+    /// Starts a gateway that needs no upstream.
+    #[track_caller]
+    pub fn start(yaml: &str) -> Self {
+        Setup::default().start(yaml)
+    }
+
+    /// Starts a gateway before one upstream, which is `{upstream}` in the file.
+    #[track_caller]
+    pub fn before(upstream: &Upstream, yaml: &str) -> Self {
+        Setup::default().upstream(upstream).start(yaml)
+    }
+
+    /// A new connection to the edge.
+    #[track_caller]
+    pub fn client(&self) -> Client {
+        Client::connect(self.edge)
+    }
+
+    /// One request on a connection of its own.
+    #[track_caller]
+    pub fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Response {
+        self.client().ask(method, target, headers)
+    }
+
+    #[track_caller]
+    pub fn get(&self, target: &str) -> Response {
+        self.ask("GET", target, &[])
+    }
+
+    /// The statuses of some equal requests on one connection.
+    #[track_caller]
+    pub fn statuses(&self, count: usize, target: &str, headers: &[(&str, &str)]) -> Vec<u16> {
+        let mut client = self.client();
+        (0..count).map(|_| client.ask("GET", target, headers).status).collect()
+    }
+
+    /// A request to the admin API.
+    #[track_caller]
+    pub fn admin(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Response {
+        Client::connect(self.admin).ask(method, target, headers)
+    }
+
+    #[track_caller]
+    pub fn admin_get(&self, target: &str) -> Response {
+        self.admin("GET", target, &[])
+    }
+
+    /// A change through the admin API, with the token.
+    #[track_caller]
+    pub fn admin_change(&self, method: &str, target: &str) -> Response {
+        self.admin(method, target, &[("authorization", &format!("Bearer {TOKEN}"))])
+    }
+
+    /// What is left of a key.
+    #[track_caller]
+    pub fn remaining(&self, limit: &str, key: &str) -> u64 {
+        let state = self.admin_get(&format!("/limits/{limit}/keys/{key}"));
+        state.json()["remaining"].as_u64().unwrap_or_else(|| panic!("{}", state.text()))
+    }
+
+    /// A scrape.
+    #[track_caller]
+    pub fn metrics(&self) -> Scrape {
+        let answer = self.admin_get("/metrics");
+        assert_eq!(answer.status, 200);
+        Scrape::parse(&answer.text()).unwrap_or_else(|error| panic!("{error} in\n{}", answer.text()))
+    }
+
+    /// One number of a scrape; 0 if it is not there.
+    #[track_caller]
+    pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.metrics().value(name, labels)
+    }
+
+    /// The generation of the configuration in force.
+    #[track_caller]
+    pub fn generation(&self) -> u64 {
+        self.admin_get("/status").json()["generation"].as_u64().unwrap()
+    }
+
+    /// Writes the file anew.
+    pub fn write(&self, yaml: &str) {
+        std::fs::write(&self.config, fill(yaml, &self.values, true)).unwrap();
+    }
+
+    /// Writes another file and renames it over the old one, as editors do.
+    pub fn rename_over(&self, yaml: &str) {
+        let new = self.folder.path().join(".gateway.yaml.swp");
+        std::fs::write(&new, fill(yaml, &self.values, true)).unwrap();
+        std::fs::rename(new, &self.config).unwrap();
+    }
+
+    /// Swaps the folder behind the link, as Kubernetes does.
+    pub fn swap(&mut self, yaml: &str) {
+        self.swaps += 1;
+        swap(self.folder.path(), self.swaps, &fill(yaml, &self.values, true));
+    }
+
+    /// Removes the file.
+    pub fn remove_file(&self) {
+        std::fs::remove_file(&self.config).unwrap();
+    }
+
+    /// Writes the file and waits until it is in force.
+    #[track_caller]
+    pub fn reload(&self, yaml: &str) {
+        let before = self.generation();
+        self.write(yaml);
+        until("the new file is in force", || (self.generation() > before).then_some(()));
+    }
+
+    /// Sends a signal: TERM, HUP, STOP.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").arg(format!("-{name}")).arg(pid).status().unwrap().success());
+    }
+
+    /// Waits for the end of the process.
+    #[track_caller]
+    pub fn ended(&mut self, limit: Duration) -> ExitStatus {
+        let ended = within(limit, || self.child.try_wait().unwrap());
+        ended.unwrap_or_else(|| panic!("still running after {limit:?}"))
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// The memory that it has used at most, in bytes.
+    pub fn peak_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the gateway's log:\n{}", self.log());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the end-to-end tests are made of: the real program, a scripted upstream, and a client that sends any
+//! bytes. Every wait has a deadline, and nothing sleeps for what can be looked for.
+
+#![allow(missing_docs, dead_code, unreachable_pub, unused_imports, clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests read clocks
+
+pub mod client;
+mod gateway;
+mod message;
+mod ports;
+pub mod prometheus;
+mod upstream;
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+pub use client::Client;
+pub use gateway::{Gateway, Setup, TOKEN, program};
+pub use message::{Reader, Response};
+pub use ports::Reserved;
+pub use upstream::{Exchange, Seen, Upstream};
+
+/// The longest that anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Looks again and again until there is something to see.
+#[track_caller]
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within(PATIENCE, look).unwrap_or_else(|| panic!("in vain after {PATIENCE:?}: {what}"))
+}
+
+/// Looks again and again, but no longer than `limit`.
+pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return Some(seen);
+        }
+        if begun.elapsed() > limit {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// Lets time pass where time itself is what is tested: coming back after Retry-After, say.
+pub fn let_pass(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// The result and the time it took.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let begun = Instant::now();
+    let result = work();
+    (result, begun.elapsed())
+}
+
+/// The time since something began.
+pub struct Watch(Instant);
+
+impl Watch {
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Holds whoever comes until it is opened.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    /// Waits until it is open; at most twice the usual patience, so that the test fails first.
+    pub fn wait(&self) {
+        let open = self.0.0.lock().unwrap();
+        drop(self.0.1.wait_timeout_while(open, PATIENCE * 2, |open| !*open).unwrap());
+    }
+}
+
+/// Runs `work` on `threads` threads at once and collects what they return.
+pub fn at_once<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let barrier = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        let (work, barrier) = (&work, &barrier);
+        let all: Vec<_> = (0..threads)
+            .map(|index| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    work(index)
+                })
+            })
+            .collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
