@@ -55,7 +55,7 @@ fn config_is_shown_without_secrets() {
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "from-a-file\n").unwrap();
     let path = secret.path().display();
-    for token in ["in-the-clear".to_owned(), "${GATEWAY_TOKEN}".to_owned(), format!("{{file: {path}}}")] {
+    for token in ["in-the-clear".to_owned(), "\"${GATEWAY_TOKEN}\"".to_owned(), format!("{{file: {path}}}")] {
         let file = format!("admin: {{address: \"{{admin}}\", token: {token}}}\n{FILE}");
         let gateway = Setup::default().env("GATEWAY_TOKEN", "from-the-environment").start(&file);
         let answer = gateway.admin_get("/config");
@@ -197,11 +197,16 @@ fn changes_need_the_token() {
         (1, 0),
         "none of them changed anything"
     );
-    assert_eq!(
-        gateway.admin("POST", "/reload", &[("authorization", &format!("bearer {TOKEN}"))]).status,
-        200,
-        "a scheme has no case"
-    );
+}
+
+/// The word Bearer has no case (RFC 9110 §11.1).
+#[test]
+fn the_scheme_of_the_token_has_no_case() {
+    let gateway = Gateway::start(FILE);
+    for scheme in ["Bearer", "bearer", "BEARER"] {
+        let header = format!("{scheme} {TOKEN}");
+        assert_eq!(gateway.admin("POST", "/reload", &[("authorization", &header)]).status, 200, "{scheme}");
+    }
 }
 
 /// What is not there is 404, what cannot be done 405, a key that cannot be 400: all problems.

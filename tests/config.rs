@@ -147,7 +147,7 @@ fn half_a_file_is_reported() {
 fn the_schema_in_the_repository_is_this_one() {
     let file = Path::new("gateway.schema.json");
     let mut wrong = String::new();
-    compare(&format!("{:#}\n", config::schema()), &file, &mut wrong);
+    compare(&format!("{:#}\n", config::schema()), file, &mut wrong);
     assert!(wrong.is_empty(), "{wrong}\n`sluicegate schema > gateway.schema.json` brings it up to date.");
 }
 
@@ -157,10 +157,7 @@ fn the_schema_knows_every_field() {
     let schema = config::schema();
     let mut walk = Walk { schema: &schema, used: HashSet::new() };
     for file in good() {
-        let text = fs::read_to_string(&file).unwrap();
-        let options = serde_saphyr::options! { strict_booleans: true }; // `off` is a word, as for the gateway
-        let value: Value = serde_saphyr::from_str_with_options(&text, options).unwrap();
-        walk.value(&value, &[&schema], &file.display().to_string());
+        walk.value(&yaml(&fs::read_to_string(&file).unwrap()), &[&schema], &file.display().to_string());
     }
     let mut unused = Vec::new();
     properties(&schema, "", &mut |place, property| {
@@ -169,6 +166,34 @@ fn the_schema_knows_every_field() {
         }
     });
     assert!(unused.is_empty(), "no good file uses {unused:#?}");
+}
+
+/// The examples of the manual: a whole file is good, and a section has no key that the schema does not know.
+#[test]
+fn the_manual_is_right() {
+    let schema = config::schema();
+    let mut walk = Walk { schema: &schema, used: HashSet::new() };
+    for page in ["README.md", "docs/configuration.md"] {
+        let text = fs::read_to_string(page).unwrap();
+        for example in text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
+            let value = yaml(example);
+            let has = |key: &str| value.get(key).is_some();
+            if has("listen") && has("routes") {
+                assert_eq!(parse(example.to_owned(), page, Path::new("")).rendered, "");
+            } else if value
+                .as_object()
+                .is_some_and(|map| map.keys().all(|key| schema["properties"][key].is_object()))
+            {
+                walk.value(&value, &[&schema], page);
+            }
+        }
+    }
+}
+
+/// A text as the gateway reads it, for which `off` is a word.
+fn yaml(text: &str) -> Value {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).unwrap()
 }
 
 /// Calls `see` for every property below a schema.
@@ -248,6 +273,7 @@ impl<'a> Walk<'a> {
                     Value::String(_) => "string",
                     Value::Bool(_) => "boolean",
                     Value::Null => "null",
+                    Value::Number(number) if number.is_f64() || kinds.contains(&"number") => "number",
                     _ => "integer",
                 };
                 assert!(kinds.contains(&kind), "the schema wants {kinds:?} at {place}, not {scalar}");

@@ -4,10 +4,8 @@
 
 mod harness;
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use harness::{Gate, Gateway, PATIENCE, Upstream, until};
+use harness::{Gate, Gateway, PATIENCE, Upstream, eventually, until};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2::{SendRequest, handshake};
@@ -203,15 +201,11 @@ fn a_request_that_is_given_up_frees_its_place() {
     over_h2(&gateway, async |mut sender| {
         let mut slow = sender.clone();
         let slow = tokio::spawn(async move { ask(&mut slow, request("GET", "/slow", "")).await.0.status() });
-        while upstream.seen().is_empty() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        eventually("it is forwarded", || !upstream.seen().is_empty()).await;
         let status = async |sender: &mut _| ask(sender, request("GET", "/", "")).await.0.status();
         assert_eq!(status(&mut sender).await, StatusCode::TOO_MANY_REQUESTS);
         slow.abort();
-        while status(&mut sender).await != StatusCode::OK {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        while status(&mut sender).await != StatusCode::OK {}
     });
     gate.open();
     until("nobody holds the place", || (gateway.remaining("l", "127.0.0.1") == 1).then_some(()));
@@ -246,4 +240,48 @@ fn a_head_that_is_too_large_is_431_over_h2() {
         assert_eq!(upstream.seen().len(), 0);
         assert_eq!(ask(&mut sender, request("GET", "/", "")).await.0.status(), StatusCode::OK);
     });
+}
+
+/// Bodies of any size pass both ways, each at the pace of its reader.
+#[test]
+fn large_bodies_pass_over_h2() {
+    const LENGTH: usize = 16 << 20;
+    let upstream = Upstream::scripted(|exchange| {
+        let Ok(body) = exchange.body() else { return exchange.close() };
+        exchange.answer(200, &[], &body);
+    });
+    let gateway = limited(&upstream, "key: ip, rate: 100/min");
+    over_h2(&gateway, async |mut sender| {
+        let body: Vec<u8> = (0..LENGTH).map(|at| (at % 251) as u8).collect();
+        let (answer, echo, _) = ask(&mut sender, request("POST", "/", body.clone())).await;
+        assert_eq!((answer.status(), echo.len()), (StatusCode::OK, LENGTH));
+        assert!(echo == body, "every byte is in its place");
+    });
+}
+
+/// Requests in flight over HTTP/2 are answered before the gateway ends.
+#[test]
+fn requests_in_flight_over_h2_are_answered_before_it_ends() {
+    let gate = Gate::default();
+    let waits = gate.clone();
+    let upstream = Upstream::scripted(move |exchange| {
+        waits.wait();
+        exchange.answer(200, &[], b"done");
+    });
+    let mut gateway = limited(&upstream, "key: ip, rate: 100/min");
+    over_h2(&gateway, async |sender| {
+        let all = (0..5).map(|_| {
+            let mut sender = sender.clone();
+            tokio::spawn(async move { ask(&mut sender, request("GET", "/", "")).await })
+        });
+        let all: Vec<_> = all.collect();
+        eventually("all are forwarded", || upstream.seen().len() == 5).await;
+        gateway.signal("TERM");
+        eventually("it drains", || gateway.admin_get("/readyz").status == 503).await;
+        gate.open();
+        for one in all {
+            assert_eq!(&one.await.unwrap().1[..], b"done");
+        }
+    });
+    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
 }

@@ -87,7 +87,7 @@ fn several_limits_stay_one_decision_under_load() {
     assert_eq!(gateway.remaining("narrow", "third"), 50, "and its refusals took nothing from the third");
 }
 
-/// Coming back after Retry-After is admitted; coming back at half of it is not.
+/// Coming back after Retry-After is admitted, also where it was rounded up.
 #[test]
 fn coming_back_after_retry_after_is_admitted() {
     for algorithm in ["token_bucket", "fixed_window", "sliding_log", "sliding_window"] {
@@ -255,4 +255,29 @@ fn a_limit_is_one_whatever_route_asks_it() {
     assert_eq!([gateway.get("/a").status, gateway.get("/b").status], [200, 200]);
     let mut second = Client::connect(gateway.edge2);
     assert_eq!([second.get("/b").status, second.get("/b").status, second.get("/a").status], [200, 429, 404]);
+}
+
+/// A flood of random keys leaves memory bounded and whoever is limited limited.
+#[test]
+fn a_flood_of_keys_forgets_nobody() {
+    let limit = "  l: {key: api_key, rate: 2/day, max_keys: 1000}";
+    let gateway = harness::Setup::default().workers(2).start(&route("l", limit));
+    assert_eq!(gateway.statuses(3, "/", &[("x-api-key", "victim")]), [200, 200, 429]);
+    let before = gateway.peak_memory();
+    at_once(8, |thread| {
+        let mut client = gateway.client();
+        for batch in 0..50 {
+            let ask = |at| format!("GET / HTTP/1.1\r\nHost: a\r\nX-Api-Key: {thread}-{batch}-{at}\r\n\r\n");
+            client.send((0..100).map(ask).collect::<String>());
+            (0..100).for_each(|_| assert!(matches!(client.response().status, 200 | 429)));
+        }
+    });
+    let grown = gateway.peak_memory() - before;
+    assert!(grown < 16 << 20, "memory grew by {} kB", grown / 1024);
+    let metric = |name| gateway.metric(name, &[("limit", "l")]);
+    let (keys, overflow) = (metric("sluicegate_limit_keys"), metric("sluicegate_limit_overflow_total"));
+    // The shared bucket is one more, and two workers may take the last place at the same moment.
+    assert!((1_000.0..=1_002.0).contains(&keys), "{keys} keys are held");
+    assert!((38_999.0..=39_001.0).contains(&overflow), "{overflow} requests shared a bucket");
+    assert_eq!(gateway.statuses(2, "/", &[("x-api-key", "victim")]), [429, 429]);
 }

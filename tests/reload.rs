@@ -243,6 +243,51 @@ fn a_listener_can_be_removed() {
     assert_eq!(Client::connect(gateway.edge2).get("/").status, 200, "and it can come back");
 }
 
+/// A listener that gets another name goes on: whoever connects meanwhile is served.
+#[test]
+fn a_listener_can_be_renamed_under_load() {
+    let file = |name: &str| {
+        format!(
+            "listen: [{{name: {name}, address: \"{{edge}}\"}}]\nroutes: [{{name: all, respond: {{status: 200}}}}]\n"
+        )
+    };
+    let gateway = Gateway::start(&file("name-0"));
+    let over = AtomicBool::new(false);
+    at_once(4, |index| {
+        if index == 3 {
+            (1..=20).for_each(|turn| gateway.reload(&file(&format!("name-{turn}"))));
+            return over.store(true, Ordering::SeqCst);
+        }
+        while !over.load(Ordering::SeqCst) {
+            assert_eq!(gateway.get("/").status, 200);
+        }
+    });
+}
+
+/// A request in flight ends as it began, also if the file no longer knows its route, limit and upstream.
+#[test]
+fn a_request_in_flight_outlives_its_route() {
+    let gate = Gate::default();
+    let waits = gate.clone();
+    let upstream = Upstream::scripted(move |exchange| {
+        waits.wait();
+        exchange.answer(200, &[], b"done");
+    });
+    let gateway = Gateway::before(
+        &upstream,
+        "limits: {l: {key: global, algorithm: concurrency, max: 9}}\nupstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+         routes: [{name: api, upstream: api, limits: [l]}]\n",
+    );
+    let mut client = gateway.client();
+    client.request("GET", "/", &[]);
+    upstream.wait_for(1);
+    gateway.reload("routes: [{name: other, respond: {status: 410}}]\n");
+    assert_eq!(gateway.get("/").status, 410);
+    gate.open();
+    assert_eq!(client.response().text(), "done");
+    assert_eq!(client.get("/").status, 410);
+}
+
 /// A bad file changes nothing, is logged once, shown to operators, and the next good one is taken.
 #[test]
 fn a_bad_file_changes_nothing() {

@@ -124,6 +124,50 @@ fn a_request_that_may_have_been_acted_on_is_sent_once() {
     assert_eq!(upstream.seen().iter().filter(|seen| seen.target == "/pay").count(), 1);
 }
 
+/// What an API sends beyond its answer is nobody's answer: the connection is not used again.
+#[test]
+fn an_answer_too_many_reaches_nobody() {
+    let evil = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
+    for first in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\ncontent-length: 44\r\n\r\n",
+    ] {
+        let upstream = Upstream::scripted(move |exchange| match exchange.seen.target.as_str() {
+            "/first" => _ = exchange.write(format!("{first}{evil}")),
+            _ => exchange.answer(200, &[], b"mine"),
+        });
+        let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+        let mut client = gateway.client();
+        for turn in 0..20 {
+            let answer = client.get("/first");
+            assert!(
+                matches!(answer.status, 200 | 204 | 304) && !answer.text().contains("evil"),
+                "{answer:?}"
+            );
+            assert_eq!(client.get("/second").text(), "mine", "turn {turn} after {first:?}");
+        }
+    }
+}
+
+/// Interim answers of an API are not taken for its answer.
+#[test]
+fn interim_answers_are_not_the_answer() {
+    let upstream = Upstream::scripted(|exchange| {
+        exchange.write("HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
+        exchange.answer(200, &[], b"done");
+    });
+    let gateway = Gateway::before(&upstream, ALL);
+    let mut client = gateway.client();
+    for _ in 0..3 {
+        client.request("GET", "/", &[]);
+        let answers = std::iter::from_fn(|| client.try_response().ok());
+        let last = answers.into_iter().find(|answer| answer.status >= 200).unwrap();
+        assert_eq!((last.status, last.text().as_str()), (200, "done"));
+    }
+}
+
 /// A client that leaves before its answer frees the connection to the API.
 #[test]
 fn a_client_that_leaves_frees_the_upstream_connection() {

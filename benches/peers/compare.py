@@ -97,13 +97,14 @@ routes:
 
 
 def cpu(pid):
-    """Seconds of all processes of the tree below pid, threads included."""
-    total, pids = 0, [pid]
+    """User and system seconds of all processes of the tree below pid, threads included."""
+    user, system, pids = 0, 0, [pid]
     children = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()
     for p in pids + [int(c) for c in children]:
         fields = pathlib.Path(f"/proc/{p}/stat").read_text().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICK
+        user += int(fields[11])
+        system += int(fields[12])
+    return user / TICK, system / TICK
 
 
 def wait_for(port):
@@ -184,13 +185,15 @@ def main():
                     done, refused, p99 = load(port, args.seconds, args.connections, script)
                     if (refused < done * 0.99) if refuse else refused:
                         sys.exit(f"{name}: {refused} of {done} answers were not 2xx in scenario {scenario}")
-                    results[name].append(((cpu(pid) - before) / done * 1e6, done / args.seconds, p99))
+                    user, system = ((b - a) / done * 1e6 for a, b in zip(before, cpu(pid)))
+                    results[name].append((user + system, done / args.seconds, p99, user))
             print(f"\n{scenario}, {args.connections} connections, {args.rounds} rounds of {args.seconds} s")
-            print(f"{'':12} {'CPU us/req':>10} {'min':>7} {'max':>7} {'/nginx':>8} {'req/s':>9}  p99")
+            print(f"{'':12} {'CPU us/req':>10} {'user':>6} {'min':>7} {'max':>7} {'/nginx':>8} {'req/s':>9}  p99")
             for name, rows in results.items():
                 costs = [row[0] for row in rows]
                 ratios = [own[0] / other[0] for own, other in zip(rows, results["nginx"])]
-                print(f"{name:12} {statistics.median(costs):10.2f} {min(costs):7.2f} {max(costs):7.2f} "
+                print(f"{name:12} {statistics.median(costs):10.2f} "
+                      f"{statistics.median(r[3] for r in rows):6.2f} {min(costs):7.2f} {max(costs):7.2f} "
                       f"{statistics.median(ratios):8.2f} {statistics.median(r[1] for r in rows):9.0f}  {rows[-1][2]}")
             for process in running[1:]:
                 process.terminate()

@@ -1,11 +1,15 @@
 //! gateway.yaml: text -> tree -> raw -> valid. All mistakes are reported at once.
 
+mod conceal;
 mod env;
+mod forms;
 mod model;
 mod node;
 mod raw;
 mod read;
 mod report;
+mod schema;
+mod syntax;
 mod validate;
 mod values;
 mod watch;
@@ -20,6 +24,7 @@ pub use model::{
 pub use report::{Place, Problem, Report};
 pub use watch::watch;
 
+use node::Value;
 use read::Read;
 
 /// A file that was read: what it means if it means anything, and what is to be said of it.
@@ -40,7 +45,8 @@ pub struct Loaded {
 /// # Errors
 /// When the file itself cannot be read; what is wrong inside it stands in the report.
 pub fn load(path: &Path) -> Result<Loaded, std::io::Error> {
-    let text = std::fs::read_to_string(path)?;
+    let not_text = |_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8");
+    let text = String::from_utf8(std::fs::read(path)?).map_err(not_text)?;
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
     Ok(parse(text, &path.display().to_string(), &folder))
 }
@@ -57,6 +63,15 @@ pub fn parse(text: String, file: &str, folder: &Path) -> Loaded {
 
 fn read_text(text: &str, folder: &Path, report: &mut Report) -> Option<Config> {
     let mut tree = node::parse(text).map_err(|problem| report.error(problem)).ok()?;
+    match &tree.value {
+        Value::Map(_) => {}
+        Value::Null => {
+            let problem = Problem::new(Place::START, "the file is empty");
+            report.error(problem.help("a gateway needs at least `listen` and `routes`"));
+            return None;
+        }
+        _ => return read::wrong_kind(&tree, "a mapping (`listen: …`, `routes: …`)", report),
+    }
     env::substitute(&mut tree, &|name| std::env::var(name).ok(), report);
     let raw = raw::RawConfig::read(&tree, report)?;
     validate::config(&raw, folder, report)
@@ -64,10 +79,7 @@ fn read_text(text: &str, folder: &Path, report: &mut Report) -> Option<Config> {
 
 /// The JSON Schema of gateway.yaml.
 pub fn schema() -> serde_json::Value {
-    let generator = schemars::generate::SchemaSettings::draft07().into_generator();
-    let mut schema = generator.into_root_schema_for::<raw::RawConfig>().to_value();
-    schema["title"] = "gateway.yaml of Sluicegate".into();
-    schema
+    schema::schema()
 }
 
 /// `path` as seen from `folder`.

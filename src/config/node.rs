@@ -4,27 +4,33 @@
 //! file are reported together: a typed deserializer stops at the first.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{DuplicateKeyPolicy, Spanned};
+use serde_saphyr::options::NonFiniteFloatPolicy;
+use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
 
 use super::report::{Place, Problem};
+use super::syntax;
 
 /// A YAML value and where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) at: Place,
     pub(super) value: Value,
+    /// The bytes of the file that it was read from; for an alias those of what it repeats.
+    source: Range<usize>,
 }
 
-/// What YAML can say. Numbers keep their text, so that `10k` and `10` are read in one way.
+/// What YAML can say. Numbers and booleans keep their text: `0012` is a token, `1.10` a version.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Null,
-    Bool(bool),
     Scalar(String),
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
+    /// Something that is reported already, so that nobody else complains of it.
+    Wrong,
 }
 
 /// The tree of `text`.
@@ -33,47 +39,78 @@ pub(super) enum Value {
 /// The first mistake of syntax: behind it nothing can be trusted.
 pub(super) fn parse(text: &str) -> Result<Node, Problem> {
     let options = serde_saphyr::options! {
-        duplicate_keys: DuplicateKeyPolicy::LastWins, // told by the reader, with both places
+        duplicate_keys: DuplicateKeyPolicy::PassThrough, // told by the reader, with both places
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         strict_booleans: true,
         with_snippet: false,
     };
-    if text.trim().is_empty() {
-        return Err(Problem::new(Place::START, "the file is empty")
-            .help("a gateway needs at least `listen` and `routes`"));
-    }
     match serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options) {
-        Ok(spanned) => Ok(Node::from(spanned)),
+        Ok(spanned) => {
+            let mut tree = Node::from(spanned);
+            tree.finish(text);
+            Ok(tree)
+        }
         Err(error) => {
             let at = error.location().map_or(Place::START, |l| Place::new(l.line(), l.column(), 1));
             let message = error.without_snippet().to_string();
             // The library ends its message with a place of its own; the report has one already.
-            let message = message.split(" at line ").next().unwrap_or(&message).trim_end().to_owned();
-            Err(Problem::new(at, format!("not valid YAML: {message}")))
+            let message = message.split(" at line ").next().unwrap_or(&message).trim_end();
+            Err(syntax::explain(text, at, message))
         }
     }
 }
 
 impl Node {
     /// What kind of value this is, for "expected …, found …".
-    pub(super) fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> String {
         match &self.value {
-            Value::Null => "nothing",
-            Value::Bool(_) => "a boolean",
-            Value::Scalar(_) => "a single value",
-            Value::List(_) => "a list",
-            Value::Map(_) => "a mapping",
+            Value::Scalar(text) if text.chars().count() <= 60 => format!("`{text}`"),
+            Value::Scalar(_) => "a text".to_owned(),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a mapping".to_owned(),
+            Value::Null | Value::Wrong => "nothing".to_owned(),
+        }
+    }
+
+    /// Gives plain values their text back: the library tells a number, not how it was written.
+    fn finish(&mut self, text: &str) {
+        match &mut self.value {
+            Value::Scalar(value) => {
+                let source = text.get(self.source.clone()).unwrap_or_default().trim();
+                let plain = !source.is_empty()
+                    && !source.contains(['\n', '\r'])
+                    && !source.starts_with(['"', '\''])
+                    && value.trim().len() == value.len(); // else it is of a block, and its end is not in the source
+                if plain {
+                    source.clone_into(value);
+                }
+            }
+            Value::List(items) => items.iter_mut().for_each(|item| item.finish(text)),
+            Value::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
+                key.finish(text);
+                value.finish(text);
+            }),
+            Value::Null | Value::Wrong => {}
         }
     }
 }
 
 impl From<Spanned<Value>> for Node {
     fn from(spanned: Spanned<Value>) -> Self {
-        let location = spanned.referenced;
+        let (used, defined) = (spanned.referenced, bytes(&spanned.defined));
         let length = match &spanned.value {
-            Value::Scalar(text) => text.chars().count().max(1),
+            Value::Scalar(_) => used.span().len(),
             _ => 1,
         };
-        Self { at: Place::new(location.line(), location.column(), length as u64), value: spanned.value }
+        Self { at: Place::new(used.line(), used.column(), length), value: spanned.value, source: defined }
+    }
+}
+
+fn bytes(location: &Location) -> Range<usize> {
+    let span = location.span();
+    match (span.byte_offset(), span.byte_len()) {
+        (Some(start), Some(length)) => start as usize..(start + length) as usize,
+        _ => 0..0,
     }
 }
 
@@ -105,7 +142,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+        Ok(Value::Scalar(value.to_string()))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
@@ -150,5 +187,36 @@ impl<'de> Visitor<'de> for ValueVisitor {
             entries.push((Node::from(key), Node::from(value)));
         }
         Ok(Value::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values of a mapping, in the order of the file.
+    fn values(text: &str) -> Vec<String> {
+        let Value::Map(entries) = parse(text).unwrap().value else { panic!("{text} is no mapping") };
+        entries.iter().map(|(_, value)| value.kind()).collect()
+    }
+
+    #[test]
+    fn what_looks_like_a_number_keeps_its_text() {
+        for written in ["0012", "1.10", "0x1F", "1e3", "1_000", "+5", ".inf", "0.1e400", "-007", "True"] {
+            let expected = [format!("`{written}`"), format!("`{written}`"), "`x`".to_owned()];
+            let text = format!("\u{feff}# ž\r\na: &n {written} # n\r\nb: *n\r\nc: x");
+            assert_eq!(values(&text), expected, "{text}");
+            assert_eq!(values(&format!("{{a: {written}, <<: {{b: {written}}}, c: 'x'}}"))[0], expected[0]);
+        }
+        assert_eq!(
+            values("a: !!int 12\nb: !!str 1.10\nc: '1.10'\nd: \"a\\tb\""),
+            ["`12`", "`1.10`", "`1.10`", "`a\tb`"]
+        );
+        assert_eq!(values("a: |\n  1.10\nb: >-\n  a\n  b\nc: a\n  b\n"), ["`1.10\n`", "`a b`", "`a b`"]);
+    }
+
+    #[test]
+    fn keys_that_are_given_twice_are_both_there() {
+        assert_eq!(values("a: 1\na: 2\n1: 3\n0x1: 4").len(), 4);
     }
 }

@@ -2,18 +2,20 @@
 //!
 //! The doc comments are what `sluicegate schema` tells editors.
 
-use schemars::JsonSchema;
+use std::collections::BTreeMap;
 
-use super::node::{Node, Value};
-use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, parsed, unknown_key, wrong_kind};
-use super::report::{Place, Problem, Report};
-use super::values;
+use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
+use super::node::Node;
+use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::report::{Place, Report};
+use super::schema::{Family, Scalar};
 
 mapping! {
     /// The configuration of a gateway.
     "gateway.yaml"
     struct RawConfig {
         /// Addresses that serve clients.
+        #[schemars(required)]
         listen: Vec<RawListener>,
         /// Metrics, health and state; never on an address that serves clients.
         admin: RawAdmin,
@@ -26,14 +28,18 @@ mapping! {
         /// The APIs behind the gateway, by name.
         upstreams: Named<RawUpstream>,
         /// Which requests go where under which limits. The first that matches wins.
+        #[schemars(required)]
         routes: Vec<RawRoute>,
         /// Families of answer headers: x-ratelimit, ietf, retry-after. Default: all.
+        #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
         /// Threads that serve, each with its own sockets. Default: one per core.
         workers: RawCount,
         /// The longest request body; a longer one is answered 413. Default: no bound.
+        #[schemars(with = "Option<Scalar>")]
         max_body: RawText,
         /// The longest request head; a longer one is answered 431. Default: 32KiB.
+        #[schemars(with = "Option<Scalar>")]
         max_head: RawText,
         /// How long SIGTERM waits for requests in flight. Default: 30s.
         drain: RawText,
@@ -56,6 +62,7 @@ mapping! {
         /// A name that routes may ask for: `match: {listener: NAME}`. Default: the address.
         name: RawText,
         /// HOST:PORT, such as 0.0.0.0:8080 or [::]:8080.
+        #[schemars(required)]
         address: RawText,
         #[schemars(skip)]
         tls: Later,
@@ -64,15 +71,12 @@ mapping! {
     }
 }
 
-/// A listener: `0.0.0.0:8080`, or a mapping.
-#[derive(Clone, Debug)]
-pub(super) struct RawListener(pub(super) RawListenerFields);
-
 mapping! {
     /// The address for operators.
     "admin"
     struct RawAdmin {
         /// HOST:PORT; keep it on the loopback address.
+        #[schemars(required)]
         address: RawText,
         /// What changes need, as `Authorization: Bearer …`. Empty: the API is read-only.
         token: RawSecret,
@@ -86,6 +90,7 @@ mapping! {
         /// The only peers that are believed: addresses and networks.
         trusted_proxies: Vec<At<RawText>>,
         /// The header they write: x-forwarded-for (default), forwarded or x-real-ip.
+        #[schemars(extend("enum" = ["x-forwarded-for", "forwarded", "x-real-ip"]))]
         header: RawText,
         /// Bits of an IPv6 address that make one client. Default: 64.
         ipv6_prefix: RawCount,
@@ -124,8 +129,10 @@ mapping! {
     struct RawLimit {
         /// What is counted apart: ip, api_key, global, host, method, path, path:NAME, route, header:NAME,
         /// query:NAME, cookie:NAME. `a | b` is the first that the request has, a list is all together.
+        #[schemars(required)]
         key: OneOrMany<At<RawText>>,
         /// token_bucket (default), leaky_bucket, fixed_window, sliding_log, sliding_window or concurrency.
+        #[schemars(extend("enum" = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "concurrency"]))]
         algorithm: RawText,
         /// Count per period: 100/min, 10/s, 20/15s.
         rate: RawText,
@@ -140,14 +147,18 @@ mapping! {
         /// leaky_bucket: a longer wait is refused instead.
         max_delay: RawText,
         /// What a request spends: a number (default 1) or `header:NAME` of the request.
-        cost: RawText,
+        cost: RawCost,
         /// enforce (default), shadow (counted and reported, refuses nobody) or off.
+        #[schemars(extend("enum" = ["enforce", "shadow", "off"]))]
         mode: RawText,
         /// Addresses, networks and key values that this limit leaves alone.
+        #[schemars(with = "Option<Vec<Scalar>>")]
         exempt: Vec<At<RawText>>,
         /// A request without the key: shared (default, one bucket for all of them), skip or deny (401).
+        #[schemars(extend("enum" = ["shared", "skip", "deny"]))]
         on_missing: RawText,
         /// Where it is counted: local.
+        #[schemars(extend("enum" = ["local"]))]
         scope: RawText,
         /// Live counters this limit may hold. Default: 1M.
         max_keys: RawCount,
@@ -171,12 +182,14 @@ mapping! {
     "an upstream"
     struct RawUpstream {
         /// Its servers: http://HOST:PORT, or {url: …, weight: N}.
+        #[schemars(required)]
         servers: Vec<RawServer>,
         /// How requests are spread: round_robin (default).
-        balance: RawText,
+        balance: RawBalance,
         /// How long to wait for it.
         timeouts: RawTimeouts,
         /// The protocol spoken to it: http1.
+        #[schemars(extend("enum" = ["http1"]))]
         protocol: RawText,
         #[schemars(skip)]
         health: Later,
@@ -190,15 +203,12 @@ mapping! {
     "a server"
     struct RawServerFields {
         /// http://HOST:PORT
+        #[schemars(required)]
         url: RawText,
         /// Its share of the requests. Default: 1.
         weight: RawCount,
     }
 }
-
-/// A server: a URL, or a mapping.
-#[derive(Clone, Debug)]
-pub(super) struct RawServer(pub(super) RawServerFields);
 
 mapping! {
     /// How long to wait for an upstream.
@@ -224,16 +234,19 @@ mapping! {
         /// The upstream they are forwarded to.
         upstream: RawText,
         /// The answer, if the gateway itself gives it.
-        respond: RawRespond,
+        respond: RawAnswer,
         /// The limits that all have to admit them.
         limits: Vec<At<RawText>>,
         /// The path that is forwarded: normalized (default) or original.
+        #[schemars(extend("enum" = ["normalized", "original"]))]
         forward_path: RawText,
         /// Families of answer headers of this route.
+        #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
         /// The answer to those refused, instead of the usual one.
         reject: RawReject,
         /// The longest request body of this route.
+        #[schemars(with = "Option<Scalar>")]
         max_body: RawText,
         #[schemars(skip)]
         priority: Later,
@@ -253,6 +266,7 @@ mapping! {
         /// Methods.
         methods: OneOrMany<At<RawText>>,
         /// Request headers and their exact values; `*` for any value.
+        #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
         headers: Named<At<RawText>>,
     }
 }
@@ -264,6 +278,7 @@ mapping! {
         /// The status. Default: 200.
         status: RawCount,
         /// The body.
+        #[schemars(with = "Option<Scalar>")]
         body: RawText,
         /// Default: text/plain; charset=utf-8
         content_type: RawText,
@@ -277,6 +292,7 @@ mapping! {
         /// The status. Default: 429.
         status: RawCount,
         /// The body.
+        #[schemars(with = "Option<Scalar>")]
         body: RawText,
         /// Default: text/plain; charset=utf-8
         content_type: RawText,
@@ -287,79 +303,7 @@ mapping! {
     "a secret"
     struct RawSecretFile {
         /// The file that holds it.
+        #[schemars(required)]
         file: RawText,
     }
 }
-
-/// A secret: the value itself, or `{file: PATH}`.
-#[derive(Clone, Debug)]
-pub(super) enum RawSecret {
-    Value(String),
-    File(At<String>),
-}
-
-/// A whole number: 20, 10k, 1M.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RawCount(pub(super) u64);
-
-impl Read for RawCount {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        parsed(node, "a number", report, values::count).map(Self)
-    }
-}
-
-impl Read for RawListener {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        if let Value::Scalar(address) = &node.value {
-            let address = Some(At { at: node.at, value: address.clone() });
-            let fields =
-                RawListenerFields { at: node.at, address, name: None, tls: None, proxy_protocol: None };
-            return Some(Self(fields));
-        }
-        RawListenerFields::read(node, report).map(Self)
-    }
-}
-
-impl Read for RawServer {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        if let Value::Scalar(url) = &node.value {
-            let url = Some(At { at: node.at, value: url.clone() });
-            return Some(Self(RawServerFields { at: node.at, url, weight: None }));
-        }
-        RawServerFields::read(node, report).map(Self)
-    }
-}
-
-impl Read for RawSecret {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        match &node.value {
-            Value::Scalar(text) => Some(Self::Value(text.clone())),
-            Value::Null => Some(Self::Value(String::new())),
-            Value::Map(_) => RawSecretFile::read(node, report)?.file.map(Self::File).or_else(|| {
-                report.error(Problem::new(node.at, "a secret is a value or {file: PATH}"));
-                None
-            }),
-            _ => wrong_kind(node, "a value or {file: PATH}", report),
-        }
-    }
-}
-
-macro_rules! schema_either {
-    ($($ty:ident => $first:tt or $second:ty),*) => {$(
-        impl JsonSchema for $ty {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($ty).trim_start_matches("Raw").into()
-            }
-            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                let second = generator.subschema_for::<$second>();
-                schemars::json_schema!({ "anyOf": [{ "type": $first }, second] })
-            }
-        }
-    )*};
-}
-schema_either!(
-    RawListener => "string" or RawListenerFields,
-    RawServer => "string" or RawServerFields,
-    RawSecret => "string" or RawSecretFile,
-    RawCount => "integer" or String
-);

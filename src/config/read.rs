@@ -1,9 +1,7 @@
 //! Tree -> typed values, by one rule for every mapping: unknown and repeated keys are told, the rest is read on.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-
 use super::node::{Node, Value};
-use super::report::{Place, Problem, Report, nearest};
+use super::report::{Mistake, Place, Problem, Report, nearest};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -14,12 +12,16 @@ pub(super) struct At<T> {
 
 /// Something that a node can be read as. `None` means that the report now says why not.
 pub(super) trait Read: Sized {
+    /// Whether it is a field of the manual that this version does not have.
+    const LATER: bool = false;
+
     fn read(node: &Node, report: &mut Report) -> Option<Self>;
 }
 
-/// A mapping whose keys are chosen by the user, in the file's order.
+/// A mapping whose keys are chosen by the user, in the file's order; `None` for a value that is wrong, so that its
+/// name is known all the same.
 #[derive(Clone, Debug)]
-pub(super) struct Named<T>(pub(super) Vec<(At<String>, T)>);
+pub(super) struct Named<T>(pub(super) Vec<(At<String>, Option<T>)>);
 
 /// A single value or a list of them.
 #[derive(Clone, Debug)]
@@ -35,7 +37,24 @@ impl<T> At<T> {
     }
 }
 
+impl At<String> {
+    /// A piece of the text with its own place, where the text stands in the file as it is or in plain quotes.
+    pub(super) fn piece(&self, start: usize, piece: &str) -> Self {
+        let count = |text: &str| text.chars().count() as u64;
+        let at = match self.at.length.checked_sub(count(&self.value)) {
+            Some(quotes @ (0 | 2)) => {
+                let column = self.at.column + quotes / 2 + count(&self.value[..start]);
+                Place::new(self.at.line, column, count(piece))
+            }
+            _ => self.at,
+        };
+        Self { at, value: piece.to_owned() }
+    }
+}
+
 impl<T: Read> Read for At<T> {
+    const LATER: bool = T::LATER;
+
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         Some(Self { at: node.at, value: T::read(node, report)? })
     }
@@ -43,27 +62,25 @@ impl<T: Read> Read for At<T> {
 
 impl Read for String {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        text(node, "a text", report)
+        text(node, "a value", report)
     }
 }
 
 impl Read for bool {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         match &node.value {
-            Value::Bool(value) => Some(*value),
-            Value::Scalar(text) if text == "true" => Some(true), // from the environment
-            Value::Scalar(text) if text == "false" => Some(false),
+            Value::Scalar(text) if text.eq_ignore_ascii_case("true") => Some(true),
+            Value::Scalar(text) if text.eq_ignore_ascii_case("false") => Some(false),
             _ => wrong_kind(node, "true or false", report),
         }
     }
 }
 
 impl Read for Later {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        report.error(
-            Problem::new(node.at, "this field is not available in this version of sluicegate")
-                .help("remove it; CHANGELOG.md says which version brings it"),
-        );
+    const LATER: bool = true;
+
+    /// The mapping that has this field reports it at its key; its value is never read.
+    fn read(_: &Node, _: &mut Report) -> Option<Self> {
         None
     }
 }
@@ -71,8 +88,18 @@ impl Read for Later {
 impl<T: Read> Read for Vec<T> {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         match &node.value {
-            Value::List(items) => Some(items.iter().filter_map(|item| T::read(item, report)).collect()),
-            _ => wrong_kind(node, "a list", report),
+            Value::List(items) => {
+                let read: Vec<T> = items.iter().filter_map(|item| T::read(item, report)).collect();
+                (items.is_empty() || !read.is_empty()).then_some(read) // of nothing but mistakes: no list at all
+            }
+            Value::Scalar(text) => wrong(node, "a list", Some(format!("write [{text}]")), report),
+            Value::Map(_) => wrong(
+                node,
+                "a list",
+                Some("a list has `- ` before each item, or brackets around them".to_owned()),
+                report,
+            ),
+            Value::Null | Value::Wrong => wrong_kind(node, "a list", report),
         }
     }
 }
@@ -88,10 +115,12 @@ impl<T: Read> Read for OneOrMany<T> {
 
 impl<T: Read> Read for Named<T> {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        if let Value::List(_) | Value::Null = &node.value {
+            let help = "write each with its name before it, `NAME: …`, or leave the field out";
+            return wrong(node, "a mapping of names", Some(help.to_owned()), report);
+        }
         let entries = entries(node, "a mapping of names", report)?;
-        let read =
-            |(key, value): (At<String>, &Node), report: &mut Report| Some((key, T::read(value, report)?));
-        Some(Self(entries.into_iter().filter_map(|entry| read(entry, report)).collect()))
+        Some(Self(entries.into_iter().map(|(key, value)| (key, T::read(value, report))).collect()))
     }
 }
 
@@ -99,25 +128,50 @@ impl<T: Read> Read for Named<T> {
 pub(super) fn text(node: &Node, expected: &str, report: &mut Report) -> Option<String> {
     match &node.value {
         Value::Scalar(text) => Some(text.clone()),
-        Value::Bool(value) => Some(value.to_string()),
+        Value::Map(entries) => {
+            // `header: X-Tenant` is what YAML makes a mapping of, header:X-Tenant is what is meant.
+            let help = match entries.as_slice() {
+                [(Node { value: Value::Scalar(kind), .. }, Node { value: Value::Scalar(name), .. })]
+                    if ["header", "query", "cookie", "path"].contains(&kind.as_str()) =>
+                {
+                    Some(format!("write {kind}:{name}, without a space"))
+                }
+                _ => None,
+            };
+            wrong(node, expected, help, report)
+        }
         _ => wrong_kind(node, expected, report),
     }
 }
 
-/// The node's single value, read by `parse`, whose error is reported at the node.
-pub(super) fn parsed<T>(
+/// The node's single value, read by `parse`, whose mistake is reported at the node.
+pub(super) fn parsed<T, E: Into<Mistake>>(
     node: &Node,
     expected: &str,
     report: &mut Report,
-    parse: impl FnOnce(&str) -> Result<T, String>,
+    parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Option<T> {
     let text = text(node, expected, report)?;
-    parse(&text).map_err(|message| report.error(Problem::new(node.at, message))).ok()
+    parse(&text).map_err(|mistake| report.error(mistake.into().at(node.at))).ok()
 }
 
 pub(super) fn wrong_kind<T>(node: &Node, expected: &str, report: &mut Report) -> Option<T> {
-    report.error(Problem::new(node.at, format!("expected {expected}, found {}", node.kind())));
+    wrong(node, expected, None, report)
+}
+
+/// Reports a value of the wrong kind, unless it is reported already.
+pub(super) fn wrong<T>(node: &Node, expected: &str, help: Option<String>, report: &mut Report) -> Option<T> {
+    if !matches!(node.value, Value::Wrong) {
+        let message = format!("expected {expected}, found {}", node.kind());
+        report.error(Mistake { message, help }.at(node.at));
+    }
     None
+}
+
+/// Something of the manual that this version does not have.
+pub(super) fn not_available(at: Place, what: &str) -> Problem {
+    Problem::new(at, format!("{what} is not available in this version of sluicegate"))
+        .help("remove it; docs/configuration.md lists what this version has")
 }
 
 /// The entries of a mapping; a key given twice is an error at the second place.
@@ -143,13 +197,26 @@ pub(super) fn entries<'a>(
     Some(entries)
 }
 
-/// Reports a key that no field has.
-pub(super) fn unknown_key(key: &At<String>, what: &str, known: &[&str], report: &mut Report) {
+/// A field: its key, and whether it is for a later version.
+pub(super) type Field = (&'static str, bool);
+
+/// Reports a key that no field has. Answers which one was probably meant.
+pub(super) fn unknown_key(
+    key: &At<String>,
+    what: &str,
+    fields: &[Field],
+    report: &mut Report,
+) -> Option<&'static str> {
     let problem = key.problem(format!("unknown key `{}` in {what}", key.value));
-    report.error(match nearest(&key.value, known.iter().copied()) {
+    let meant = nearest(&key.value, fields.iter().map(|(name, _)| *name));
+    report.error(match meant {
         Some(name) => problem.help(format!("did you mean `{name}`?")),
-        None => problem.help(format!("known keys: {}", known.join(", "))),
+        None => {
+            let known: Vec<&str> = fields.iter().filter(|(_, later)| !later).map(|(name, _)| *name).collect();
+            problem.help(format!("known keys: {}", known.join(", ")))
+        }
     });
+    meant
 }
 
 /// Declares a mapping of the file: its fields, what reads them, and what editors are told of them.
@@ -164,17 +231,36 @@ macro_rules! mapping {
             #[schemars(skip)]
             #[allow(dead_code, reason = "not every mapping is named in an error of its own")]
             pub(super) at: Place,
+            /// Fields that are given and wrong: they are reported, and none of them is missing.
+            #[schemars(skip)]
+            #[allow(dead_code, reason = "not every mapping has fields that can be missing")]
+            pub(super) wrong: Vec<&'static str>,
             $($(#[$field_meta])* $(#[schemars(rename = $key)])? pub(super) $field: Option<At<$ty>>,)*
+        }
+
+        impl $name {
+            pub(super) fn empty(at: Place) -> Self {
+                Self { at, wrong: Vec::new(), $($field: None),* }
+            }
         }
 
         impl Read for $name {
             fn read(node: &Node, report: &mut Report) -> Option<Self> {
-                const KNOWN: &[&str] = &[$(mapping!(@key $field $($key)?)),*];
-                let mut mapping = Self { at: node.at, $($field: None),* };
+                const FIELDS: &[crate::config::read::Field] =
+                    &[$((mapping!(@key $field $($key)?), <$ty as Read>::LATER)),*];
+                let mut mapping = Self::empty(node.at);
                 for (key, value) in entries(node, concat!($what, " (a mapping)"), report)? {
                     match key.value.as_str() {
-                        $(mapping!(@key $field $($key)?) => mapping.$field = At::read(value, report),)*
-                        _ => unknown_key(&key, $what, KNOWN, report),
+                        $(mapping!(@key $field $($key)?) => {
+                            if <$ty as Read>::LATER {
+                                report.error(not_available(key.at, &format!("`{}`", key.value)));
+                            }
+                            mapping.$field = At::read(value, report);
+                            if mapping.$field.is_none() {
+                                mapping.wrong.push(mapping!(@key $field $($key)?));
+                            }
+                        })*
+                        _ => mapping.wrong.extend(unknown_key(&key, $what, FIELDS, report)),
                     }
                 }
                 Some(mapping)
@@ -185,34 +271,3 @@ macro_rules! mapping {
     (@key $field:ident) => { stringify!($field) };
 }
 pub(super) use mapping;
-
-/// What editors are told is what the value itself tells them.
-macro_rules! schema_like {
-    ($($outer:ident => $inner:ty),*) => {$(
-        impl<T: JsonSchema> JsonSchema for $outer<T> {
-            fn inline_schema() -> bool {
-                true
-            }
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                <$inner>::schema_name()
-            }
-            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-                <$inner>::json_schema(generator)
-            }
-        }
-    )*};
-}
-schema_like!(At => T, Named => std::collections::BTreeMap<String, T>);
-
-impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        format!("OneOrMany{}", T::schema_name()).into()
-    }
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (one, many) = (generator.subschema_for::<T>(), generator.subschema_for::<Vec<T>>());
-        schemars::json_schema!({ "anyOf": [one, many] })
-    }
-}

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::conceal::{printable, shown};
+use crate::route::PatternError;
+
 /// A place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -22,6 +25,13 @@ pub struct Problem {
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
+}
+
+/// What is wrong with a value, before it is known where the value stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mistake {
+    pub(super) message: String,
+    pub(super) help: Option<String>,
 }
 
 /// Everything that was found in a file.
@@ -46,14 +56,47 @@ impl Place {
 impl Problem {
     /// A problem without advice.
     pub fn new(at: Place, message: impl Into<String>) -> Self {
-        Self { at, message: message.into(), help: None }
+        Self { at, message: printable(&message.into()), help: None }
     }
 
     /// Adds advice.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(printable(&help.into()));
         self
+    }
+}
+
+impl Mistake {
+    /// A mistake without advice.
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None }
+    }
+
+    /// Adds advice.
+    pub(super) fn help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    /// The problem that it is in its place.
+    pub(super) fn at(self, at: Place) -> Problem {
+        let problem = Problem::new(at, self.message);
+        match self.help {
+            Some(help) => problem.help(help),
+            None => problem,
+        }
+    }
+}
+
+impl From<String> for Mistake {
+    fn from(message: String) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<PatternError> for Mistake {
+    fn from(error: PatternError) -> Self {
+        Self { message: error.message, help: error.help }
     }
 }
 
@@ -90,9 +133,7 @@ fn render_problem(out: &mut String, file: &str, text: &str, word: &str, problem:
     let Place { line, column, length } = problem.at;
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{file}:{line}:{column}: {word}: {}", problem.message);
-    let source = text.lines().nth(usize::try_from(line - 1).unwrap_or(usize::MAX));
-    if let Some(source) = source {
-        let source = conceal(source);
+    if let Some(source) = shown(text, line) {
         let gutter = line.to_string();
         let width = source.chars().count() as u64;
         let length = length.min((width + 1).saturating_sub(column)).max(1);
@@ -106,25 +147,6 @@ fn render_problem(out: &mut String, file: &str, text: &str, word: &str, problem:
     if let Some(help) = &problem.help {
         let _ = writeln!(out, "  help: {help}");
     }
-}
-
-/// Reports go to logs: a line that holds a secret shows everything but the secret.
-fn conceal(line: &str) -> String {
-    const SECRET_KEYS: [&str; 4] = ["token:", "password:", "secret:", "url:"];
-    let lower = line.to_ascii_lowercase();
-    let Some(value_from) = SECRET_KEYS.iter().filter_map(|key| Some(lower.find(key)? + key.len())).min()
-    else {
-        return line.to_owned();
-    };
-    let value = &line[value_from..];
-    if value.trim_start().starts_with("${") || value.trim_start().starts_with('{') || value.trim().is_empty()
-    {
-        return line.to_owned();
-    }
-    if lower[..value_from].ends_with("url:") && !value.contains('@') {
-        return line.to_owned();
-    }
-    format!("{} …", &line[..value_from])
 }
 
 /// The known name nearest to `word`, if one is near enough to be meant.
@@ -167,13 +189,5 @@ mod tests {
         assert_eq!(nearest("brust", ["rate", "burst"]), Some("burst"));
         assert_eq!(nearest("upstreem", ["upstream", "respond"]), Some("upstream"));
         assert_eq!(nearest("banana", ["rate", "burst"]), None);
-    }
-
-    #[test]
-    fn a_secret_is_not_shown() {
-        assert_eq!(conceal("  token: abc"), "  token: …");
-        assert_eq!(conceal("  url: redis://u:p@h"), "  url: …");
-        assert_eq!(conceal("  url: http://a"), "  url: http://a");
-        assert_eq!(conceal("  rate: 5/s"), "  rate: 5/s");
     }
 }

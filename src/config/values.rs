@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use sluicegate_limiter::{Rate, Span};
+use sluicegate_limiter::{MAX_COUNT, QuotaError, Rate, Span};
+
+use super::report::Mistake;
 
 const UNITS: [(&str, u64); 19] = [
     ("us", 1_000),
@@ -43,8 +45,19 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
 }
 
 /// `250ms`, `30s`, `5min`, `1h30m`.
-pub(super) fn span(text: &str) -> Result<Span, String> {
-    let bad = || format!("expected a duration such as 250ms, 30s, 5min or 2h, found `{text}`");
+pub(super) fn span(text: &str) -> Result<Span, Mistake> {
+    let bad = || {
+        let mistake =
+            Mistake::new(format!("expected a duration such as 250ms, 30s, 5min or 2h, found `{text}`"));
+        let text = text.trim();
+        if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+            mistake.help(format!("give it a unit: {text}s"))
+        } else if text.contains('.') {
+            mistake.help("whole numbers only, in a smaller unit: 1500ms")
+        } else {
+            mistake
+        }
+    };
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(bad());
@@ -62,13 +75,13 @@ pub(super) fn span(text: &str) -> Result<Span, String> {
 }
 
 /// A duration for the operating system's timers.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
     span(text).map(|span| Duration::from_nanos(span.as_nanos()))
 }
 
 /// `100/min`, `20/15s`.
-pub(super) fn rate(text: &str) -> Result<Rate, String> {
-    let bad = || format!("expected a rate such as 100/min, 10/s or 20/15s, found `{text}`");
+pub(super) fn rate(text: &str) -> Result<Rate, Mistake> {
+    let bad = || Mistake::new(format!("expected a rate such as 100/min, 10/s or 20/15s, found `{text}`"));
     let (left, right) = text.split_once('/').ok_or_else(bad)?;
     let number = count(left).map_err(|_| bad())?;
     let right = right.trim();
@@ -76,7 +89,33 @@ pub(super) fn rate(text: &str) -> Result<Rate, String> {
         Some(nanos) => Span::from_nanos(nanos),
         None => span(right).map_err(|_| bad())?,
     };
-    Rate::new(number, period).map_err(|error| format!("in the rate `{text}`: {error}"))
+    Rate::new(number, period).map_err(|error| {
+        let why = match error {
+            QuotaError::Count(n) => outside("the count", 1, MAX_COUNT, n),
+            // The limiter would write the period in seconds, and that is not how it was written.
+            QuotaError::Period(_) => "the period is between 1ms and 366 days".to_owned(),
+            other => other.to_string(),
+        };
+        Mistake::new(format!("in the rate `{text}`: {why}"))
+    })
+}
+
+/// What is said of a number out of bounds, everywhere in the same words.
+pub(super) fn outside(what: &str, least: u64, most: u64, found: u64) -> String {
+    format!("{what} is between {} and {}, not {}", grouped(least), grouped(most), grouped(found))
+}
+
+/// 1000000 as 1,000,000.
+pub(super) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 /// `512`, `64KiB`, `10MB`.
@@ -127,6 +166,14 @@ mod tests {
         {
             assert!(rate(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        assert_eq!(
+            [grouped(0), grouped(999), grouped(1_000), grouped(12_345_678)],
+            ["0", "999", "1,000", "12,345,678"]
+        );
     }
 
     #[test]

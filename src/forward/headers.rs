@@ -1,7 +1,5 @@
 //! What a gateway takes away from a request and an answer, and what it adds.
 
-use std::net::IpAddr;
-
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
@@ -14,13 +12,13 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Meant for one connection only, whether Connection names them or not.
-const HOP_BY_HOP: [HeaderName; 6] = [
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
+const HOP_BY_HOP: [&str; 6] = [
+    "transfer-encoding",
+    "upgrade",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
 ];
 
 /// The longest request id that is taken over from a trusted proxy.
@@ -29,7 +27,14 @@ const MAX_ID: usize = 128;
 /// Removes what is meant for one connection only (RFC 9110 §7.6.1): the fixed set, and all that any Connection
 /// line names. The framing is written anew by whoever sends.
 pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(header::CONNECTION) {
+    let (mut connection, mut others) = (false, false);
+    for name in headers.keys() {
+        match name.as_str() {
+            "connection" => connection = true,
+            name => others |= HOP_BY_HOP.contains(&name),
+        }
+    }
+    if connection {
         let named: SmallVec<[HeaderName; 4]> = headers
             .get_all(header::CONNECTION)
             .iter()
@@ -42,8 +47,7 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         }
         headers.remove(header::CONNECTION);
     }
-    // One look at the names that are there is cheaper than six for names that are hardly ever.
-    if headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+    if others {
         for name in HOP_BY_HOP {
             headers.remove(name);
         }
@@ -59,6 +63,42 @@ fn is_end_to_end(name: &HeaderName) -> bool {
         || name.as_str().starts_with("x-forwarded-")
 }
 
+/// Which of the headers that a gateway cares for a request has: one look at all names is cheaper than a search
+/// for each.
+#[derive(Default)]
+struct Present {
+    te: bool,
+    expect: bool,
+    content_length: bool,
+    forwarded: bool,
+    x_real_ip: bool,
+    x_forwarded_host: bool,
+    x_forwarded_proto: bool,
+    x_request_id: bool,
+    host: bool,
+}
+
+impl Present {
+    fn in_headers(headers: &HeaderMap) -> Self {
+        let mut present = Self::default();
+        for name in headers.keys() {
+            match name.as_str() {
+                "te" => present.te = true,
+                "expect" => present.expect = true,
+                "content-length" => present.content_length = true,
+                "forwarded" => present.forwarded = true,
+                "x-real-ip" => present.x_real_ip = true,
+                "x-forwarded-host" => present.x_forwarded_host = true,
+                "x-forwarded-proto" => present.x_forwarded_proto = true,
+                "x-request-id" => present.x_request_id = true,
+                "host" => present.host = true,
+                _ => {}
+            }
+        }
+        present
+    }
+}
+
 /// The headers of a request as the upstream gets them. Keys were taken before, so nothing that a client names
 /// in Connection changes what it is counted as.
 pub(super) fn request(
@@ -67,39 +107,47 @@ pub(super) fn request(
     host: Option<HeaderValue>,
     trusted: bool,
 ) {
-    // TE is for this connection; that the client takes trailers is passed on.
-    let trailers = headers.contains_key(header::TE) && takes_trailers(headers);
+    let trailers = takes_trailers(headers); // asked before Connection, which names TE, takes it away
     strip_hop_by_hop(headers);
-    if trailers {
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
-    } else {
+    let present = Present::in_headers(headers);
+    if present.te {
         headers.remove(header::TE);
     }
-    headers.remove(header::EXPECT); // the body is asked of the client when the upstream takes it
-    headers.remove(header::CONTENT_LENGTH); // written anew from the body's own framing
-
-    let scratch = &connection.worker.scratch;
-    let peer = connection.peer_ip();
+    if trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    if present.expect {
+        headers.remove(header::EXPECT); // the body is asked of the client when the upstream takes it
+    }
+    if present.content_length {
+        headers.remove(header::CONTENT_LENGTH); // written anew from the body's own framing
+    }
     if trusted {
-        append_forwarded_for(connection, headers, peer);
+        append_forwarded_for(connection, headers);
     } else {
         // What an untrusted peer says of itself does not reach the upstream.
-        headers.remove(header::FORWARDED);
-        headers.remove(X_REAL_IP);
-        headers.insert(X_FORWARDED_FOR, scratch.value(|out| out.display(&peer)));
-    }
-    if let Some(host) = host.as_ref().filter(|_| !trusted || !headers.contains_key(X_FORWARDED_HOST)) {
-        headers.insert(X_FORWARDED_HOST, host.clone());
-    }
-    if !trusted || !headers.contains_key(X_FORWARDED_PROTO) {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-    }
-    let id = headers.get(X_REQUEST_ID).filter(|id| trusted && !id.is_empty() && id.len() <= MAX_ID);
-    if id.is_none() {
-        headers.insert(X_REQUEST_ID, connection.worker.request_id());
+        if present.forwarded {
+            headers.remove(header::FORWARDED);
+        }
+        if present.x_real_ip {
+            headers.remove(X_REAL_IP);
+        }
+        headers.insert(X_FORWARDED_FOR, connection.peer_text.clone());
     }
     if let Some(host) = host {
-        headers.insert(header::HOST, host);
+        if !trusted || !present.x_forwarded_host {
+            headers.insert(X_FORWARDED_HOST, host.clone());
+        }
+        if !present.host {
+            headers.insert(header::HOST, host);
+        }
+    }
+    if !trusted || !present.x_forwarded_proto {
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+    }
+    let known = |id: &HeaderValue| !id.is_empty() && id.len() <= MAX_ID;
+    if !(trusted && present.x_request_id && headers.get(X_REQUEST_ID).is_some_and(known)) {
+        headers.insert(X_REQUEST_ID, connection.worker.request_id());
     }
 }
 
@@ -108,13 +156,13 @@ fn takes_trailers(headers: &HeaderMap) -> bool {
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
-fn append_forwarded_for(connection: &Connection, headers: &mut HeaderMap, peer: IpAddr) {
+fn append_forwarded_for(connection: &Connection, headers: &mut HeaderMap) {
     let value = connection.worker.scratch.value(|out| {
         for line in headers.get_all(X_FORWARDED_FOR) {
             out.bytes(line.as_bytes());
             out.bytes(b", ");
         }
-        out.display(&peer);
+        out.bytes(connection.peer_text.as_bytes());
     });
     headers.insert(X_FORWARDED_FOR, value);
 }

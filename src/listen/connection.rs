@@ -11,6 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderValue;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -53,6 +54,8 @@ pub struct Connection {
     pub listener: Rc<Listener>,
     /// Where it comes from.
     pub peer: SocketAddr,
+    /// The address of the peer as upstreams are told.
+    pub peer_text: HeaderValue,
     /// Its deadlines.
     pub deadline: Rc<Deadline>,
     /// Whether it speaks HTTP/2, so that requests share it.
@@ -135,6 +138,7 @@ fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: 
         worker: Rc::clone(worker),
         listener: Rc::clone(listener),
         peer,
+        peer_text: worker.scratch.value(|out| out.display(&peer.ip().to_canonical())),
         deadline,
         shared: false,
         phase: Cell::new(Phase::Idle),

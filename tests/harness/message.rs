@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use super::PATIENCE;
 
+/// Headers or trailers: names in lower case, in the order in which they came.
+pub type Headers = Vec<(String, String)>;
+
 /// Reads messages from a socket, each within the usual patience.
 pub struct Reader {
     pub stream: TcpStream,
@@ -17,8 +20,7 @@ pub struct Reader {
 pub struct Head {
     /// The request line or status line.
     pub first: String,
-    /// Names in lower case, in the order in which they came.
-    pub headers: Vec<(String, String)>,
+    pub headers: Headers,
 }
 
 /// An answer.
@@ -27,7 +29,7 @@ pub struct Response {
     pub status: u16,
     pub head: Head,
     pub body: Vec<u8>,
-    pub trailers: Vec<(String, String)>,
+    pub trailers: Headers,
 }
 
 fn invalid(what: impl Into<String>) -> io::Error {
@@ -136,7 +138,7 @@ impl Reader {
     }
 
     /// A chunked body and its trailers.
-    fn chunked(&mut self) -> io::Result<(Vec<u8>, Vec<(String, String)>)> {
+    fn chunked(&mut self) -> io::Result<(Vec<u8>, Headers)> {
         let mut body = Vec::new();
         loop {
             let size = self.up_to(b"\r\n")?;
@@ -162,7 +164,7 @@ impl Reader {
     }
 
     /// The body that a head announces; to the end of the connection if it announces none and `open`.
-    pub fn body(&mut self, head: &Head, open: bool) -> io::Result<(Vec<u8>, Vec<(String, String)>)> {
+    pub fn body(&mut self, head: &Head, open: bool) -> io::Result<(Vec<u8>, Headers)> {
         let lengths = head.all("content-length");
         match (head.all("transfer-encoding").as_slice(), lengths.as_slice()) {
             (["chunked"], []) => self.chunked(),

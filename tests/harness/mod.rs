@@ -43,6 +43,15 @@ pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option
     }
 }
 
+/// Looks again and again beside other work of the same thread.
+pub async fn eventually(what: &str, mut look: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !look() {
+        assert!(begun.elapsed() < PATIENCE, "in vain after {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+}
+
 /// Lets time pass where time itself is what is tested: coming back after Retry-After, say.
 pub fn let_pass(time: Duration) {
     std::thread::sleep(time);

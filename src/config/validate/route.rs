@@ -1,23 +1,26 @@
 //! Routes: what they match, where they lead, which limits they ask.
 
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use std::ops::RangeInclusive;
 
-use super::super::model::{Action, HeaderFamilies, ListenerConfig, Match, Reject, RouteConfig};
-use super::super::raw::{RawConfig, RawCount, RawMatch, RawRoute};
-use super::super::read::{At, OneOrMany};
+use http::{HeaderValue, StatusCode};
+
+use super::super::forms::{RawAnswer, RawCount};
+use super::super::model::{
+    Action, HeaderFamilies, LimitConfig, ListenerConfig, Match, Reject, RouteConfig, UpstreamConfig,
+};
+use super::super::raw::{RawConfig, RawRoute};
+use super::super::read::At;
 use super::super::report::{Problem, Report};
-use super::super::values;
-use super::limit::Limits;
-use super::upstream::Upstreams;
-use super::{check_name, families, header_name, in_range, missing, reference, value, word};
+use super::matching::{matches, unreachable};
+use super::section::Section;
+use super::{check_name, empty, families, in_range, missing, value, word};
 use crate::key::Part;
-use crate::route::{HostPattern, PathPattern, PatternError};
 
 /// What routes refer to.
 pub(super) struct Known<'a> {
-    pub(super) listeners: &'a [ListenerConfig],
-    pub(super) limits: &'a Limits,
-    pub(super) upstreams: &'a Upstreams,
+    pub(super) listeners: &'a Section<ListenerConfig>,
+    pub(super) limits: &'a Section<LimitConfig>,
+    pub(super) upstreams: &'a Section<UpstreamConfig>,
     pub(super) headers: HeaderFamilies,
     pub(super) max_body: Option<u64>,
 }
@@ -26,39 +29,66 @@ pub(super) struct Known<'a> {
 const MAX_LIMITS: usize = 32;
 
 pub(super) fn all(raw: &RawConfig, known: &Known<'_>, report: &mut Report) -> Vec<RouteConfig> {
-    let Some(raws) = raw.routes.as_ref().filter(|routes| !routes.value.is_empty()) else {
-        missing(raw.at, "the file", "routes", "[{name: all, upstream: api}]", report);
+    let Some(raws) = &raw.routes else {
+        missing(raw.at, "the file", ("routes", "[{name: all, upstream: api}]"), &raw.wrong, report);
         return Vec::new();
     };
+    if raws.value.is_empty() {
+        empty(raws.at, "routes", "such as `routes: [{name: all, upstream: api}]`", report);
+    }
     let mut routes: Vec<RouteConfig> = Vec::new();
-    let mut places: Vec<At<String>> = Vec::new();
+    let mut names: Vec<At<String>> = Vec::new();
+    let mut matched: Vec<(At<String>, Match)> = Vec::new();
     for (index, raw) in raws.value.iter().enumerate() {
         let unnamed = At { at: raw.at, value: format!("route-{}", index + 1) };
         let name = raw.name.clone().unwrap_or(unnamed);
-        check_name(&name, "a route", report);
-        if let Some(earlier) = places.iter().find(|earlier| earlier.value == name.value) {
-            report.error(
-                name.problem(format!("two routes are called `{}`", name.value))
-                    .help(format!("the first one is on line {}", earlier.at.line)),
-            );
+        check_name(&name, "route", report);
+        if let Some(earlier) = names.iter().find(|earlier| earlier.value == name.value) {
+            let line = earlier.at.line;
+            let help = match raw.name {
+                Some(_) => format!("the first one is on line {line}"),
+                None => format!(
+                    "this one is called by its number, for it has no name; the first one is on line {line}"
+                ),
+            };
+            report.error(name.problem(format!("two routes are called `{}`", name.value)).help(help));
         }
-        let route = self::route(&name, raw, known, report);
-        places.push(name);
-        if let Some(route) = route {
-            unreachable(&routes, &route, &places, report);
-            routes.push(route);
+        names.push(name.clone());
+        let mut sound = !raw.wrong.contains(&"match");
+        let matches = raw.matches.as_ref().map_or_else(Match::default, |raw| {
+            let before = report.errors.len();
+            let matches = matches(&raw.value, known, report);
+            sound &= raw.value.wrong.is_empty() && report.errors.len() == before;
+            matches
+        });
+        // What is not understood would be taken for a match of everything.
+        if sound {
+            unreachable(&matched, &name, &matches, report);
+            matched.push((name.clone(), matches.clone()));
         }
+        let limits = limits(raw, known, sound.then_some(&matches), report);
+        routes.extend(route(&name, raw, matches, limits, known, report));
     }
     routes
 }
 
-fn route(name: &At<String>, raw: &RawRoute, known: &Known<'_>, report: &mut Report) -> Option<RouteConfig> {
-    let matches =
-        raw.matches.as_ref().map_or_else(Match::default, |m| self::matches(&m.value, known, report));
-    let limits = limits(raw, known, &matches, report);
-    let max_body =
-        raw.max_body.as_ref().and_then(|text| value(text, report, values::bytes)).or(known.max_body);
+fn route(
+    name: &At<String>,
+    raw: &RawRoute,
+    matches: Match,
+    limits: Vec<usize>,
+    known: &Known<'_>,
+    report: &mut Report,
+) -> Option<RouteConfig> {
+    let max_body = raw.max_body.as_ref().and_then(|text| super::max_body(text, report)).or(known.max_body);
     let reject = raw.reject.as_ref().map(|reject| {
+        if raw.limits.as_ref().is_none_or(|limits| limits.value.is_empty()) && raw.wrong.is_empty() {
+            report.warning(
+                reject
+                    .problem("`reject` has no effect without `limits`")
+                    .help("name the limits that may refuse, or remove it"),
+            );
+        }
         let reject = &reject.value;
         Reject {
             status: status(reject.status.as_ref(), StatusCode::TOO_MANY_REQUESTS, 400..=599, report),
@@ -66,31 +96,22 @@ fn route(name: &At<String>, raw: &RawRoute, known: &Known<'_>, report: &mut Repo
             content_type: content_type(reject.content_type.as_ref(), report),
         }
     });
-    Some(RouteConfig {
-        name: name.value.clone(),
-        matches,
-        action: action(name, raw, known, report)?,
-        limits,
-        headers: families(raw.headers.as_ref(), report).unwrap_or(known.headers),
-        reject,
-        max_body,
-    })
+    let headers = families(raw.headers.as_ref(), report).unwrap_or(known.headers);
+    let action = action(name, raw, known, report)?;
+    Some(RouteConfig { name: name.value.clone(), matches, action, limits, headers, reject, max_body })
 }
 
-fn limits(raw: &RawRoute, known: &Known<'_>, matches: &Match, report: &mut Report) -> Vec<usize> {
+/// The limits of a route; `matches` if that is known.
+fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &mut Report) -> Vec<usize> {
     let mut limits = Vec::new();
     for name in raw.limits.as_ref().map_or(&[][..], |limits| &limits.value) {
-        let names = known.limits.iter().map(|(name, _)| name.as_str());
-        let Some(index) = reference(name, "limit", names, report) else { continue };
-        let Some(limit) = &known.limits[index].1 else { continue };
-        // The configuration holds the valid limits only.
-        let index = known.limits[..index].iter().filter(|(_, limit)| limit.is_some()).count();
+        let Some((index, limit)) = known.limits.find(name, report) else { continue };
         if limits.contains(&index) {
             report.error(name.problem(format!("the limit `{}` is given twice", name.value)));
             continue;
         }
         for part in limit.key.parts() {
-            let Part::Param(param) = part else { continue };
+            let (Part::Param(param), Some(matches)) = (part, matches) else { continue };
             if matches.paths.is_empty() || !matches.paths.iter().all(|path| path.has_param(param)) {
                 report.error(
                     name.problem(format!(
@@ -109,54 +130,6 @@ fn limits(raw: &RawRoute, known: &Known<'_>, matches: &Match, report: &mut Repor
     limits
 }
 
-fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) -> Match {
-    let listener = raw.listener.as_ref().and_then(|name| {
-        reference(name, "listener", known.listeners.iter().map(|l| l.name.as_str()), report)
-    });
-    let methods = each(raw.methods.as_ref(), report, |text| {
-        let upper = text.to_ascii_uppercase();
-        Method::from_bytes(upper.as_bytes())
-            .map_err(|_| PatternError { message: format!("`{text}` is not a method"), help: None })
-    });
-    let mut headers = Vec::new();
-    for (name, wanted) in raw.headers.as_ref().map_or(&[][..], |headers| &headers.value.0) {
-        let Some(name) = header_name(name, report) else { continue };
-        let wanted_value = (wanted.value != "*").then(|| HeaderValue::from_str(&wanted.value));
-        match wanted_value.transpose() {
-            Ok(wanted) => headers.push((name, wanted)),
-            Err(_) => report.error(wanted.problem(format!("`{}` is not a header value", wanted.value))),
-        }
-    }
-    Match {
-        listener,
-        hosts: each(raw.host.as_ref(), report, HostPattern::parse),
-        paths: each(raw.path.as_ref(), report, PathPattern::parse),
-        methods,
-        headers,
-    }
-}
-
-fn each<T>(
-    raw: Option<&At<OneOrMany<At<String>>>>,
-    report: &mut Report,
-    parse: impl Fn(&str) -> Result<T, PatternError>,
-) -> Vec<T> {
-    let mut all = Vec::new();
-    for text in raw.map_or(&[][..], |raw| &raw.value.0) {
-        match parse(&text.value) {
-            Ok(parsed) => all.push(parsed),
-            Err(error) => {
-                let problem = text.problem(error.message);
-                report.error(match error.help {
-                    Some(help) => problem.help(help),
-                    None => problem,
-                });
-            }
-        }
-    }
-    all
-}
-
 fn action(name: &At<String>, raw: &RawRoute, known: &Known<'_>, report: &mut Report) -> Option<Action> {
     let words = [("normalized", false), ("original", true)];
     let original_path = raw.forward_path.as_ref().and_then(|text| word(text, "forward_path", &words, report));
@@ -170,37 +143,41 @@ fn action(name: &At<String>, raw: &RawRoute, known: &Known<'_>, report: &mut Rep
             None
         }
         (None, None) => {
-            report.error(
-                name.problem(format!("the route `{}` leads nowhere", name.value))
-                    .help("give it an `upstream`, or an answer of its own: `respond: {status: 200}`"),
-            );
+            if !raw.wrong.contains(&"upstream") && !raw.wrong.contains(&"respond") {
+                report.error(
+                    name.problem(format!("the route `{}` leads nowhere", name.value))
+                        .help("give it an `upstream`, or an answer of its own: `respond: {status: 200}`"),
+                );
+            }
             None
         }
         (Some(upstream), None) => {
-            let names = known.upstreams.iter().map(|(name, _)| name.as_str());
-            let index = reference(upstream, "upstream", names, report)?;
-            known.upstreams[index].1.as_ref()?;
-            let upstream = known.upstreams[..index].iter().filter(|(_, upstream)| upstream.is_some()).count();
+            let (upstream, _) = known.upstreams.find(upstream, report)?;
             Some(Action::Forward { upstream, original_path: original_path.unwrap_or(false) })
         }
         (None, Some(respond)) => {
             if let Some(path) = &raw.forward_path {
                 report.error(path.problem("`forward_path` means nothing for a route that responds itself"));
             }
-            let respond = &respond.value;
-            Some(Action::Respond {
-                status: status(respond.status.as_ref(), StatusCode::OK, 200..=599, report),
-                body: respond.body.as_ref().map_or_else(String::new, |body| body.value.clone()),
-                content_type: content_type(respond.content_type.as_ref(), report),
-            })
+            Some(answer(respond, report))
         }
     }
+}
+
+fn answer(At { value: RawAnswer(raw), .. }: &At<RawAnswer>, report: &mut Report) -> Action {
+    let status = status(raw.status.as_ref(), StatusCode::OK, 200..=599, report);
+    let body = raw.body.as_ref().map_or_else(String::new, |body| body.value.clone());
+    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if let Some(at) = raw.body.as_ref().filter(|body| bodiless && !body.value.is_empty()) {
+        report.warning(at.problem(format!("an answer with status {} has no body", status.as_u16())));
+    }
+    Action::Respond { status, body, content_type: content_type(raw.content_type.as_ref(), report) }
 }
 
 fn status(
     raw: Option<&At<RawCount>>,
     usual: StatusCode,
-    range: std::ops::RangeInclusive<u64>,
+    range: RangeInclusive<u64>,
     report: &mut Report,
 ) -> StatusCode {
     let code = raw.and_then(|raw| in_range(raw, range, "status", report));
@@ -214,36 +191,4 @@ fn content_type(raw: Option<&At<String>>, report: &mut Report) -> HeaderValue {
         HeaderValue::from_str(text).map_err(|_| format!("`{text}` is not a content type"))
     })
     .unwrap_or(usual)
-}
-
-/// Warns of a route behind one that takes all its requests.
-fn unreachable(before: &[RouteConfig], route: &RouteConfig, places: &[At<String>], report: &mut Report) {
-    let Some(wide) = before.iter().find(|wide| covers(&wide.matches, &route.matches)) else { return };
-    if let Some(place) = places.last() {
-        let first = places.iter().find(|p| p.value == wide.name).map_or(0, |p| p.at.line);
-        report.warning(
-            place
-                .problem(format!("no request reaches the route `{}`", route.name))
-                .help(format!("`{}` on line {first} matches all of them first; put it below", wide.name)),
-        );
-    }
-}
-
-/// Whether `wide` takes every request that `narrow` takes, as far as the patterns tell.
-fn covers(wide: &Match, narrow: &Match) -> bool {
-    let subset = |own: bool, others: bool, all: bool| own || (!others && all);
-    let methods = |m: &Method| wide.methods.contains(m);
-    let paths = |path: &PathPattern| wide.paths.iter().any(|own| own.covers(path));
-    let hosts = |host: &HostPattern| wide.hosts.contains(host);
-    let headers = |header: &(HeaderName, Option<HeaderValue>)| narrow.headers.contains(header);
-    let everything = PathPattern::parse("/*").is_ok_and(|all| wide.paths.contains(&all));
-    (wide.listener.is_none() || wide.listener == narrow.listener)
-        && subset(wide.methods.is_empty(), narrow.methods.is_empty(), narrow.methods.iter().all(methods))
-        && subset(
-            wide.paths.is_empty() || everything,
-            narrow.paths.is_empty(),
-            narrow.paths.iter().all(paths),
-        )
-        && subset(wide.hosts.is_empty(), narrow.hosts.is_empty(), narrow.hosts.iter().all(hosts))
-        && wide.headers.iter().all(headers)
 }

@@ -2,54 +2,46 @@
 
 use std::time::Duration;
 
+use super::super::forms::RawServer;
 use super::super::model::{Action, RouteConfig, ServerConfig, UpstreamConfig};
-use super::super::raw::{RawServer, RawUpstream};
-use super::super::read::{At, Named};
-use super::super::report::Report;
+use super::super::raw::RawUpstream;
+use super::super::read::{At, not_available};
+use super::super::report::{Mistake, Report};
 use super::super::values;
-use super::{check_name, in_range, missing, value, word};
+use super::section::Section;
+use super::{empty, in_range, missing, value, word};
 
-/// An upstream under its name; `None` where the file's one is wrong, so that references still find it.
-pub(super) type Upstreams = Vec<(String, Option<UpstreamConfig>)>;
-
-pub(super) fn all(raw: Option<&At<Named<RawUpstream>>>, report: &mut Report) -> Upstreams {
-    let mut upstreams = Vec::new();
-    for (name, upstream) in raw.map_or(&[][..], |raw| &raw.value.0) {
-        check_name(name, "an upstream", report);
-        upstreams.push((name.value.clone(), self::upstream(name, upstream, report)));
-    }
-    upstreams
-}
-
-fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report) -> Option<UpstreamConfig> {
-    if let Some(text) = &raw.balance {
-        const OTHERS: [&str; 3] = ["least_requests", "random", "hash"];
-        if OTHERS.iter().any(|other| text.value.starts_with(other)) {
-            let message = format!("`balance: {}` is not available in this version of sluicegate", text.value);
-            report.error(text.problem(message).help("use round_robin"));
-        } else {
-            word(text, "balance", &[("round_robin", ())], report);
-        }
+pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report) -> Option<UpstreamConfig> {
+    if let Some(raw) = &raw.balance {
+        let text = At { at: raw.at, value: raw.value.0.clone() };
+        word(&text, "balance", &[("round_robin", ())], report);
     }
     if let Some(text) = &raw.protocol {
         if text.value == "http2" {
-            report.error(text.problem("`protocol: http2` is not available in this version of sluicegate"));
+            report.error(not_available(text.at, "`protocol: http2`").help("use http1"));
         } else {
             word(text, "protocol", &[("http1", ())], report);
         }
     }
-    let Some(servers) = raw.servers.as_ref().filter(|servers| !servers.value.is_empty()) else {
+    let servers = raw.servers.as_ref().and_then(|servers| {
+        if servers.value.is_empty() {
+            empty(servers.at, "servers", "such as `servers: [http://127.0.0.1:9000]`", report);
+            return None;
+        }
+        // All of them are read, so that all that is wrong is told at once.
+        let servers: Vec<Option<ServerConfig>> =
+            servers.value.iter().map(|server| self::server(server, report)).collect();
+        servers.into_iter().collect::<Option<Vec<_>>>()
+    });
+    if raw.servers.is_none() {
         let what = format!("the upstream `{}`", name.value);
-        missing(name.at, &what, "servers", "[http://127.0.0.1:9000]", report);
-        return None;
-    };
-    let servers: Vec<Option<ServerConfig>> =
-        servers.value.iter().map(|server| self::server(server, report)).collect();
+        missing(name.at, &what, ("servers", "[http://127.0.0.1:9000]"), &raw.wrong, report);
+    }
     let timeouts = raw.timeouts.as_ref().map(|timeouts| &timeouts.value);
     let mut timeout = |text: Option<&At<String>>, usual: Duration| match text {
         None => Some(usual),
         Some(text) => value(text, report, |text| match values::duration(text)? {
-            Duration::ZERO => Err("a timeout is longer than nothing".to_owned()),
+            Duration::ZERO => Err(Mistake::new("a timeout is longer than nothing")),
             duration => Ok(duration),
         }),
     };
@@ -58,7 +50,7 @@ fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report) -> Option
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
     Some(UpstreamConfig {
         name: name.value.clone(),
-        servers: servers.into_iter().collect::<Option<Vec<_>>>()?,
+        servers: servers?,
         connect: connect?,
         response: response?,
         idle: idle?,
@@ -66,49 +58,62 @@ fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report) -> Option
 }
 
 fn server(RawServer(raw): &RawServer, report: &mut Report) -> Option<ServerConfig> {
+    let weight = raw.weight.as_ref().map_or(Some(1), |weight| in_range(weight, 1..=1_000, "weight", report));
     let Some(url) = &raw.url else {
-        missing(raw.at, "a server", "url", "http://127.0.0.1:9000", report);
+        missing(raw.at, "a server", ("url", "http://127.0.0.1:9000"), &raw.wrong, report);
         return None;
     };
-    let authority = value(url, report, |text| {
-        let uri: http::Uri = text
-            .parse()
-            .map_err(|_| format!("expected a URL such as http://127.0.0.1:9000, found `{text}`"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err("https to upstreams is not available in this version of sluicegate".into());
-            }
-            _ => return Err(format!("expected a URL such as http://127.0.0.1:9000, found `{text}`")),
+    let authority = value(url, report, authority);
+    Some(ServerConfig { authority: authority?, weight: weight? as u32 })
+}
+
+/// HOST:PORT of a URL.
+fn authority(text: &str) -> Result<String, Mistake> {
+    if text.contains('@') {
+        return Err(Mistake::new("a server's URL holds no user or password"));
+    }
+    let bad = || Mistake::new(format!("expected a URL such as http://127.0.0.1:9000, found `{text}`"));
+    if !text.contains("://") && !text.contains(' ') && format!("http://{text}").parse::<http::Uri>().is_ok() {
+        return Err(bad().help(format!("write http://{text}")));
+    }
+    let uri: http::Uri = text.parse().map_err(|_| bad())?;
+    let authority = uri.authority().ok_or_else(bad)?;
+    match uri.scheme_str() {
+        Some("http") => {}
+        Some("https") => {
+            return Err(Mistake::new("https to upstreams is not available in this version of sluicegate")
+                .help("use http://"));
         }
-        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err(format!("a server is a host and a port, without a path: `{text}`"));
-        }
-        let authority = uri.authority().ok_or("the URL has no host")?;
-        if authority.as_str().contains('@') {
-            return Err("a server's URL holds no user or password".into());
-        }
-        Ok(format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80)))
-    })?;
-    let weight =
-        raw.weight.as_ref().map_or(Some(1), |weight| in_range(weight, 1..=1_000, "weight", report))?;
-    Some(ServerConfig { authority, weight: weight as u32 })
+        _ => return Err(bad()),
+    }
+    if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+        return Err(Mistake::new(format!("a server is a host and a port, without a path: `{text}`"))
+            .help(format!("write http://{authority}")));
+    }
+    let host = authority.host();
+    let port = match authority.as_str().strip_prefix(host).and_then(|rest| rest.strip_prefix(':')) {
+        None => 80,
+        Some(port) => port
+            .parse::<u16>()
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or_else(|| Mistake::new(format!("the port `{port}` is not between 1 and 65535")))?,
+    };
+    Ok(format!("{host}:{port}"))
 }
 
 /// Upstreams that nothing is forwarded to.
-pub(super) fn doubts(
-    raw: Option<&At<Named<RawUpstream>>>,
-    upstreams: &Upstreams,
-    routes: &[RouteConfig],
-    report: &mut Report,
-) {
-    if !report.errors.is_empty() || upstreams.iter().any(|(_, upstream)| upstream.is_none()) {
+pub(super) fn doubts(upstreams: &Section<UpstreamConfig>, routes: &[RouteConfig], report: &mut Report) {
+    if !report.errors.is_empty() {
         return; // a route with a mistake may be the one that uses it
     }
-    for (index, (name, _)) in raw.map_or(&[][..], |raw| &raw.value.0).iter().enumerate() {
+    for (index, (name, _)) in upstreams.valid().enumerate() {
         let used = |route: &RouteConfig| matches!(route.action, Action::Forward { upstream, .. } if upstream == index);
         if !routes.iter().any(used) {
-            report.warning(name.problem(format!("no route uses the upstream `{}`", name.value)));
+            report.warning(
+                name.problem(format!("no route uses the upstream `{}`", name.value))
+                    .help("name it in a route, or remove it"),
+            );
         }
     }
 }

@@ -1,0 +1,130 @@
+//! Values that may be written in more than one form, or in one that this version does not have yet.
+
+use super::node::{Node, Value};
+use super::raw::{RawListenerFields, RawRespond, RawSecretFile, RawServerFields};
+use super::read::{At, Read, not_available, parsed, text, wrong, wrong_kind};
+use super::report::{Problem, Report};
+use super::values;
+
+/// A listener: `0.0.0.0:8080`, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawListener(pub(super) RawListenerFields);
+
+/// A server: a URL, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawServer(pub(super) RawServerFields);
+
+/// A secret: the value itself, or `{file: PATH}`.
+#[derive(Clone, Debug)]
+pub(super) enum RawSecret {
+    Value(String),
+    File(At<String>),
+}
+
+/// A whole number: 20, 10k, 1M.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawCount(pub(super) u64);
+
+/// A cost: a number or `header:NAME`.
+#[derive(Clone, Debug)]
+pub(super) struct RawCost(pub(super) String);
+
+/// A way to spread requests.
+#[derive(Clone, Debug)]
+pub(super) struct RawBalance(pub(super) String);
+
+/// An answer of the gateway itself.
+#[derive(Clone, Debug)]
+pub(super) struct RawAnswer(pub(super) RawRespond);
+
+impl Read for RawCount {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        parsed(node, "a number", report, values::count).map(Self)
+    }
+}
+
+impl Read for RawListener {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let Value::Scalar(address) = &node.value else {
+            return RawListenerFields::read(node, report).map(Self);
+        };
+        let address = Some(At { at: node.at, value: address.clone() });
+        Some(Self(RawListenerFields { address, ..RawListenerFields::empty(node.at) }))
+    }
+}
+
+impl Read for RawServer {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let Value::Scalar(url) = &node.value else {
+            return RawServerFields::read(node, report).map(Self);
+        };
+        let url = Some(At { at: node.at, value: url.clone() });
+        Some(Self(RawServerFields { url, ..RawServerFields::empty(node.at) }))
+    }
+}
+
+impl Read for RawSecret {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) => Some(Self::Value(text.clone())),
+            Value::Null => Some(Self::Value(String::new())),
+            Value::Map(_) => {
+                let before = report.errors.len();
+                let raw = RawSecretFile::read(node, report)?;
+                if raw.file.is_none() && report.errors.len() == before {
+                    report.error(Problem::new(node.at, "a secret is a value or {file: PATH}"));
+                }
+                raw.file.map(Self::File)
+            }
+            _ => wrong_kind(node, "a value or {file: PATH}", report),
+        }
+    }
+}
+
+impl Read for RawCost {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        if let Value::Map(_) = &node.value {
+            report.error(
+                not_available(node.at, "a cost with fields")
+                    .help("write a number, or header:NAME for a number in that request header"),
+            );
+            return None;
+        }
+        text(node, "a number or header:NAME", report).map(Self)
+    }
+}
+
+impl Read for RawBalance {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let later =
+            |what: &str| not_available(node.at, &format!("`balance: {what}`")).help("use round_robin");
+        match &node.value {
+            Value::Map(_) => {
+                report.error(later("{hash: …}"));
+                None
+            }
+            Value::Scalar(text)
+                if ["least_requests", "random", "hash"].iter().any(|word| text.starts_with(word)) =>
+            {
+                report.error(later(text));
+                None
+            }
+            _ => text(node, "round_robin", report).map(Self),
+        }
+    }
+}
+
+impl Read for RawAnswer {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) if text == "usage" => {
+                report.error(not_available(node.at, "`respond: usage`"));
+                None
+            }
+            Value::Scalar(text) if text.parse::<u16>().is_ok() => {
+                wrong(node, "respond (a mapping)", Some(format!("write {{status: {text}}}")), report)
+            }
+            _ => RawRespond::read(node, report).map(Self),
+        }
+    }
+}

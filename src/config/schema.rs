@@ -1,0 +1,111 @@
+//! What editors are told of gateway.yaml: a JSON Schema.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
+use super::raw::{RawConfig, RawListenerFields, RawRespond, RawSecretFile, RawServerFields};
+use super::read::{At, Named, OneOrMany};
+
+/// The schema of the whole file.
+pub(super) fn schema() -> Value {
+    let generator = SchemaSettings::draft07().into_generator();
+    let mut schema = generator.into_root_schema_for::<RawConfig>().to_value();
+    schema["title"] = "gateway.yaml of Sluicegate".into();
+    tidy(&mut schema);
+    schema
+}
+
+/// Takes out what comes of how the fields are declared here: a field may be absent, but never null, and `Raw` is a
+/// word of this program.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::Array(kinds)) = members.get_mut("type") {
+                kinds.retain(|kind| kind != "null");
+                if let [kind] = kinds.as_slice() {
+                    let kind = kind.clone();
+                    members.insert("type".to_owned(), kind);
+                }
+            }
+            if let Some(Value::Array(choices)) = members.get_mut("anyOf") {
+                choices.retain(|choice| choice["type"] != "null");
+                if let [Value::Object(choice)] = choices.as_mut_slice() {
+                    let choice = std::mem::take(choice);
+                    members.remove("anyOf");
+                    members.extend(choice);
+                }
+            }
+            let has_words = members.contains_key("enum");
+            if let Some(words) = members.remove("enum") {
+                members.remove("type");
+                let from_environment = json!({ "type": "string", "pattern": r"\$\{" });
+                members.insert(
+                    "anyOf".to_owned(),
+                    json!([{ "type": "string", "enum": words }, from_environment]),
+                );
+            }
+            if let Some(Value::Object(definitions)) = members.get_mut("definitions") {
+                let named = std::mem::take(definitions).into_iter();
+                definitions.extend(named.map(|(name, schema)| (name.replace("Raw", ""), schema)));
+            }
+            if let Some(Value::String(reference)) = members.get_mut("$ref") {
+                *reference = reference.replace("Raw", "");
+            }
+            members.iter_mut().filter(|(name, _)| *name != "anyOf" || !has_words).for_each(|(_, m)| tidy(m));
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+/// A value for which a number is as natural as a text.
+pub(super) struct Scalar;
+
+/// A family of answer headers.
+pub(super) struct Family;
+
+/// Declares what editors are told of a type that is not written as it is declared.
+macro_rules! told_as {
+    ($($ty:ty $(where $generic:ident)?, $name:literal => $generator:ident $schema:expr;)*) => {$(
+        impl $(<$generic: JsonSchema>)? JsonSchema for $ty {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+            fn json_schema($generator: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    )*};
+}
+
+told_as! {
+    Scalar, "Scalar" => _generator json_schema!({ "type": ["string", "number", "boolean"] });
+    Family, "Family" => _generator json_schema!({ "type": "string", "enum": ["x-ratelimit", "ietf", "retry-after"] });
+    RawCount, "Count" => _generator json_schema!({ "type": ["integer", "string"] });
+    RawCost, "Cost" => _generator json_schema!({ "type": ["integer", "string"] });
+    RawBalance, "Balance" => _generator json_schema!({ "type": "string", "enum": ["round_robin"] });
+    RawAnswer, "Answer" => generator RawRespond::json_schema(generator);
+    RawListener, "Listener" => generator either::<RawListenerFields>(generator);
+    RawServer, "Server" => generator either::<RawServerFields>(generator);
+    RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
+    At<T> where T, "At" => generator T::json_schema(generator);
+    Named<T> where T, "Named" => generator <BTreeMap<String, T>>::json_schema(generator);
+    OneOrMany<T> where T, "OneOrMany" => generator {
+        let (one, many) = (generator.subschema_for::<T>(), generator.subschema_for::<Vec<T>>());
+        json_schema!({ "anyOf": [one, many] })
+    };
+}
+
+/// A text, or a mapping.
+fn either<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let fields = generator.subschema_for::<T>();
+    json_schema!({ "anyOf": [{ "type": "string" }, fields] })
+}

@@ -1,0 +1,198 @@
+//! The edge: addresses, operators, and who the client is.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use super::super::forms::{RawListener, RawSecret};
+use super::super::model::{AdminConfig, ApiKeySource, ClientIpConfig, ForwardedHeader, ListenerConfig};
+use super::super::raw::{RawAdmin, RawApiKey, RawClientIp, RawConfig};
+use super::super::read::At;
+use super::super::relative;
+use super::super::report::{Mistake, Report};
+use super::section::Section;
+use super::{check_name, empty, header_name, in_range, missing, value, word};
+use crate::client_ip::parse_network;
+
+pub(super) fn listeners(raw: &RawConfig, report: &mut Report) -> Section<ListenerConfig> {
+    let mut all = Section::new("listener", raw.wrong.contains(&"listen"));
+    let Some(listen) = &raw.listen else {
+        missing(raw.at, "the file", ("listen", "[0.0.0.0:8080]"), &raw.wrong, report);
+        return all;
+    };
+    if listen.value.is_empty() {
+        empty(listen.at, "listen", "a gateway listens somewhere: `listen: [0.0.0.0:8080]`", report);
+    }
+    for RawListener(raw) in &listen.value {
+        let address = raw.address.as_ref().and_then(|text| value(text, report, address));
+        let Some(text) = &raw.address else {
+            missing(raw.at, "a listener", ("address", "0.0.0.0:8080"), &raw.wrong, report);
+            if let Some(name) = &raw.name {
+                all.push(name.clone(), None);
+            }
+            continue;
+        };
+        let name = raw.name.as_ref().unwrap_or(text);
+        if raw.name.is_some() {
+            check_name(name, "listener", report);
+        }
+        let in_the_way =
+            |own| all.valid().find(move |(_, other)| overlap(other.address, own)).map(|at| (own, at));
+        if let Some((own, (at, other))) = address.and_then(in_the_way) {
+            let message = match own == other.address {
+                true => format!("two listeners have the address {own}"),
+                false => format!("two listeners share addresses: {} and {own}", other.address),
+            };
+            let line = at.at.line;
+            report.error(
+                text.problem(message).help(format!("the first one is on line {line}; keep one of them")),
+            );
+        } else if let Some((at, _)) = all.valid().find(|(_, other)| other.name == name.value) {
+            report.error(
+                name.problem(format!("two listeners are called `{}`", name.value))
+                    .help(format!("the first one is on line {}", at.at.line)),
+            );
+        }
+        let listener = address.map(|address| ListenerConfig { name: name.value.clone(), address });
+        all.push(name.clone(), listener);
+    }
+    all
+}
+
+/// Whether two sockets on these addresses would be in each other's way: with one port, and one of them may stand
+/// for the other's address too.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let stands_for = |wide: IpAddr, narrow: IpAddr| {
+        wide.is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4()) // [::] takes IPv4 as well
+    };
+    a.port() == b.port()
+        && a.port() != 0
+        && (a.ip() == b.ip() || stands_for(a.ip(), b.ip()) || stands_for(b.ip(), a.ip()))
+}
+
+fn address(text: &str) -> Result<SocketAddr, Mistake> {
+    text.parse().map_err(|_| {
+        let message = format!("expected an address such as 0.0.0.0:8080 or [::]:8080, found `{text}`");
+        Mistake { message, help: address_help(text) }
+    })
+}
+
+fn address_help(text: &str) -> Option<String> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let too_large = || Some("a port is at most 65535".to_owned());
+    if let Some((_, rest)) = text.split_once("://") {
+        let rest = rest.trim_end_matches('/');
+        return rest.parse::<SocketAddr>().ok().map(|address| format!("write {address}"));
+    }
+    if is_number(text) {
+        return if text.parse::<u16>().is_ok() { Some(format!("write 0.0.0.0:{text}")) } else { too_large() };
+    }
+    if let Some((host, port)) = text.rsplit_once(':').filter(|(_, port)| is_number(port)) {
+        return match host {
+            _ if port.parse::<u16>().is_err() => too_large(),
+            "" | "*" => Some(format!("write 0.0.0.0:{port}")),
+            _ if host.parse::<Ipv6Addr>().is_ok() => Some(format!("write [{host}]:{port}")),
+            _ if text.parse::<IpAddr>().is_ok() => Some(format!("the port is missing: [{text}]:8080")),
+            _ => {
+                Some(format!("an address, not a name: 127.0.0.1:{port} is this machine, 0.0.0.0:{port} all"))
+            }
+        };
+    }
+    let address = text.trim_matches(['[', ']']).parse::<IpAddr>().ok()?;
+    Some(format!("the port is missing: {}", SocketAddr::new(address, 8080)))
+}
+
+pub(super) fn admin(
+    raw: &RawAdmin,
+    listeners: &Section<ListenerConfig>,
+    folder: &Path,
+    report: &mut Report,
+) -> Option<AdminConfig> {
+    let Some(text) = &raw.address else {
+        missing(raw.at, "admin", ("address", "127.0.0.1:9090"), &raw.wrong, report);
+        return None;
+    };
+    let address = value(text, report, address)?;
+    if let Some((_, listener)) = listeners.valid().find(|(_, listener)| overlap(listener.address, address)) {
+        report.error(
+            text.problem(format!("admin has the same address as the listener `{}`", listener.name))
+                .help("metrics and state are never on an address that serves clients; use another port"),
+        );
+    }
+    let token = match raw.token.as_ref().map(|token| &token.value) {
+        None => String::new(),
+        Some(RawSecret::Value(value)) => value.clone(),
+        Some(RawSecret::File(path)) => {
+            let path_seen = relative(folder, &path.value);
+            match std::fs::read_to_string(&path_seen) {
+                Ok(text) => text.trim().to_owned(),
+                Err(error) => {
+                    report.error(path.problem(format!("cannot read {}: {error}", path_seen.display())));
+                    return None;
+                }
+            }
+        }
+    };
+    if token.is_empty() && !address.ip().is_loopback() && !raw.wrong.contains(&"token") {
+        report.warning(
+            text.problem("admin is reachable from other machines, without a token")
+                .help("anyone there can read the state; use 127.0.0.1, or guard the port"),
+        );
+    }
+    Some(AdminConfig { address, token })
+}
+
+pub(super) fn client_ip(raw: Option<&At<RawClientIp>>, report: &mut Report) -> ClientIpConfig {
+    let mut config = ClientIpConfig {
+        trusted_proxies: Vec::new(),
+        header: ForwardedHeader::XForwardedFor,
+        ipv6_prefix: 64,
+    };
+    let Some(raw) = raw.map(|raw| &raw.value) else { return config };
+    for text in raw.trusted_proxies.as_ref().map_or(&[][..], |networks| &networks.value) {
+        let Some(network) = value(text, report, parse_network) else { continue };
+        if network.prefix_len() == 0 {
+            report.warning(
+                text.problem(format!("`{}` believes everybody, so clients choose their address", text.value))
+                    .help("name only the proxies in front of the gateway"),
+            );
+        }
+        config.trusted_proxies.push(network);
+    }
+    if let Some(text) = &raw.header {
+        let words = [
+            ("x-forwarded-for", ForwardedHeader::XForwardedFor),
+            ("forwarded", ForwardedHeader::Forwarded),
+            ("x-real-ip", ForwardedHeader::XRealIp),
+        ];
+        let lower = At { at: text.at, value: text.value.to_ascii_lowercase() };
+        config.header = word(&lower, "header", &words, report).unwrap_or(config.header);
+        if config.trusted_proxies.is_empty() && !raw.wrong.contains(&"trusted_proxies") {
+            report.warning(
+                text.problem("`header` has no effect without `trusted_proxies`")
+                    .help("name the proxies in front of the gateway; nobody else is believed"),
+            );
+        }
+    }
+    if let Some(prefix) = &raw.ipv6_prefix {
+        config.ipv6_prefix = in_range(prefix, 1..=128, "ipv6_prefix", report).map_or(64, |n| n as u8);
+    }
+    config
+}
+
+pub(super) fn api_key(raw: Option<&At<RawApiKey>>, report: &mut Report) -> ApiKeySource {
+    let usual = ApiKeySource::Header(http::HeaderName::from_static("x-api-key"));
+    let Some(raw) = raw else { return usual };
+    match (&raw.value.header, &raw.value.query) {
+        (Some(_), Some(query)) => {
+            report.error(query.problem("an API key is in a `header` or in a `query`, not in both"));
+            usual
+        }
+        (Some(name), None) => value(name, report, header_name).map_or(usual, ApiKeySource::Header),
+        (None, Some(name)) if name.value.is_empty() => {
+            report.error(name.problem("the query parameter needs a name").help("such as `query: key`"));
+            usual
+        }
+        (None, Some(name)) => ApiKeySource::Query(name.value.clone()),
+        (None, None) => usual,
+    }
+}

@@ -1,0 +1,170 @@
+//! Keys: what a limit counts apart, and whom it leaves alone.
+
+use http::HeaderName;
+
+use super::super::model::Exempt;
+use super::super::read::{At, OneOrMany, not_available};
+use super::super::report::{Problem, Report, nearest};
+use super::header_name;
+use crate::client_ip::parse_network;
+use crate::key::{KeySpec, Part};
+
+/// Keys without a name of their own.
+const PLAIN: [(&str, Part); 7] = [
+    ("ip", Part::Ip),
+    ("api_key", Part::ApiKey),
+    ("global", Part::Global),
+    ("host", Part::Host),
+    ("method", Part::Method),
+    ("path", Part::Path),
+    ("route", Part::Route),
+];
+/// Keys with one, and an example of it.
+const NAMED: [(&str, &str); 4] = [
+    ("path", "path:id"),
+    ("header", "header:X-Tenant"),
+    ("query", "query:key"),
+    ("cookie", "cookie:session"),
+];
+
+pub(super) fn key(raw: &At<OneOrMany<At<String>>>, report: &mut Report) -> Option<KeySpec> {
+    if raw.value.0.is_empty() {
+        report.error(raw.problem("the key is empty").help("such as `key: ip`"));
+        return None;
+    }
+    // All of it is read, so that all that is wrong is told at once.
+    let all: Vec<Option<Vec<Part>>> = raw.value.0.iter().map(|text| alternatives(text, report)).collect();
+    all.into_iter().collect::<Option<Vec<_>>>().map(KeySpec::new)
+}
+
+/// `a | b`: the first that the request has.
+fn alternatives(text: &At<String>, report: &mut Report) -> Option<Vec<Part>> {
+    if text.value.trim().is_empty() {
+        report.error(text.problem("the key is empty").help("such as `key: ip`"));
+        return None;
+    }
+    let mut from = 0;
+    let mut parts = Vec::new();
+    for piece in text.value.split('|') {
+        let name = piece.trim();
+        if name.is_empty() {
+            report.error(
+                text.problem("a `|` of the key has nothing beside it").help("such as `key: api_key | ip`"),
+            );
+            return None;
+        }
+        let start = from + piece.len() - piece.trim_start().len();
+        parts.push(part(&text.piece(start, name), report));
+        from += piece.len() + 1;
+    }
+    parts.into_iter().collect()
+}
+
+fn part(text: &At<String>, report: &mut Report) -> Option<Part> {
+    let part = text.value.as_str();
+    if let Some((_, known)) = PLAIN.iter().find(|(name, _)| *name == part) {
+        return Some(known.clone());
+    }
+    if matches!(part, "user" | "consumer") || part.starts_with("jwt:") || part.starts_with("tls:") {
+        report.error(
+            not_available(text.at, &format!("the key `{part}`")).help(
+                "it needs a verified identity; use ip, api_key, header:NAME, query:NAME or cookie:NAME",
+            ),
+        );
+        return None;
+    }
+    match named(part) {
+        Ok(part) => Some(part),
+        Err(help) => {
+            report.error(
+                help.map_or_else(|| unknown(text), |(message, help)| text.problem(message).help(help)),
+            );
+            None
+        }
+    }
+}
+
+/// `header:NAME` and its like; `Err(None)` if it is nothing of the kind.
+fn named(part: &str) -> Result<Part, Option<(String, String)>> {
+    let (kind, name) = part.split_once(':').ok_or(None)?;
+    let (_, example) = NAMED.iter().find(|(known, _)| *known == kind).ok_or(None)?;
+    if name.is_empty() {
+        return Err(Some((format!("`{kind}:` needs a name"), format!("such as {example}"))));
+    }
+    let header = || {
+        let bad = |_| Some((format!("`{name}` is not a header name"), format!("such as {example}")));
+        HeaderName::from_bytes(name.as_bytes()).map_err(bad)
+    };
+    Ok(match kind {
+        "path" => Part::Param(name.to_owned()),
+        "query" => Part::Query(name.to_owned()),
+        "cookie" => Part::Cookie(name.to_owned()),
+        _ => Part::Header(header()?),
+    })
+}
+
+fn unknown(text: &At<String>) -> Problem {
+    let known = PLAIN.iter().map(|(name, _)| *name).chain(["header:", "query:", "cookie:", "path:"]);
+    let problem = text.problem(format!("unknown key `{}`", text.value));
+    match nearest(&text.value, known) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None => problem.help(
+            "known keys: ip, api_key, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME",
+        ),
+    }
+}
+
+pub(super) fn exempt(
+    raw: Option<&At<Vec<At<String>>>>,
+    key: Option<&KeySpec>,
+    report: &mut Report,
+) -> Exempt {
+    let by_address = key.is_some_and(|key| key.parts().all(|part| matches!(part, Part::Ip | Part::Global)));
+    let mut exempt = Exempt::default();
+    for text in raw.map_or(&[][..], |raw| &raw.value) {
+        match parse_network(&text.value) {
+            Ok(network) => exempt.networks.push(network),
+            Err(message) if looks_like_address(&text.value) => report.error(text.problem(message)),
+            Err(_) if by_address => report.error(
+                text.problem(format!("`{}` is no address, and this limit has no other key", text.value))
+                    .help("write an address or a network such as 10.0.0.0/8"),
+            ),
+            Err(_) => exempt.values.push(text.value.clone()),
+        }
+    }
+    exempt
+}
+
+/// Whether a text was probably meant as an address or a network, right or wrong. A key value that looks like one
+/// would never be found again; `/cafe` and `1.10` are values.
+fn looks_like_address(text: &str) -> bool {
+    let count = |wanted: char| text.chars().filter(|c| *c == wanted).count();
+    let v4 = text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_digit() || b".:/".contains(&b))
+        && (count('.') >= 2 || count('/') > 0);
+    let v6 = count(':') >= 2 && text.bytes().all(|b| b.is_ascii_hexdigit() || b".:/[]".contains(&b));
+    v4 || v6
+}
+
+/// The header of `header:NAME`, where `text` begins with that.
+pub(super) fn header(text: &At<String>, name: &str, report: &mut Report) -> Option<HeaderName> {
+    let name = text.piece(text.value.len() - name.len(), name);
+    super::value(&name, report, header_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_like_address;
+
+    #[test]
+    fn what_is_meant_as_an_address_is_told_from_key_values() {
+        for text in ["10.0.0.256", "10.0.0.1:80", "10.0.0", "10.0/8", "fd00::/129", "[::1]:80", "1:2:3"] {
+            assert!(looks_like_address(text), "{text}");
+        }
+        for text in
+            ["k1", "1.10", "/cafe", "/", "dead.beef", "007", "ab:cd", "api.example.com", "GET", "de/fr"]
+        {
+            assert!(!looks_like_address(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Which requests a route takes, and whether any are left for it.
+
+use http::{HeaderName, HeaderValue, Method};
+
+use super::super::model::Match;
+use super::super::raw::RawMatch;
+use super::super::read::{At, OneOrMany};
+use super::super::report::{Mistake, Report, nearest};
+use super::route::Known;
+use super::{empty, header_name, value};
+use crate::route::{HostPattern, PathPattern, normalize};
+
+/// The methods of RFC 9110 and 5789; others exist, but one that is nearly one of these is a slip.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+
+pub(super) fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) -> Match {
+    let listener = raw.listener.as_ref().and_then(|name| known.listeners.find(name, report));
+    let mut headers = Vec::new();
+    for (name, wanted) in raw.headers.as_ref().map_or(&[][..], |headers| &headers.value.0) {
+        let Some(name) = value(name, report, header_name) else { continue };
+        let Some(wanted) = wanted else { continue };
+        let wanted_value = (wanted.value != "*").then(|| HeaderValue::from_str(&wanted.value));
+        match wanted_value.transpose() {
+            Ok(wanted) => headers.push((name, wanted)),
+            Err(_) => report.error(wanted.problem(format!("`{}` is not a header value", wanted.value))),
+        }
+    }
+    for text in raw.methods.as_ref().map_or(&[][..], |methods| &methods.value.0) {
+        doubt_method(text, report);
+    }
+    Match {
+        listener: listener.map(|(index, _)| index),
+        hosts: each("host", raw.host.as_ref(), report, host),
+        paths: each("path", raw.path.as_ref(), report, path),
+        methods: each("methods", raw.methods.as_ref(), report, method),
+        headers,
+    }
+}
+
+fn each<T>(
+    field: &str,
+    raw: Option<&At<OneOrMany<At<String>>>>,
+    report: &mut Report,
+    parse: impl Fn(&str) -> Result<T, Mistake>,
+) -> Vec<T> {
+    let Some(raw) = raw else { return Vec::new() };
+    if raw.value.0.is_empty() {
+        empty(raw.at, field, "leave it out to match all", report);
+    }
+    raw.value.0.iter().filter_map(|text| value(text, report, &parse)).collect()
+}
+
+fn method(text: &str) -> Result<Method, Mistake> {
+    let upper = text.to_ascii_uppercase();
+    Method::from_bytes(upper.as_bytes()).map_err(|_| Mistake::new(format!("`{text}` is not a method")))
+}
+
+fn doubt_method(text: &At<String>, report: &mut Report) {
+    let upper = text.value.to_ascii_uppercase();
+    let meant = nearest(&upper, METHODS).filter(|_| !METHODS.contains(&upper.as_str()));
+    if let Some(meant) = meant.filter(|_| method(&upper).is_ok()) {
+        report.warning(
+            text.problem(format!("`{}` is not a method that HTTP knows", text.value))
+                .help(format!("did you mean `{meant}`?")),
+        );
+    }
+}
+
+fn host(text: &str) -> Result<HostPattern, Mistake> {
+    HostPattern::parse(text).map_err(|error| {
+        let mistake = Mistake::from(error);
+        let bare = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let name = bare.split(['/', ':']).next().unwrap_or(bare);
+        if text == "*" {
+            mistake.help("leave `host` out to match every host")
+        } else if name != text && !name.is_empty() && HostPattern::parse(name).is_ok() {
+            mistake.help(format!("write the name alone: {name}"))
+        } else {
+            mistake
+        }
+    })
+}
+
+fn path(text: &str) -> Result<PathPattern, Mistake> {
+    PathPattern::parse(text).map_err(|error| {
+        if let Some((_, rest)) = text.split_once("://") {
+            let path = rest.find('/').map_or("/", |at| &rest[at..]);
+            return Mistake::new(format!("expected a path such as /v1/*, found the URL `{text}`"))
+                .help(format!("write the path alone, {path}; the name goes into `host`"));
+        }
+        if let Some((path, _)) = text.split_once(['?', '#']) {
+            return Mistake::new(format!("the path `{text}` has a query, and paths are matched without it"))
+                .help(format!("write {path}"));
+        }
+        if let Some(part) = text.split('/').find(|part| part.starts_with('{') && !part.contains('}')) {
+            return Mistake::new(format!("the parameter `{part}` has no closing brace"))
+                .help(format!("write {part}}}"));
+        }
+        let mistake = Mistake::from(error);
+        match normal_form(text) {
+            Some(normal) => mistake.help(format!("write {normal}")),
+            None => mistake,
+        }
+    })
+}
+
+/// How the path is written in the form in which paths are matched, if that makes it a pattern.
+fn normal_form(text: &str) -> Option<String> {
+    let encode = |c: char| {
+        let mut bytes = [0; 4];
+        if c.is_ascii_graphic() {
+            return c.to_string();
+        }
+        c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
+    };
+    let encoded: String = text.chars().map(encode).collect();
+    let normal = normalize(&encoded).ok()?.into_owned();
+    PathPattern::parse(&normal).is_ok().then_some(normal)
+}
+
+/// Warns of a route behind one that takes all its requests. `before` are the routes above it, with their names.
+pub(super) fn unreachable(
+    before: &[(At<String>, Match)],
+    name: &At<String>,
+    matches: &Match,
+    report: &mut Report,
+) {
+    if let Some((wide, _)) = before.iter().find(|(_, wide)| covers(wide, matches)) {
+        let (own, line, wide) = (&name.value, wide.at.line, &wide.value);
+        report.warning(
+            name.problem(format!("no request reaches the route `{own}`"))
+                .help(format!("`{wide}` on line {line} matches all of them first; put `{own}` above it")),
+        );
+    }
+}
+
+/// Whether `wide` takes every request that `narrow` takes, as far as the patterns tell.
+fn covers(wide: &Match, narrow: &Match) -> bool {
+    let subset = |own: bool, others: bool, all: bool| own || (!others && all);
+    let methods = |m: &Method| wide.methods.contains(m);
+    let paths = |path: &PathPattern| wide.paths.iter().any(|own| own.covers(path));
+    let hosts = |host: &HostPattern| wide.hosts.iter().any(|own| covers_host(own, host));
+    let headers = |(name, value): &(HeaderName, Option<HeaderValue>)| {
+        narrow.headers.iter().any(|(other, wanted)| name == other && (value.is_none() || value == wanted))
+    };
+    let everything = PathPattern::parse("/*").is_ok_and(|all| wide.paths.contains(&all));
+    (wide.listener.is_none() || wide.listener == narrow.listener)
+        && subset(wide.methods.is_empty(), narrow.methods.is_empty(), narrow.methods.iter().all(methods))
+        && subset(
+            wide.paths.is_empty() || everything,
+            narrow.paths.is_empty(),
+            narrow.paths.iter().all(paths),
+        )
+        && subset(wide.hosts.is_empty(), narrow.hosts.is_empty(), narrow.hosts.iter().all(hosts))
+        && wide.headers.iter().all(headers)
+}
+
+fn covers_host(wide: &HostPattern, narrow: &HostPattern) -> bool {
+    match (wide, narrow) {
+        (HostPattern::Below(wide), HostPattern::Below(narrow)) => narrow.ends_with(wide.as_str()),
+        (_, HostPattern::Exact(name)) => wide.matches(name),
+        (HostPattern::Exact(_), HostPattern::Below(_)) => false,
+    }
+}
