@@ -1,5 +1,6 @@
 //! Wiring: sockets, workers, reload, signals, the end.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,11 +10,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, LocalSet};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::LocalSet;
 
 use crate::clock::Clock;
-use crate::config::{self, AdminConfig, Config, Loaded};
+use crate::config::{self, Config, ListenerConfig, Loaded};
 use crate::listen::{self, Opened};
 use crate::observe::{Admin, Metrics, ReloadRequest};
 use crate::snapshot::Lineage;
@@ -48,7 +49,8 @@ struct Supervisor {
     reloads: mpsc::Sender<ReloadRequest>,
     /// The text that was last looked at, good or bad.
     text: String,
-    admin: Option<(AdminConfig, JoinHandle<()>)>,
+    /// Where the admin API is served, and what ends it.
+    admin: Option<(SocketAddr, Rc<Notify>)>,
 }
 
 /// How long a bad file may be half-written before it is reported.
@@ -97,7 +99,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         .map_err(|error| StartError::System(format!("cannot start: {error}")))?;
     let local = LocalSet::new();
     local.block_on(&runtime, async move {
-        let admin = supervisor.shared.snapshot.load().config.admin.clone();
+        let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
         supervisor.serve_admin(admin).await.map_err(StartError::System)?;
         supervisor.loaded();
         supervisor.open(sockets);
@@ -208,15 +210,13 @@ impl Supervisor {
             tracing::warn!("a changed number of workers is in force after a restart");
         }
         let sockets = self.open_new(&before.config, &config)?;
-        if config.admin != before.config.admin {
-            self.serve_admin(config.admin.clone()).await?;
-        }
+        self.serve_admin(config.admin.as_ref().map(|admin| admin.address)).await?;
         let gone: Vec<String> = before
             .config
             .listeners
             .iter()
-            .filter(|old| !config.listeners.contains(old))
-            .map(|old| old.name.clone())
+            .map(ListenerConfig::id)
+            .filter(|old| !config.listeners.iter().any(|new| new.id() == *old))
             .collect();
 
         let next = self.lineage.next(config, Some(&before), self.shared.clock.now());
@@ -224,8 +224,8 @@ impl Supervisor {
         self.shared.metrics.retain(&next);
         self.shared.snapshot.store(Arc::new(next));
         self.shared.generation.store(generation, Ordering::Release);
-        for name in gone {
-            self.tell(|| Command::Close(name.clone()));
+        for id in gone {
+            self.tell(|| Command::Close(id.clone()));
         }
         self.open(sockets);
         self.loaded();
@@ -234,7 +234,8 @@ impl Supervisor {
 
     /// Sockets for the listeners that are new; if one cannot be had, none is kept.
     fn open_new(&self, before: &Config, config: &Config) -> Result<Vec<Vec<Opened>>, String> {
-        let new = config.listeners.iter().filter(|listener| !before.listeners.contains(listener));
+        let old: Vec<String> = before.listeners.iter().map(ListenerConfig::id).collect();
+        let new = config.listeners.iter().filter(|listener| !old.contains(&listener.id()));
         new.map(|listener| listen::open(listener, self.workers.len()).map_err(|error| error.to_string()))
             .collect()
     }
@@ -264,36 +265,28 @@ impl Supervisor {
     }
 
     /// Serves the admin API where the file now says.
-    async fn serve_admin(&mut self, config: Option<AdminConfig>) -> Result<(), String> {
-        let Some(config) = config else {
-            self.end_admin();
+    async fn serve_admin(&mut self, address: Option<SocketAddr>) -> Result<(), String> {
+        if self.admin.as_ref().map(|(served, _)| *served) == address {
             return Ok(());
-        };
-        let same_address = self.admin.as_ref().is_some_and(|(old, _)| old.address == config.address);
-        if same_address {
-            self.end_admin(); // its socket has to be free first
-            tokio::task::yield_now().await;
         }
-        let socket = TcpListener::bind(config.address)
-            .await
-            .map_err(|error| format!("cannot listen on {} (admin): {error}", config.address))?;
-        self.end_admin();
-        let address =
-            socket.local_addr().map_or_else(|_| config.address.to_string(), |address| address.to_string());
-        tracing::info!("admin on http://{address}/");
-        let admin = Admin {
-            shared: Arc::clone(&self.shared),
-            reloads: self.reloads.clone(),
-            token: config.token.clone(),
+        let next = match address {
+            None => None,
+            Some(address) => {
+                let socket = TcpListener::bind(address)
+                    .await
+                    .map_err(|error| format!("cannot listen on {address} (admin): {error}"))?;
+                let shown = socket.local_addr().unwrap_or(address);
+                tracing::info!("admin on http://{shown}/");
+                let admin = Admin { shared: Arc::clone(&self.shared), reloads: self.reloads.clone() };
+                let moved = Rc::new(Notify::new());
+                tokio::task::spawn_local(admin.serve(socket, Rc::clone(&moved)));
+                Some((address, moved))
+            }
         };
-        self.admin = Some((config, tokio::task::spawn_local(admin.serve(socket))));
+        if let Some((_, moved)) = std::mem::replace(&mut self.admin, next) {
+            moved.notify_one();
+        }
         Ok(())
-    }
-
-    fn end_admin(&mut self) {
-        if let Some((_, task)) = self.admin.take() {
-            task.abort();
-        }
     }
 
     /// Notes that a configuration came into force.
@@ -329,10 +322,13 @@ async fn told_to_end() {
 async fn drain(shared: &Shared, workers: &[mpsc::UnboundedSender<Command>]) {
     let within = shared.snapshot.load().config.drain;
     tracing::info!("draining: {} connections, at most {within:?}", shared.metrics.open_connections());
+    let (done, mut told) = mpsc::channel(1);
     for worker in workers {
-        let _ = worker.send(Command::Drain);
+        let _ = worker.send(Command::Drain(done.clone())); // a worker that ended has said so
     }
+    drop(done);
     let empty = async {
+        let _ = told.recv().await; // nothing is sent: it ends when the last worker has told its connections
         while shared.metrics.open_connections() > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -22,12 +22,7 @@ impl ClientIpConfig {
             return peer;
         }
         let mut client = peer;
-        let name = match self.header {
-            ForwardedHeader::XForwardedFor => "x-forwarded-for",
-            ForwardedHeader::Forwarded => "forwarded",
-            ForwardedHeader::XRealIp => "x-real-ip",
-        };
-        for line in headers.get_all(name).iter().rev() {
+        for line in headers.get_all(self.header.name()).iter().rev() {
             for element in line.to_str().unwrap_or_default().rsplit(',') {
                 let said = match self.header {
                     ForwardedHeader::Forwarded => forwarded_for(element),

@@ -4,6 +4,7 @@
 //! whatever a client sends, and nobody outside can make two keys collide.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
@@ -192,6 +193,33 @@ fn write_part(hasher: &mut impl Hasher, index: usize, bytes: &[u8]) {
 
 fn first<'a>(alternatives: &'a [Part], subject: &'a Subject<'_>) -> Option<(usize, Found<'a>)> {
     alternatives.iter().enumerate().find_map(|(index, part)| Some((index, part.of(subject)?)))
+}
+
+/// As the file writes it: `api_key | ip`, or `[ip, path]`.
+impl fmt::Display for KeySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts = |alternatives: &Vec<Part>| {
+            alternatives.iter().map(ToString::to_string).collect::<Vec<_>>().join(" | ")
+        };
+        let all: Vec<String> = self.all.iter().map(texts).collect();
+        match all.as_slice() {
+            [one] => f.write_str(one),
+            several => write!(f, "[{}]", several.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Param(_) => "path:",
+            Self::Header(_) => "header:",
+            Self::Query(_) => "query:",
+            Self::Cookie(_) => "cookie:",
+            _ => "",
+        };
+        write!(f, "{kind}{}", self.name())
+    }
 }
 
 impl Part {

@@ -167,21 +167,35 @@ fn host(parts: &Parts) -> Result<Cow<'_, str>, Unjudged> {
         (None, None) if parts.version == Version::HTTP_10 => return Ok(Cow::Borrowed("")),
         (None, None) => return Err(Unjudged::Host),
     };
-    let (name, port) = match name.rfind([':', ']']) {
-        Some(at) if name.as_bytes()[at] == b':' => (&name[..at], &name[at + 1..]),
-        _ => (name, ""),
-    };
-    let good = |b: u8| {
-        b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'[' | b']' | b':' | b'%' | b'~')
-    };
-    if name.is_empty() || !name.bytes().all(good) || !port.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Unjudged::Host);
-    }
-    let name = name.strip_suffix('.').unwrap_or(name);
+    let name = host_name(name).ok_or(Unjudged::Host)?;
     if name.bytes().any(|b| b.is_ascii_uppercase()) {
         return Ok(Cow::Owned(name.to_ascii_lowercase()));
     }
     Ok(Cow::Borrowed(name))
+}
+
+/// The name in `NAME`, `NAME:PORT` or `[IPV6]:PORT`, without a trailing dot; `None` for all that servers read in
+/// several ways.
+fn host_name(text: &str) -> Option<&str> {
+    let (name, rest) = match text.strip_prefix('[') {
+        Some(inner) => {
+            let end = inner.find(']')?;
+            inner[..end].parse::<std::net::Ipv6Addr>().ok()?;
+            text.split_at(end + 2)
+        }
+        None => {
+            let (name, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+            let name = name.strip_suffix('.').unwrap_or(name);
+            let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+            if !name.split('.').all(|label| !label.is_empty() && label.bytes().all(good)) {
+                return None;
+            }
+            (name, rest)
+        }
+    };
+    let port = rest.strip_prefix(':').unwrap_or(rest);
+    let no_port = rest.is_empty() || rest.starts_with(':');
+    (no_port && port.bytes().all(|b| b.is_ascii_digit())).then_some(name)
 }
 
 /// What the request spends: never nothing, or a client could ask for free. Of several lines the largest counts,

@@ -51,10 +51,10 @@ pub struct Status {
 pub enum Command {
     /// Serve on these sockets from now on.
     Open(Vec<Opened>),
-    /// Stop serving on the listener of this name, and end its connections when they are idle.
+    /// Stop serving on the listener of this id, and end its connections when they are idle.
     Close(String),
-    /// Stop accepting, end all connections when they are idle.
-    Drain,
+    /// Stop accepting, end all connections when they are idle; the sender is dropped when they have been told.
+    Drain(mpsc::Sender<()>),
 }
 
 /// One serving thread.
@@ -105,8 +105,8 @@ impl Worker {
                         self.open(socket);
                     }
                 }
-                Command::Close(name) => self.close(|listener| listener.name == name),
-                Command::Drain => self.close(|_| true),
+                Command::Close(id) => self.close(|listener| listener.id == id, None),
+                Command::Drain(done) => self.close(|_| true, Some(done)),
             }
         }
     }
@@ -132,7 +132,7 @@ impl Worker {
         if self.shared.generation.load(Ordering::Acquire) != view.snapshot.generation {
             let snapshot = self.shared.snapshot.load_full();
             for listener in self.listeners.borrow().iter() {
-                listener.find_in(&snapshot);
+                listener.find_in(&snapshot, &self.shared.metrics);
             }
             *view = Rc::new(View::new(snapshot, &self.shared.metrics, Some(&view)));
         }

@@ -130,7 +130,7 @@ fn editors_of_all_systems_may_write_the_file() {
 /// every place it is told of is a place of the file.
 #[test]
 fn half_a_file_is_reported() {
-    for file in good() {
+    for file in good().into_iter().chain(files(&folder("bad"), "yaml")) {
         let text = fs::read_to_string(&file).unwrap();
         let parent = file.parent().unwrap();
         for (end, _) in text.char_indices().step_by(7) {

@@ -156,7 +156,7 @@ impl Totals {
     fn print(&self, replay: &Replay<'_>) {
         let decided = self.admitted + self.refused + self.unmatched;
         let share = |n: u64| if decided == 0 { 0.0 } else { n as f64 * 100.0 / decided as f64 };
-        println!("{decided} requests");
+        println!("{decided} {}", if decided == 1 { "request" } else { "requests" });
         println!("{:>12} admitted   {:5.1} %", self.admitted, share(self.admitted));
         println!("{:>12} refused    {:5.1} %", self.refused, share(self.refused));
         println!("{:>12} unmatched  {:5.1} %", self.unmatched, share(self.unmatched));
@@ -180,7 +180,8 @@ impl Totals {
             );
         }
         if self.unreadable > 0 {
-            println!("\n{} lines could not be read and were skipped:", self.unreadable);
+            let lines = if self.unreadable == 1 { "line" } else { "lines" };
+            println!("\n{} {lines} could not be read and skipped:", self.unreadable);
             for line in &self.named {
                 println!("  {line}");
             }

@@ -1,5 +1,7 @@
 //! What a report shows of a file. Reports go to logs: they tell no secrets, and nothing in them breaks a line.
 
+use super::report::nearest;
+
 /// Keys whose values are secrets.
 const SECRET_KEYS: [&str; 3] = ["token", "password", "secret"];
 
@@ -31,16 +33,18 @@ fn conceal(line: &str) -> String {
     secret.or_else(url).unwrap_or_else(|| line.to_owned())
 }
 
-/// Where the value of the first secret key begins.
+/// Where the value of the first secret key begins. A key that is nearly one counts too: what stands behind `tokn`
+/// is a secret all the same.
 fn secret_value(line: &str) -> Option<usize> {
-    let lower = line.to_ascii_lowercase();
-    let value_from = |key: &str| {
-        lower.match_indices(key).find_map(|(at, _)| {
-            let behind = lower[at + key.len()..].trim_start_matches(['"', '\'']).trim_start();
-            behind.strip_prefix(':').map(|value| lower.len() - value.len())
-        })
+    let is_secret = |word: &str| {
+        let word = word.to_ascii_lowercase();
+        SECRET_KEYS.iter().any(|key| word.contains(key)) || nearest(&word, SECRET_KEYS).is_some()
     };
-    SECRET_KEYS.iter().filter_map(|key| value_from(key)).min()
+    line.match_indices(':').map(|(at, _)| at).find_map(|at| {
+        let key = line[..at].trim_end().trim_end_matches(['"', '\'']);
+        let word = key.rsplit(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').next().unwrap_or(key);
+        is_secret(word).then_some(at + 1)
+    })
 }
 
 /// Whether what stands for a secret only says where it is.
@@ -63,16 +67,17 @@ fn is_below_secret(text: &str, at: usize, source: &str) -> bool {
         && !source.trim_start().starts_with("file")
 }
 
-/// The first `user:password` before an `@`.
+/// The first user and password before an `@`: all behind the `//` of a URL, or `user:password` without one.
 fn credentials(text: &str) -> Option<(usize, usize)> {
-    let ends = text.match_indices('@').map(|(at, _)| at);
-    ends.filter_map(|end| {
+    text.match_indices('@').find_map(|(end, _)| {
         let before = &text[..end];
-        let word = before.rfind([' ', '"', '\'', '`', '[', '{']).map_or(0, |at| at + 1);
-        let start = before[word..].find("//").map_or(word, |at| word + at + 2);
+        let word = before.rfind(' ').map_or(0, |at| at + 1);
+        if let Some(slashes) = before[word..].find("//") {
+            return Some((word + slashes + 2, end));
+        }
+        let start = before.rfind([' ', '"', '\'', '`', '[', '{']).map_or(0, |at| at + 1);
         before[start..].contains(':').then_some((start, end))
     })
-    .next()
 }
 
 #[cfg(test)]
@@ -85,12 +90,15 @@ mod tests {
             ("  token: abc", "  token: …"),
             (r#"{"token": "abc"}"#, r#"{"token": …"#),
             ("  token : abc", "  token : …"),
+            ("  tokn: abc", "  tokn: …"),
+            ("  jwt_secret: abc", "  jwt_secret: …"),
             ("  token: ${A:-abc}", "  token: …"),
             ("  token: ${A}", "  token: ${A}"),
             ("  token: {file: a.txt}", "  token: {file: a.txt}"),
             ("  token: {value: abc}", "  token: …"),
             ("  url: redis://u:p@h", "  url: redis://…"),
             ("  - http://a", "  - http://a"),
+            ("  - http://u:{\"p@h", "  - http://…"),
             ("  rate: 5/s", "  rate: 5/s"),
         ] {
             assert_eq!(conceal(line), seen);

@@ -271,6 +271,25 @@ pub struct HeaderFamilies {
     pub retry_after: bool,
 }
 
+impl ForwardedHeader {
+    /// The header's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::XForwardedFor => "x-forwarded-for",
+            Self::Forwarded => "forwarded",
+            Self::XRealIp => "x-real-ip",
+        }
+    }
+}
+
+impl ListenerConfig {
+    /// What tells listeners apart across reloads: the address, so that a name may change. A port that the system
+    /// chooses is no address yet.
+    pub fn id(&self) -> String {
+        if self.address.port() == 0 { self.name.clone() } else { self.address.to_string() }
+    }
+}
+
 impl Quota {
     /// The word for it in the file.
     pub const fn algorithm(&self) -> &'static str {

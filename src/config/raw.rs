@@ -36,10 +36,10 @@ mapping! {
         /// Threads that serve, each with its own sockets. Default: one per core.
         workers: RawCount,
         /// The longest request body; a longer one is answered 413. Default: no bound.
-        #[schemars(with = "Option<Scalar>")]
+        #[schemars(with = "Option<RawCount>")]
         max_body: RawText,
         /// The longest request head; a longer one is answered 431. Default: 32KiB.
-        #[schemars(with = "Option<Scalar>")]
+        #[schemars(with = "Option<RawCount>")]
         max_head: RawText,
         /// How long SIGTERM waits for requests in flight. Default: 30s.
         drain: RawText,
@@ -246,7 +246,7 @@ mapping! {
         /// The answer to those refused, instead of the usual one.
         reject: RawReject,
         /// The longest request body of this route.
-        #[schemars(with = "Option<Scalar>")]
+        #[schemars(with = "Option<RawCount>")]
         max_body: RawText,
         #[schemars(skip)]
         priority: Later,

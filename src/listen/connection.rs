@@ -1,6 +1,6 @@
 //! A connection: accept, tell HTTP/1 from HTTP/2, serve, end.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -17,11 +17,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use super::Opened;
 use super::deadline::Deadline;
 use super::io::{HEAD, IDLE, Io, Phase};
+use crate::observe::Metrics;
 use crate::pipeline::{self, Origin};
 use crate::snapshot::Snapshot;
 use crate::worker::Worker;
@@ -32,18 +33,20 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PREFIX: usize = 1 << 10;
 /// Requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 100;
+/// How long a connection that is to end is still read for what its client sent before.
+const SENT_BEFORE: Duration = Duration::from_millis(100);
 /// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
 const OUT_OF_FILES: Duration = Duration::from_millis(50);
 
 /// A listener as one worker serves it.
 pub struct Listener {
-    /// Its name in the file.
-    pub name: String,
+    /// What tells it from others, whatever it is called.
+    pub id: String,
     /// Its index in the snapshot in force; a removed listener keeps its last one.
     index: Cell<usize>,
     group: u64,
     closed: Notify,
-    connections: Arc<AtomicI64>,
+    connections: RefCell<Arc<AtomicI64>>,
 }
 
 /// A connection of a client.
@@ -60,16 +63,20 @@ pub struct Connection {
     pub deadline: Rc<Deadline>,
     /// Whether it speaks HTTP/2, so that requests share it.
     pub shared: bool,
+    /// Where it is counted.
+    counted: Arc<AtomicI64>,
     pub(super) phase: Cell<Phase>,
     exchanges: Cell<usize>,
 }
 
 impl Listener {
-    /// Takes its index from the snapshot that is now in force.
-    pub fn find_in(&self, snapshot: &Snapshot) {
-        if let Some(index) = snapshot.config.listeners.iter().position(|listener| listener.name == self.name)
-        {
+    /// Takes its index and its name from the snapshot that is now in force.
+    pub fn find_in(&self, snapshot: &Snapshot, metrics: &Metrics) {
+        let found =
+            snapshot.config.listeners.iter().enumerate().find(|(_, listener)| listener.id() == self.id);
+        if let Some((index, listener)) = found {
             self.index.set(index);
+            self.connections.replace(metrics.connections(&listener.name));
         }
     }
 }
@@ -79,27 +86,37 @@ impl Worker {
     pub(crate) fn open(self: &Rc<Self>, opened: Opened) {
         let socket = match TcpListener::from_std(opened.socket) {
             Ok(socket) => socket,
-            Err(error) => return tracing::error!("listener `{}` cannot be served: {error}", opened.name),
+            Err(error) => return tracing::error!("listener {} cannot be served: {error}", opened.id),
         };
         let listener = Rc::new(Listener {
             index: Cell::new(0),
             group: self.listeners.borrow().iter().map(|l| l.group + 1).max().unwrap_or(0),
             closed: Notify::new(),
-            connections: self.shared().metrics.connections(&opened.name),
-            name: opened.name,
+            connections: RefCell::default(),
+            id: opened.id,
         });
-        listener.find_in(&self.view().snapshot);
+        listener.find_in(&self.view().snapshot, &self.shared().metrics);
         self.listeners.borrow_mut().push(Rc::clone(&listener));
         tokio::task::spawn_local(accept(Rc::clone(self), listener, socket));
     }
 
-    /// Stops accepting on some listeners and ends their connections when they are idle.
-    pub(crate) fn close(&self, which: impl Fn(&Listener) -> bool) {
-        let mut listeners = self.listeners.borrow_mut();
-        for listener in listeners.extract_if(.., |listener| which(listener)) {
+    /// Stops accepting on some listeners and ends their connections when they are idle. `done` is dropped when
+    /// they have been told.
+    pub(crate) fn close(self: &Rc<Self>, which: impl Fn(&Listener) -> bool, done: Option<mpsc::Sender<()>>) {
+        let closing: Vec<Rc<Listener>> =
+            self.listeners.borrow_mut().extract_if(.., |listener| which(listener)).collect();
+        for listener in &closing {
             listener.closed.notify_one();
-            self.deadlines.close(listener.group);
         }
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            // What clients had sent before this is read first, and answered.
+            tokio::time::sleep(SENT_BEFORE).await;
+            for listener in closing {
+                worker.deadlines.close(listener.group);
+            }
+            drop(done);
+        });
     }
 }
 
@@ -112,7 +129,7 @@ async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener)
         match accepted {
             Ok((stream, peer)) => start(&worker, &listener, stream, peer),
             Err(error) => {
-                tracing::warn!("cannot accept on `{}`: {error}", listener.name);
+                tracing::warn!("cannot accept on {}: {error}", listener.id);
                 tokio::time::sleep(OUT_OF_FILES).await;
             }
         }
@@ -126,14 +143,14 @@ async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener)
             }
         }
     }
-    worker.deadlines.close(listener.group);
 }
 
 fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
     let _ = stream.set_nodelay(true); // a latency matter, no reason to refuse a client
     let deadline = worker.deadlines.register(listener.group);
     deadline.set_socket(Some(worker.deadlines.after(HEAD)));
-    listener.connections.fetch_add(1, Ordering::Relaxed);
+    let counted = Arc::clone(&listener.connections.borrow());
+    counted.fetch_add(1, Ordering::Relaxed);
     let connection = Connection {
         worker: Rc::clone(worker),
         listener: Rc::clone(listener),
@@ -141,6 +158,7 @@ fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: 
         peer_text: worker.scratch.value(|out| out.display(&peer.ip().to_canonical())),
         deadline,
         shared: false,
+        counted,
         phase: Cell::new(Phase::Idle),
         exchanges: Cell::new(0),
     };
@@ -156,10 +174,13 @@ macro_rules! drive {
         let mut serving = pin!($serving);
         let _ = poll_fn(|context| {
             $connection.deadline.watch(context);
-            if $connection.deadline.take_closing() {
+            // Read first: a request that has arrived is served before the connection ends.
+            let polled = serving.as_mut().poll(context);
+            if polled.is_pending() && $connection.deadline.take_closing() {
                 serving.as_mut().graceful_shutdown();
+                return serving.as_mut().poll(context);
             }
-            serving.as_mut().poll(context)
+            polled
         })
         .await;
     }};
@@ -201,10 +222,12 @@ async fn read_prefix(connection: &Connection, stream: &mut TcpStream) -> Option<
             let mut read = pin!(stream.read_buf(&mut prefix));
             poll_fn(|context| {
                 connection.deadline.watch(context);
-                if connection.deadline.socket_passed() || connection.deadline.take_closing() {
-                    return Poll::Ready(None);
+                match read.as_mut().poll(context) {
+                    Poll::Ready(read) => Poll::Ready(read.ok()),
+                    Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
+                    Poll::Pending if connection.deadline.take_closing() => Poll::Ready(None),
+                    Poll::Pending => Poll::Pending,
                 }
-                read.as_mut().poll(context).map(Result::ok)
             })
             .await
         };
@@ -261,6 +284,6 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.listener.connections.fetch_sub(1, Ordering::Relaxed);
+        self.counted.fetch_sub(1, Ordering::Relaxed);
     }
 }

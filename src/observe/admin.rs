@@ -16,16 +16,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use sluicegate_limiter::Standing;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::collect;
+use super::{collect, effective};
 use crate::limit::Limit;
 use crate::worker::Shared;
 
 const PAGE: &str = include_str!("page.html");
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
+/// What stands before the token (RFC 6750).
+const SCHEME: &[u8] = b"Bearer ";
 /// The longest head of a request.
 const MAX_HEAD: usize = 32 << 10;
 /// How long accepting pauses when the process is out of file descriptors.
@@ -40,21 +42,20 @@ pub struct Admin {
     pub shared: Arc<Shared>,
     /// Where reloads are asked for.
     pub reloads: mpsc::Sender<ReloadRequest>,
-    /// What changes need; empty for a read-only API.
-    pub token: String,
 }
 
 type Answer = Response<Full<Bytes>>;
 
 impl Admin {
-    /// Serves for ever. Call it inside a `LocalSet`.
-    pub async fn serve(self, socket: TcpListener) {
+    /// Serves until `moved` is told, and then what is connected. Call it inside a `LocalSet`.
+    pub async fn serve(self, socket: TcpListener, moved: Rc<Notify>) {
         let admin = Rc::new(self);
-        let mut connections = JoinSet::new(); // ends them when this future is dropped
+        let mut connections = JoinSet::new();
         loop {
             let stream = tokio::select! {
                 accepted = socket.accept() => accepted,
                 Some(_) = connections.join_next() => continue,
+                () = moved.notified() => break,
             };
             let Ok((stream, _)) = stream else {
                 tokio::time::sleep(OUT_OF_FILES).await;
@@ -71,6 +72,8 @@ impl Admin {
                 .serve_connection(TokioIo::new(stream), service);
             connections.spawn_local(serving);
         }
+        drop(socket);
+        while connections.join_next().await.is_some() {}
     }
 
     async fn respond(&self, request: Request<Incoming>) -> Result<Answer, Infallible> {
@@ -83,7 +86,7 @@ impl Admin {
             (_, ["healthz"]) if get => answer(StatusCode::OK, "text/plain", "ok\n".to_owned()),
             (_, ["readyz"]) if get => self.ready(),
             (_, ["status"]) if get => reply(&self.status()),
-            (_, ["config"]) if get => reply(&self.config()),
+            (_, ["config"]) if get => reply(&effective::config(&self.shared.snapshot.load())),
             (_, ["limits"]) if get => reply(&self.limits()),
             (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false),
             (&Method::DELETE, ["limits", limit, "keys", key]) => match self.denied(&request) {
@@ -105,15 +108,17 @@ impl Admin {
     /// The answer to a change that is not allowed: it needs the token, which is compared in a time that does not
     /// tell how much of it was right.
     fn denied(&self, request: &Request<Incoming>) -> Option<Answer> {
-        if self.token.is_empty() {
+        let snapshot = self.shared.snapshot.load();
+        let token = snapshot.config.admin.as_ref().map(|admin| admin.token.as_bytes()).unwrap_or_default();
+        if token.is_empty() {
             let why = "this API is read-only: set admin.token to allow changes";
             return Some(problem(StatusCode::FORBIDDEN, why));
         }
         let said =
             request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-        let said = said.strip_prefix(b"Bearer ").unwrap_or_default();
-        let differences = said.iter().zip(self.token.as_bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
-        if said.len() == self.token.len() && differences == 0 {
+        let (scheme, said) = said.split_at_checked(SCHEME.len()).unwrap_or_default();
+        let differences = said.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
+        if scheme.eq_ignore_ascii_case(SCHEME) && said.len() == token.len() && differences == 0 {
             return None;
         }
         let mut refusal = problem(StatusCode::UNAUTHORIZED, "changes need `Authorization: Bearer TOKEN`");
@@ -165,40 +170,10 @@ impl Admin {
         })
     }
 
-    /// The configuration in force. It is built from known fields, and the token is none of them.
-    fn config(&self) -> Value {
-        let snapshot = self.shared.snapshot.load();
-        let config = &snapshot.config;
-        json!({
-            "generation": snapshot.generation,
-            "listen": config.listeners.iter().map(|l| json!({
-                "name": l.name, "address": l.address.to_string(),
-            })).collect::<Vec<_>>(),
-            "admin": config.admin.as_ref().map(|admin| json!({
-                "address": admin.address.to_string(),
-                "token": if admin.token.is_empty() { "" } else { "(redacted)" },
-            })),
-            "client_ip": {
-                "trusted_proxies": config.client_ip.trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                "ipv6_prefix": config.client_ip.ipv6_prefix,
-            },
-            "limits": config.limits.iter().map(|l| (l.name.clone(), describe(l))).collect::<serde_json::Map<_, _>>(),
-            "upstreams": config.upstreams.iter().map(|u| (u.name.clone(), json!({
-                "servers": u.servers.iter().map(|s| json!({
-                    "url": format!("http://{}", s.authority), "weight": s.weight,
-                })).collect::<Vec<_>>(),
-            }))).collect::<serde_json::Map<_, _>>(),
-            "routes": config.routes.iter().map(|r| json!({
-                "name": r.name,
-                "limits": r.limits.iter().map(|i| config.limits[*i].name.clone()).collect::<Vec<_>>(),
-            })).collect::<Vec<_>>(),
-        })
-    }
-
     fn limits(&self) -> Value {
         let snapshot = self.shared.snapshot.load();
         let limits = snapshot.limits.iter().map(|limit| {
-            let mut value = describe(&limit.config);
+            let mut value = effective::limit(&limit.config);
             value["name"] = limit.config.name.clone().into();
             value["keys"] = limit.counters.keys().into();
             value["overflowed"] = limit.counters.overflowed().into();
@@ -240,16 +215,6 @@ fn state(limit: &Limit, key: &str, standing: Option<Standing>, fresh: Standing) 
         "capacity": shown.capacity,
         "remaining": shown.remaining,
         "reset": shown.reset.as_nanos() as f64 / 1e9,
-    })
-}
-
-fn describe(limit: &crate::config::LimitConfig) -> Value {
-    json!({
-        "algorithm": limit.quota.algorithm(),
-        "rate": limit.quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
-        "capacity": limit.quota.capacity(),
-        "mode": format!("{:?}", limit.mode).to_lowercase(),
-        "max_keys": limit.max_keys,
     })
 }
 

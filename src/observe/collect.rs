@@ -8,7 +8,7 @@ use prometheus::proto::{
 };
 use prometheus::{Encoder, TextEncoder};
 
-use super::metrics::{Inner, Metrics, Stripes};
+use super::metrics::{Metrics, Series, Stripes};
 use super::stripe::{BOUNDS, CODES, Counter, Histogram, OUTCOMES, UPSTREAM_OUTCOMES};
 use crate::snapshot::Snapshot;
 
@@ -23,11 +23,11 @@ struct Scrape(Vec<MetricFamily>);
 pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot) -> prometheus::Result<Vec<u8>> {
     let mut scrape = Scrape::default();
     {
-        let inner = metrics.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        scrape.routes(&inner);
-        scrape.limits(&inner, snapshot);
-        scrape.upstreams(&inner);
-        let open = inner.connections.iter().map(|(listener, open)| {
+        let series = metrics.series.lock().unwrap_or_else(PoisonError::into_inner);
+        scrape.routes(&series);
+        scrape.limits(&series, snapshot);
+        scrape.upstreams(&series);
+        let open = series.connections.iter().map(|(listener, open)| {
             (vec![("listener", listener.clone())], open.load(Ordering::Relaxed) as f64)
         });
         scrape.gauges("sluicegate_connections", "Open connections of clients.", open.collect());
@@ -128,8 +128,8 @@ impl Scrape {
         self.add(name, help, MetricType::HISTOGRAM, metrics);
     }
 
-    fn routes(&mut self, inner: &Inner) {
-        let codes = by_label(&inner.routes, "route", "code", |stripe| {
+    fn routes(&mut self, series: &Series) {
+        let codes = by_label(&series.routes, "route", "code", |stripe| {
             let names = CODES.iter().map(u16::to_string).chain(["other".to_owned()]);
             names.zip(&stripe.codes).collect()
         });
@@ -138,13 +138,13 @@ impl Scrape {
             "sluicegate_request_duration_seconds",
             "From the head of a request to the end of its answer.",
             "route",
-            &inner.routes,
+            &series.routes,
             |stripe| &stripe.duration,
         );
     }
 
-    fn limits(&mut self, inner: &Inner, snapshot: &Snapshot) {
-        let outcomes = by_label(&inner.limits, "limit", "outcome", |stripe| {
+    fn limits(&mut self, series: &Series, snapshot: &Snapshot) {
+        let outcomes = by_label(&series.limits, "limit", "outcome", |stripe| {
             OUTCOMES.iter().map(|name| (*name).to_owned()).zip(&stripe.outcomes).collect()
         });
         self.counters("sluicegate_limit_decisions_total", "What limits said of requests.", outcomes);
@@ -163,13 +163,13 @@ impl Scrape {
             "sluicegate_limit_delay_seconds",
             "How long leaky buckets hold the requests that they hold.",
             "limit",
-            &inner.limits,
+            &series.limits,
             |stripe| &stripe.delay,
         );
     }
 
-    fn upstreams(&mut self, inner: &Inner) {
-        let outcomes = by_label(&inner.upstreams, "upstream", "outcome", |stripe| {
+    fn upstreams(&mut self, series: &Series) {
+        let outcomes = by_label(&series.upstreams, "upstream", "outcome", |stripe| {
             UPSTREAM_OUTCOMES.iter().map(|name| (*name).to_owned()).zip(&stripe.outcomes).collect()
         });
         self.counters("sluicegate_upstream_requests_total", "Requests to upstreams by outcome.", outcomes);
@@ -177,7 +177,7 @@ impl Scrape {
             "sluicegate_upstream_duration_seconds",
             "From sending a request to the head of its answer.",
             "upstream",
-            &inner.upstreams,
+            &series.upstreams,
             |stripe| &stripe.duration,
         );
     }

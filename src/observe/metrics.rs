@@ -13,7 +13,7 @@ pub(super) type Stripes<T> = BTreeMap<String, Vec<Arc<T>>>;
 /// Everything that is counted.
 #[derive(Default)]
 pub struct Metrics {
-    pub(super) inner: Mutex<Inner>,
+    pub(super) series: Mutex<Series>,
     /// Whether the last reload was accepted: 1 or 0.
     pub reload_successful: AtomicU64,
     /// When the configuration in force was loaded, in seconds since the epoch.
@@ -21,7 +21,7 @@ pub struct Metrics {
 }
 
 #[derive(Default)]
-pub(super) struct Inner {
+pub(super) struct Series {
     pub(super) routes: Stripes<RouteStripe>,
     pub(super) limits: Stripes<LimitStripe>,
     pub(super) upstreams: Stripes<UpstreamStripe>,
@@ -29,50 +29,50 @@ pub(super) struct Inner {
 }
 
 impl Metrics {
-    fn stripe<T: Default>(&self, name: &str, of: impl FnOnce(&mut Inner) -> &mut Stripes<T>) -> Arc<T> {
+    fn stripe<T: Default>(&self, name: &str, of: impl FnOnce(&mut Series) -> &mut Stripes<T>) -> Arc<T> {
         let stripe = Arc::new(T::default());
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        of(&mut inner).entry(name.to_owned()).or_default().push(Arc::clone(&stripe));
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        of(&mut series).entry(name.to_owned()).or_default().push(Arc::clone(&stripe));
         stripe
     }
 
     /// A stripe of a route for one worker. The empty name is that of requests without a route.
     pub fn route(&self, name: &str) -> Arc<RouteStripe> {
-        self.stripe(name, |inner| &mut inner.routes)
+        self.stripe(name, |series| &mut series.routes)
     }
 
     /// A stripe of a limit for one worker.
     pub fn limit(&self, name: &str) -> Arc<LimitStripe> {
-        self.stripe(name, |inner| &mut inner.limits)
+        self.stripe(name, |series| &mut series.limits)
     }
 
     /// A stripe of an upstream for one worker.
     pub fn upstream(&self, name: &str) -> Arc<UpstreamStripe> {
-        self.stripe(name, |inner| &mut inner.upstreams)
+        self.stripe(name, |series| &mut series.upstreams)
     }
 
     /// The open connections of a listener, of all workers.
     pub fn connections(&self, listener: &str) -> Arc<AtomicI64> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(inner.connections.entry(listener.to_owned()).or_default())
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(series.connections.entry(listener.to_owned()).or_default())
     }
 
     /// All open connections.
     pub fn open_connections(&self) -> i64 {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.connections.values().map(|open| open.load(Ordering::Relaxed)).sum()
+        let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        series.connections.values().map(|open| open.load(Ordering::Relaxed)).sum()
     }
 
     /// Forgets what the configuration in force no longer has, so that renaming does not add up.
     pub fn retain(&self, snapshot: &Snapshot) {
         let config = &snapshot.config;
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        series
             .routes
             .retain(|name, _| name.is_empty() || config.routes.iter().any(|route| route.name == *name));
-        inner.limits.retain(|name, _| config.limits.iter().any(|limit| limit.name == *name));
-        inner.upstreams.retain(|name, _| config.upstreams.iter().any(|upstream| upstream.name == *name));
-        inner.connections.retain(|name, open| {
+        series.limits.retain(|name, _| config.limits.iter().any(|limit| limit.name == *name));
+        series.upstreams.retain(|name, _| config.upstreams.iter().any(|upstream| upstream.name == *name));
+        series.connections.retain(|name, open| {
             open.load(Ordering::Relaxed) != 0
                 || config.listeners.iter().any(|listener| listener.name == *name)
         });

@@ -2,6 +2,7 @@
 
 mod admin;
 mod collect;
+mod effective;
 mod metrics;
 mod stripe;
 

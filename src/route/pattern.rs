@@ -1,5 +1,7 @@
 //! The patterns of `match`: hosts and paths.
 
+use std::fmt;
+
 use smallvec::SmallVec;
 
 use super::normalize;
@@ -73,6 +75,31 @@ impl HostPattern {
         match self {
             Self::Exact(name) => name == host,
             Self::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(name),
+            Self::Below(suffix) => write!(f, "*{suffix}"),
+        }
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            match segment {
+                Segment::Literal(name) => write!(f, "/{name}")?,
+                Segment::Param(name) => write!(f, "/{{{name}}}")?,
+            }
+        }
+        match (self.open, self.directory) {
+            (true, _) => f.write_str("/*"),
+            (false, true) => f.write_str("/"),
+            (false, false) => Ok(()),
         }
     }
 }

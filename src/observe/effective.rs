@@ -1,0 +1,128 @@
+//! The configuration in force, defaults included. It is built from known fields, and secrets are none of them.
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{
+    Action, ApiKeySource, Config, Cost, HeaderFamilies, LimitConfig, Match, RouteConfig, UpstreamConfig,
+};
+use crate::snapshot::Snapshot;
+
+/// What /config tells.
+pub(super) fn config(snapshot: &Snapshot) -> Value {
+    let config = &snapshot.config;
+    let limits: Map<String, Value> = config.limits.iter().map(|l| (l.name.clone(), limit(l))).collect();
+    let upstreams: Map<String, Value> =
+        config.upstreams.iter().map(|u| (u.name.clone(), upstream(u))).collect();
+    json!({
+        "generation": snapshot.generation,
+        "listen": config.listeners.iter().map(|l| json!({
+            "name": l.name, "address": l.address.to_string(),
+        })).collect::<Vec<_>>(),
+        "admin": config.admin.as_ref().map(|admin| json!({
+            "address": admin.address.to_string(),
+            "token": if admin.token.is_empty() { "" } else { "(redacted)" },
+        })),
+        "client_ip": {
+            "trusted_proxies": texts(&config.client_ip.trusted_proxies),
+            "header": config.client_ip.header.name(),
+            "ipv6_prefix": config.client_ip.ipv6_prefix,
+        },
+        "auth": { "api_key": match &config.api_key {
+            ApiKeySource::Header(name) => json!({ "header": name.as_str() }),
+            ApiKeySource::Query(name) => json!({ "query": name }),
+        }},
+        "limits": limits,
+        "upstreams": upstreams,
+        "routes": config.routes.iter().map(|r| route(config, r)).collect::<Vec<_>>(),
+        "workers": config.workers,
+        "max_head": config.max_head,
+        "drain": seconds(config.drain),
+    })
+}
+
+/// A limit with its defaults.
+pub(super) fn limit(limit: &LimitConfig) -> Value {
+    json!({
+        "key": limit.key.to_string(),
+        "algorithm": limit.quota.algorithm(),
+        "rate": limit.quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
+        "capacity": limit.quota.capacity(),
+        "cost": match &limit.cost {
+            Cost::Constant(cost) => json!(cost),
+            Cost::Header(name) => json!(format!("header:{name}")),
+        },
+        "mode": word(&limit.mode),
+        "exempt": texts(&limit.exempt.networks).into_iter().chain(limit.exempt.values.clone()).collect::<Vec<_>>(),
+        "on_missing": word(&limit.on_missing),
+        "max_keys": limit.max_keys,
+    })
+}
+
+fn upstream(upstream: &UpstreamConfig) -> Value {
+    json!({
+        "servers": upstream.servers.iter().map(|s| json!({
+            "url": format!("http://{}", s.authority), "weight": s.weight,
+        })).collect::<Vec<_>>(),
+        "timeouts": {
+            "connect": seconds(upstream.connect),
+            "response": seconds(upstream.response),
+            "idle": seconds(upstream.idle),
+        },
+    })
+}
+
+fn route(config: &Config, route: &RouteConfig) -> Value {
+    let mut value = json!({
+        "name": route.name,
+        "match": matches(config, &route.matches),
+        "limits": route.limits.iter().map(|index| config.limits[*index].name.clone()).collect::<Vec<_>>(),
+        "headers": families(route.headers),
+        "max_body": route.max_body,
+    });
+    match &route.action {
+        Action::Forward { upstream, original_path } => {
+            value["upstream"] = config.upstreams[*upstream].name.clone().into();
+            value["forward_path"] = if *original_path { "original" } else { "normalized" }.into();
+        }
+        Action::Respond { status, .. } => value["respond"] = json!({ "status": status.as_u16() }),
+    }
+    if let Some(reject) = &route.reject {
+        value["reject"] = json!({ "status": reject.status.as_u16(), "body": reject.body });
+    }
+    value
+}
+
+fn matches(config: &Config, matches: &Match) -> Value {
+    let headers = matches.headers.iter().map(|(name, value)| {
+        let value = value.as_ref().map_or("*".into(), |value| String::from_utf8_lossy(value.as_bytes()));
+        (name.to_string(), Value::from(value))
+    });
+    json!({
+        "listener": matches.listener.map(|index| config.listeners[index].name.clone()),
+        "host": texts(&matches.hosts),
+        "path": texts(&matches.paths),
+        "methods": texts(&matches.methods),
+        "headers": headers.collect::<Map<_, _>>(),
+    })
+}
+
+fn families(families: HeaderFamilies) -> Vec<&'static str> {
+    let all = [
+        (families.x_ratelimit, "x-ratelimit"),
+        (families.ietf, "ietf"),
+        (families.retry_after, "retry-after"),
+    ];
+    all.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect()
+}
+
+fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
+}
+
+fn word(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").to_lowercase()
+}
+
+fn seconds(duration: std::time::Duration) -> f64 {
+    duration.as_secs_f64()
+}
