@@ -8,6 +8,10 @@ order alternates, so that what else the machine does falls on all of them alike.
 absolute figures. Needs Debian's wrk, nginx-light and (optional) haproxy.
 
 Scenarios: A forwarded, keep-alive, 64 connections, 100-byte answer; B refused (429) on the same route.
+
+nginx runs twice: "nginx" limits and forwards, and says nothing to anybody; "nginx+headers" also gives clients and the
+upstream what sluicegate gives them (X-Forwarded-*, a request id, the two families of limit headers, Retry-After, a JSON
+body), with fixed values where nginx cannot know the real ones.
 """
 import argparse, os, pathlib, shutil, socket, statistics, subprocess, sys, tempfile, time
 
@@ -44,7 +48,25 @@ http {{ access_log off; client_body_temp_path {folder}/up-b; proxy_temp_path {fo
 """
 
 
-def nginx_conf(folder, port, upstream, rate):
+REQUEST_HEADERS = """
+      proxy_set_header X-Forwarded-Host $host; proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header X-Request-Id $request_id;"""
+
+LIMIT_HEADERS = """
+      add_header X-RateLimit-Limit 1000 always; add_header X-RateLimit-Remaining 999 always;
+      add_header X-RateLimit-Reset 1 always; add_header RateLimit '"per-key";r=999;t=1' always;
+      add_header RateLimit-Policy '"per-key";q=1000;w=60' always;"""
+
+REFUSAL = """
+    error_page 429 @refused;
+    location @refused { default_type application/problem+json;""" + LIMIT_HEADERS + """
+      add_header X-RateLimit-Retry-After 60 always; add_header Retry-After 60 always;
+      add_header Cache-Control no-store always; add_header X-Request-Id $request_id always;
+      return 429 '{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"detail":"the quota is used up; try again in 60 seconds","request_id":"$request_id","violated-policies":["per-key"],"retry_after":60}'; }"""
+
+
+def nginx_conf(folder, port, upstream, rate, headers):
+    request, limit, refusal = (REQUEST_HEADERS, LIMIT_HEADERS, REFUSAL) if headers else ("", "", "")
     return f"""
 worker_processes 1; daemon off; pid {folder}/ng.pid; error_log {folder}/ng.log crit;
 events {{ worker_connections 4096; }}
@@ -53,8 +75,8 @@ http {{ access_log off; client_body_temp_path {folder}/ng-b; proxy_temp_path {fo
   keepalive_requests 100000000;
   limit_req_zone $http_x_api_key zone=keys:32m rate={rate}; limit_req_status 429;
   upstream api {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 100000000; }}
-  server {{ listen 127.0.0.1:{port} reuseport;
-    location / {{ limit_req zone=keys burst=1000 nodelay; proxy_pass http://api; proxy_http_version 1.1;
+  server {{ listen 127.0.0.1:{port} reuseport;{refusal}
+    location / {{{limit}{request} limit_req zone=keys burst=1000 nodelay; proxy_pass http://api; proxy_http_version 1.1;
       proxy_set_header Connection ""; proxy_set_header Host $host;
       proxy_set_header X-Forwarded-For $remote_addr; }} }} }}
 """
@@ -167,11 +189,12 @@ def main():
             rate, burst = ("1/d", 1) if refuse else ("1000000000/s", 1000000000)
             peer("sluicegate", lambda port: [args.binary, "run", "--workers", "1", "--config",
                  write(f"own-{refuse}.yaml", own_conf(port, upstream, rate, burst))])
-            sub = f"{folder}/ng-{refuse}"
-            os.mkdir(sub)
-            conf = (lambda port: nginx_conf(sub, port, upstream, "1r/m" if refuse else "1000000r/s")
-                    .replace("burst=1000 nodelay", "" if refuse else "burst=100000 nodelay"))
-            peer("nginx", lambda port: ["nginx", "-p", sub, "-c", write(f"ng-{refuse}.conf", conf(port))])
+            for name, headers in (("nginx", False), ("nginx+headers", True)):
+                sub = f"{folder}/{name}-{refuse}"
+                os.mkdir(sub)
+                peer(name, lambda port: ["nginx", "-p", sub, "-c", write(f"{name}-{refuse}.conf",
+                     nginx_conf(sub, port, upstream, "1r/m" if refuse else "1000000r/s", headers)
+                     .replace("burst=1000 nodelay", "" if refuse else "burst=100000 nodelay"))])
             if shutil.which("haproxy"):
                 peer("haproxy", lambda port: ["haproxy", "-db", "-f",
                      write(f"ha-{refuse}.cfg", haproxy_conf(folder, port, upstream, refuse))])
@@ -188,13 +211,15 @@ def main():
                     user, system = ((b - a) / done * 1e6 for a, b in zip(before, cpu(pid)))
                     results[name].append((user + system, done / args.seconds, p99, user))
             print(f"\n{scenario}, {args.connections} connections, {args.rounds} rounds of {args.seconds} s")
-            print(f"{'':12} {'CPU us/req':>10} {'user':>6} {'min':>7} {'max':>7} {'/nginx':>8} {'req/s':>9}  p99")
+            print(f"{'':14} {'CPU us/req':>10} {'user':>6} {'min':>7} {'max':>7} {'/nginx':>8} {'/+headers':>9} {'req/s':>9}  p99")
             for name, rows in results.items():
                 costs = [row[0] for row in rows]
-                ratios = [own[0] / other[0] for own, other in zip(rows, results["nginx"])]
-                print(f"{name:12} {statistics.median(costs):10.2f} "
+                ratios, fair = ([own[0] / other[0] for own, other in zip(rows, results[peer])]
+                                for peer in ("nginx", "nginx+headers"))
+                print(f"{name:14} {statistics.median(costs):10.2f} "
                       f"{statistics.median(r[3] for r in rows):6.2f} {min(costs):7.2f} {max(costs):7.2f} "
-                      f"{statistics.median(ratios):8.2f} {statistics.median(r[1] for r in rows):9.0f}  {rows[-1][2]}")
+                      f"{statistics.median(ratios):8.2f} {statistics.median(fair):9.2f} "
+                      f"{statistics.median(r[1] for r in rows):9.0f}  {rows[-1][2]}")
             for process in running[1:]:
                 process.terminate()
             for process in running[1:]:
