@@ -44,7 +44,7 @@ pub struct Judged<'s> {
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
     /// The limits that were asked, as indices into the route's; the decision's verdicts are in this order.
-    pub asked: SmallVec<[usize; 4]>,
+    pub asked: SmallVec<[usize; 2]>,
     /// The limits that were not, and why.
     pub spared: SmallVec<[(usize, Spared); 2]>,
     /// What the limits say.
@@ -119,7 +119,7 @@ pub fn judge<'s>(
         route: &route.name,
         params: &params,
     };
-    let mut asks: SmallVec<[Ask<'_>; 4]> = SmallVec::new();
+    let mut asks: SmallVec<[Ask<'_>; 2]> = SmallVec::new();
     let mut asked = SmallVec::new();
     let mut spared = SmallVec::new();
     for (index, route_limit) in route.limits.iter().enumerate() {

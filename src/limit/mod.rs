@@ -58,7 +58,7 @@ pub struct Verdict {
 #[derive(Default)]
 pub struct Decision {
     /// A verdict for each limit asked, in the same order.
-    pub verdicts: SmallVec<[Verdict; 4]>,
+    pub verdicts: SmallVec<[Verdict; 2]>,
     /// Whether every enforced limit admits the request. Then, and only then, all are charged.
     pub admitted: bool,
     /// How long it is to be held.
@@ -85,11 +85,11 @@ impl Limit {
 /// All keys are locked, in one order for everybody, then all are checked, then all are charged: a refusal by
 /// one takes nothing from any other, and of M requests at once exactly N pass.
 pub fn decide(asks: &[Ask<'_>], now: Time, queue: bool) -> Decision {
-    let mut order: SmallVec<[usize; 4]> = (0..asks.len()).collect();
+    let mut order: SmallVec<[usize; 2]> = (0..asks.len()).collect();
     if asks.len() > 1 {
         order.sort_unstable_by_key(|index| asks[*index].limit.counters.order);
     }
-    let mut held: SmallVec<[(usize, HeldKey<'_>); 4]> = SmallVec::new();
+    let mut held: SmallVec<[(usize, HeldKey<'_>); 2]> = SmallVec::new();
     for index in order {
         held.push((index, asks[index].limit.counters.hold(asks[index].key, now)));
     }
@@ -128,7 +128,7 @@ pub fn decide(asks: &[Ask<'_>], now: Time, queue: bool) -> Decision {
         decision.delay = Span::ZERO;
     }
 
-    let added: SmallVec<[usize; 4]> =
+    let added: SmallVec<[usize; 2]> =
         held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
     drop(held);
     for index in added {

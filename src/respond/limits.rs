@@ -6,8 +6,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use sluicegate_limiter::{Refusal, Span};
 
-use super::Writer;
-use super::problem::{NO_STORE, PROBLEM_JSON, Refused, X_REQUEST_ID, body};
+use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
 use crate::config::{HeaderFamilies, Reject};
 use crate::forward::Body;
 use crate::limit::{Decision, Verdict};
@@ -22,8 +21,6 @@ const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const X_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-after");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
 /// What a client is told to wait when nobody can foretell: a place becomes free when another request ends.
 const BUSY: Span = Span::SECOND;
@@ -118,27 +115,27 @@ impl Told {
         id: HeaderValue,
     ) -> HeaderMap {
         let mut headers = route.refusal.clone();
+        let mut values = headers.values_mut();
+        let mut set = |value| {
+            if let Some(next) = values.next() {
+                *next = value;
+            }
+        };
         let scratch = &worker.scratch;
         let wait = scratch.number(seconds.unwrap_or(0));
-        let x = || {
-            [
-                route.limits[self.limit].shown.clone(),
-                scratch.number(self.remaining),
-                scratch.number(self.reset),
-            ]
-        };
-        // Not later than Retry-After, which wins where both are given.
-        let ietf = || self.ietf(worker, route, seconds.unwrap_or(self.reset));
-        let changing = [Some(id)]
-            .into_iter()
-            .chain(route.headers.x_ratelimit.then(x).into_iter().flatten().map(Some))
-            .chain([route.headers.ietf.then(ietf)])
-            .chain(
-                [route.headers.x_ratelimit, route.headers.retry_after]
-                    .map(|tells| tells.then(|| wait.clone())),
-            );
-        for (value, changed) in headers.values_mut().zip(changing.flatten()) {
-            *value = changed;
+        set(id);
+        if route.headers.x_ratelimit {
+            set(route.limits[self.limit].shown.clone());
+            set(scratch.number(self.remaining));
+            set(scratch.number(self.reset));
+            set(wait.clone());
+        }
+        if route.headers.ietf {
+            // Not later than Retry-After, which wins where both are given.
+            set(self.ietf(worker, route, seconds.unwrap_or(self.reset)));
+        }
+        if route.headers.retry_after {
+            set(wait);
         }
         if seconds.is_none() {
             headers.remove(X_RETRY_AFTER);
@@ -152,14 +149,18 @@ impl Told {
 /// are filled in.
 pub fn refusal_headers(families: HeaderFamilies, policies: Option<&HeaderValue>) -> HeaderMap {
     let empty = HeaderValue::from_static("");
-    let mut headers = HeaderMap::with_capacity(16); // with room for what hyper adds
+    let mut headers = HeaderMap::new();
     headers.insert(X_REQUEST_ID, empty.clone());
-    let x = [LIMIT, REMAINING, RESET].into_iter().filter(|_| families.x_ratelimit);
-    let ietf = families.ietf.then_some(RATELIMIT);
-    let waits =
-        [families.x_ratelimit.then_some(X_RETRY_AFTER), families.retry_after.then_some(header::RETRY_AFTER)];
-    for name in x.chain(ietf).chain(waits.into_iter().flatten()) {
-        headers.insert(name, empty.clone());
+    if families.x_ratelimit {
+        for name in [LIMIT, REMAINING, RESET, X_RETRY_AFTER] {
+            headers.insert(name, empty.clone());
+        }
+    }
+    if families.ietf {
+        headers.insert(RATELIMIT, empty.clone());
+    }
+    if families.retry_after {
+        headers.insert(header::RETRY_AFTER, empty);
     }
     if let Some(policies) = policies.filter(|_| families.ietf) {
         headers.insert(POLICY, policies.clone());
@@ -194,25 +195,43 @@ pub fn refusal(connection: &Connection, parts: &Parts, judged: &Judged<'_>) -> R
     response
 }
 
-/// The usual body of a refusal.
+/// The usual body of a refusal, written by hand because it is written under attack. Nothing in it needs escaping:
+/// names of limits are checked to be plain, the rest is our own.
 fn exceeded(worker: &Worker, judged: &Judged<'_>, seconds: Option<u64>, id: &HeaderValue) -> Bytes {
     let Judged { route, asked, decision, .. } = judged;
     let violated = (0..decision.verdicts.len())
         .map(|at| (&route.limits[asked[at]].limit, &decision.verdicts[at]))
-        .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err())
-        .map(|(limit, _)| limit.config.name.as_str());
-    let refused = Refused { kind: QUOTA_EXCEEDED, policies: violated.collect(), retry_after: seconds };
-    let detail = |out: &mut Writer<'_>| match seconds {
-        Some(seconds) => {
-            out.bytes(b"the quota is used up; try again in ");
+        .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
+    worker.scratch.bytes(|out| {
+        out.bytes(
+            b"{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
+              \"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"",
+        );
+        match seconds {
+            Some(seconds) => {
+                out.bytes(b"the quota is used up; try again in ");
+                out.number(seconds);
+                out.bytes(if seconds == 1 { b" second" } else { b" seconds" });
+            }
+            None => out.bytes(
+                b"this request costs more than the quota can ever hold; it will not be admitted later",
+            ),
+        }
+        out.bytes(b"\",\"request_id\":\"");
+        out.bytes(id.as_bytes());
+        out.bytes(b"\",\"violated-policies\":[");
+        for (at, (limit, _)) in violated.enumerate() {
+            out.bytes(if at == 0 { b"\"" } else { b",\"" });
+            out.bytes(limit.config.name.as_bytes());
+            out.bytes(b"\"");
+        }
+        out.bytes(b"]");
+        if let Some(seconds) = seconds {
+            out.bytes(b",\"retry_after\":");
             out.number(seconds);
-            out.bytes(if seconds == 1 { b" second" } else { b" seconds" });
         }
-        None => {
-            out.bytes(b"this request costs more than the quota can ever hold; it will not be admitted later")
-        }
-    };
-    body(worker, StatusCode::TOO_MANY_REQUESTS, &detail, id, Some(&refused))
+        out.bytes(b"}\n");
+    })
 }
 
 fn is_grpc(parts: &Parts) -> bool {

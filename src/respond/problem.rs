@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
-use smallvec::SmallVec;
 
-use super::Writer;
 use crate::forward::Body;
 use crate::listen::Connection;
 use crate::pipeline::Unjudged;
@@ -68,7 +66,7 @@ impl LocalError {
     pub fn response(self, connection: &Connection) -> Response<Body> {
         let worker = &connection.worker;
         let id = worker.request_id();
-        let body = body(worker, self.status(), &|out| out.bytes(self.detail().as_bytes()), &id, None);
+        let body = body(self.status(), self.detail(), &id);
         let mut response = fixed(self.status(), body, PROBLEM_JSON);
         response.headers_mut().insert(X_REQUEST_ID, id);
         response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
@@ -108,53 +106,14 @@ impl From<Unjudged> for LocalError {
     }
 }
 
-/// What a problem says of a refusal.
-#[derive(Default)]
-pub(super) struct Refused<'a> {
-    /// A URI that says which problem it is, where the status alone does not.
-    pub(super) kind: &'a str,
-    /// The limits that said no.
-    pub(super) policies: SmallVec<[&'a str; 4]>,
-    /// Seconds.
-    pub(super) retry_after: Option<u64>,
-}
-
-/// The body, written by hand: it is the answer to every refused request. Nothing in it needs escaping: details
-/// are our own words, names of limits are checked to be plain, ids are made here.
-pub(super) fn body(
-    worker: &Worker,
-    status: StatusCode,
-    detail: &dyn Fn(&mut Writer<'_>),
-    id: &HeaderValue,
-    refused: Option<&Refused<'_>>,
-) -> Bytes {
-    worker.scratch.bytes(|out| {
-        out.bytes(b"{\"type\":\"");
-        out.bytes(refused.map_or("about:blank", |refused| refused.kind).as_bytes());
-        out.bytes(b"\",\"title\":\"");
-        out.bytes(status.canonical_reason().unwrap_or("Error").as_bytes());
-        out.bytes(b"\",\"status\":");
-        out.number(u64::from(status.as_u16()));
-        out.bytes(b",\"detail\":\"");
-        detail(out);
-        out.bytes(b"\",\"request_id\":\"");
-        out.bytes(id.as_bytes());
-        out.bytes(b"\"");
-        if let Some(refused) = refused {
-            out.bytes(b",\"violated-policies\":[");
-            for (at, name) in refused.policies.iter().enumerate() {
-                out.bytes(if at == 0 { b"\"" } else { b",\"" });
-                out.bytes(name.as_bytes());
-                out.bytes(b"\"");
-            }
-            out.bytes(b"]");
-            if let Some(seconds) = refused.retry_after {
-                out.bytes(b",\"retry_after\":");
-                out.number(seconds);
-            }
-        }
-        out.bytes(b"}\n");
-    })
+/// The body of a problem. Nothing in it needs escaping: it is all our own words.
+fn body(status: StatusCode, detail: &str, id: &HeaderValue) -> Bytes {
+    let title = status.canonical_reason().unwrap_or("Error");
+    let id = id.to_str().unwrap_or_default();
+    Bytes::from(format!(
+        "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{detail}\",\"request_id\":\"{id}\"}}\n",
+        status.as_u16()
+    ))
 }
 
 /// An answer that is always the same.
@@ -176,7 +135,7 @@ pub fn bare(status: StatusCode, worker: &Worker) -> Bytes {
         _ => "what came is not an HTTP request",
     };
     let id = worker.request_id();
-    let body = body(worker, status, &|out| out.bytes(detail.as_bytes()), &id, None);
+    let body = body(status, detail, &id);
     let head = format!(
         "HTTP/1.1 {} {}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
          cache-control: no-store\r\nconnection: close\r\nx-request-id: {}\r\n\r\n",

@@ -9,13 +9,14 @@ use http::HeaderValue;
 /// A piece lasts for some hundred values; one that is used up lives on in the values that were cut from it.
 const PIECE: usize = 8 << 10;
 
-/// Numbers below this are made once.
-const COMMON: usize = 1000;
+/// Numbers that are remembered: those of a second are the same again and again.
+const REMEMBERED: usize = 1024;
 
 /// Memory that answers are cut from.
 pub struct Scratch {
     piece: RefCell<BytesMut>,
-    numbers: Box<[HeaderValue]>,
+    /// Each under its last digits. They own their memory: a piece is not kept for one of them.
+    numbers: RefCell<Box<[(u64, HeaderValue)]>>,
 }
 
 /// Writes one value.
@@ -23,16 +24,19 @@ pub struct Writer<'a>(&'a mut BytesMut);
 
 impl Default for Scratch {
     fn default() -> Self {
-        let numbers = (0..COMMON).map(HeaderValue::from).collect();
-        Self { piece: RefCell::new(BytesMut::new()), numbers }
+        let numbers = (0..REMEMBERED as u64).map(|number| (number, HeaderValue::from(number))).collect();
+        Self { piece: RefCell::new(BytesMut::new()), numbers: RefCell::new(numbers) }
     }
 }
 
 impl Scratch {
     /// A number as a header value.
     pub fn number(&self, number: u64) -> HeaderValue {
-        let common = usize::try_from(number).ok().and_then(|at| self.numbers.get(at));
-        common.cloned().unwrap_or_else(|| self.value(|out| out.number(number)))
+        let entry = &mut self.numbers.borrow_mut()[number as usize % REMEMBERED];
+        if entry.0 != number {
+            *entry = (number, HeaderValue::from(number));
+        }
+        entry.1.clone()
     }
 
     /// The bytes that `write` writes.
