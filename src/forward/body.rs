@@ -9,9 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
 
 use super::exchange::Exchange;
-use super::pool::Returning;
+use super::framing::{Framing, Taken};
+use super::pool::Pool;
+use super::wire::{Answer, READ, Wire};
 use crate::listen::{Connection, Deadline};
 use crate::respond::drain_rest;
 
@@ -24,14 +27,37 @@ pub struct Body {
 enum Kind {
     Empty,
     Full(Bytes),
+    /// From an upstream, through hyper's client.
     Forwarded(Forwarded),
+    /// From an upstream, off its own connection.
+    Wired(Wired),
 }
 
-/// A body that comes from an upstream, with the connection that it comes on.
+/// A body that hyper's client reads.
 pub(super) struct Forwarded {
     pub(super) body: Incoming,
     /// Goes back to the pool when the body has ended; `None` once it has.
     pub(super) connection: Option<Returning>,
+}
+
+/// A connection of hyper's client that goes back to its pool.
+pub(super) struct Returning {
+    pub(super) sender: SendRequest<RequestBody>,
+    pub(super) pool: Rc<Pool<SendRequest<RequestBody>>>,
+    /// The worker's milliseconds.
+    pub(super) now: u64,
+    /// The request's body.
+    pub(super) upload: Option<Rc<Upload>>,
+}
+
+/// A body that is read off the server's connection.
+pub(super) struct Wired {
+    framing: Framing,
+    /// `None` once the body has ended or broken off.
+    wire: Option<Wire>,
+    keeps: bool,
+    pool: Rc<Pool<Wire>>,
+    now: u64,
 }
 
 /// Why an answer broke off: the client sees the connection end, never a shorter answer that looks whole.
@@ -40,6 +66,12 @@ pub enum BodyError {
     /// The upstream broke off.
     #[error("the upstream broke off its answer")]
     Upstream(#[source] hyper::Error),
+    /// The upstream's connection broke or ended.
+    #[error("the upstream's connection ended in the middle of its answer")]
+    Connection(#[source] std::io::Error),
+    /// What the upstream sent is no body.
+    #[error("{0}")]
+    Malformed(&'static str),
     /// The upstream sent nothing for too long.
     #[error("the upstream stopped in the middle of its answer")]
     Stalled,
@@ -66,6 +98,17 @@ impl Body {
         Self { kind: Kind::Forwarded(forwarded), exchange: None }
     }
 
+    /// The body of an answer on `wire`, which goes back to the pool behind it.
+    pub(super) fn wired(answer: &mut Answer, wire: Wire, pool: Rc<Pool<Wire>>, now: u64) -> Self {
+        let framing = std::mem::replace(&mut answer.framing, Framing::Ended);
+        let mut wired = Wired { framing, wire: Some(wire), keeps: answer.keeps, pool, now };
+        if wired.framing == Framing::Ended {
+            wired.give_back();
+            return Self::empty();
+        }
+        Self { kind: Kind::Wired(wired), exchange: None }
+    }
+
     pub(super) fn ends(&mut self, exchange: Exchange) {
         self.exchange = Some(exchange);
     }
@@ -88,6 +131,7 @@ impl http_body::Body for Body {
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
             Kind::Forwarded(forwarded) => forwarded.poll(context, exchange.as_ref()),
+            Kind::Wired(wired) => wired.poll(context, exchange.as_ref()),
         }
     }
 
@@ -97,6 +141,7 @@ impl http_body::Body for Body {
             Kind::Full(_) => false,
             // Its end has to be polled for: only then does the connection go back to the pool.
             Kind::Forwarded(forwarded) => forwarded.connection.is_none(),
+            Kind::Wired(wired) => wired.framing == Framing::Ended && wired.wire.is_none(),
         }
     }
 
@@ -105,6 +150,7 @@ impl http_body::Body for Body {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Forwarded(forwarded) => forwarded.body.size_hint(),
+            Kind::Wired(wired) => wired.framing.left().map_or_else(SizeHint::new, SizeHint::with_exact),
         }
     }
 }
@@ -133,6 +179,69 @@ impl Forwarded {
             connection.give_back();
         }
         Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)))
+    }
+}
+
+impl Returning {
+    /// Puts the connection back. Call it when the answer has been read to its end: hyper then makes it ready
+    /// by itself, or closes it.
+    fn give_back(self) {
+        // What is still to be sent belongs to this request: such a connection is no good for another.
+        if self.upload.is_none_or(|upload| upload.ended.get()) {
+            self.pool.keep(self.sender, self.now);
+        }
+    }
+}
+
+impl Wired {
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        exchange: Option<&Exchange>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
+            let error = match self.framing.take(&mut wire.read) {
+                Ok(Taken::Frame(frame)) => {
+                    if self.framing == Framing::Ended {
+                        self.give_back();
+                    }
+                    return Poll::Ready(Some(Ok(frame)));
+                }
+                Ok(Taken::End) => {
+                    self.give_back();
+                    return Poll::Ready(None);
+                }
+                Ok(Taken::More) => match wire.poll_fill(context, READ.1) {
+                    Poll::Pending if exchange.is_some_and(|exchange| exchange.stalled(context)) => {
+                        BodyError::Stalled
+                    }
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(0)) if self.framing == Framing::UntilClose => {
+                        self.framing = Framing::Ended;
+                        continue;
+                    }
+                    Poll::Ready(Ok(0)) => BodyError::Connection(std::io::ErrorKind::UnexpectedEof.into()),
+                    Poll::Ready(Ok(_)) => {
+                        if let Some(exchange) = exchange {
+                            exchange.moved();
+                        }
+                        continue;
+                    }
+                    Poll::Ready(Err(error)) => BodyError::Connection(error),
+                },
+                Err(what) => BodyError::Malformed(what),
+            };
+            self.wire = None;
+            return Poll::Ready(Some(Err(error)));
+        }
+    }
+
+    /// The body has ended: the connection is kept, unless the server wants it closed or has said more than asked.
+    fn give_back(&mut self) {
+        if let Some(wire) = self.wire.take().filter(|wire| self.keeps && wire.read.is_empty()) {
+            self.pool.keep(wire, self.now);
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod body;
 mod exchange;
+mod framing;
 mod headers;
 mod pool;
 mod upstream;
+mod wire;
 
 pub use body::Body;
 pub use exchange::Exchange;

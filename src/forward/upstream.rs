@@ -14,9 +14,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::Exchange;
-use super::body::{Body, Forwarded, RequestBody, Upload};
+use super::body::{Body, Forwarded, RequestBody, Returning, Upload};
 use super::headers;
-use super::pool::{Pool, Returning};
+use super::pool::Pool;
+use super::wire::{Wire, WireError};
 use crate::config::UpstreamConfig;
 use crate::listen::Connection;
 use crate::observe::{UpstreamOutcome, UpstreamStripe};
@@ -36,7 +37,10 @@ pub struct Upstream {
 
 struct Server {
     authority: String,
-    pool: Rc<Pool>,
+    /// For requests without a body.
+    wires: Rc<Pool<Wire>>,
+    /// For requests with one.
+    senders: Rc<Pool<SendRequest<RequestBody>>>,
 }
 
 /// Why an upstream gave no answer.
@@ -50,7 +54,7 @@ pub enum ForwardError {
     ConnectTimeout,
     /// The connection broke, or what came was no HTTP.
     #[error("no answer")]
-    Broken(#[source] hyper::Error),
+    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// No answer came in time.
     #[error("no answer in time")]
     ResponseTimeout,
@@ -68,7 +72,11 @@ pub enum ForwardError {
 impl Upstream {
     /// An upstream without connections.
     pub fn new(config: UpstreamConfig, stripe: Arc<UpstreamStripe>) -> Self {
-        let server = |authority: &str| Server { authority: authority.to_owned(), pool: Rc::new(Pool::new()) };
+        let server = |authority: &str| Server {
+            authority: authority.to_owned(),
+            wires: Rc::new(Pool::new()),
+            senders: Rc::new(Pool::new()),
+        };
         let servers = config.servers.iter().map(|config| server(&config.authority)).collect();
         let weights: Vec<u32> = config.servers.iter().map(|server| server.weight).collect();
         Self { servers, turns: turns(&weights), next: Cell::new(0), stripe, config }
@@ -77,7 +85,8 @@ impl Upstream {
     /// Drops kept connections that are old or closed. `now` is the worker's milliseconds.
     pub fn reap(&self, now: u64) {
         for server in &self.servers {
-            server.pool.reap(now, self.config.idle);
+            server.wires.reap(now, self.config.idle, Wire::is_silent);
+            server.senders.reap(now, self.config.idle, |sender| !sender.is_closed());
         }
     }
 
@@ -134,24 +143,19 @@ pub async fn forward(
     let (body, upload) = RequestBody::new(body, route.max_body, waits_for_leave, exchange, config.response);
 
     let server = upstream.choose();
-    let result = send(server, config, exchange, Request::from_parts(parts, body), upload.as_deref()).await;
-    let spent = connection.worker.clock().now().since(begun);
-    let (response, sender) = match result {
-        Ok(answer) => answer,
-        Err(error) => {
-            upstream.stripe.finish(error.outcome(), spent);
-            return Err(error);
+    let result = match &upload {
+        None => ask(server, config, exchange, connection, &parts).await,
+        Some(upload) => {
+            send(server, config, exchange, connection, Request::from_parts(parts, body), upload).await
         }
     };
-    upstream.stripe.finish(UpstreamOutcome::Answered, spent);
-
-    let (mut head, body) = response.into_parts();
-    headers::strip_hop_by_hop(&mut head.headers);
-    head.version = Version::HTTP_11;
-    let now = connection.worker.deadlines.now();
-    let returning = Returning { sender, pool: Rc::clone(&server.pool), now, upload };
-    let forwarded = Forwarded { body, connection: Some(returning) };
-    Ok(Response::from_parts(head, Body::forwarded(forwarded)))
+    let spent = connection.worker.clock().now().since(begun);
+    let outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
+    upstream.stripe.finish(outcome, spent);
+    let mut response = result?;
+    headers::strip_hop_by_hop(response.headers_mut());
+    *response.version_mut() = Version::HTTP_11;
+    Ok(response)
 }
 
 /// The head of the request as HTTP/1.1 in origin form.
@@ -167,57 +171,96 @@ fn prepare(connection: &Connection, parts: &mut Parts, trusted: bool) {
     parts.extensions.clear();
 }
 
-/// Sends a request on a kept connection or a new one, and waits for the head of the answer.
+/// Sends a request without a body and waits for the head of its answer.
 ///
-/// A kept connection may die as it is used. What was never sent, or does the same when it is done twice, is then
-/// sent again, on a new one.
+/// A kept connection may die as it is used. What does the same when it is done twice is then sent again, on a new
+/// one, if no byte of an answer had come.
+async fn ask(
+    server: &Server,
+    config: &UpstreamConfig,
+    exchange: &Exchange,
+    connection: &Connection,
+    parts: &Parts,
+) -> Result<Response<Body>, ForwardError> {
+    let mut kept = std::iter::from_fn(|| server.wires.take()).find(Wire::is_silent);
+    loop {
+        let again = kept.is_some() && parts.method.is_idempotent();
+        let mut wire = match kept.take() {
+            Some(wire) => wire,
+            None => Wire::new(connect(server, config.connect).await?),
+        };
+        match exchange.in_time(config.response, wire.ask(parts)).await {
+            None => return Err(ForwardError::ResponseTimeout),
+            Some(Ok(mut answer)) => {
+                let now = connection.worker.deadlines.now();
+                let body = Body::wired(&mut answer, wire, Rc::clone(&server.wires), now);
+                return Ok(Response::from_parts(answer.head, body));
+            }
+            Some(Err(WireError::Nothing(_))) if again => {}
+            Some(Err(error)) => return Err(ForwardError::Broken(error.into())),
+        }
+    }
+}
+
+/// Sends a request with a body and waits for the head of its answer. What was never sent on a kept connection
+/// that had died is sent on a new one.
 async fn send(
     server: &Server,
     config: &UpstreamConfig,
     exchange: &Exchange,
+    connection: &Connection,
     mut request: Request<RequestBody>,
-    upload: Option<&Upload>,
-) -> Result<(Response<Incoming>, SendRequest<RequestBody>), ForwardError> {
-    if let Some(mut sender) = server.pool.take().await {
-        let repeatable = upload.is_none() && request.method().is_idempotent();
-        let copy = repeatable.then(|| copy_head(&request));
-        match exchange.in_time(config.response, sender.try_send_request(request)).await {
-            None => return Err(too_late(upload)),
-            Some(Ok(response)) => return Ok((response, sender)),
-            Some(Err(mut failed)) => match failed.take_message().or(copy) {
-                Some(again) => request = again,
-                None => return Err(broken(failed.into_error(), upload)),
-            },
+    upload: &Rc<Upload>,
+) -> Result<Response<Body>, ForwardError> {
+    let mut kept = None;
+    while let Some(mut sender) = server.senders.take() {
+        if sender.ready().await.is_ok() {
+            kept = Some(sender);
+            break;
         }
     }
-    let mut sender = connect(server, config.connect).await?;
-    match exchange.in_time(config.response, sender.send_request(request)).await {
-        None => Err(too_late(upload)),
-        Some(Ok(response)) => Ok((response, sender)),
-        Some(Err(error)) => Err(broken(error, upload)),
+    loop {
+        let is_kept = kept.is_some();
+        let mut sender = match kept.take() {
+            Some(sender) => sender,
+            None => handshake(server, config.connect).await?,
+        };
+        let mut failed = match exchange.in_time(config.response, sender.try_send_request(request)).await {
+            None => return Err(too_late(upload)),
+            Some(Ok(response)) => {
+                let now = connection.worker.deadlines.now();
+                let (head, body) = response.into_parts();
+                let upload = Some(Rc::clone(upload));
+                let returning = Returning { sender, pool: Rc::clone(&server.senders), now, upload };
+                let forwarded = Forwarded { body, connection: Some(returning) };
+                return Ok(Response::from_parts(head, Body::forwarded(forwarded)));
+            }
+            Some(Err(failed)) => failed,
+        };
+        match failed.take_message().filter(|_| is_kept) {
+            Some(unsent) => request = unsent,
+            None => return Err(broken(failed.into_error(), upload)),
+        }
     }
 }
 
-/// The same request without a body.
-fn copy_head(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(RequestBody::empty());
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    copy.headers_mut().clone_from(request.headers());
-    copy
-}
-
-/// A new connection to the server.
-async fn connect(server: &Server, within: Duration) -> Result<SendRequest<RequestBody>, ForwardError> {
+/// A new connection.
+async fn connect(server: &Server, within: Duration) -> Result<TcpStream, ForwardError> {
     let connecting = tokio::time::timeout(within, TcpStream::connect(server.authority.as_str()));
     let stream =
         connecting.await.map_err(|_| ForwardError::ConnectTimeout)?.map_err(ForwardError::Connect)?;
     let _ = stream.set_nodelay(true); // a latency matter only
+    Ok(stream)
+}
+
+/// A new connection for hyper's client.
+async fn handshake(server: &Server, within: Duration) -> Result<SendRequest<RequestBody>, ForwardError> {
+    let stream = connect(server, within).await?;
     let (sender, connection) = http1::Builder::new()
         .writev(false)
         .handshake(TokioIo::new(stream))
         .await
-        .map_err(ForwardError::Broken)?;
+        .map_err(|error| ForwardError::Broken(error.into()))?;
     tokio::task::spawn_local(async move {
         // Whoever uses the connection is told of its errors; a kept one that ends is found closed.
         let _ = connection.await;
@@ -225,18 +268,18 @@ async fn connect(server: &Server, within: Duration) -> Result<SendRequest<Reques
     Ok(sender)
 }
 
-fn too_late(upload: Option<&Upload>) -> ForwardError {
-    match upload.is_some_and(|upload| upload.waiting.get()) {
+fn too_late(upload: &Upload) -> ForwardError {
+    match upload.waiting.get() {
         true => ForwardError::ClientSlow,
         false => ForwardError::ResponseTimeout,
     }
 }
 
-fn broken(error: hyper::Error, upload: Option<&Upload>) -> ForwardError {
-    match upload {
-        Some(upload) if upload.too_large.get() => ForwardError::TooLarge,
-        Some(upload) if upload.broken.get() => ForwardError::ClientBroken,
-        _ => ForwardError::Broken(error),
+fn broken(error: hyper::Error, upload: &Upload) -> ForwardError {
+    match (upload.too_large.get(), upload.broken.get()) {
+        (true, _) => ForwardError::TooLarge,
+        (_, true) => ForwardError::ClientBroken,
+        _ => ForwardError::Broken(error.into()),
     }
 }
 

@@ -1,0 +1,170 @@
+//! An HTTP/1.1 connection to a server, driven by the task that serves the request. For requests without a body,
+//! which most are: nothing is handed to another task and back. Requests with a body go through hyper's client.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use http::request::Parts as RequestParts;
+use http::response::Parts;
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::framing::Framing;
+
+/// The longest head of an answer.
+const MAX_HEAD: usize = 64 << 10;
+/// Headers of an answer: nearly all fit the first number, none may be above the second.
+const HEADERS: (usize, usize) = (32, 256);
+/// What is read at once while a head is expected, and while a body is.
+pub(super) const READ: (usize, usize) = (4 << 10, 16 << 10);
+
+/// A connection to a server.
+pub(super) struct Wire {
+    stream: TcpStream,
+    /// What was read and not used yet.
+    pub(super) read: BytesMut,
+}
+
+/// The head of an answer, how its body comes, and whether the connection can be used again behind it.
+pub(super) struct Answer {
+    pub(super) head: Parts,
+    pub(super) framing: Framing,
+    pub(super) keeps: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WireError {
+    /// The connection ended before any byte of an answer.
+    #[error("the connection ended before an answer")]
+    Nothing(#[source] io::Error),
+    /// What came is no answer.
+    #[error("{0}")]
+    NoAnswer(&'static str),
+}
+
+impl Wire {
+    /// A connection that nothing was said on yet.
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, read: BytesMut::new() }
+    }
+
+    /// Whether a kept connection is as it was left: open, and silent. What a server says unasked is no answer to
+    /// the next request.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Sends a request without a body and waits for the head of its answer.
+    pub(super) async fn ask(&mut self, request: &RequestParts) -> Result<Answer, WireError> {
+        let head = write_head(request);
+        self.stream.write_all(&head).await.map_err(WireError::Nothing)?;
+        loop {
+            if let Some((length, answer)) = self.parse(&request.method)? {
+                self.read.advance(length);
+                match answer {
+                    Some(answer) => return Ok(answer),
+                    None => continue, // 1xx: the answer is still to come
+                }
+            }
+            if self.read.len() >= MAX_HEAD {
+                return Err(WireError::NoAnswer("the head of the answer is too long"));
+            }
+            let read = poll_fn(|context| self.poll_fill(context, READ.0)).await;
+            match read {
+                Ok(0) if self.read.is_empty() => {
+                    return Err(WireError::Nothing(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(0) => return Err(WireError::NoAnswer("the connection ended in the head of the answer")),
+                Ok(_) => {}
+                Err(error) if self.read.is_empty() => return Err(WireError::Nothing(error)),
+                Err(_) => return Err(WireError::NoAnswer("the connection broke in the head of the answer")),
+            }
+        }
+    }
+
+    /// Reads some more; zero at the end.
+    pub(super) fn poll_fill(&mut self, context: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
+        self.read.reserve(room);
+        // A read keeps nothing between polls, so a new one each time loses nothing.
+        pin!(self.stream.read_buf(&mut self.read)).poll(context)
+    }
+
+    /// The head that was read, if it is whole, and its length.
+    fn parse(&self, method: &Method) -> Result<Option<(usize, Option<Answer>)>, WireError> {
+        if self.read.is_empty() {
+            return Ok(None);
+        }
+        match self.parse_with::<{ HEADERS.0 }>(method) {
+            Err(httparse::Error::TooManyHeaders) => self.parse_with::<{ HEADERS.1 }>(method),
+            other => other,
+        }
+        .map_err(|_| WireError::NoAnswer("what came is not HTTP/1.1"))?
+        .transpose()
+    }
+
+    #[allow(clippy::type_complexity, reason = "whole or not, readable or not, final or not")]
+    fn parse_with<const N: usize>(
+        &self,
+        method: &Method,
+    ) -> Result<Option<Result<(usize, Option<Answer>), WireError>>, httparse::Error> {
+        let mut headers = [httparse::EMPTY_HEADER; N];
+        let mut parsed = httparse::Response::new(&mut headers);
+        let httparse::Status::Complete(length) = parsed.parse(&self.read)? else { return Ok(None) };
+        Ok(Some(answer(&parsed, method).map(|answer| (length, answer))))
+    }
+}
+
+/// What a parsed head says; `None` for an interim one.
+fn answer(parsed: &httparse::Response<'_, '_>, method: &Method) -> Result<Option<Answer>, WireError> {
+    let no_answer = WireError::NoAnswer;
+    let status = StatusCode::from_u16(parsed.code.unwrap_or(0)).map_err(|_| no_answer("no status"))?;
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(no_answer("the protocol was switched unasked"));
+    }
+    if status.is_informational() {
+        return Ok(None);
+    }
+    let mut head = Response::new(()).into_parts().0;
+    head.status = status;
+    head.headers.reserve(parsed.headers.len() + 6); // and room for what clients are told
+    for line in parsed.headers.iter() {
+        let name =
+            HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| no_answer("a bad header name"))?;
+        let value = HeaderValue::from_bytes(line.value).map_err(|_| no_answer("a bad header value"))?;
+        head.headers.append(name, value);
+    }
+    let old = parsed.version == Some(0);
+    head.version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
+    let framing = Framing::of(&mut head, method).map_err(no_answer)?;
+    let says = |word: &str| {
+        let lines = head.headers.get_all(header::CONNECTION).iter();
+        let mut words = lines.flat_map(|line| line.as_bytes().split(|b| *b == b',')).map(<[u8]>::trim_ascii);
+        words.any(|said| said.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let keeps = !framing.ends_with_connection() && !says("close") && (!old || says("keep-alive"));
+    Ok(Some(Answer { head, framing, keeps }))
+}
+
+fn write_head(request: &RequestParts) -> Vec<u8> {
+    let target = request.uri.path_and_query().map_or("/", |target| target.as_str());
+    let lines: usize =
+        request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let mut head = Vec::with_capacity(request.method.as_str().len() + target.len() + lines + 16);
+    head.extend_from_slice(request.method.as_str().as_bytes());
+    head.push(b' ');
+    head.extend_from_slice(target.as_bytes());
+    head.extend_from_slice(b" HTTP/1.1\r\n");
+    for (name, value) in &request.headers {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
