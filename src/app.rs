@@ -1,5 +1,6 @@
 //! Wiring: sockets, workers, reload, signals, the end.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -71,7 +72,9 @@ pub fn run(options: &Options) -> Result<(), StartError> {
     let lineage = Lineage::default();
     let mut sockets = Vec::new();
     for listener in &config.listeners {
-        sockets.push(listen::open(listener, workers).map_err(|error| StartError::System(error.to_string()))?);
+        sockets.push(
+            listen::open(listener, workers, true).map_err(|error| StartError::System(error.to_string()))?,
+        );
     }
     let snapshot = lineage.next(config, None, clock.now());
     let shared = Arc::new(Shared {
@@ -113,9 +116,8 @@ fn start_worker(shared: &Arc<Shared>, index: usize) -> Result<mpsc::UnboundedSen
     let shared = Arc::clone(shared);
     let serve = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let seed = shared.clock.now().as_nanos() ^ ((index as u64) << 48);
         let local = LocalSet::new();
-        local.block_on(&runtime, Worker::new(shared, seed).run(commands));
+        local.block_on(&runtime, Worker::new(shared, index).run(commands));
         Ok::<(), std::io::Error>(())
     };
     let spawned = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
@@ -170,10 +172,11 @@ impl Supervisor {
 
     /// Loads the file if it has changed.
     async fn look(&mut self) {
-        // A file that is not there is being replaced; one that is gone for good changes nothing either.
-        let Ok(text) = std::fs::read_to_string(&self.path) else { return };
-        if text != self.text {
-            let _ = self.reload().await; // reported where operators look
+        match std::fs::read_to_string(&self.path) {
+            Ok(text) if text == self.text => {}
+            // It is being replaced; one that is gone for good changes nothing either.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            _ => _ = self.reload().await, // reported where operators look
         }
     }
 
@@ -236,8 +239,12 @@ impl Supervisor {
     fn open_new(&self, before: &Config, config: &Config) -> Result<Vec<Vec<Opened>>, String> {
         let old: Vec<String> = before.listeners.iter().map(ListenerConfig::id).collect();
         let new = config.listeners.iter().filter(|listener| !old.contains(&listener.id()));
-        new.map(|listener| listen::open(listener, self.workers.len()).map_err(|error| error.to_string()))
-            .collect()
+        new.map(|listener| {
+            // A port that this process has already, on another address, is shared with itself.
+            let alone = !before.listeners.iter().any(|other| other.address.port() == listener.address.port());
+            listen::open(listener, self.workers.len(), alone).map_err(|error| error.to_string())
+        })
+        .collect()
     }
 
     /// Gives each worker its own socket of every listener.

@@ -69,6 +69,8 @@ pub enum Unjudged {
     Host,
     /// A method that a gateway does not serve.
     Method,
+    /// Its body comes in a coding that is not just `chunked`, once.
+    Framing,
     /// No route matches.
     NoRoute,
     /// The limit at this place of the route wants a key that the request lacks.
@@ -93,6 +95,9 @@ pub fn judge<'s>(
 ) -> Result<Judged<'s>, Unjudged> {
     if parts.method == Method::CONNECT {
         return Err(Unjudged::Method);
+    }
+    if parts.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&parts.headers) {
+        return Err(Unjudged::Framing);
     }
     let host = host(parts)?;
     let path = normalize(parts.uri.path()).map_err(Unjudged::Path)?;
@@ -148,6 +153,14 @@ pub fn judge<'s>(
         Cow::Owned(path) => Some(path.clone()),
     };
     Ok(Judged { route, route_index, client, normal_path, asked, spared, decision })
+}
+
+/// Whether the one transfer coding is `chunked`. The gateway undoes no other, and to pass one on undone would be
+/// another message.
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let only = codings.next().filter(|_| codings.next().is_none());
+    only.is_some_and(|coding| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 /// The one host that a request names: lower case, without port and trailing dot. Absent only in HTTP/1.0.

@@ -2,7 +2,6 @@
 //! path of a request crosses threads.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -67,6 +66,9 @@ pub struct Worker {
     pub scratch: Scratch,
     pub(crate) listeners: RefCell<Vec<Rc<Listener>>>,
     ids: Cell<u64>,
+    groups: Cell<u64>,
+    /// Tells the workers apart.
+    index: usize,
 }
 
 /// A snapshot as one worker sees it: with its own counters and its own upstream connections.
@@ -82,15 +84,18 @@ pub struct View {
 
 impl Worker {
     /// A worker that serves nothing yet.
-    pub fn new(shared: Arc<Shared>, seed: u64) -> Rc<Self> {
+    pub fn new(shared: Arc<Shared>, index: usize) -> Rc<Self> {
         let snapshot = shared.snapshot.load_full();
-        let view = View::new(snapshot, &shared.metrics, None);
+        let view = View::new(snapshot, &shared.metrics, index, None);
+        let seed = shared.clock.now().as_nanos() ^ ((index as u64) << 48);
         Rc::new(Self {
             view: RefCell::new(Rc::new(view)),
             deadlines: Deadlines::new(),
             scratch: Scratch::default(),
             listeners: RefCell::new(Vec::new()),
             ids: Cell::new(seed),
+            groups: Cell::new(0),
+            index,
             shared,
         })
     }
@@ -134,9 +139,15 @@ impl Worker {
             for listener in self.listeners.borrow().iter() {
                 listener.find_in(&snapshot, &self.shared.metrics);
             }
-            *view = Rc::new(View::new(snapshot, &self.shared.metrics, Some(&view)));
+            *view = Rc::new(View::new(snapshot, &self.shared.metrics, self.index, Some(&view)));
         }
         Rc::clone(&view)
+    }
+
+    /// A number for the connections of a listener, never given twice.
+    pub(crate) fn next_group(&self) -> u64 {
+        self.groups.set(self.groups.get() + 1);
+        self.groups.get()
     }
 
     /// What all threads share.
@@ -160,36 +171,17 @@ impl Worker {
 }
 
 impl View {
-    fn new(snapshot: Arc<Snapshot>, metrics: &Metrics, before: Option<&View>) -> Self {
-        let named = |names: Vec<&str>| -> HashMap<String, usize> {
-            names.into_iter().enumerate().map(|(index, name)| (name.to_owned(), index)).collect()
-        };
-        let old_routes = named(
-            before.map(|b| b.snapshot.routes.iter().map(|r| r.name.as_str()).collect()).unwrap_or_default(),
-        );
-        let old_limits = named(
-            before
-                .map(|b| b.snapshot.limits.iter().map(|l| l.config.name.as_str()).collect())
-                .unwrap_or_default(),
-        );
-        let routes = snapshot.routes.iter().map(|route| match (before, old_routes.get(&route.name)) {
-            (Some(before), Some(index)) => Arc::clone(&before.routes[*index]),
-            _ => metrics.route(&route.name),
-        });
-        let limits = snapshot.limits.iter().map(|limit| match (before, old_limits.get(&limit.config.name)) {
-            (Some(before), Some(index)) => Arc::clone(&before.limits[*index]),
-            _ => metrics.limit(&limit.config.name),
-        });
+    fn new(snapshot: Arc<Snapshot>, metrics: &Metrics, worker: usize, before: Option<&View>) -> Self {
+        let routes = snapshot.routes.iter().map(|route| metrics.route(&route.name, worker));
+        let limits = snapshot.limits.iter().map(|limit| metrics.limit(&limit.config.name, worker));
         let upstreams = snapshot.config.upstreams.iter().map(|config| {
             let same = before.and_then(|before| before.upstreams.iter().find(|old| old.config == *config));
-            same.map_or_else(
-                || Rc::new(Upstream::new(config.clone(), metrics.upstream(&config.name))),
-                Rc::clone,
-            )
+            let new = || Rc::new(Upstream::new(config.clone(), metrics.upstream(&config.name, worker)));
+            same.map_or_else(new, Rc::clone)
         });
         Self {
             routes: routes.collect(),
-            unrouted: before.map_or_else(|| metrics.route(""), |before| Arc::clone(&before.unrouted)),
+            unrouted: metrics.route("", worker),
             limits: limits.collect(),
             upstreams: upstreams.collect(),
             snapshot,

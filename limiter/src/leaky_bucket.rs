@@ -26,6 +26,12 @@ impl LeakyBucket {
         self.pace.time_down(self.pace.ticks(cost))
     }
 
+    /// What is left of a wait under `old`, now that requests leave at this rate.
+    pub fn carry(&self, old: &Self, wait: Span) -> Span {
+        let backlog = old.pace.drained_in(wait);
+        self.pace.time_up(scale_up(backlog, self.pace.ticks(1), old.pace.ticks(1)))
+    }
+
     /// The most ticks that may be owed before a request of `cost`.
     fn allowed_before(&self, cost: u64) -> u128 {
         let room = self.pace.ticks(self.burst - cost);

@@ -34,6 +34,5 @@ pub(super) fn run(args: &Args) -> ExitCode {
         eprintln!("{summary}");
         return ExitCode::from(USERS_MISTAKE);
     }
-    println!("{summary}");
-    ExitCode::SUCCESS
+    super::print_and_exit(&format!("{summary}\n"))
 }

@@ -5,6 +5,7 @@ mod replay;
 mod run;
 mod schema;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -63,4 +64,21 @@ pub fn main() -> ExitCode {
 fn fail(code: u8, message: impl std::fmt::Display) -> ExitCode {
     eprintln!("sluicegate: {message}");
     ExitCode::from(code)
+}
+
+/// Writes to standard output. Whoever reads it may have seen enough: that is no error.
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Writes to standard output as the last thing that a command does.
+fn print_and_exit(text: &str) -> ExitCode {
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(COULD_NOT, format!("cannot write: {error}")),
+    }
 }

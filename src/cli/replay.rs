@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use sluicegate_limiter::Time;
 
-use super::{COULD_NOT, USERS_MISTAKE, fail};
+use super::{COULD_NOT, USERS_MISTAKE, fail, print};
 use crate::config;
 use crate::replay::{Outcome, Replay, parse};
 use crate::snapshot::{Lineage, Snapshot};
@@ -90,6 +90,9 @@ fn replay(args: &Args, snapshot: &Snapshot) -> Result<(), (u8, String)> {
             if lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(unread)? == 0 {
                 break;
             }
+            if line.len() as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
+                lines.skip_until(b'\n').map_err(unread)?; // the rest belongs to this line, which is none
+            }
             number += 1;
             if line.trim_ascii().is_empty() {
                 continue;
@@ -117,8 +120,7 @@ fn replay(args: &Args, snapshot: &Snapshot) -> Result<(), (u8, String)> {
         out.flush().map_err(|error| could_not(path, error))?;
     }
     progress.finish_and_clear();
-    totals.print(&replay);
-    Ok(())
+    print(&totals.text(&replay)).map_err(|error| (COULD_NOT, format!("cannot write: {error}")))
 }
 
 fn progress(logs: &[PathBuf]) -> ProgressBar {
@@ -145,6 +147,11 @@ fn open(log: &Path, progress: &ProgressBar) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(source))
 }
 
+/// `format!` with a line feed.
+macro_rules! line {
+    ($($argument:tt)*) => { format!($($argument)*) + "\n" };
+}
+
 impl Totals {
     fn unreadable(&mut self, line: String) {
         self.unreadable += 1;
@@ -153,27 +160,30 @@ impl Totals {
         }
     }
 
-    fn print(&self, replay: &Replay<'_>) {
+    fn text(&self, replay: &Replay<'_>) -> String {
+        let mut out = String::new();
         let decided = self.admitted + self.refused + self.unmatched;
         let share = |n: u64| if decided == 0 { 0.0 } else { n as f64 * 100.0 / decided as f64 };
-        println!("{decided} {}", if decided == 1 { "request" } else { "requests" });
-        println!("{:>12} admitted   {:5.1} %", self.admitted, share(self.admitted));
-        println!("{:>12} refused    {:5.1} %", self.refused, share(self.refused));
-        println!("{:>12} unmatched  {:5.1} %", self.unmatched, share(self.unmatched));
+        out += &line!("{decided} {}", if decided == 1 { "request" } else { "requests" });
+        out += &line!("{:>12} admitted   {:5.1} %", self.admitted, share(self.admitted));
+        out += &line!("{:>12} refused    {:5.1} %", self.refused, share(self.refused));
+        out += &line!("{:>12} unmatched  {:5.1} %", self.unmatched, share(self.unmatched));
         if self.delayed > 0 {
-            println!("{:>12} of those admitted would have been held for a while", self.delayed);
+            out += &line!("{:>12} of those admitted would have been held for a while", self.delayed);
         }
         if !replay.limits.is_empty() {
-            println!("\n{:<24} {:>12} {:>12} {:>14}", "limit", "admitted", "refused", "shadow refused");
+            out += &line!("\n{:<24} {:>12} {:>12} {:>14}", "limit", "admitted", "refused", "shadow refused");
             for (name, count) in &replay.limits {
-                println!(
+                out += &line!(
                     "{name:<24} {:>12} {:>12} {:>14}",
-                    count.admitted, count.refused, count.shadow_refused
+                    count.admitted,
+                    count.refused,
+                    count.shadow_refused
                 );
             }
         }
         if replay.without_duration > 0 {
-            println!(
+            out += &line!(
                 "\n{} requests hold a place of a concurrency limit but say no `duration`: \
                  they counted as if they had ended at once",
                 replay.without_duration
@@ -181,13 +191,14 @@ impl Totals {
         }
         if self.unreadable > 0 {
             let lines = if self.unreadable == 1 { "line" } else { "lines" };
-            println!("\n{} {lines} could not be read and skipped:", self.unreadable);
+            out += &line!("\n{} {lines} could not be read and skipped:", self.unreadable);
             for line in &self.named {
-                println!("  {line}");
+                out += &line!("  {line}");
             }
             if self.unreadable > self.named.len() as u64 {
-                println!("  …");
+                out += &line!("  …");
             }
         }
+        out
     }
 }

@@ -5,6 +5,5 @@ use std::process::ExitCode;
 use crate::config;
 
 pub(super) fn run() -> ExitCode {
-    println!("{:#}", config::schema());
-    ExitCode::SUCCESS
+    super::print_and_exit(&format!("{:#}\n", config::schema()))
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use notify::{RecursiveMode, Watcher};
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
@@ -38,8 +39,17 @@ pub async fn watch(path: &Path, mut look: impl AsyncFnMut()) {
 }
 
 fn start(path: &Path, changed: mpsc::Sender<()>) -> notify::Result<notify::RecommendedWatcher> {
-    // A full channel is as good as a sent message: the look is still to come.
-    let mut watcher = notify::recommended_watcher(move |_event| _ = changed.try_send(()))?;
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        // Looking at the file is an event too, and must not lead to another look.
+        let looked_at = |event: &Event| match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
+            EventKind::Access(_) => true,
+            _ => false,
+        };
+        if !event.as_ref().is_ok_and(looked_at) {
+            let _ = changed.try_send(()); // a full channel is as good: the look is still to come
+        }
+    })?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     watcher
         .watch(&folder.map_or_else(|| PathBuf::from("."), Path::to_path_buf), RecursiveMode::NonRecursive)?;

@@ -105,6 +105,7 @@ pub(super) fn request(
     connection: &Connection,
     headers: &mut HeaderMap,
     host: Option<HeaderValue>,
+    has_body: bool,
     trusted: bool,
 ) {
     let trailers = takes_trailers(headers); // asked before Connection, which names TE, takes it away
@@ -119,7 +120,7 @@ pub(super) fn request(
     if present.expect {
         headers.remove(header::EXPECT); // the body is asked of the client when the upstream takes it
     }
-    if present.content_length {
+    if present.content_length && has_body {
         headers.remove(header::CONTENT_LENGTH); // written anew from the body's own framing
     }
     if trusted {

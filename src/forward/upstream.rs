@@ -138,11 +138,12 @@ pub async fn forward(
     }
     let config = &upstream.config;
     let waits_for_leave = parts.headers.contains_key(header::EXPECT);
-    prepare(connection, &mut parts, exchange.trusts_peer());
+    let server = upstream.choose();
+    let has_body = !http_body::Body::is_end_stream(&body);
+    prepare(connection, &mut parts, server, has_body, exchange.trusts_peer());
     exchange.set_idle(config.idle);
     let (body, upload) = RequestBody::new(body, route.max_body, waits_for_leave, exchange, config.response);
 
-    let server = upstream.choose();
     let result = match &upload {
         None => ask(server, config, exchange, connection, &parts).await,
         Some(upload) => {
@@ -159,10 +160,16 @@ pub async fn forward(
 }
 
 /// The head of the request as HTTP/1.1 in origin form.
-fn prepare(connection: &Connection, parts: &mut Parts, trusted: bool) {
+fn prepare(connection: &Connection, parts: &mut Parts, server: &Server, has_body: bool, trusted: bool) {
     let authority = parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
     let host = parts.headers.get(header::HOST).cloned().or(authority);
-    headers::request(connection, &mut parts.headers, host, trusted);
+    headers::request(connection, &mut parts.headers, host, has_body, trusted);
+    if !parts.headers.contains_key(header::HOST) {
+        // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
+        if let Ok(host) = HeaderValue::from_str(&server.authority) {
+            parts.headers.insert(header::HOST, host);
+        }
+    }
     if parts.uri.authority().is_some() {
         let path = parts.uri.path_and_query().cloned();
         parts.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));

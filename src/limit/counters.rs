@@ -95,8 +95,10 @@ impl Counters {
             (Tables::TokenBucket(table), Quota::TokenBucket(new, ..)) => {
                 table.reconfigure(new, max_keys, now)
             }
-            (Tables::LeakyBucket(table, _), Quota::LeakyBucket(new, ..)) => {
-                table.reconfigure(new, max_keys, now)
+            (Tables::LeakyBucket(table, queue), Quota::LeakyBucket(new, ..)) => {
+                let old = table.algorithm();
+                table.reconfigure(new, max_keys, now);
+                queue.rescale(now, |wait| new.carry(&old, wait));
             }
             (Tables::FixedWindow(table), Quota::FixedWindow(new, ..)) => {
                 table.reconfigure(new, max_keys, now)

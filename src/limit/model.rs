@@ -1,4 +1,5 @@
 //! Every way in which two threads can meet, explored by loom: `cargo test --features model --lib limit::model`.
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use std::sync::Arc;
 

@@ -57,6 +57,16 @@ impl Queue {
         }
     }
 
+    /// Moves all that wait to where `carry` takes what is left of their wait at `now`.
+    pub(super) fn rescale(&self, now: Time, carry: impl Fn(Span) -> Span) {
+        let mut wakers = Vec::new();
+        for waiting in lock(&self.0).waiting.values_mut().flatten() {
+            waiting.due = now.plus(carry(waiting.due.since(now)));
+            wakers.extend(waiting.waker.clone());
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     fn remove(&self, key: Fingerprint, ticket: u64, turn: Span) -> Vec<Waker> {
         let mut state = lock(&self.0);
         let Some(queue) = state.waiting.get_mut(&key) else { return Vec::new() };

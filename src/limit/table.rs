@@ -152,6 +152,11 @@ impl<A: Algorithm + Clone> Table<A> {
         also(&part.algorithm)
     }
 
+    /// The quota in force.
+    pub(super) fn algorithm(&self) -> A {
+        lock(&self.shards[0].0).algorithm.clone()
+    }
+
     /// Takes another quota and bound; standing states are carried over shard by shard.
     pub(super) fn reconfigure(&self, algorithm: &A, max_keys: usize, now: Time) {
         self.max_keys.store(max_keys, Ordering::Relaxed);

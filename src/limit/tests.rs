@@ -1,4 +1,5 @@
 //! What users rely on when threads meet and tables fill up.
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -165,6 +166,23 @@ fn a_queue_closes_its_gaps() {
     assert_eq!([2, 3].map(|i| due(&waiting[i])), [at(500), at(1_000)]);
     let next = decide(&[ask(&limit, 1)], now(), true);
     assert!(next.admitted && due(&next) == at(1_500), "the place that became free is the last one");
+}
+
+/// Those who wait when the rate changes leave at the new rate, before those who come later.
+#[test]
+fn a_queue_follows_a_reload() {
+    let quota = |count, seconds| {
+        let rate = rate(count, seconds);
+        Quota::LeakyBucket(LeakyBucket::new(rate, 5, None).unwrap(), rate, 5)
+    };
+    let limit = limit(quota(1, 2), 10, 0);
+    let waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], now(), true)).collect();
+    let due = |decision: &Decision| decision.holds.due(std::task::Waker::noop());
+    let at = |millis| Some(now().plus(Span::from_millis(millis)));
+    assert_eq!([1, 2, 3].map(|i| due(&waiting[i])), [at(2_000), at(4_000), at(6_000)]);
+    assert!(limit.counters.reconfigure(&quota(10, 1), 10, now()));
+    assert_eq!([1, 2, 3].map(|i| due(&waiting[i])), [at(100), at(200), at(300)]);
+    assert_eq!(due(&decide(&[ask(&limit, 1)], now(), true)), at(400));
 }
 
 /// A changed quota applies to the debt that stands.

@@ -67,6 +67,8 @@ pub struct Connection {
     counted: Arc<AtomicI64>,
     pub(super) phase: Cell<Phase>,
     exchanges: Cell<usize>,
+    /// Bodies that are read and thrown away behind an early answer.
+    drains: Cell<usize>,
 }
 
 impl Listener {
@@ -90,7 +92,7 @@ impl Worker {
         };
         let listener = Rc::new(Listener {
             index: Cell::new(0),
-            group: self.listeners.borrow().iter().map(|l| l.group + 1).max().unwrap_or(0),
+            group: self.next_group(),
             closed: Notify::new(),
             connections: RefCell::default(),
             id: opened.id,
@@ -161,6 +163,7 @@ fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: 
         counted,
         phase: Cell::new(Phase::Idle),
         exchanges: Cell::new(0),
+        drains: Cell::new(0),
     };
     tokio::task::spawn_local(serve(connection, stream));
 }
@@ -274,6 +277,17 @@ impl Connection {
         if self.exchanges.get() == 0 {
             self.enter(Phase::Idle, IDLE);
         }
+    }
+
+    /// Runs `drain`, during which what is read belongs to no new request.
+    pub(crate) async fn draining(&self, drain: impl Future<Output = ()>) {
+        self.drains.set(self.drains.get() + 1);
+        drain.await;
+        self.drains.set(self.drains.get() - 1);
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.drains.get() > 0
     }
 
     pub(super) fn enter(&self, phase: Phase, within: Duration) {

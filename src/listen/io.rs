@@ -69,7 +69,7 @@ impl Io {
     /// says nothing but the status.
     fn own_answer(&self, bytes: &[u8]) -> Option<Bytes> {
         let says = |words: &[u8]| bytes.windows(words.len()).any(|window| window == words);
-        if self.link.phase.get() != Phase::Head
+        if self.link.phase.get() == Phase::Exchange
             || !bytes.starts_with(b"HTTP/1.1 4")
             || !says(b"content-length: 0\r\n")
             || !says(b"connection: close\r\n")
@@ -120,7 +120,9 @@ impl AsyncRead for Io {
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buf))?;
-        if buf.filled().len() > before && self.link.phase.get() == Phase::Idle && !self.link.shared {
+        // What comes behind an early answer may be the rest of the body that it answered.
+        let head = self.link.phase.get() == Phase::Idle && !self.link.shared && !self.link.is_draining();
+        if buf.filled().len() > before && head {
             self.link.enter(Phase::Head, HEAD);
         }
         Poll::Ready(Ok(()))

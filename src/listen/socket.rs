@@ -18,18 +18,20 @@ pub struct Opened {
     pub socket: TcpListener,
 }
 
-/// `count` sockets on the listener's address.
+/// `count` sockets on the listener's address; with `alone`, on one that nobody has yet.
 ///
 /// # Errors
 /// When the address cannot be had; the message names it.
-pub fn open(listener: &ListenerConfig, count: usize) -> io::Result<Vec<Opened>> {
+pub fn open(listener: &ListenerConfig, count: usize, alone: bool) -> io::Result<Vec<Opened>> {
     let mut address = listener.address;
     let cannot = |error: io::Error| {
         io::Error::new(error.kind(), format!("cannot listen on {}: {error}", listener.address))
     };
     // Sockets that share a port would also share it with another gateway, each with counters of its own. One that
     // does not share finds out.
-    bind(address, false).map_err(cannot)?;
+    if alone {
+        bind(address, false).map_err(cannot)?;
+    }
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {
         let socket = bind(address, true).map_err(cannot)?;

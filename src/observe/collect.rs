@@ -101,7 +101,7 @@ impl Scrape {
         of: impl Fn(&T) -> &Histogram,
     ) {
         let metrics = stripes.iter().filter_map(|(value, stripes)| {
-            let all: Vec<&Histogram> = stripes.iter().map(|stripe| of(stripe)).collect();
+            let all: Vec<&Histogram> = stripes.values().map(|stripe| of(stripe)).collect();
             let counts: Vec<u64> =
                 (0..=BOUNDS.len()).map(|i| all.iter().map(|one| one.buckets[i].get()).sum()).collect();
             let total: u64 = counts.iter().sum();
@@ -193,7 +193,7 @@ fn by_label<T>(
     let mut all = Vec::new();
     for (name, stripes) in stripes {
         let mut sums: Vec<(String, u64)> = Vec::new();
-        for stripe in stripes {
+        for stripe in stripes.values() {
             for (at, (value, counter)) in counters(stripe).into_iter().enumerate() {
                 match sums.get_mut(at) {
                     Some(sum) => sum.1 += counter.get(),

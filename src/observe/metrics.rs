@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::stripe::{LimitStripe, RouteStripe, UpstreamStripe};
 use crate::snapshot::Snapshot;
 
-/// Stripes by name: one a worker.
-pub(super) type Stripes<T> = BTreeMap<String, Vec<Arc<T>>>;
+/// Stripes by name and worker.
+pub(super) type Stripes<T> = BTreeMap<String, BTreeMap<usize, Arc<T>>>;
 
 /// Everything that is counted.
 #[derive(Default)]
@@ -29,26 +29,29 @@ pub(super) struct Series {
 }
 
 impl Metrics {
-    fn stripe<T: Default>(&self, name: &str, of: impl FnOnce(&mut Series) -> &mut Stripes<T>) -> Arc<T> {
-        let stripe = Arc::new(T::default());
+    fn stripe<T: Default>(
+        &self,
+        name: &str,
+        worker: usize,
+        of: impl FnOnce(&mut Series) -> &mut Stripes<T>,
+    ) -> Arc<T> {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        of(&mut series).entry(name.to_owned()).or_default().push(Arc::clone(&stripe));
-        stripe
+        Arc::clone(of(&mut series).entry(name.to_owned()).or_default().entry(worker).or_default())
     }
 
-    /// A stripe of a route for one worker. The empty name is that of requests without a route.
-    pub fn route(&self, name: &str) -> Arc<RouteStripe> {
-        self.stripe(name, |series| &mut series.routes)
+    /// What a worker counts of a route. The empty name is that of requests without a route.
+    pub fn route(&self, name: &str, worker: usize) -> Arc<RouteStripe> {
+        self.stripe(name, worker, |series| &mut series.routes)
     }
 
-    /// A stripe of a limit for one worker.
-    pub fn limit(&self, name: &str) -> Arc<LimitStripe> {
-        self.stripe(name, |series| &mut series.limits)
+    /// What a worker counts of a limit.
+    pub fn limit(&self, name: &str, worker: usize) -> Arc<LimitStripe> {
+        self.stripe(name, worker, |series| &mut series.limits)
     }
 
-    /// A stripe of an upstream for one worker.
-    pub fn upstream(&self, name: &str) -> Arc<UpstreamStripe> {
-        self.stripe(name, |series| &mut series.upstreams)
+    /// What a worker counts of an upstream.
+    pub fn upstream(&self, name: &str, worker: usize) -> Arc<UpstreamStripe> {
+        self.stripe(name, worker, |series| &mut series.upstreams)
     }
 
     /// The open connections of a listener, of all workers.

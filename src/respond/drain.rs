@@ -5,6 +5,7 @@ use http::header;
 use http::request::Parts;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::listen::Connection;
@@ -15,7 +16,7 @@ const MOST: u64 = 16 << 20;
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Reads what is left of `body` beside the answer.
-pub fn drain(connection: &Connection, body: Incoming, parts: &Parts) {
+pub fn drain(connection: &Rc<Connection>, body: Incoming, parts: &Parts) {
     // A client that waits for leave to send its body gets the answer instead.
     if !parts.headers.contains_key(header::EXPECT) {
         drain_rest(connection, body);
@@ -23,12 +24,13 @@ pub fn drain(connection: &Connection, body: Incoming, parts: &Parts) {
 }
 
 /// Reads what is left of a body that the client is already sending.
-pub fn drain_rest(connection: &Connection, mut body: Incoming) {
+pub fn drain_rest(connection: &Rc<Connection>, mut body: Incoming) {
     // Over HTTP/2 a stream is reset alone, which costs nobody anything.
     if body.is_end_stream() || connection.shared {
         return;
     }
-    tokio::task::spawn_local(tokio::time::timeout(LONGEST, async move {
+    let connection = Rc::clone(connection);
+    let rest = async move {
         let mut left = MOST;
         while let Some(Ok(frame)) = body.frame().await {
             let length = frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -37,5 +39,10 @@ pub fn drain_rest(connection: &Connection, mut body: Incoming) {
                 None => break,
             }
         }
-    }));
+    };
+    tokio::task::spawn_local(async move {
+        let bounded = tokio::time::timeout(LONGEST, rest);
+        // Out of time, the body is dropped, and the connection with it.
+        connection.draining(async { _ = bounded.await }).await;
+    });
 }

@@ -100,6 +100,7 @@ impl From<Unjudged> for LocalError {
             }
             Unjudged::Host => Self::Malformed("the request must name exactly one valid host"),
             Unjudged::Method => Self::Method,
+            Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
             Unjudged::NoRoute => Self::NoRoute,
             Unjudged::KeyMissing { .. } => Self::KeyMissing,
         }

@@ -1,0 +1,74 @@
+//! A decision allocates nothing: memory is what an attack would make expensive.
+#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(unsafe_code, reason = "an allocator that counts has to be one")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::path::Path;
+
+use sluicegate::config;
+use sluicegate::pipeline::{Origin, judge};
+use sluicegate::snapshot::Lineage;
+use sluicegate_limiter::{Span, Time};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const RULES: &str = "
+listen: [127.0.0.1:8080]
+limits:
+  per-key: {key: api_key | ip, rate: 5/h}
+  per-path: {key: [ip, path], algorithm: fixed_window, rate: 100000/h}
+routes:
+  - {name: api, match: {host: api.test, path: /v1/*}, respond: {status: 200}, limits: [per-key, per-path]}
+";
+
+/// Two limits on one request, admitted or refused: no allocation, from the head to the decision.
+#[test]
+fn a_decision_allocates_nothing() {
+    let loaded = config::parse(RULES.into(), "gateway.yaml", Path::new("."));
+    let now = Time::from_nanos(1_795_000_000_000_000_000);
+    let snapshot = Lineage::default().next(loaded.config.unwrap(), None, now);
+    let request = http::Request::builder()
+        .uri("/v1/items?page=2")
+        .header("host", "api.test:8080")
+        .header("x-api-key", "k1")
+        .header("user-agent", "test");
+    let parts = request.body(()).unwrap().into_parts().0;
+    let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap() };
+    let (mut admitted, mut refused) = (0, 0);
+    for turn in 0..1_000 {
+        let at = now.plus(Span::from_millis(turn));
+        let before = ALLOCATIONS.get();
+        let judged = judge(&snapshot, origin, &parts, at, true).unwrap();
+        let allocations = ALLOCATIONS.get() - before;
+        if turn > 0 {
+            assert_eq!(allocations, 0, "turn {turn}"); // the first makes the slots of its shard
+        }
+        match judged.decision.admitted {
+            true => admitted += 1,
+            false => refused += 1,
+        }
+    }
+    assert_eq!((admitted, refused), (5, 995));
+}
