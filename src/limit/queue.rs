@@ -34,15 +34,17 @@ impl Queue {
         ticket
     }
 
-    /// When the request is due as things are; `waker` is woken when that changes.
+    /// When the request is due as things are; `waker` is woken when it is the first in its queue and that changes.
+    /// Those behind the first need not know: none of them is due before it.
     pub(super) fn due(&self, key: Fingerprint, ticket: u64, waker: &Waker) -> Option<Time> {
         let mut state = lock(&self.0);
-        let waiting = state.waiting.get_mut(&key)?.iter_mut().find(|waiting| waiting.ticket == ticket)?;
-        match &mut waiting.waker {
+        let queue = state.waiting.get_mut(&key)?;
+        let at = place(queue, ticket)?;
+        match &mut queue[at].waker {
             Some(known) if known.will_wake(waker) => {}
             other => *other = Some(waker.clone()),
         }
-        Some(waiting.due)
+        Some(queue[at].due)
     }
 
     /// Removes a request whose turn has come.
@@ -52,38 +54,45 @@ impl Queue {
 
     /// Removes a request that gives up; those behind it move up by `turn`. Call it while the key is held.
     pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, turn: Span) {
-        for waker in self.remove(key, ticket, turn) {
-            waker.wake();
-        }
+        self.remove(key, ticket, turn);
     }
 
     /// Moves all that wait to where `carry` takes what is left of their wait at `now`.
     pub(super) fn rescale(&self, now: Time, carry: impl Fn(Span) -> Span) {
         let mut wakers = Vec::new();
-        for waiting in lock(&self.0).waiting.values_mut().flatten() {
-            waiting.due = now.plus(carry(waiting.due.since(now)));
-            wakers.extend(waiting.waker.clone());
+        for queue in lock(&self.0).waiting.values_mut() {
+            for waiting in &mut *queue {
+                waiting.due = now.plus(carry(waiting.due.since(now)));
+            }
+            wakers.extend(queue.front().and_then(|first| first.waker.clone()));
         }
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn remove(&self, key: Fingerprint, ticket: u64, turn: Span) -> Vec<Waker> {
+    fn remove(&self, key: Fingerprint, ticket: u64, turn: Span) {
         let mut state = lock(&self.0);
-        let Some(queue) = state.waiting.get_mut(&key) else { return Vec::new() };
-        let Some(at) = queue.iter().position(|waiting| waiting.ticket == ticket) else { return Vec::new() };
+        let Some(queue) = state.waiting.get_mut(&key) else { return };
+        let Some(at) = place(queue, ticket) else { return };
         queue.remove(at);
-        let mut moved = Vec::new();
         if !turn.is_zero() {
             for waiting in queue.range_mut(at..) {
                 waiting.due = Time::from_nanos(waiting.due.as_nanos().saturating_sub(turn.as_nanos()));
-                moved.extend(waiting.waker.clone());
             }
         }
+        let first = queue.front().and_then(|first| first.waker.clone());
         if queue.is_empty() {
             state.waiting.remove(&key);
         }
-        moved
+        drop(state);
+        if let Some(first) = first {
+            first.wake();
+        }
     }
+}
+
+/// Where a ticket stands: tickets ascend.
+fn place(queue: &VecDeque<Waiting>, ticket: u64) -> Option<usize> {
+    queue.binary_search_by_key(&ticket, |waiting| waiting.ticket).ok()
 }
 
 #[cfg(test)]

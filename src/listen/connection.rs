@@ -33,6 +33,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PREFIX: usize = 1 << 10;
 /// Requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 100;
+/// The index of a listener that the configuration in force does not have. No route asks for it.
+const REMOVED: usize = usize::MAX;
 /// How long a connection that is to end is still read for what its client sent before.
 const SENT_BEFORE: Duration = Duration::from_millis(100);
 /// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
@@ -42,7 +44,7 @@ const OUT_OF_FILES: Duration = Duration::from_millis(50);
 pub struct Listener {
     /// What tells it from others, whatever it is called.
     pub id: String,
-    /// Its index in the snapshot in force; a removed listener keeps its last one.
+    /// Its index in the snapshot in force, or [`REMOVED`].
     index: Cell<usize>,
     group: u64,
     closed: Notify,
@@ -76,8 +78,8 @@ impl Listener {
     pub fn find_in(&self, snapshot: &Snapshot, metrics: &Metrics) {
         let found =
             snapshot.config.listeners.iter().enumerate().find(|(_, listener)| listener.id() == self.id);
-        if let Some((index, listener)) = found {
-            self.index.set(index);
+        self.index.set(found.map_or(REMOVED, |(index, _)| index));
+        if let Some((_, listener)) = found {
             self.connections.replace(metrics.connections(&listener.name));
         }
     }
