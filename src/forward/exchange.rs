@@ -26,6 +26,8 @@ pub struct Exchange {
     view: Rc<View>,
     route: Option<usize>,
     begun: Time,
+    /// When the leaky buckets let it go.
+    released: Time,
     code: u16,
     holds: Holds,
     /// How long the upstream may send nothing in the middle of its answer.
@@ -47,6 +49,7 @@ impl Exchange {
             view: Rc::clone(view),
             route: None,
             begun: now,
+            released: now,
             code: CLIENT_LEFT,
             holds: Holds::default(),
             idle: Cell::new(Duration::from_secs(60)),
@@ -72,6 +75,11 @@ impl Exchange {
         self.view.snapshot.config.client_ip.trusts(self.connection.peer_ip())
     }
 
+    /// When the limits let it go.
+    pub(super) fn released(&self) -> Time {
+        self.released
+    }
+
     pub(super) fn connection(&self) -> &Rc<Connection> {
         &self.connection
     }
@@ -95,6 +103,7 @@ impl Exchange {
         })
         .await;
         self.holds.start();
+        self.released = clock.now();
     }
 
     /// Waits for `future`, but not beyond the request's deadline, which whoever makes progress may move.

@@ -130,7 +130,6 @@ pub async fn forward(
     mut parts: Parts,
     body: Incoming,
 ) -> Result<Response<Body>, ForwardError> {
-    let begun = connection.worker.clock().now();
     let announced = http_body::Body::size_hint(&body).exact();
     if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
         respond::drain(connection, body, &parts);
@@ -150,7 +149,7 @@ pub async fn forward(
             send(server, config, exchange, connection, Request::from_parts(parts, body), upload).await
         }
     };
-    let spent = connection.worker.clock().now().since(begun);
+    let spent = connection.worker.clock().now().since(exchange.released());
     let outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
     upstream.stripe.finish(outcome, spent);
     let mut response = result?;

@@ -3,13 +3,15 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::ops::Range;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http::request::Parts as RequestParts;
 use http::response::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
+use smallvec::SmallVec;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -19,6 +21,8 @@ use super::framing::Framing;
 const MAX_HEAD: usize = 64 << 10;
 /// Headers of an answer: nearly all fit the first number, none may be above the second.
 const HEADERS: (usize, usize) = (32, 256);
+/// Headers that clients are told of limits, for which there is room.
+const TOLD: usize = 5;
 /// What is read at once while a head is expected, and while a body is.
 pub(super) const READ: (usize, usize) = (4 << 10, 16 << 10);
 
@@ -64,12 +68,10 @@ impl Wire {
         let head = write_head(request);
         self.stream.write_all(&head).await.map_err(WireError::Nothing)?;
         loop {
-            if let Some((length, answer)) = self.parse(&request.method)? {
-                self.read.advance(length);
-                match answer {
-                    Some(answer) => return Ok(answer),
-                    None => continue, // 1xx: the answer is still to come
-                }
+            match self.parse(&request.method)? {
+                Parsed::Answer(answer) => return Ok(answer),
+                Parsed::Interim => continue, // 1xx: the answer is still to come
+                Parsed::Partial => {}
             }
             if self.read.len() >= MAX_HEAD {
                 return Err(WireError::NoAnswer("the head of the answer is too long"));
@@ -94,60 +96,82 @@ impl Wire {
         pin!(self.stream.read_buf(&mut self.read)).poll(context)
     }
 
-    /// The head that was read, if it is whole, and its length.
-    fn parse(&self, method: &Method) -> Result<Option<(usize, Option<Answer>)>, WireError> {
+    /// Takes the head that was read, if it is whole.
+    fn parse(&mut self, method: &Method) -> Result<Parsed, WireError> {
         if self.read.is_empty() {
-            return Ok(None);
+            return Ok(Parsed::Partial);
         }
         match self.parse_with::<{ HEADERS.0 }>(method) {
-            Err(httparse::Error::TooManyHeaders) => self.parse_with::<{ HEADERS.1 }>(method),
+            Err(WireError::NoAnswer(TOO_MANY)) => self.parse_with::<{ HEADERS.1 }>(method),
             other => other,
         }
-        .map_err(|_| WireError::NoAnswer("what came is not HTTP/1.1"))?
-        .transpose()
     }
 
-    #[allow(clippy::type_complexity, reason = "whole or not, readable or not, final or not")]
-    fn parse_with<const N: usize>(
-        &self,
-        method: &Method,
-    ) -> Result<Option<Result<(usize, Option<Answer>), WireError>>, httparse::Error> {
+    fn parse_with<const N: usize>(&mut self, method: &Method) -> Result<Parsed, WireError> {
         let mut headers = [httparse::EMPTY_HEADER; N];
         let mut parsed = httparse::Response::new(&mut headers);
-        let httparse::Status::Complete(length) = parsed.parse(&self.read)? else { return Ok(None) };
-        Ok(Some(answer(&parsed, method).map(|answer| (length, answer))))
+        let length = match parsed.parse(&self.read) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(Parsed::Partial),
+            Err(httparse::Error::TooManyHeaders) => return Err(WireError::NoAnswer(TOO_MANY)),
+            Err(_) => return Err(WireError::NoAnswer("what came is not HTTP/1.1")),
+        };
+        let old = parsed.version == Some(0);
+        let status =
+            StatusCode::from_u16(parsed.code.unwrap_or(0)).map_err(|_| WireError::NoAnswer("no status"))?;
+        // Names and places of the values, which are then cut from the head as it was read, without a copy.
+        let start = self.read.as_ptr().addr();
+        let mut lines: SmallVec<[(HeaderName, Range<usize>); 16]> = SmallVec::new();
+        for line in parsed.headers.iter() {
+            let name = HeaderName::from_bytes(line.name.as_bytes());
+            let name = name.map_err(|_| WireError::NoAnswer("a bad header name"))?;
+            let from = line.value.as_ptr().addr() - start;
+            lines.push((name, if line.value.is_empty() { 0..0 } else { from..from + line.value.len() }));
+        }
+        let bytes = self.read.split_to(length).freeze();
+        if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(Parsed::Interim);
+        }
+        answer(status, old, lines, &bytes, method).map(Parsed::Answer)
     }
 }
 
-/// What a parsed head says; `None` for an interim one.
-fn answer(parsed: &httparse::Response<'_, '_>, method: &Method) -> Result<Option<Answer>, WireError> {
-    let no_answer = WireError::NoAnswer;
-    let status = StatusCode::from_u16(parsed.code.unwrap_or(0)).map_err(|_| no_answer("no status"))?;
+/// What a head that was read is.
+#[allow(clippy::large_enum_variant, reason = "the large one is what nearly always comes")]
+enum Parsed {
+    Partial,
+    Interim,
+    Answer(Answer),
+}
+
+const TOO_MANY: &str = "the answer has too many headers";
+
+fn answer(
+    status: StatusCode,
+    old: bool,
+    lines: SmallVec<[(HeaderName, Range<usize>); 16]>,
+    bytes: &Bytes,
+    method: &Method,
+) -> Result<Answer, WireError> {
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(no_answer("the protocol was switched unasked"));
-    }
-    if status.is_informational() {
-        return Ok(None);
+        return Err(WireError::NoAnswer("the protocol was switched unasked"));
     }
     let mut head = Response::new(()).into_parts().0;
     head.status = status;
-    head.headers.reserve(parsed.headers.len() + 6); // and room for what clients are told
-    for line in parsed.headers.iter() {
-        let name =
-            HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| no_answer("a bad header name"))?;
-        let value = HeaderValue::from_bytes(line.value).map_err(|_| no_answer("a bad header value"))?;
-        head.headers.append(name, value);
-    }
-    let old = parsed.version == Some(0);
     head.version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
-    let framing = Framing::of(&mut head, method).map_err(no_answer)?;
+    head.headers.reserve(lines.len() + TOLD);
+    for (name, place) in lines {
+        let value = HeaderValue::from_maybe_shared(bytes.slice(place));
+        head.headers.append(name, value.map_err(|_| WireError::NoAnswer("a bad header value"))?);
+    }
+    let framing = Framing::of(&mut head, method).map_err(WireError::NoAnswer)?;
     let says = |word: &str| {
         let lines = head.headers.get_all(header::CONNECTION).iter();
         let mut words = lines.flat_map(|line| line.as_bytes().split(|b| *b == b',')).map(<[u8]>::trim_ascii);
         words.any(|said| said.eq_ignore_ascii_case(word.as_bytes()))
     };
     let keeps = !framing.ends_with_connection() && !says("close") && (!old || says("keep-alive"));
-    Ok(Some(Answer { head, framing, keeps }))
+    Ok(Answer { head, framing, keeps })
 }
 
 fn write_head(request: &RequestParts) -> Vec<u8> {

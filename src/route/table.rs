@@ -7,6 +7,9 @@ use http::{HeaderMap, Method};
 use super::Params;
 use crate::config::Match;
 
+/// A table of so many routes is looked through without an index.
+const FEW: usize = 8;
+
 /// What a request asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
@@ -26,6 +29,8 @@ pub struct Asked<'a> {
 #[derive(Debug)]
 pub struct RouteTable {
     routes: Vec<Match>,
+    /// Whether there are so few that looking at all of them is cheaper than hashing a segment.
+    few: bool,
     /// For each literal first segment the routes that can match, in order; those without one are in every list.
     by_first: HashMap<String, Vec<usize>>,
     /// The routes whose first segment is open.
@@ -51,16 +56,20 @@ impl RouteTable {
             list.sort_unstable();
             list.dedup();
         }
-        Self { routes, by_first, open }
+        Self { few: routes.len() <= FEW, routes, by_first, open }
     }
 
     /// The first route that matches, with the parameters of its path.
     pub fn find<'a>(&'a self, asked: &Asked<'a>) -> Option<(usize, Params<'a>)> {
-        let first = asked.path[1..].split('/').next().unwrap_or_default();
-        let candidates = self.by_first.get(first).unwrap_or(&self.open);
         let mut params = Params::new();
-        let found = candidates.iter().find(|index| matches(&self.routes[**index], asked, &mut params));
-        found.map(|index| (*index, params))
+        let mut fits = |index: &usize| matches(&self.routes[*index], asked, &mut params);
+        let found = if self.few {
+            (0..self.routes.len()).find(|index| fits(index))
+        } else {
+            let first = asked.path[1..].split('/').next().unwrap_or_default();
+            self.by_first.get(first).unwrap_or(&self.open).iter().copied().find(|index| fits(index))
+        };
+        found.map(|index| (index, params))
     }
 }
 
