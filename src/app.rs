@@ -164,6 +164,7 @@ impl Supervisor {
             () = told_to_end() => {}
         }
         shared.draining.store(true, Ordering::Relaxed);
+        drop(requests); // whoever asks for a reload now is told that there will be none
         tokio::select! {
             () = drain(&shared, &workers) => {}
             () = told_to_end() => tracing::warn!("told to end twice: not waiting for requests in flight"),

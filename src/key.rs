@@ -9,11 +9,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, Method, header};
-use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::client_ip::mask;
-use crate::config::{ApiKeySource, Exempt};
+use crate::config::ApiKeySource;
 
 /// What a limit counts apart: all of these together, each the first of its alternatives that the request has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,20 +167,6 @@ impl KeySpec {
                 .collect();
         }
         hashers.iter().map(|hasher| Fingerprint::from_hash(hasher.finish())).collect()
-    }
-
-    /// Whether a limit with this key leaves the request alone.
-    pub fn is_exempt(&self, subject: &Subject<'_>, exempt: &Exempt) -> bool {
-        let in_network = |network: &IpNet| network.contains(&subject.client.to_canonical());
-        if exempt.networks.iter().any(in_network) {
-            return true;
-        }
-        !exempt.values.is_empty()
-            && self
-                .all
-                .iter()
-                .filter_map(|alternatives| first(alternatives, subject))
-                .any(|(_, found)| exempt.values.iter().any(|value| value.as_bytes() == found.bytes()))
     }
 }
 

@@ -129,11 +129,15 @@ pub fn judge<'s>(
     let mut spared = SmallVec::new();
     for (index, route_limit) in route.limits.iter().enumerate() {
         let limit = &*route_limit.limit;
-        if limit.config.key.is_exempt(&subject, &limit.config.exempt) {
+        if limit.config.exempt.networks.iter().any(|network| network.contains(&client)) {
             spared.push((index, Spared::Exempt));
             continue;
         }
         let key = match (limit.config.key.fingerprint(&subject, &snapshot.secret), limit.config.on_missing) {
+            (Some(key), _) if limit.exempt.contains(&key) => {
+                spared.push((index, Spared::Exempt));
+                continue;
+            }
             (Some(key), _) => key,
             (None, OnMissing::Shared) => limit.missing,
             (None, OnMissing::Skip) => {
@@ -184,17 +188,17 @@ fn host(parts: &Parts) -> Result<Cow<'_, str>, Unjudged> {
     if name.bytes().any(|b| b.is_ascii_uppercase()) {
         return Ok(Cow::Owned(name.to_ascii_lowercase()));
     }
-    Ok(Cow::Borrowed(name))
+    Ok(name)
 }
 
 /// The name in `NAME`, `NAME:PORT` or `[IPV6]:PORT`, without a trailing dot; `None` for all that servers read in
 /// several ways.
-fn host_name(text: &str) -> Option<&str> {
+fn host_name(text: &str) -> Option<Cow<'_, str>> {
     let (name, rest) = match text.strip_prefix('[') {
         Some(inner) => {
             let end = inner.find(']')?;
-            inner[..end].parse::<std::net::Ipv6Addr>().ok()?;
-            text.split_at(end + 2)
+            let address: std::net::Ipv6Addr = inner[..end].parse().ok()?; // which has many spellings, and one
+            (Cow::Owned(format!("[{address}]")), &text[end + 2..])
         }
         None => {
             let (name, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
@@ -203,7 +207,7 @@ fn host_name(text: &str) -> Option<&str> {
             if !name.split('.').all(|label| !label.is_empty() && label.bytes().all(good)) {
                 return None;
             }
-            (name, rest)
+            (Cow::Borrowed(name), rest)
         }
     };
     let port = rest.strip_prefix(':').unwrap_or(rest);
@@ -246,7 +250,8 @@ pub async fn serve(
                 exchange.set_route(route);
             }
             respond::drain(connection, body, &parts);
-            return Ok(exchange.answer(LocalError::from(unjudged).response(connection)));
+            let response = LocalError::from(unjudged).response(exchange.id());
+            return Ok(exchange.answer(response));
         }
     };
     exchange.set_route(judged.route_index);
@@ -275,7 +280,7 @@ pub async fn serve(
             let upstream = view.upstream(*index);
             match forward::forward(connection, &exchange, upstream, route, parts, body).await {
                 Ok(response) => response,
-                Err(error) => error.response(connection),
+                Err(error) => error.response(&exchange),
             }
         }
     };

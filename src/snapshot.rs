@@ -112,7 +112,8 @@ impl Lineage {
                     let order = self.orders.fetch_add(1, Ordering::Relaxed);
                     Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
                 };
-                Arc::new(Limit::new(limit.clone(), counters.unwrap_or_else(new), &self.secret))
+                let counters = counters.unwrap_or_else(new);
+                Arc::new(Limit::new(limit.clone(), counters, config.client_ip.ipv6_prefix, &self.secret))
             })
             .collect();
         Snapshot {

@@ -155,7 +155,7 @@ pub enum Mode {
 pub struct Exempt {
     /// Clients at these addresses.
     pub networks: Vec<IpNet>,
-    /// Keys of these values.
+    /// Keys of these values; a composite key is its values joined by commas.
     pub values: Vec<String>,
 }
 

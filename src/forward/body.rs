@@ -262,6 +262,8 @@ pub(super) struct Upload {
     pub(super) ended: Cell<bool>,
     /// The client is the one who is waited for.
     pub(super) waiting: Cell<bool>,
+    /// The answer has begun: from then on the deadline is that of the answer.
+    pub(super) answered: Cell<bool>,
     /// The body was asked for, which is leave to send it.
     asked: Cell<bool>,
     waits_for_leave: bool,
@@ -275,6 +277,7 @@ pub(super) struct Upload {
 impl Drop for RequestBody {
     fn drop(&mut self) {
         let (Some(body), Some(state)) = (self.inner.take(), &self.state) else { return };
+        state.connection.body_ends();
         if !state.ended.get() && !state.broken.get() && (state.asked.get() || !state.waits_for_leave) {
             drain_rest(&state.connection, body);
         }
@@ -304,12 +307,14 @@ impl RequestBody {
         if body.is_end_stream() {
             return (Self::empty(), None);
         }
+        exchange.connection().body_begins();
         let state = Rc::new(Upload {
             left: Cell::new(max.unwrap_or(u64::MAX)),
             too_large: Cell::new(false),
             broken: Cell::new(false),
             ended: Cell::new(false),
             waiting: Cell::new(false),
+            answered: Cell::new(false),
             asked: Cell::new(false),
             waits_for_leave,
             connection: Rc::clone(exchange.connection()),
@@ -333,8 +338,10 @@ impl http_body::Body for RequestBody {
         let polled = Pin::new(&mut *body).poll_frame(context);
         state.waiting.set(polled.is_pending());
         let frame = ready!(polled);
-        // Whoever still sends is not late.
-        state.deadline.set_request(Some(state.connection.worker.deadlines.after(state.patience)));
+        if !state.answered.get() {
+            // Whoever still sends is not late.
+            state.deadline.set_request(Some(state.connection.worker.deadlines.after(state.patience)));
+        }
         match frame {
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);

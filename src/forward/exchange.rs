@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::Response;
+use http::{HeaderValue, Response};
 use sluicegate_limiter::Time;
 
 use super::Body;
@@ -29,6 +29,7 @@ pub struct Exchange {
     /// When the leaky buckets let it go.
     released: Time,
     code: u16,
+    id: Cell<Option<HeaderValue>>,
     holds: Holds,
     /// How long the upstream may send nothing in the middle of its answer.
     idle: Cell<Duration>,
@@ -51,6 +52,7 @@ impl Exchange {
             begun: now,
             released: now,
             code: CLIENT_LEFT,
+            id: Cell::new(None),
             holds: Holds::default(),
             idle: Cell::new(Duration::from_secs(60)),
         }
@@ -64,6 +66,16 @@ impl Exchange {
     /// Holds places and turns until the end.
     pub fn hold(&mut self, holds: Holds) {
         self.holds = holds;
+    }
+
+    /// Notes the id that the upstream was told, so that an error names the same one.
+    pub(super) fn set_id(&self, id: HeaderValue) {
+        self.id.set(Some(id));
+    }
+
+    /// The id of the request, for an answer of our own.
+    pub(crate) fn id(&self) -> HeaderValue {
+        self.id.take().unwrap_or_else(|| self.connection.worker.request_id())
     }
 
     pub(super) fn set_idle(&self, idle: Duration) {
@@ -93,16 +105,13 @@ impl Exchange {
     pub async fn wait_for_turn(&mut self) {
         let clock = *self.connection.worker.clock();
         let mut sleep = pin!(tokio::time::sleep_until(clock.instant(self.begun)));
-        let holds = &self.holds;
+        let holds = &mut self.holds;
         poll_fn(|context| {
-            let Some(due) = holds.due(context.waker()).filter(|due| *due > clock.now()) else {
-                return Poll::Ready(());
-            };
+            let Some(due) = holds.due(clock.now(), context.waker()) else { return Poll::Ready(()) };
             sleep.as_mut().reset(clock.instant(due));
             sleep.as_mut().poll(context)
         })
         .await;
-        self.holds.start();
         self.released = clock.now();
     }
 

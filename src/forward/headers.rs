@@ -59,6 +59,10 @@ fn is_end_to_end(name: &HeaderName) -> bool {
     *name == header::HOST
         || *name == header::AUTHORIZATION
         || *name == header::COOKIE
+        || *name == header::FORWARDED
+        || *name == X_REAL_IP
+        || *name == X_REQUEST_ID
+        || name.as_str().contains("api-key")
         || name.as_str().starts_with("content-")
         || name.as_str().starts_with("x-forwarded-")
 }
@@ -100,14 +104,14 @@ impl Present {
 }
 
 /// The headers of a request as the upstream gets them. Keys were taken before, so nothing that a client names
-/// in Connection changes what it is counted as.
+/// in Connection changes what it is counted as. Returns the request's id.
 pub(super) fn request(
     connection: &Connection,
     headers: &mut HeaderMap,
     host: Option<HeaderValue>,
     has_body: bool,
     trusted: bool,
-) {
+) -> HeaderValue {
     let trailers = takes_trailers(headers); // asked before Connection, which names TE, takes it away
     strip_hop_by_hop(headers);
     let present = Present::in_headers(headers);
@@ -146,10 +150,13 @@ pub(super) fn request(
     if !trusted || !present.x_forwarded_proto {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
     }
-    let known = |id: &HeaderValue| !id.is_empty() && id.len() <= MAX_ID;
-    if !(trusted && present.x_request_id && headers.get(X_REQUEST_ID).is_some_and(known)) {
-        headers.insert(X_REQUEST_ID, connection.worker.request_id());
+    let said = if trusted && present.x_request_id { headers.get(X_REQUEST_ID) } else { None };
+    if let Some(id) = said.filter(|id| !id.is_empty() && id.len() <= MAX_ID) {
+        return id.clone();
     }
+    let id = connection.worker.request_id();
+    headers.insert(X_REQUEST_ID, id.clone());
+    id
 }
 
 fn takes_trailers(headers: &HeaderMap) -> bool {

@@ -139,7 +139,7 @@ pub async fn forward(
     let waits_for_leave = parts.headers.contains_key(header::EXPECT);
     let server = upstream.choose();
     let has_body = !http_body::Body::is_end_stream(&body);
-    prepare(connection, &mut parts, server, has_body, exchange.trusts_peer());
+    exchange.set_id(prepare(connection, &mut parts, server, has_body, exchange.trusts_peer()));
     exchange.set_idle(config.idle);
     let (body, upload) = RequestBody::new(body, route.max_body, waits_for_leave, exchange, config.response);
 
@@ -159,10 +159,16 @@ pub async fn forward(
 }
 
 /// The head of the request as HTTP/1.1 in origin form.
-fn prepare(connection: &Connection, parts: &mut Parts, server: &Server, has_body: bool, trusted: bool) {
+fn prepare(
+    connection: &Connection,
+    parts: &mut Parts,
+    server: &Server,
+    has_body: bool,
+    trusted: bool,
+) -> HeaderValue {
     let authority = parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
     let host = parts.headers.get(header::HOST).cloned().or(authority);
-    headers::request(connection, &mut parts.headers, host, has_body, trusted);
+    let id = headers::request(connection, &mut parts.headers, host, has_body, trusted);
     if !parts.headers.contains_key(header::HOST) {
         // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
         if let Ok(host) = HeaderValue::from_str(&server.authority) {
@@ -175,6 +181,7 @@ fn prepare(connection: &Connection, parts: &mut Parts, server: &Server, has_body
     }
     parts.version = Version::HTTP_11;
     parts.extensions.clear();
+    id
 }
 
 /// Sends a request without a body and waits for the head of its answer.
@@ -234,6 +241,7 @@ async fn send(
         let mut failed = match exchange.in_time(config.response, sender.try_send_request(request)).await {
             None => return Err(too_late(upload)),
             Some(Ok(response)) => {
+                upload.answered.set(true);
                 let now = connection.worker.deadlines.now();
                 let (head, body) = response.into_parts();
                 let upload = Some(Rc::clone(upload));
@@ -301,7 +309,7 @@ impl ForwardError {
     }
 
     /// The answer to the client. It tells what failed, never where.
-    pub fn response(self, connection: &Connection) -> Response<Body> {
+    pub fn response(self, exchange: &Exchange) -> Response<Body> {
         let local = match self {
             Self::Connect(_) | Self::Broken(_) => LocalError::UpstreamFailed,
             Self::ConnectTimeout | Self::ResponseTimeout => LocalError::UpstreamSlow,
@@ -309,7 +317,7 @@ impl ForwardError {
             Self::ClientBroken => LocalError::Malformed("the request's body did not come whole"),
             Self::ClientSlow => LocalError::Slow,
         };
-        let mut response = local.response(connection);
+        let mut response = local.response(exchange.id());
         if response.status() == StatusCode::REQUEST_TIMEOUT
             || response.status() == StatusCode::PAYLOAD_TOO_LARGE
         {

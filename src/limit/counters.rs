@@ -135,9 +135,10 @@ impl Counters {
         each_table!(&self.tables, table => table.fresh(now))
     }
 
-    /// Forgets a key and its debt; whether it had a state.
+    /// Forgets a key and its debt; whether it had a state. Requests in flight are no debt: their places are taken.
     pub fn pardon(&self, key: Fingerprint) -> bool {
-        each_table!(&self.tables, table => table.pardon(key))
+        !matches!(self.tables, Tables::Concurrency(_))
+            && each_table!(&self.tables, table => table.pardon(key))
     }
 
     /// Drops some keys that owe nothing.

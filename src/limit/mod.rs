@@ -33,6 +33,8 @@ pub struct Limit {
     pub counters: Arc<Counters>,
     /// The key of all requests that lack theirs.
     pub missing: Fingerprint,
+    /// The keys that it leaves alone.
+    pub exempt: Vec<Fingerprint>,
 }
 
 /// One limit that is asked, for one key and cost.
@@ -69,8 +71,10 @@ pub struct Decision {
 
 impl Limit {
     /// A limit of the file, with counters that exist or are new.
-    pub fn new(config: LimitConfig, counters: Arc<Counters>, secret: &KeySecret) -> Self {
-        Self { config, counters, missing: KeySpec::missing(secret) }
+    pub fn new(config: LimitConfig, counters: Arc<Counters>, ipv6_prefix: u8, secret: &KeySecret) -> Self {
+        let readings = |value: &String| config.key.from_text(value, ipv6_prefix, secret);
+        let exempt = config.exempt.values.iter().flat_map(readings).collect();
+        Self { counters, missing: KeySpec::missing(secret), exempt, config }
     }
 
     /// Whether its refusal counts.

@@ -22,7 +22,7 @@ fn limit(count: u64, max_keys: usize, order: u64) -> Limit {
         on_missing: OnMissing::Shared,
         max_keys,
     };
-    Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), &KeySecret::default())
+    Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), 64, &KeySecret::default())
 }
 
 const NOW: Time = Time::from_nanos(1_795_000_000_000_000_000);

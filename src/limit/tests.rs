@@ -35,7 +35,7 @@ fn limit(quota: Quota, max_keys: usize, order: u64) -> Limit {
         on_missing: OnMissing::Shared,
         max_keys,
     };
-    Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), &KeySecret::default())
+    Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), 64, &KeySecret::default())
 }
 
 fn now() -> Time {
@@ -159,13 +159,13 @@ fn a_queue_closes_its_gaps() {
     let limit = limit(Quota::LeakyBucket(LeakyBucket::new(rate, 4, None).unwrap(), rate, 4), 10, 0);
     let mut waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], now(), true)).collect();
     assert!(!one(&limit, 1, now()).admitted);
-    let due = |decision: &Decision| decision.holds.due(std::task::Waker::noop());
+    let due = |decision: &mut Decision| decision.holds.due(now(), std::task::Waker::noop());
     let at = |millis| Some(now().plus(Span::from_millis(millis)));
-    assert_eq!([0, 1, 2, 3].map(|i| due(&waiting[i])), [None, at(500), at(1_000), at(1_500)]);
+    assert_eq!([0, 1, 2, 3].map(|i| due(&mut waiting[i])), [None, at(500), at(1_000), at(1_500)]);
     waiting[1].holds.give_up(now());
-    assert_eq!([2, 3].map(|i| due(&waiting[i])), [at(500), at(1_000)]);
-    let next = decide(&[ask(&limit, 1)], now(), true);
-    assert!(next.admitted && due(&next) == at(1_500), "the place that became free is the last one");
+    assert_eq!([2, 3].map(|i| due(&mut waiting[i])), [at(500), at(1_000)]);
+    let mut next = decide(&[ask(&limit, 1)], now(), true);
+    assert!(next.admitted && due(&mut next) == at(1_500), "the place that became free is the last one");
 }
 
 /// Those who wait when the rate changes leave at the new rate, before those who come later.
@@ -176,13 +176,13 @@ fn a_queue_follows_a_reload() {
         Quota::LeakyBucket(LeakyBucket::new(rate, 5, None).unwrap(), rate, 5)
     };
     let limit = limit(quota(1, 2), 10, 0);
-    let waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], now(), true)).collect();
-    let due = |decision: &Decision| decision.holds.due(std::task::Waker::noop());
+    let mut waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], now(), true)).collect();
+    let due = |decision: &mut Decision| decision.holds.due(now(), std::task::Waker::noop());
     let at = |millis| Some(now().plus(Span::from_millis(millis)));
-    assert_eq!([1, 2, 3].map(|i| due(&waiting[i])), [at(2_000), at(4_000), at(6_000)]);
+    assert_eq!([1, 2, 3].map(|i| due(&mut waiting[i])), [at(2_000), at(4_000), at(6_000)]);
     assert!(limit.counters.reconfigure(&quota(10, 1), 10, now()));
-    assert_eq!([1, 2, 3].map(|i| due(&waiting[i])), [at(100), at(200), at(300)]);
-    assert_eq!(due(&decide(&[ask(&limit, 1)], now(), true)), at(400));
+    assert_eq!([1, 2, 3].map(|i| due(&mut waiting[i])), [at(100), at(200), at(300)]);
+    assert_eq!(due(&mut decide(&[ask(&limit, 1)], now(), true)), at(400));
 }
 
 /// A changed quota applies to the debt that stands.

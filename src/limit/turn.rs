@@ -37,26 +37,22 @@ impl Holds {
         self.0.is_empty()
     }
 
-    /// When the last of its turns comes, as things are; `None` if it waits for none. `waker` is woken when a
-    /// request before it gives up.
-    pub fn due(&self, waker: &Waker) -> Option<Time> {
-        let due = |hold: &Hold| match hold.taken {
-            Taken::Turn(ticket) => hold.counters.due(hold.key, ticket, waker),
-            Taken::Place | Taken::Nothing => None,
-        };
-        self.0.iter().filter_map(due).max()
-    }
-
-    /// Leaves all queues: its turn has come.
-    pub fn start(&mut self) {
-        self.0.retain(|hold| match hold.taken {
-            Taken::Turn(ticket) => {
-                hold.counters.leave(hold.key, ticket);
-                hold.taken = Taken::Nothing;
-                false
+    /// When the last of its turns comes, as things are; `None` if it waits for none. It leaves the queues in which
+    /// its turn has come: what it took there is spent, whether it still waits elsewhere or not. `waker` is woken
+    /// when it comes to the front of a queue, or a request before it gives up.
+    pub fn due(&mut self, now: Time, waker: &Waker) -> Option<Time> {
+        let mut last = None;
+        for hold in &mut self.0 {
+            let Taken::Turn(ticket) = hold.taken else { continue };
+            match hold.counters.due(hold.key, ticket, waker).filter(|due| *due > now) {
+                Some(due) => last = last.max(Some(due)),
+                None => {
+                    hold.counters.leave(hold.key, ticket);
+                    hold.taken = Taken::Nothing;
+                }
             }
-            Taken::Place | Taken::Nothing => true,
-        });
+        }
+        last
     }
 
     /// Gives up all turns at `now`, so that those behind move up. Places are freed by the drop.

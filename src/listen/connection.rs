@@ -69,8 +69,8 @@ pub struct Connection {
     counted: Arc<AtomicI64>,
     pub(super) phase: Cell<Phase>,
     exchanges: Cell<usize>,
-    /// Bodies that are read and thrown away behind an early answer.
-    drains: Cell<usize>,
+    /// Bodies that are being read.
+    bodies: Cell<usize>,
 }
 
 impl Listener {
@@ -165,7 +165,7 @@ fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: 
         counted,
         phase: Cell::new(Phase::Idle),
         exchanges: Cell::new(0),
-        drains: Cell::new(0),
+        bodies: Cell::new(0),
     };
     tokio::task::spawn_local(serve(connection, stream));
 }
@@ -281,15 +281,18 @@ impl Connection {
         }
     }
 
-    /// Runs `drain`, during which what is read belongs to no new request.
-    pub(crate) async fn draining(&self, drain: impl Future<Output = ()>) {
-        self.drains.set(self.drains.get() + 1);
-        drain.await;
-        self.drains.set(self.drains.get() - 1);
+    /// The body of a request is being read, perhaps beyond the end of its exchange: what comes is no new request.
+    pub(crate) fn body_begins(&self) {
+        self.bodies.set(self.bodies.get() + 1);
     }
 
-    pub(super) fn is_draining(&self) -> bool {
-        self.drains.get() > 0
+    /// That body is read no more.
+    pub(crate) fn body_ends(&self) {
+        self.bodies.set(self.bodies.get() - 1);
+    }
+
+    pub(super) fn reads_body(&self) -> bool {
+        self.bodies.get() > 0
     }
 
     pub(super) fn enter(&self, phase: Phase, within: Duration) {

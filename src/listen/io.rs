@@ -21,7 +21,7 @@ pub(super) const HEAD: Duration = Duration::from_secs(10);
 pub(super) const IDLE: Duration = Duration::from_secs(75);
 /// hyper's own answers are shorter than this: a status, a date and two headers.
 const HYPERS_ANSWER: usize = 160;
-/// For a client to take any of an answer.
+/// For the system to have room for more of an answer, as a client takes it.
 const WRITE: Duration = Duration::from_secs(60);
 
 /// What the connection waits for.
@@ -71,7 +71,7 @@ impl Io {
     /// says nothing but the status.
     fn own_answer(&self, bytes: &[u8]) -> Option<Bytes> {
         let says = |words: &[u8]| bytes.windows(words.len()).any(|window| window == words);
-        if self.link.phase.get() == Phase::Exchange
+        if self.link.phase.get() != Phase::Head
             || bytes.len() > HYPERS_ANSWER
             || !bytes.starts_with(b"HTTP/1.1 4")
             || !says(b"content-length: 0\r\n")
@@ -91,7 +91,7 @@ impl Io {
         Poll::Ready(Ok(()))
     }
 
-    /// A client that takes nothing has a deadline; one that takes anything has none.
+    /// While there is no room for more of an answer there is a deadline; with any room it is put off.
     fn note_write<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_pending() != self.blocked.get() {
             self.blocked.set(result.is_pending());
@@ -124,7 +124,7 @@ impl AsyncRead for Io {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buf))?;
         // What comes behind an early answer may be the rest of the body that it answered.
-        let head = self.link.phase.get() == Phase::Idle && !self.link.shared && !self.link.is_draining();
+        let head = self.link.phase.get() == Phase::Idle && !self.link.shared && !self.link.reads_body();
         if buf.filled().len() > before && head {
             self.link.enter(Phase::Head, HEAD);
         }

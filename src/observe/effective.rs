@@ -52,7 +52,7 @@ pub(super) fn limit(limit: &LimitConfig) -> Value {
             Cost::Header(name) => json!(format!("header:{name}")),
         },
         "mode": word(&limit.mode),
-        "exempt": texts(&limit.exempt.networks).into_iter().chain(limit.exempt.values.clone()).collect::<Vec<_>>(),
+        "exempt": { "networks": texts(&limit.exempt.networks), "keys": limit.exempt.values.len() },
         "on_missing": word(&limit.on_missing),
         "max_keys": limit.max_keys,
     })
@@ -94,8 +94,8 @@ fn route(config: &Config, route: &RouteConfig) -> Value {
 
 fn matches(config: &Config, matches: &Match) -> Value {
     let headers = matches.headers.iter().map(|(name, value)| {
-        let value = value.as_ref().map_or("*".into(), |value| String::from_utf8_lossy(value.as_bytes()));
-        (name.to_string(), Value::from(value))
+        let shown = if value.is_some() { "(redacted)" } else { "*" };
+        (name.to_string(), Value::from(shown))
     });
     json!({
         "listener": matches.listener.map(|index| config.listeners[index].name.clone()),

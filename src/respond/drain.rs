@@ -42,7 +42,8 @@ pub fn drain_rest(connection: &Rc<Connection>, mut body: Incoming) {
     };
     tokio::task::spawn_local(async move {
         let bounded = tokio::time::timeout(LONGEST, rest);
-        // Out of time, the body is dropped, and the connection with it.
-        connection.draining(async { _ = bounded.await }).await;
+        connection.body_begins();
+        let _ = bounded.await; // out of time, the body is dropped, and the connection with it
+        connection.body_ends();
     });
 }

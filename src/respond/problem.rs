@@ -4,7 +4,6 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::forward::Body;
-use crate::listen::Connection;
 use crate::pipeline::Unjudged;
 use crate::route::PathError;
 use crate::worker::Worker;
@@ -63,9 +62,7 @@ impl LocalError {
     }
 
     /// The answer.
-    pub fn response(self, connection: &Connection) -> Response<Body> {
-        let worker = &connection.worker;
-        let id = worker.request_id();
+    pub fn response(self, id: HeaderValue) -> Response<Body> {
         let body = body(self.status(), self.detail(), &id);
         let mut response = fixed(self.status(), body, PROBLEM_JSON);
         response.headers_mut().insert(X_REQUEST_ID, id);
