@@ -177,7 +177,12 @@ impl Supervisor {
             Ok(text) if text == self.text => {}
             // It is being replaced; one that is gone for good changes nothing either.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            _ => _ = self.reload().await, // reported where operators look
+            read => {
+                if read.is_err() {
+                    self.text.clear(); // the same text again is then a change
+                }
+                let _ = self.reload().await; // reported where operators look
+            }
         }
     }
 

@@ -37,11 +37,6 @@ impl ClientIpConfig {
         }
         client
     }
-
-    /// The network that counts as one client: an IPv4 address, or the prefix of an IPv6 one.
-    pub fn mask(&self, client: IpAddr) -> IpAddr {
-        mask(client, self.ipv6_prefix)
-    }
 }
 
 /// `client` with all but the first `ipv6_prefix` bits cleared, where it is an IPv6 address.

@@ -160,7 +160,7 @@ impl Worker {
         &self.shared.clock
     }
 
-    /// An id for a request: unique, and telling nothing (SplitMix64 of a random start).
+    /// An id for a request: unique in practice (SplitMix64 of the time of the start), and no secret.
     pub fn request_id(&self) -> HeaderValue {
         let id = self.ids.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.ids.set(id);
@@ -209,8 +209,10 @@ impl View {
                 (Err(_), false) => Outcome::ShadowRefused,
                 // Admitted by this limit but refused by another: nothing was taken, nothing is counted.
                 (Ok(_), _) if !admitted => continue,
-                (Ok(delay), _) => {
-                    stripe.delay(delay);
+                (Ok(delay), enforces) => {
+                    if enforces {
+                        stripe.delay(delay);
+                    }
                     Outcome::Admitted
                 }
             });

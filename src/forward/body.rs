@@ -269,7 +269,7 @@ pub(super) struct Upload {
     waits_for_leave: bool,
     connection: Rc<Connection>,
     deadline: Rc<Deadline>,
-    /// The client's time for the next bytes, in the worker's milliseconds.
+    /// The client's time for the next bytes.
     patience: Duration,
 }
 

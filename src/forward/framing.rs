@@ -51,6 +51,14 @@ impl Framing {
     /// The framing of an answer to a request of this method. Where both are given, chunks win over a length,
     /// which is then removed.
     pub(super) fn of(head: &mut Parts, method: &Method) -> Result<Self, &'static str> {
+        let mut lengths = head.headers.get_all(header::CONTENT_LENGTH).iter();
+        let length_line = lengths.next().cloned();
+        if lengths.any(|other| Some(other) != length_line.as_ref()) {
+            return Err("two content lengths");
+        }
+        if let Some(line) = &length_line {
+            head.headers.insert(header::CONTENT_LENGTH, line.clone()); // once, if it came more often
+        }
         let bodiless = matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         if *method == Method::HEAD || bodiless {
             return Ok(Self::Ended);
@@ -64,12 +72,8 @@ impl Framing {
             }
             _ => return Err("a transfer coding that is not chunked"),
         }
-        let mut lengths = head.headers.get_all(header::CONTENT_LENGTH).iter();
-        let Some(first) = lengths.next() else { return Ok(Self::UntilClose) };
-        if lengths.any(|other| other != first) {
-            return Err("two content lengths");
-        }
-        match length(first) {
+        let Some(line) = length_line else { return Ok(Self::UntilClose) };
+        match length(&line) {
             Some(0) => Ok(Self::Ended),
             Some(length) => Ok(Self::Length(length)),
             None => Err("a bad content length"),

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 
 use super::Exchange;
 use super::body::{Body, Forwarded, RequestBody, Returning, Upload};
+use super::framing::Framing;
 use super::headers;
 use super::pool::Pool;
 use super::wire::{Wire, WireError};
@@ -225,6 +226,7 @@ async fn send(
     mut request: Request<RequestBody>,
     upload: &Rc<Upload>,
 ) -> Result<Response<Body>, ForwardError> {
+    let method = request.method().clone();
     let mut kept = None;
     while let Some(mut sender) = server.senders.take() {
         if sender.ready().await.is_ok() {
@@ -243,7 +245,9 @@ async fn send(
             Some(Ok(response)) => {
                 upload.answered.set(true);
                 let now = connection.worker.deadlines.now();
-                let (head, body) = response.into_parts();
+                let (mut head, body) = response.into_parts();
+                // The same strictness as on a connection of our own; hyper undoes more than it says.
+                Framing::of(&mut head, &method).map_err(|what| ForwardError::Broken(what.into()))?;
                 let upload = Some(Rc::clone(upload));
                 let returning = Returning { sender, pool: Rc::clone(&server.senders), now, upload };
                 let forwarded = Forwarded { body, connection: Some(returning) };

@@ -111,6 +111,8 @@ impl Worker {
             self.listeners.borrow_mut().extract_if(.., |listener| which(listener)).collect();
         for listener in &closing {
             listener.closed.notify_one();
+            // It is looked after no more: this is the last time that it learns what it is now.
+            listener.find_in(&self.view().snapshot, &self.shared().metrics);
         }
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {

@@ -59,7 +59,7 @@ impl Io {
         if !self.link.deadline.socket_passed() {
             return None;
         }
-        if self.link.phase.get() == Phase::Head {
+        if self.link.phase.get() == Phase::Head && !self.blocked.get() {
             // Best effort: the client is slow, not gone. The socket is closed either way.
             let _ =
                 self.stream.try_write(&respond::bare(http::StatusCode::REQUEST_TIMEOUT, &self.link.worker));
