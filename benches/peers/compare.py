@@ -9,9 +9,10 @@ absolute figures. Needs Debian's wrk, nginx-light and (optional) haproxy.
 
 Scenarios: A forwarded, keep-alive, 64 connections, 100-byte answer; B refused (429) on the same route.
 
-nginx runs twice: "nginx" limits and forwards, and says nothing to anybody; "nginx+headers" also gives clients and the
-upstream what sluicegate gives them (X-Forwarded-*, a request id, the two families of limit headers, Retry-After, a JSON
-body), with fixed values where nginx cannot know the real ones.
+nginx and sluicegate run twice. "nginx" limits and forwards, and says nothing to anybody; "nginx+headers" also gives
+clients and the upstream what sluicegate gives them (X-Forwarded-*, a request id, the two families of limit headers,
+Retry-After, a JSON body), with fixed values where nginx cannot know the real ones. "sluicegate" is as shipped,
+"sluicegate-quiet" has `headers: []` and tells clients nothing of limits, as nginx does. Compare like with like.
 """
 import argparse, os, pathlib, shutil, socket, statistics, subprocess, sys, tempfile, time
 
@@ -106,8 +107,9 @@ backend api
 """
 
 
-def own_conf(port, upstream, rate, burst):
+def own_conf(port, upstream, rate, burst, headers):
     return f"""
+headers: [{headers}]
 listen: [127.0.0.1:{port}]
 limits:
   per-key: {{key: api_key | ip, rate: {rate}, burst: {burst}}}
@@ -187,8 +189,9 @@ def main():
                 wait_for(port)
                 peers[name] = (port, process.pid)
             rate, burst = ("1/d", 1) if refuse else ("1000000000/s", 1000000000)
-            peer("sluicegate", lambda port: [args.binary, "run", "--workers", "1", "--config",
-                 write(f"own-{refuse}.yaml", own_conf(port, upstream, rate, burst))])
+            for name, headers in (("sluicegate", "x-ratelimit, ietf, retry-after"), ("sluicegate-quiet", "")):
+                peer(name, lambda port: [args.binary, "run", "--workers", "1", "--config",
+                     write(f"{name}-{refuse}.yaml", own_conf(port, upstream, rate, burst, headers))])
             for name, headers in (("nginx", False), ("nginx+headers", True)):
                 sub = f"{folder}/{name}-{refuse}"
                 os.mkdir(sub)
@@ -211,12 +214,12 @@ def main():
                     user, system = ((b - a) / done * 1e6 for a, b in zip(before, cpu(pid)))
                     results[name].append((user + system, done / args.seconds, p99, user))
             print(f"\n{scenario}, {args.connections} connections, {args.rounds} rounds of {args.seconds} s")
-            print(f"{'':14} {'CPU us/req':>10} {'user':>6} {'min':>7} {'max':>7} {'/nginx':>8} {'/+headers':>9} {'req/s':>9}  p99")
+            print(f"{'':17} {'CPU us/req':>10} {'user':>6} {'min':>7} {'max':>7} {'/nginx':>8} {'/+headers':>9} {'req/s':>9}  p99")
             for name, rows in results.items():
                 costs = [row[0] for row in rows]
                 ratios, fair = ([own[0] / other[0] for own, other in zip(rows, results[peer])]
                                 for peer in ("nginx", "nginx+headers"))
-                print(f"{name:14} {statistics.median(costs):10.2f} "
+                print(f"{name:17} {statistics.median(costs):10.2f} "
                       f"{statistics.median(r[3] for r in rows):6.2f} {min(costs):7.2f} {max(costs):7.2f} "
                       f"{statistics.median(ratios):8.2f} {statistics.median(fair):9.2f} "
                       f"{statistics.median(r[1] for r in rows):9.0f}  {rows[-1][2]}")
