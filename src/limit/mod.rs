@@ -3,6 +3,8 @@
 //! Knows no HTTP and reads no clock: the key is a fingerprint, the time an argument.
 
 mod counters;
+#[cfg(test)]
+mod fixture;
 #[cfg(all(test, feature = "model"))]
 mod model;
 mod queue;

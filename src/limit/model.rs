@@ -5,24 +5,13 @@ use std::sync::Arc;
 
 use sluicegate_limiter::{FixedWindow, Rate, Span, Time};
 
-use super::{Ask, Counters, Limit, decide};
-use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, Quota};
-use crate::key::{Fingerprint, KeySecret, KeySpec, Part};
+use super::{Ask, Limit, decide, fixture};
+use crate::config::Quota;
+use crate::key::Fingerprint;
 
 fn limit(count: u64, max_keys: usize, order: u64) -> Limit {
     let rate = Rate::new(count, Span::from_secs(60)).unwrap();
-    let quota = Quota::FixedWindow(FixedWindow::new(rate), rate);
-    let config = LimitConfig {
-        name: format!("limit-{order}"),
-        key: KeySpec::new(vec![vec![Part::Global]]),
-        quota,
-        cost: Cost::Constant(1),
-        mode: Mode::Enforce,
-        exempt: Exempt::default(),
-        on_missing: OnMissing::Shared,
-        max_keys,
-    };
-    Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), 64, &KeySecret::default())
+    fixture::limit(Quota::FixedWindow(FixedWindow::new(rate), rate), max_keys, order)
 }
 
 const NOW: Time = Time::from_nanos(1_795_000_000_000_000_000);

@@ -1,14 +1,14 @@
 //! What users rely on when threads meet and tables fill up.
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_limiter::{Concurrency, FixedWindow, LeakyBucket, Rate, Span, Time, TokenBucket};
 
-use super::{Ask, Counters, Decision, Limit, decide};
-use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, Quota};
-use crate::key::{Fingerprint, KeySecret, KeySpec, Part};
+use super::fixture::limit;
+use super::{Ask, Decision, Limit, decide};
+use crate::config::Quota;
+use crate::key::Fingerprint;
 
 fn rate(count: u64, seconds: u64) -> Rate {
     Rate::new(count, Span::from_secs(seconds)).unwrap()
@@ -22,20 +22,6 @@ fn token(count: u64, seconds: u64, burst: u64) -> Quota {
 fn fixed(count: u64, seconds: u64) -> Quota {
     let rate = rate(count, seconds);
     Quota::FixedWindow(FixedWindow::new(rate), rate)
-}
-
-fn limit(quota: Quota, max_keys: usize, order: u64) -> Limit {
-    let config = LimitConfig {
-        name: format!("limit-{order}"),
-        key: KeySpec::new(vec![vec![Part::Global]]),
-        quota,
-        cost: Cost::Constant(1),
-        mode: Mode::Enforce,
-        exempt: Exempt::default(),
-        on_missing: OnMissing::Shared,
-        max_keys,
-    };
-    Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), 64, &KeySecret::default())
 }
 
 fn now() -> Time {

@@ -1,0 +1,21 @@
+//! A limit for the tests of this folder.
+
+use std::sync::Arc;
+
+use super::{Counters, Limit};
+use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, Quota};
+use crate::key::{KeySecret, KeySpec, Part};
+
+pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Limit {
+    let config = LimitConfig {
+        name: format!("limit-{order}"),
+        key: KeySpec::new(vec![vec![Part::Global]]),
+        quota,
+        cost: Cost::Constant(1),
+        mode: Mode::Enforce,
+        exempt: Exempt::default(),
+        on_missing: OnMissing::Shared,
+        max_keys,
+    };
+    Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), 64, &KeySecret::default())
+}
