@@ -135,14 +135,7 @@ fn a_key_can_be_pardoned() {
 /// Requests in flight are no debt that could be pardoned: a pardon does not let more in than the limit says.
 #[test]
 fn a_pardon_does_not_free_what_is_in_flight() {
-    let gate = harness::Gate::default();
-    let waits = gate.clone();
-    let upstream = harness::Upstream::scripted(move |exchange| {
-        if exchange.seen.target == "/slow" {
-            waits.wait();
-        }
-        exchange.answer(200, &[], b"done");
-    });
+    let (upstream, gate) = harness::gated();
     let gateway = Gateway::before(
         &upstream,
         "limits: {l: {key: global, algorithm: concurrency, max: 2}}\nupstreams: {api: {servers: [\"http://{upstream}\"]}}\n\

@@ -189,14 +189,7 @@ fn refused_uploads_do_not_end_the_connection() {
 /// One request that its client gives up frees its place, and the others of the connection go on.
 #[test]
 fn a_request_that_is_given_up_frees_its_place() {
-    let gate = Gate::default();
-    let waits = gate.clone();
-    let upstream = Upstream::scripted(move |exchange| {
-        if exchange.seen.target == "/slow" {
-            waits.wait();
-        }
-        exchange.answer(200, &[], b"done");
-    });
+    let (upstream, gate) = harness::gated();
     let gateway = limited(&upstream, "key: ip, max: 1, algorithm: concurrency");
     over_h2(&gateway, async |mut sender| {
         let mut slow = sender.clone();

@@ -217,14 +217,7 @@ fn a_listener_can_be_added() {
 /// Listeners go with the file: new connections are refused, idle ones are closed, and requests in flight end well.
 #[test]
 fn a_listener_can_be_removed() {
-    let gate = Gate::default();
-    let waits = gate.clone();
-    let upstream = Upstream::scripted(move |exchange| {
-        if exchange.seen.target == "/slow" {
-            waits.wait();
-        }
-        exchange.answer(200, &[], b"done");
-    });
+    let (upstream, gate) = harness::gated();
     let rest = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api}]\n";
     let gateway = Gateway::before(&upstream, &format!("{BOTH}{rest}"));
     let (mut idle, mut slow) = (Client::connect(gateway.edge2), Client::connect(gateway.edge2));

@@ -94,6 +94,19 @@ impl Gate {
     }
 }
 
+/// An upstream that answers at once, but for `/slow`, which waits for the gate.
+pub fn gated() -> (Upstream, Gate) {
+    let gate = Gate::default();
+    let waits = gate.clone();
+    let upstream = Upstream::scripted(move |exchange| {
+        if exchange.seen.target == "/slow" {
+            waits.wait();
+        }
+        exchange.answer(200, &[], b"done");
+    });
+    (upstream, gate)
+}
+
 /// Runs `work` on `threads` threads at once and collects what they return.
 pub fn at_once<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let barrier = std::sync::Barrier::new(threads);
