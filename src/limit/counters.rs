@@ -1,11 +1,13 @@
 //! The counters of a limit, whatever its algorithm: one match, so that tables stay flat and typed.
 
 use sluicegate_limiter::{
-    Concurrency, FixedWindow, LeakyBucket, Refusal, SlidingLog, SlidingWindow, Span, Standing, Time,
+    Concurrency, FixedWindow, LeakyBucket, Receipt, Refusal, SlidingLog, SlidingWindow, Span, Standing, Time,
     TokenBucket,
 };
 
+use super::Key;
 use super::queue::Queue;
+use super::redis::RemoteKey;
 use super::table::{Held, Table};
 use crate::config::Quota;
 use crate::key::Fingerprint;
@@ -160,7 +162,7 @@ impl Counters {
     /// Frees a place of a concurrency limit.
     pub(super) fn free(&self, key: Fingerprint, cost: u64) {
         if let Tables::Concurrency(table) = &self.tables {
-            table.refund(key, Time::EPOCH, cost); // places know no time
+            table.refund(key, Time::EPOCH, cost, |_| Some(Receipt::default())); // places know no time
         }
     }
 
@@ -180,9 +182,35 @@ impl Counters {
     }
 
     /// Removes a queued request that gives up: its place is free and those behind it move up.
-    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, now: Time, cost: u64) {
+    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, now: Time, cost: u64, receipt: Receipt) {
         if let Tables::LeakyBucket(table, queue) = &self.tables {
-            table.refund_and(key, now, cost, |bucket| queue.give_up(key, ticket, bucket.turn(cost)));
+            table.refund(key, now, cost, |bucket| {
+                let moved = queue.give_up(key, ticket, bucket.turn(cost));
+                Some(moved.map_or(receipt, |due| bucket.receipt(due, cost)))
+            });
+        }
+    }
+
+    /// Takes over what a store has told of `key` at its `now`, so that the table can go on from there without it.
+    /// Places are no debt: the table counts those of this process.
+    pub fn learn(&self, key: Fingerprint, told: &RemoteKey, now: Time) {
+        match (&self.tables, told) {
+            (Tables::TokenBucket(table), RemoteKey::TokenBucket(was, state)) => {
+                table.learn(key, was, *state, now)
+            }
+            (Tables::LeakyBucket(table, _), RemoteKey::LeakyBucket(was, state)) => {
+                table.learn(key, was, *state, now)
+            }
+            (Tables::FixedWindow(table), RemoteKey::FixedWindow(was, state)) => {
+                table.learn(key, was, *state, now)
+            }
+            (Tables::SlidingLog(table), RemoteKey::SlidingLog(was, state)) => {
+                table.learn(key, was, state.clone(), now)
+            }
+            (Tables::SlidingWindow(table), RemoteKey::SlidingWindow(was, state)) => {
+                table.learn(key, was, state.clone(), now)
+            }
+            _ => {}
         }
     }
 }
@@ -192,13 +220,9 @@ impl HeldKey<'_> {
         each_held!(self, held => held.key())
     }
 
-    pub(super) fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
-        each_held!(self, held => held.check(now, cost))
-    }
-
-    /// Charges what `check` admitted with `delay`. With `queue`, a request that is delayed gets a ticket.
-    pub(super) fn charge(&mut self, now: Time, cost: u64, delay: Span, queue: bool) -> Taken {
-        each_held!(self, held => held.charge(now, cost));
+    /// What a request takes here that was charged at `now` and is to be held for `delay`. With `queue`, one that
+    /// is delayed gets a ticket.
+    pub(super) fn taken(&self, now: Time, delay: Span, queue: bool) -> Taken {
         match self {
             HeldKey::Concurrency(_) => Taken::Place,
             HeldKey::LeakyBucket(held, waiting) if queue && !delay.is_zero() => {
@@ -208,16 +232,26 @@ impl HeldKey<'_> {
         }
     }
 
-    pub(super) fn refused(&mut self, now: Time, cost: u64) {
-        each_held!(self, held => held.refused(now, cost));
-    }
-
-    pub(super) fn standing(&self, now: Time) -> Standing {
-        each_held!(self, held => held.standing(now))
-    }
-
     /// Whether the key is new to the table, which then looks for others to drop.
     pub(super) fn added(&self) -> bool {
         each_held!(self, held => held.added)
+    }
+}
+
+impl Key for HeldKey<'_> {
+    fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
+        each_held!(self, held => held.check(now, cost))
+    }
+
+    fn charge(&mut self, now: Time, cost: u64) -> Receipt {
+        each_held!(self, held => held.charge(now, cost))
+    }
+
+    fn refused(&mut self, now: Time, cost: u64) {
+        each_held!(self, held => held.refused(now, cost));
+    }
+
+    fn standing(&self, now: Time) -> Standing {
+        each_held!(self, held => held.standing(now))
     }
 }

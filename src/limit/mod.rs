@@ -8,6 +8,7 @@ mod fixture;
 #[cfg(all(test, feature = "model"))]
 mod model;
 mod queue;
+pub mod redis;
 mod slots;
 mod sync;
 mod table;
@@ -17,7 +18,7 @@ mod turn;
 
 use std::sync::Arc;
 
-use sluicegate_limiter::{Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
 use smallvec::SmallVec;
 
 pub use counters::Counters;
@@ -71,6 +72,18 @@ pub struct Decision {
     pub holds: Holds,
 }
 
+/// The state of one key, here or as a store told it: what a decision is made on.
+pub(crate) trait Key {
+    /// See [`Algorithm::check`](sluicegate_limiter::Algorithm::check).
+    fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal>;
+    /// See [`Algorithm::charge`](sluicegate_limiter::Algorithm::charge).
+    fn charge(&mut self, now: Time, cost: u64) -> Receipt;
+    /// See [`Algorithm::refused`](sluicegate_limiter::Algorithm::refused).
+    fn refused(&mut self, now: Time, cost: u64);
+    /// See [`Algorithm::standing`](sluicegate_limiter::Algorithm::standing).
+    fn standing(&self, now: Time) -> Standing;
+}
+
 impl Limit {
     /// A limit of the file, with counters that exist or are new.
     pub fn new(config: LimitConfig, counters: Arc<Counters>, ipv6_prefix: u8, secret: &KeySecret) -> Self {
@@ -100,10 +113,37 @@ pub fn decide(asks: &[Ask<'_>], now: Time, queue: bool) -> Decision {
         held.push((index, asks[index].limit.counters.hold(asks[index].key, now)));
     }
 
+    let mut holds = Holds::default();
+    let mut decision = settle(asks, &mut held, now, |index, key, delay, receipt| {
+        let ask = &asks[index];
+        let taken = key.taken(now, delay, queue && ask.limit.enforces());
+        if taken != Taken::Nothing {
+            holds.push(Hold::new(Arc::clone(&ask.limit.counters), key.key(), ask.cost, receipt, taken));
+        }
+    });
+    decision.holds = holds;
+
+    let added: SmallVec<[usize; 2]> =
+        held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
+    drop(held);
+    for index in added {
+        asks[index].limit.counters.sweep_a_little(now);
+    }
+    decision
+}
+
+/// Checks all keys, each with the index of its ask, then charges all if every enforced limit admits. `charged` is
+/// told of each charge, with the delay that goes with it.
+pub(crate) fn settle<K: Key>(
+    asks: &[Ask<'_>],
+    keys: &mut [(usize, K)],
+    now: Time,
+    mut charged: impl FnMut(usize, &K, Span, Receipt),
+) -> Decision {
     let mut decision = Decision { admitted: true, ..Decision::default() };
     let empty = Standing { remaining: 0, capacity: 0, reset: Span::ZERO };
     decision.verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), standing: empty });
-    for (index, key) in &held {
+    for (index, key) in &*keys {
         let ask = &asks[*index];
         let answer = key.check(now, ask.cost);
         decision.verdicts[*index].answer = answer;
@@ -114,16 +154,13 @@ pub fn decide(asks: &[Ask<'_>], now: Time, queue: bool) -> Decision {
             }
         }
     }
-    for (index, key) in &mut held {
+    for (index, key) in keys {
         let ask = &asks[*index];
         let verdict = &mut decision.verdicts[*index];
         match verdict.answer {
             Ok(delay) if decision.admitted => {
-                let taken = key.charge(now, ask.cost, delay, queue && ask.limit.enforces());
-                if taken != Taken::Nothing {
-                    let hold = Hold::new(Arc::clone(&ask.limit.counters), key.key(), ask.cost, taken);
-                    decision.holds.push(hold);
-                }
+                let receipt = key.charge(now, ask.cost);
+                charged(*index, key, delay, receipt);
             }
             Ok(_) => {}
             Err(_) => key.refused(now, ask.cost),
@@ -132,13 +169,6 @@ pub fn decide(asks: &[Ask<'_>], now: Time, queue: bool) -> Decision {
     }
     if !decision.admitted {
         decision.delay = Span::ZERO;
-    }
-
-    let added: SmallVec<[usize; 2]> =
-        held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
-    drop(held);
-    for index in added {
-        asks[index].limit.counters.sweep_a_little(now);
     }
     decision
 }

@@ -3,9 +3,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluicegate_limiter::{Concurrency, FixedWindow, LeakyBucket, Rate, Span, Time, TokenBucket};
+use sluicegate_limiter::{Algorithm, Concurrency, FixedWindow, LeakyBucket, Rate, Span, Time, TokenBucket};
 
 use super::fixture::limit;
+use super::redis::RemoteKey;
 use super::{Ask, Decision, Limit, decide};
 use crate::config::Quota;
 use crate::key::Fingerprint;
@@ -168,7 +169,12 @@ fn a_queue_follows_a_reload() {
     assert_eq!([1, 2, 3].map(|i| due(&mut waiting[i])), [at(2_000), at(4_000), at(6_000)]);
     assert!(limit.counters.reconfigure(&quota(10, 1), 10, now()));
     assert_eq!([1, 2, 3].map(|i| due(&mut waiting[i])), [at(100), at(200), at(300)]);
-    assert_eq!(due(&mut decide(&[ask(&limit, 1)], now(), true)), at(400));
+    let mut last = decide(&[ask(&limit, 1)], now(), true);
+    assert_eq!(due(&mut last), at(400));
+    waiting[1].holds.give_up(now());
+    assert_eq!(due(&mut last), at(300), "a turn of before the reload is worth one of after it");
+    last.holds.give_up(now());
+    assert_eq!(due(&mut decide(&[ask(&limit, 1)], now(), true)), at(300));
 }
 
 /// A changed quota applies to the debt that stands.
@@ -183,6 +189,27 @@ fn a_bucket_at_half_stays_at_half() {
     assert!(limit.counters.reconfigure(&token(7, 90, 4), 10, now()));
     assert_eq!(limit.counters.standing(key(1), now()).unwrap().remaining, 2);
     assert!(!limit.counters.reconfigure(&fixed(7, 90), 10, now()), "another algorithm cannot take it over");
+}
+
+/// What a store has told stands in the table, under the quota in force, and never takes the place of another key.
+#[test]
+fn a_table_goes_on_from_what_a_store_told() {
+    let told = |spent| {
+        let bucket = TokenBucket::new(rate(10, 60), 10).unwrap();
+        let mut state = Default::default();
+        bucket.charge(&mut state, now(), spent);
+        RemoteKey::TokenBucket(bucket, state)
+    };
+    let limit = limit(token(10, 60, 20), 1, 0);
+    let left = |n| limit.counters.standing(key(n), now()).map(|standing| standing.remaining);
+    limit.counters.learn(key(1), &told(5), now());
+    assert_eq!(left(1), Some(10), "half of the bucket that is in force");
+    limit.counters.learn(key(1), &told(9), now());
+    assert_eq!(left(1), Some(2));
+    limit.counters.learn(key(2), &told(9), now());
+    assert_eq!((left(2), limit.counters.keys()), (None, 1), "there is no room for a second key");
+    limit.counters.learn(key(1), &told(0), now());
+    assert_eq!((left(1), limit.counters.keys()), (None, 0), "who owes nothing needs no place");
 }
 
 /// Pardon forgets one key and no other.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Receipt, Time};
 use smallvec::SmallVec;
 
 use super::counters::{Counters, Taken};
@@ -18,12 +18,19 @@ pub struct Hold {
     counters: Arc<Counters>,
     key: Fingerprint,
     cost: u64,
+    receipt: Receipt,
     taken: Taken,
 }
 
 impl Hold {
-    pub(super) fn new(counters: Arc<Counters>, key: Fingerprint, cost: u64, taken: Taken) -> Self {
-        Self { counters, key, cost, taken }
+    pub(super) fn new(
+        counters: Arc<Counters>,
+        key: Fingerprint,
+        cost: u64,
+        receipt: Receipt,
+        taken: Taken,
+    ) -> Self {
+        Self { counters, key, cost, receipt, taken }
     }
 }
 
@@ -59,7 +66,7 @@ impl Holds {
     pub fn give_up(&mut self, now: Time) {
         for hold in &mut self.0 {
             if let Taken::Turn(ticket) = hold.taken {
-                hold.counters.give_up(hold.key, ticket, now, hold.cost);
+                hold.counters.give_up(hold.key, ticket, now, hold.cost, hold.receipt);
                 hold.taken = Taken::Nothing;
             }
         }

@@ -1,0 +1,5 @@
+//! Counters that several gateways share, in Redis.
+
+mod remote;
+
+pub use remote::RemoteKey;
