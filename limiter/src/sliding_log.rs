@@ -39,6 +39,11 @@ impl SlidingLog {
         Ok(Self { rate, count_rejected })
     }
 
+    /// Whether refused requests hold places too.
+    pub const fn counts_rejected(&self) -> bool {
+        self.count_rejected
+    }
+
     /// The time as this key has seen it: never before its newest entry.
     fn seen(state: &Log, now: Time) -> Time {
         state.entries.back().map_or(now, |newest| newest.at.max(now))

@@ -146,9 +146,27 @@ impl<A: Algorithm + Clone> Table<A> {
         }
     }
 
+    /// The refusal of a request by what is known of `key`.
+    pub(super) fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
+        let part = lock(&self.shard(key).0);
+        match part.slots.find(key.get()).and_then(|slot| part.slots.get(slot)) {
+            Some(state) => part.algorithm.check(state, now, cost).err(),
+            None => part.algorithm.check(&A::State::default(), now, cost).err(),
+        }
+    }
+
+    /// Forgets all keys.
+    pub(super) fn forget(&self) {
+        for shard in &self.shards {
+            let mut part = lock(&shard.0);
+            let gone = part.slots.clear();
+            self.keys.fetch_sub(gone, Ordering::Relaxed);
+        }
+    }
+
     /// Puts `state`, which was counted elsewhere under the quota of `told`, in place of what is known of `key`,
-    /// if there is room for the key.
-    pub(super) fn learn(&self, key: Fingerprint, told: &A, mut state: A::State, now: Time) {
+    /// if there is room for the key. Whether the key is new.
+    pub(super) fn learn(&self, key: Fingerprint, told: &A, mut state: A::State, now: Time) -> bool {
         let mut guard = lock(&self.shard(key).0);
         let part = &mut *guard;
         part.algorithm.rescale(told, &mut state, now);
@@ -162,8 +180,10 @@ impl<A: Algorithm + Clone> Table<A> {
             None => {
                 self.keys.fetch_add(1, Ordering::Relaxed);
                 part.slots.insert(key.get(), state);
+                return true;
             }
         }
+        false
     }
 
     /// The quota in force.
