@@ -293,6 +293,11 @@ impl RedisServer {
         self.signal("STOP");
     }
 
+    /// One more setting from the next start on.
+    pub fn configure(&mut self, name: &str, values: &[&str]) {
+        self.setup = std::mem::take(&mut self.setup).config(name, values);
+    }
+
     /// Lets it go on.
     pub fn thaw(&self) {
         self.signal("CONT");
