@@ -56,7 +56,7 @@ fn of_all_gateways_together_exactly_the_limit_passes() {
 #[test]
 fn a_shared_queue_has_as_many_places_as_it_says() {
     let redis = RedisServer::start();
-    let text = limit("algorithm: leaky_bucket, rate: 1/366d, burst: 500");
+    let text = limit("algorithm: leaky_bucket, rate: 1000/366d, burst: 500");
     let fleet = Fleet::start(4, &(redis.store() + &text));
     let _waiting = held(&fleet, 600, "/", "l");
     assert_eq!((fleet.decisions("l", "admitted"), fleet.decisions("l", "refused")), (500.0, 100.0));
