@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole suite. It installs nothing; it says what is missing.
+# The whole suite. It installs what Debian has of what the tests need, and says what else is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,6 +11,25 @@ need() {
 }
 need cargo "it builds and runs the tests; see https://rustup.rs"
 need cc "a C compiler; some dependencies are written in C, and Rust links with it"
+
+# package PACKAGE FILE WHY: installs a package of Debian unless a file of it is there.
+package() {
+    local name=$1 files=$2 why=$3 root=()
+    compgen -G "$files" > /dev/null && return
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    if command -v apt-get > /dev/null && command -v "${root[@]:-env}" > /dev/null; then
+        echo "tests/run.sh: installing $name"
+        "${root[@]}" apt-get install -y --no-install-recommends "$name" > /dev/null ||
+            { "${root[@]}" apt-get update > /dev/null &&
+                "${root[@]}" apt-get install -y --no-install-recommends "$name" > /dev/null; } || true
+    fi
+    compgen -G "$files" > /dev/null && return
+    echo "tests/run.sh: the package $name is missing: $why" >&2
+    exit 1
+}
+command -v redis-server > /dev/null ||
+    package redis-server /usr/bin/redis-server "the tests of shared counters run against real servers"
+package libfaketime '/usr/lib/*/faketime/libfaketimeMT.so.1' "the tests of shared counters put clocks wrong"
 
 step() {
     printf '\n==> %s\n' "$*"

@@ -5,19 +5,27 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests read clocks
 
 pub mod client;
+mod cluster;
+pub mod fleet;
 mod gateway;
+pub mod load;
 mod message;
 mod ports;
 pub mod prometheus;
+pub mod redis;
 mod upstream;
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 pub use client::Client;
+pub use cluster::{Cluster, Sentinels};
+pub use fleet::Fleet;
 pub use gateway::{Gateway, Setup, TOKEN, program};
+pub use load::Load;
 pub use message::{Reader, Response};
 pub use ports::Reserved;
+pub use redis::RedisServer;
 pub use upstream::{Exchange, Seen, Upstream};
 
 /// The longest that anything may take.

@@ -1,0 +1,205 @@
+//! Redis as several servers: a cluster that shares the slots, and a master with a replica under sentinels.
+
+use ::redis::Value;
+
+use super::ports::Reserved;
+use super::redis::{RedisServer, RedisSetup};
+use super::until;
+
+/// All slots of a cluster.
+const SLOTS: u16 = 16_384;
+
+/// Three masters that share the slots.
+pub struct Cluster {
+    pub nodes: Vec<RedisServer>,
+    _buses: Vec<Reserved>,
+}
+
+impl Cluster {
+    /// Starts three masters, introduces them to each other and waits until all slots are served.
+    #[track_caller]
+    pub fn start() -> Self {
+        let buses: Vec<Reserved> = (0..3).map(|_| Reserved::new()).collect();
+        let node = |bus: &Reserved| {
+            let bus = bus.address.port().to_string();
+            let setup = RedisServer::setup().config("cluster-enabled", &["yes"]);
+            setup.config("cluster-port", &[&bus]).config("cluster-node-timeout", &["2000"]).start()
+        };
+        let nodes: Vec<RedisServer> = buses.iter().map(node).collect();
+        for (index, node) in nodes.iter().enumerate() {
+            let bound = |index: usize| (usize::from(SLOTS) * index / nodes.len()).to_string();
+            let last = (usize::from(SLOTS) * (index + 1) / nodes.len() - 1).to_string();
+            node.run::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+            node.run::<()>(&["CLUSTER", "ADDSLOTSRANGE", &bound(index), &last]);
+            let (first, bus) = (nodes[0].address, buses[0].address.port().to_string());
+            if index > 0 {
+                node.run::<()>(&["CLUSTER", "MEET", "127.0.0.1", &first.port().to_string(), &bus]);
+            }
+        }
+        until("the cluster is whole", || {
+            let whole = |node: &RedisServer| {
+                let info: String = node.run(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok")
+                    && info.contains("cluster_known_nodes:3")
+                    && info.contains("cluster_slots_ok:16384")
+            };
+            nodes.iter().all(whole).then_some(())
+        });
+        Self { nodes, _buses: buses }
+    }
+
+    /// The `store` of a configuration.
+    pub fn store(&self) -> String {
+        let urls: Vec<String> =
+            self.nodes.iter().map(|node| format!("\"redis://{}\"", node.address)).collect();
+        format!("store: {{redis: {{cluster: [{}], timeout: 2s}}}}\n", urls.join(", "))
+    }
+
+    /// The slot of a key.
+    pub fn slot(&self, key: &str) -> u16 {
+        self.nodes[0].run(&["CLUSTER", "KEYSLOT", key])
+    }
+
+    /// Which node serves a slot.
+    #[track_caller]
+    pub fn owner(&self, slot: u16) -> usize {
+        // A line of this: id address@bus flags master ping pong epoch link slots…
+        let text: String = self.nodes[0].run(&["CLUSTER", "NODES"]);
+        let serves = |words: &str| {
+            let (first, last) = words.split_once('-').unwrap_or((words, words));
+            matches!((first.parse::<u16>(), last.parse::<u16>()), (Ok(a), Ok(b)) if (a..=b).contains(&slot))
+        };
+        let line = text.lines().find(|line| line.split(' ').skip(8).any(serves));
+        let line = line.unwrap_or_else(|| panic!("nobody serves slot {slot}:\n{text}"));
+        let is = |node: &RedisServer| line.contains(&format!(" {}@", node.address));
+        self.nodes.iter().position(is).unwrap()
+    }
+
+    /// Moves a slot and its keys to another node as redis-cli does, while clients go on.
+    #[track_caller]
+    pub fn move_slot(&self, slot: u16, to: usize) {
+        let from = self.owner(slot);
+        if from == to {
+            return;
+        }
+        let (source, target) = (&self.nodes[from], &self.nodes[to]);
+        let id = |node: &RedisServer| node.run::<String>(&["CLUSTER", "MYID"]);
+        let (source_id, target_id, slot) = (id(source), id(target), slot.to_string());
+        target.run::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]);
+        source.run::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]);
+        loop {
+            let keys: Vec<String> = source.run(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]);
+            if keys.is_empty() {
+                break;
+            }
+            let port = target.address.port().to_string();
+            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+            words.extend(keys.iter().map(String::as_str));
+            source.run::<String>(&words);
+        }
+        for node in [target, source].into_iter().chain(&self.nodes) {
+            node.run::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_id]);
+        }
+    }
+
+    /// All keys, each with the node that holds it.
+    pub fn keys(&self) -> Vec<(usize, String)> {
+        let keys = |(index, node): (usize, &RedisServer)| {
+            node.keys().into_iter().map(move |key| (index, key)).collect::<Vec<_>>()
+        };
+        self.nodes.iter().enumerate().flat_map(keys).collect()
+    }
+}
+
+/// A master with one replica, and those who watch them.
+pub struct Sentinels {
+    /// The first of them is the master at first.
+    pub servers: [RedisServer; 2],
+    pub watchers: Vec<RedisServer>,
+}
+
+impl Sentinels {
+    /// Starts a master, its replica and so many sentinels, and waits until these know each other.
+    #[track_caller]
+    pub fn start(count: usize) -> Self {
+        let quick = |setup: RedisSetup| setup.config("repl-diskless-sync-delay", &["0"]);
+        let master = quick(RedisServer::setup()).start();
+        let port = master.address.port();
+        let replica =
+            quick(RedisServer::setup()).config("replicaof", &["127.0.0.1", &port.to_string()]).start();
+        until("the replica follows", || {
+            (replica.info("replication", "master_link_status")? == "up").then_some(())
+        });
+        let lines = format!(
+            "sentinel monitor main 127.0.0.1 {port} {}\nsentinel down-after-milliseconds main 500\n\
+             sentinel failover-timeout main 3000\n",
+            count / 2 + 1
+        );
+        let watchers: Vec<_> = (0..count).map(|_| RedisServer::setup().sentinel(&lines).start()).collect();
+        until("the sentinels know everybody", || {
+            let knows = |watcher: &RedisServer| {
+                let replicas: Vec<Value> = watcher.run(&["SENTINEL", "REPLICAS", "main"]);
+                let others: Vec<Value> = watcher.run(&["SENTINEL", "SENTINELS", "main"]);
+                replicas.len() == 1 && others.len() == count - 1
+            };
+            watchers.iter().all(knows).then_some(())
+        });
+        Self { servers: [master, replica], watchers }
+    }
+
+    /// The `store` of a configuration.
+    pub fn store(&self) -> String {
+        let urls: Vec<String> =
+            self.watchers.iter().map(|watcher| format!("\"redis://{}\"", watcher.address)).collect();
+        format!(
+            "store: {{redis: {{sentinel: {{master: main, nodes: [{}]}}, timeout: 2s}}}}\n",
+            urls.join(", ")
+        )
+    }
+
+    /// Which of the servers the sentinels call the master.
+    #[track_caller]
+    pub fn master(&self) -> usize {
+        let (_, port): (String, u16) = self.watchers[0].run(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
+        self.servers.iter().position(|server| server.address.port() == port).unwrap()
+    }
+
+    /// Waits until the replica has all that the master holds.
+    #[track_caller]
+    pub fn catch_up(&self) {
+        let (master, replica) = (&self.servers[self.master()], &self.servers[1 - self.master()]);
+        until("the replica has caught up", || {
+            let offset = master.info("replication", "master_repl_offset");
+            (offset == replica.info("replication", "slave_repl_offset")).then_some(())
+        });
+    }
+
+    /// Kills the master and waits until the replica is the master.
+    #[track_caller]
+    pub fn fail_over(&mut self) {
+        let old = self.master();
+        self.servers[old].kill();
+        self.promoted(1 - old);
+    }
+
+    /// Swaps the roles while both live, and waits until it is done.
+    #[track_caller]
+    pub fn switch_over(&self) {
+        let old = self.master();
+        // A sentinel that has not yet seen the replica's answer says NOGOODSLAVE.
+        until("a sentinel begins", || self.watchers[0].try_run::<()>(&["SENTINEL", "FAILOVER", "main"]).ok());
+        self.promoted(1 - old);
+        // The sentinels demote the old master too, but eight seconds later; until then it would take writes.
+        let port = self.servers[1 - old].address.port().to_string();
+        self.servers[old].run::<()>(&["REPLICAOF", "127.0.0.1", &port]);
+        self.servers[old].disconnect();
+    }
+
+    #[track_caller]
+    fn promoted(&self, new: usize) {
+        until("the replica is the master", || {
+            let role = self.servers[new].info("replication", "role")?;
+            (self.master() == new && role == "master").then_some(())
+        });
+    }
+}

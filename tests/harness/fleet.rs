@@ -1,0 +1,119 @@
+//! Several gateways with one store.
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use super::{Gateway, Setup, at_once, until, within};
+
+/// Gateways with the same file. They end with this value.
+pub struct Fleet(Vec<Gateway>);
+
+impl Fleet {
+    /// Starts so many gateways at once and waits until each has the store and knows all the others.
+    #[track_caller]
+    pub fn start(count: usize, yaml: &str) -> Self {
+        let fleet = Self::cold(count, yaml);
+        fleet.up();
+        fleet
+    }
+
+    /// Starts so many gateways, whether there is a store or not.
+    #[track_caller]
+    pub fn cold(count: usize, yaml: &str) -> Self {
+        Self::of((0..count).map(|_| Setup::default()).collect(), yaml)
+    }
+
+    /// Starts these gateways.
+    #[track_caller]
+    pub fn of(setups: Vec<Setup>, yaml: &str) -> Self {
+        let setups: Vec<_> = setups.into_iter().map(|setup| std::sync::Mutex::new(Some(setup))).collect();
+        Self(at_once(setups.len(), |index| setups[index].lock().unwrap().take().unwrap().start(yaml)))
+    }
+
+    /// Waits until each gateway has the store and knows all the others.
+    #[track_caller]
+    pub fn up(&self) {
+        until("every gateway has the store and knows the others", || {
+            self.iter().all(|gateway| knows(gateway, self.len())).then_some(())
+        });
+    }
+
+    /// Whether all gateways have the store again within this time.
+    #[track_caller]
+    pub fn up_within(&self, limit: Duration) {
+        let up = within(limit, || self.iter().all(has_store).then_some(()));
+        assert!(
+            up.is_some(),
+            "a gateway is without the store after {limit:?}: {:?}",
+            self.statuses_of_store()
+        );
+    }
+
+    /// Waits until every gateway knows that it is without the store.
+    #[track_caller]
+    pub fn down(&self) {
+        until("every gateway knows that the store is away", || (!self.iter().any(has_store)).then_some(()));
+    }
+
+    fn statuses_of_store(&self) -> Vec<serde_json::Value> {
+        self.iter().map(|gateway| gateway.admin_get("/status").json()["store"].clone()).collect()
+    }
+
+    /// One number, of all gateways together.
+    #[track_caller]
+    pub fn sum(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
+        self.iter().map(|gateway| gateway.metric(metric, labels)).sum()
+    }
+
+    /// Decisions of a limit on all gateways together.
+    #[track_caller]
+    pub fn decisions(&self, limit: &str, outcome: &str) -> f64 {
+        self.sum("sluicegate_limit_decisions_total", &[("limit", limit), ("outcome", outcome)])
+    }
+
+    /// One request for this key on each gateway in turn: the statuses.
+    #[track_caller]
+    pub fn in_turn(&self, count: usize, key: &str) -> Vec<u16> {
+        let mut clients: Vec<_> = self.iter().map(Gateway::client).collect();
+        let all = clients.len();
+        (0..count).map(|at| clients[at % all].ask("GET", "/", &[("x-api-key", key)]).status).collect()
+    }
+}
+
+/// Whether a gateway has its store.
+pub fn has_store(gateway: &Gateway) -> bool {
+    gateway.metric("sluicegate_store_up", &[]) == 1.0
+}
+
+/// Whether a gateway has its store and knows of so many gateways, itself among them.
+pub fn knows(gateway: &Gateway, gateways: usize) -> bool {
+    let store = &gateway.admin_get("/status").json()["store"];
+    store["up"] == true && store["gateways"] == gateways
+}
+
+/// The limits and one route under them that answers by itself.
+pub fn route(limits: &str, text: &str) -> String {
+    format!(
+        "limits:\n{text}\nroutes:\n  - name: all\n    match: {{path: /*}}\n    \
+         respond: {{status: 200, body: \"here\\n\"}}\n    limits: [{limits}]\n"
+    )
+}
+
+/// One limit `l` by API key on everything.
+pub fn limit(text: &str) -> String {
+    route("l", &format!("  l: {{key: api_key, {text}}}"))
+}
+
+impl Deref for Fleet {
+    type Target = Vec<Gateway>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Fleet {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}

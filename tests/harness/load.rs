@@ -1,0 +1,239 @@
+//! Load: many connections that are kept, and what became of each request.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::client::head;
+use super::{Gateway, PATIENCE};
+
+/// A load to be put on some gateways.
+#[derive(Clone)]
+pub struct Load {
+    gateways: Vec<SocketAddr>,
+    connections: usize,
+    pause: Duration,
+    target: String,
+    keys: Vec<String>,
+    headers: Vec<(String, String)>,
+}
+
+/// One request and its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Shot {
+    /// Which gateway it went to.
+    pub gateway: usize,
+    /// When it was sent, from the beginning of the load.
+    pub at: Duration,
+    /// 0 if the connection broke or nobody answered.
+    pub status: u16,
+    pub took: Duration,
+}
+
+/// A load that goes on until it is stopped.
+pub struct Running {
+    begun: Instant,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct State {
+    shots: Mutex<Vec<Shot>>,
+    sent: AtomicUsize,
+    most: usize,
+    over: AtomicBool,
+}
+
+impl Load {
+    /// Requests for `/` over as many connections, spread evenly.
+    pub fn on(gateways: &[Gateway], connections: usize) -> Self {
+        Self {
+            gateways: gateways.iter().map(|gateway| gateway.edge).collect(),
+            connections,
+            pause: Duration::ZERO,
+            target: "/".into(),
+            keys: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// The API key of all requests; where there are several, they take turns.
+    pub fn keys(mut self, keys: &[impl ToString]) -> Self {
+        self.keys = keys.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// What is asked for.
+    pub fn target(mut self, target: &str) -> Self {
+        self.target = target.to_owned();
+        self
+    }
+
+    /// One more header.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// What each connection waits between an answer and the next request.
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// Sends so many requests and waits for all answers.
+    pub fn send(self, count: usize) -> Vec<Shot> {
+        self.run(count).wait()
+    }
+
+    /// Sends requests until it is stopped.
+    pub fn start(self) -> Running {
+        self.run(usize::MAX)
+    }
+
+    fn run(self, most: usize) -> Running {
+        let state = Arc::new(State {
+            shots: Mutex::default(),
+            sent: AtomicUsize::new(0),
+            most,
+            over: AtomicBool::new(false),
+        });
+        let (begun, shared) = (Instant::now(), Arc::clone(&state));
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let load = Arc::new(self);
+                let connections: Vec<_> = (0..load.connections)
+                    .map(|index| {
+                        tokio::spawn(connection(Arc::clone(&load), Arc::clone(&shared), index, begun))
+                    })
+                    .collect();
+                for connection in connections {
+                    connection.await.unwrap();
+                }
+            });
+        });
+        Running { begun, state, thread: Some(thread) }
+    }
+
+    /// The bytes of a request.
+    fn request(&self, turn: usize) -> Vec<u8> {
+        let mut headers: Vec<(&str, &str)> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        if !self.keys.is_empty() {
+            headers.push(("x-api-key", &self.keys[turn % self.keys.len()]));
+        }
+        head("GET", &self.target, &headers)
+    }
+}
+
+/// One connection, made anew when it breaks.
+async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Instant) {
+    let gateway = index % load.gateways.len();
+    let (mut stream, mut buffer) = (None, Vec::new());
+    while !state.over.load(Ordering::Relaxed) {
+        let turn = state.sent.fetch_add(1, Ordering::Relaxed);
+        if turn >= state.most {
+            return;
+        }
+        if stream.is_none() {
+            buffer.clear();
+            stream = TcpStream::connect(load.gateways[gateway]).await.ok();
+            stream.iter().for_each(|stream| stream.set_nodelay(true).unwrap());
+        }
+        let (at, watch) = (begun.elapsed(), Instant::now());
+        let status = match &mut stream {
+            Some(stream) => {
+                tokio::time::timeout(PATIENCE, ask(stream, &mut buffer, &load.request(turn))).await
+            }
+            None => Ok(None),
+        };
+        let status = status.ok().flatten();
+        let shot = Shot { gateway, at, status: status.unwrap_or(0), took: watch.elapsed() };
+        state.shots.lock().unwrap().push(shot);
+        if status.is_none() {
+            stream = None;
+            tokio::time::sleep(Duration::from_millis(10)).await; // who is dead is not asked again and again
+        }
+        if !load.pause.is_zero() {
+            tokio::time::sleep(load.pause).await;
+        }
+    }
+}
+
+/// Sends a request and reads the whole answer, which has a length; its status.
+async fn ask(stream: &mut TcpStream, buffer: &mut Vec<u8>, request: &[u8]) -> Option<u16> {
+    stream.write_all(request).await.ok()?;
+    loop {
+        if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+            let whole = end + 4 + length.map_or(Some(0), |length| length.trim().parse().ok())?;
+            if buffer.len() >= whole {
+                buffer.drain(..whole);
+                return head.get(9..12)?.parse().ok();
+            }
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+impl Running {
+    /// The time on the clock of the shots.
+    pub fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// How many requests were answered so far.
+    pub fn answered(&self) -> usize {
+        self.state.shots.lock().unwrap().len()
+    }
+
+    /// Ends it, after the requests that are under way.
+    pub fn stop(self) -> Vec<Shot> {
+        self.state.over.store(true, Ordering::Relaxed);
+        self.wait()
+    }
+
+    fn wait(mut self) -> Vec<Shot> {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        std::mem::take(&mut *self.state.shots.lock().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.state.over.store(true, Ordering::Relaxed); // a test that fails does not wait for it
+    }
+}
+
+/// How many were answered so.
+pub fn count(shots: &[Shot], status: u16) -> usize {
+    shots.iter().filter(|shot| shot.status == status).count()
+}
+
+/// How many were admitted; all others have to be refused: no 5xx, and nobody without an answer.
+#[track_caller]
+pub fn admitted(shots: &[Shot]) -> usize {
+    let odd: Vec<_> = shots.iter().filter(|shot| !matches!(shot.status, 200 | 429)).collect();
+    assert!(odd.is_empty(), "{} of {} are neither 200 nor 429: {:?}", odd.len(), shots.len(), odd[0]);
+    count(shots, 200)
+}
+
+/// The latencies of some shots: the slowest, and the one that 99 of 100 are not above.
+#[track_caller]
+pub fn latencies<'a>(shots: impl Iterator<Item = &'a Shot>) -> (Duration, Duration) {
+    let mut took: Vec<Duration> = shots.map(|shot| shot.took).collect();
+    took.sort_unstable();
+    let slowest = *took.last().expect("there are shots");
+    (slowest, took[(took.len() * 99).div_ceil(100) - 1])
+}
