@@ -90,8 +90,8 @@ pub struct Lineage {
 }
 
 impl Lineage {
-    /// The snapshot of `config` that follows `before`. A limit that keeps its name, key and algorithm keeps its
-    /// counters, rescaled to the new quota at `now`.
+    /// The snapshot of `config` that follows `before`. A limit that keeps its name, key, algorithm and
+    /// scope keeps its counters, rescaled to the new quota at `now`.
     pub fn next(&self, config: Config, before: Option<&Snapshot>, now: Time) -> Snapshot {
         let standing: HashMap<&str, &Arc<Limit>> = before
             .map(|b| &b.limits[..])
@@ -129,7 +129,7 @@ impl Lineage {
 
 /// Whether counters made under `old` mean the same under `new`.
 fn keeps_counters(old: &LimitConfig, new: &LimitConfig) -> bool {
-    old.key == new.key && old.quota.algorithm() == new.quota.algorithm()
+    old.key == new.key && old.quota.algorithm() == new.quota.algorithm() && old.shared == new.shared
 }
 
 impl Snapshot {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Counters, Limit};
-use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, Quota};
+use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota};
 use crate::key::{KeySecret, KeySpec, Part};
 
 pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Limit {
@@ -15,6 +15,8 @@ pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Limit {
         mode: Mode::Enforce,
         exempt: Exempt::default(),
         on_missing: OnMissing::Shared,
+        shared: false,
+        on_store_failure: OnStoreFailure::Local,
         max_keys,
     };
     Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), 64, &KeySecret::default())
