@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use rustls::{Error, RootCertStore};
 
 use super::super::raw::RawRedisTls;
 use super::super::read::At;
@@ -60,9 +60,15 @@ fn client(
         });
         private.ok()
     });
-    if let Err(error) = CertifiedKey::from_der(chain?, private?, &aws_lc_rs::default_provider()) {
-        let problem = key.problem(format!("{} is not the key of {}: {error}", key.value, cert.value));
-        report.error(problem.help("`cert` begins with the certificate of this very key"));
+    match CertifiedKey::from_der(chain?, private?, &aws_lc_rs::default_provider()) {
+        Ok(_) => {}
+        Err(Error::InconsistentKeys(_)) => {
+            let problem = key.problem(format!("{} is not the key of {}", key.value, cert.value));
+            report.error(problem.help("`cert` begins with the certificate of this very key"));
+        }
+        Err(error) => {
+            report.error(cert.problem(format!("{} and {} cannot be used: {error}", cert.value, key.value)))
+        }
     }
     Some((chain_pem?, key_pem?))
 }
