@@ -106,10 +106,12 @@ fn in_url(text: &str, start: usize) -> Option<(usize, usize)> {
 fn url_length(text: &str) -> usize {
     let open =
         |before: &str, open: &str, close: char| before.matches(open).count() > before.matches(close).count();
+    let goes_on = |after: &str| after.starts_with(|c: char| c.is_alphanumeric());
     let is_end = |at: usize, c: char| match c {
-        ']' => !open(&text[..at], "[", ']'),
-        '}' => !open(&text[..at], "${", '}'),
-        _ => c.is_whitespace() || "\"',".contains(c),
+        ']' if open(&text[..at], "[", ']') => false,
+        '}' if open(&text[..at], "${", '}') => false,
+        ']' | '}' | '"' | '\'' | ',' => !goes_on(&text[at + 1..]),
+        _ => c.is_whitespace(),
     };
     text.char_indices().find(|(at, c)| is_end(*at, *c)).map_or(text.len(), |(at, _)| at)
 }
@@ -155,6 +157,8 @@ mod tests {
             ("  url: redis://:abc", "  url: redis://…"),
             ("  url: redis://u:abc", "  url: redis://…"),
             ("  url: redis://u:abc:6379", "  url: redis://…"),
+            ("  url: redis://u:12,abc", "  url: redis://…"),
+            ("  - [redis://a:7000, redis://b:7001]", "  - [redis://a:7000, redis://b:7001]"),
             ("  url: unix:///s?pass=abc", "  url: unix:///s?…"),
             ("  url: unix:///s?db=1", "  url: unix:///s?db=1"),
             ("  url: rediss://[::1]:6379/0", "  url: rediss://[::1]:6379/0"),
