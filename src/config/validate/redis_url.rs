@@ -27,9 +27,9 @@ pub(super) const MAX_DATABASE: u32 = i32::MAX as u32;
 pub(super) fn redis_url(text: &str, port: u16) -> Result<RedisUrl, Mistake> {
     let Some((scheme, rest)) = text.split_once("://") else {
         let mistake = Mistake::new(EXPECTED);
-        return Err(match text.contains(['@', '/', ' ']) || text.is_empty() {
-            true => mistake,
-            false => mistake.help(format!("write redis://{text}")),
+        return Err(match host_and_port(text, port) {
+            Ok(_) => mistake.help(format!("write redis://{text}")),
+            Err(_) => mistake,
         });
     };
     if rest.contains('#') {
