@@ -219,3 +219,32 @@ fn policy(limit: &LimitConfig) -> String {
         Some(rate) => format!("\"{name}\";q={};w={}", rate.count(), rate.period().ceil_secs()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::parse;
+
+    fn config(scope: &str) -> Config {
+        let text = format!(
+            "listen: [127.0.0.1:8080]\nstore: {{redis: {{url: redis://127.0.0.1}}}}\n\
+             limits: {{one: {{key: ip, rate: 100/min, scope: {scope}}}}}\n\
+             routes: [{{respond: {{status: 200}}, limits: [one]}}]\n"
+        );
+        parse(text, "gateway.yaml", Path::new("")).config.unwrap()
+    }
+
+    #[test]
+    fn a_limit_that_moves_into_the_store_or_out_of_it_starts_anew() {
+        let lineage = Lineage::default();
+        let now = Time::from_nanos(0);
+        let first = lineage.next(config("local"), None, now);
+        let same = lineage.next(config("local"), Some(&first), now);
+        let moved = lineage.next(config("shared"), Some(&same), now);
+        let back = lineage.next(config("local"), Some(&moved), now);
+        let kept = |a: &Snapshot, b: &Snapshot| Arc::ptr_eq(&a.limits[0].counters, &b.limits[0].counters);
+        assert!(kept(&first, &same) && !kept(&same, &moved) && !kept(&moved, &back));
+    }
+}

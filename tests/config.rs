@@ -9,9 +9,10 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
-use sluicegate::config::{self, Loaded, parse};
+use sluicegate::config::{self, Loaded, RedisAddress, RedisServers, parse};
 
 /// A folder of this test's files, as seen from the root of the repository: tests run there.
 fn folder(name: &str) -> PathBuf {
@@ -113,6 +114,46 @@ fn nothing_is_said_of_a_good_file() {
     }
 }
 
+/// What is written in a URL and what is written beside it mean the same.
+#[test]
+fn a_store_is_what_its_file_says() {
+    let store = |name: &str| load(&folder("good").join(name)).config.unwrap().store.unwrap();
+    let tcp = |host: &str, port| RedisAddress::Tcp { host: host.to_owned(), port };
+
+    let beside = store("store.yaml");
+    assert_eq!(beside.servers, RedisServers::Single(tcp("redis.internal", 6379)));
+    assert_eq!((beside.username.as_deref(), beside.password.as_deref()), (Some("app"), Some("sesame")));
+    assert_eq!((beside.database, beside.timeout), (2, Duration::from_millis(20)));
+    assert_eq!(beside.prefix, "sluicegate:eu-1");
+    let tls = beside.tls.unwrap();
+    assert_eq!(tls.ca.unwrap(), fs::read(folder("good").join("redis-ca.pem")).unwrap());
+    assert_eq!(tls.client.unwrap().1, fs::read(folder("good").join("redis-client.key")).unwrap());
+
+    let inside = store("store-in-the-url.yaml");
+    assert_eq!(inside.servers, RedisServers::Single(tcp("localhost", 6380)));
+    assert_eq!((inside.username.as_deref(), inside.password.as_deref()), (Some("app"), Some("ses@me")));
+    assert_eq!((inside.database, inside.timeout), (3, Duration::from_millis(50)));
+    assert!(inside.tls.is_none() && inside.prefix == "sluicegate");
+
+    let cluster = store("store-cluster.yaml").servers;
+    let nodes = vec![tcp("10.0.0.1", 7000), tcp("2001:db8::1", 6379), tcp("redis-3.internal", 7000)];
+    assert_eq!(cluster, RedisServers::Cluster(nodes));
+
+    let sentinel = store("store-sentinel.yaml");
+    let nodes = vec![tcp("10.0.0.1", 26379), tcp("10.0.0.2", 26379)];
+    let (username, password) = (Some("watcher".to_owned()), Some("sesame".to_owned()));
+    let expected = RedisServers::Sentinel { master: "main".to_owned(), nodes, username, password };
+    assert_eq!(sentinel.servers, expected);
+    assert!(sentinel.tls.is_some() && sentinel.username.is_none() && sentinel.password.is_some());
+
+    let socket = store("store-socket.yaml");
+    assert_eq!(socket.servers, RedisServers::Single(RedisAddress::Unix("/run/redis/redis.sock".into())));
+    assert_eq!((socket.database, socket.timeout), (1, Duration::from_secs(1)));
+
+    let halves = store("store-user-in-the-url.yaml");
+    assert_eq!((halves.username.as_deref(), halves.password.as_deref()), (Some("app"), Some("sesame")));
+}
+
 /// A good file keeps being good with other line ends and behind a byte order mark.
 #[test]
 fn editors_of_all_systems_may_write_the_file() {
@@ -139,6 +180,19 @@ fn half_a_file_is_reported() {
             for problem in loaded.report.errors.iter().chain(&loaded.report.warnings) {
                 assert!(problem.at.line <= lines, "{}: {problem:?} in {lines} lines", file.display());
             }
+        }
+    }
+}
+
+/// However far a store is typed, and wherever its password stands by mistake, no report tells it.
+#[test]
+fn half_a_store_tells_no_secret() {
+    let all = ["good", "bad", "doubtful"].into_iter().flat_map(|name| files(&folder(name), "yaml"));
+    for file in all.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with("store")) {
+        let text = fs::read_to_string(&file).unwrap();
+        for (end, _) in text.char_indices() {
+            let rendered = parse(text[..end].to_owned(), "gateway.yaml", file.parent().unwrap()).rendered;
+            assert!(!rendered.contains("sesame"), "{}: {rendered}", file.display());
         }
     }
 }

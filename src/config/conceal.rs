@@ -28,7 +28,7 @@ pub(super) fn printable(text: &str) -> String {
 
 fn conceal(line: &str) -> String {
     let secret = secret_values(line).find(|at| !tells_nothing(&line[*at..]));
-    let url = credentials(line).map(|(start, _)| start);
+    let url = credentials(line).map(|(start, _)| start).or_else(|| without_scheme(line));
     match (secret, url) {
         (Some(secret), url) if url.is_none_or(|url| secret < url) => format!("{} …", &line[..secret]),
         (_, Some(url)) => format!("{}…", &line[..url]),
@@ -41,7 +41,9 @@ fn conceal(line: &str) -> String {
 fn secret_values(line: &str) -> impl Iterator<Item = usize> {
     let is_secret = |word: &str| {
         let word = word.to_ascii_lowercase();
-        SECRET_KEYS.iter().any(|key| word.contains(key)) || nearest(&word, SECRET_KEYS).is_some()
+        word.contains("pass")
+            || SECRET_KEYS.iter().any(|key| word.contains(key))
+            || nearest(&word, SECRET_KEYS).is_some()
     };
     line.match_indices(':').map(|(at, _)| at).filter_map(move |at| {
         let key = line[..at].trim_end().trim_end_matches(['"', '\'']);
@@ -102,14 +104,25 @@ fn in_url(text: &str, start: usize) -> Option<(usize, usize)> {
     (!is_database).then_some((start + authority.len() + at, limit))
 }
 
+/// The value of `url` where it has no scheme, and so more to it than a host and a port.
+fn without_scheme(line: &str) -> Option<usize> {
+    let behind = line.find("url:")? + "url:".len();
+    let value = line[behind..].trim_start();
+    let start = line.len() - value.len();
+    let value = &value[..url_length(value)];
+    (!value.contains("//") && (value.contains('@') || !is_place(value))).then_some(start)
+}
+
 /// How much of a line is the URL that begins there: brackets and braces may be its own, or YAML's around it.
 fn url_length(text: &str) -> usize {
     let open =
         |before: &str, open: &str, close: char| before.matches(open).count() > before.matches(close).count();
+    let goes_on = |after: &str| after.starts_with(|c: char| c.is_alphanumeric());
     let is_end = |at: usize, c: char| match c {
-        ']' => !open(&text[..at], "[", ']'),
-        '}' => !open(&text[..at], "${", '}'),
-        _ => c.is_whitespace() || "\"',".contains(c),
+        ']' if open(&text[..at], "[", ']') => false,
+        '}' if open(&text[..at], "${", '}') => false,
+        ']' | '}' | '"' | '\'' | ',' => !goes_on(&text[at + 1..]),
+        _ => c.is_whitespace(),
     };
     text.char_indices().find(|(at, c)| is_end(*at, *c)).map_or(text.len(), |(at, _)| at)
 }
@@ -139,6 +152,7 @@ mod tests {
             (r#"{"token": "abc"}"#, r#"{"token": …"#),
             ("  token : abc", "  token : …"),
             ("  tokn: abc", "  tokn: …"),
+            ("  pass: abc", "  pass: …"),
             ("  jwt_secret: abc", "  jwt_secret: …"),
             ("  token: ${A:-abc}", "  token: …"),
             ("  token: ${A}", "  token: ${A}"),
@@ -155,6 +169,11 @@ mod tests {
             ("  url: redis://:abc", "  url: redis://…"),
             ("  url: redis://u:abc", "  url: redis://…"),
             ("  url: redis://u:abc:6379", "  url: redis://…"),
+            ("  url: redis://u:12,abc", "  url: redis://…"),
+            ("  - [redis://a:7000, redis://b:7001]", "  - [redis://a:7000, redis://b:7001]"),
+            ("  url: u:abc", "  url: …"),
+            ("  url: abc@h", "  url: …"),
+            ("  url: h:6379", "  url: h:6379"),
             ("  url: unix:///s?pass=abc", "  url: unix:///s?…"),
             ("  url: unix:///s?db=1", "  url: unix:///s?db=1"),
             ("  url: rediss://[::1]:6379/0", "  url: rediss://[::1]:6379/0"),

@@ -162,3 +162,54 @@ fn redacted(is_set: bool) -> &'static str {
 fn seconds(duration: std::time::Duration) -> f64 {
     duration.as_secs_f64()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::load;
+    use crate::snapshot::Lineage;
+    use sluicegate_limiter::Time;
+
+    fn shown(file: &str) -> Value {
+        let loaded = load(&Path::new("tests/config/good").join(file)).unwrap();
+        config(&Lineage::default().next(loaded.config.unwrap(), None, Time::from_nanos(0)))
+    }
+
+    #[test]
+    fn the_store_is_shown_without_its_secrets() {
+        let one = shown("store.yaml");
+        let redis = &one["store"]["redis"];
+        assert_eq!((&redis["server"], &redis["username"]), (&json!("redis.internal:6379"), &json!("app")));
+        assert_eq!((&redis["password"], &redis["database"]), (&json!("(redacted)"), &json!(2)));
+        assert_eq!(redis["tls"], json!({ "ca": "private", "own_certificate": true }));
+        assert_eq!((&redis["timeout"], &redis["prefix"]), (&json!(0.02), &json!("sluicegate:eu-1")));
+        let cluster = shown("store-cluster.yaml");
+        assert_eq!(cluster["store"]["redis"]["cluster"][1], "[2001:db8::1]:6379");
+        assert_eq!(cluster["store"]["redis"]["password"], "");
+        let sentinel = shown("store-sentinel.yaml");
+        assert_eq!(sentinel["store"]["redis"]["sentinel"]["nodes"][0], "10.0.0.1:26379");
+        let url = shown("store-in-the-url.yaml");
+        for config in [one, cluster, sentinel, url, shown("store-socket.yaml")] {
+            let text = config.to_string();
+            assert!(
+                !text.contains("sesame") && !text.contains("ses@me") && !text.contains("PRIVATE"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_say_where_they_are_counted() {
+        let limits = &shown("store.yaml")["limits"];
+        let of = |name: &str| (limits[name]["scope"].clone(), limits[name]["on_store_failure"].clone());
+        assert_eq!(of("shared-by-default"), (json!("shared"), json!("closed")));
+        assert_eq!(of("shared"), (json!("shared"), json!("open")));
+        assert_eq!(of("counted-here-meanwhile"), (json!("shared"), json!("local")));
+        assert_eq!(of("alone"), (json!("local"), Value::Null));
+        let without = shown("algorithms.yaml");
+        assert!(without["store"].is_null());
+        assert!(without["limits"].as_object().unwrap().values().all(|limit| limit["scope"] == "local"));
+    }
+}

@@ -27,9 +27,9 @@ pub(super) const MAX_DATABASE: u32 = i32::MAX as u32;
 pub(super) fn redis_url(text: &str, port: u16) -> Result<RedisUrl, Mistake> {
     let Some((scheme, rest)) = text.split_once("://") else {
         let mistake = Mistake::new(EXPECTED);
-        return Err(match text.contains(['@', '/', ' ']) || text.is_empty() {
-            true => mistake,
-            false => mistake.help(format!("write redis://{text}")),
+        return Err(match host_and_port(text, port) {
+            Ok(_) => mistake.help(format!("write redis://{text}")),
+            Err(_) => mistake,
         });
     };
     if rest.contains('#') {
@@ -39,7 +39,7 @@ pub(super) fn redis_url(text: &str, port: u16) -> Result<RedisUrl, Mistake> {
         "redis" => tcp(rest, false, port),
         "rediss" => tcp(rest, true, port),
         "redis+unix" | "unix" => unix(rest),
-        _ => Err(Mistake::new(EXPECTED).help("it begins with another scheme")),
+        _ => Err(Mistake::new(EXPECTED)),
     }
 }
 
@@ -82,7 +82,8 @@ fn host_and_port(place: &str, usual: u16) -> Result<(&str, u16), Mistake> {
         None => place.split_at(place.find(':').unwrap_or(place.len())),
     };
     if host.is_empty() {
-        return Err(Mistake::new("this URL has no host").help("such as redis://127.0.0.1:6379"));
+        let help = "the host comes after the `//`, or after the `@` behind a user and a password";
+        return Err(Mistake::new("this URL has no host").help(help));
     }
     let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     if !place.starts_with('[') && !host.bytes().all(is_name) {
@@ -98,9 +99,13 @@ fn host_and_port(place: &str, usual: u16) -> Result<(&str, u16), Mistake> {
         Ok(port) if port != 0 => Ok((host, port)),
         _ => {
             let mistake = Mistake::new("the port of this URL is no number between 1 and 65535");
-            Err(match number.bytes().filter(|b| *b == b':').count() {
-                0 => mistake.help("a user and a password stand before an `@`: redis://USER:PASSWORD@HOST"),
-                _ => mistake.help("an IPv6 address stands in brackets: redis://[::1]:6379"),
+            let is_ipv6 = |text: &str| text.parse::<Ipv6Addr>().is_ok();
+            if is_ipv6(place) || place.rsplit_once(':').is_some_and(|(host, _)| is_ipv6(host)) {
+                return Err(mistake.help("an IPv6 address stands in brackets: redis://[::1]:6379"));
+            }
+            Err(match number.bytes().all(|b| b.is_ascii_digit()) {
+                true => mistake,
+                false => mistake.help("if that is a password, an `@` and the host come behind it"),
             })
         }
     }
@@ -116,11 +121,11 @@ fn unix(rest: &str) -> Result<RedisUrl, Mistake> {
         return Err(Mistake::new("the URL of a socket is redis+unix:// and an absolute path")
             .help("such as redis+unix:///run/redis.sock; user and password are fields of `redis`"));
     }
-    let database = match query.map(|query| query.strip_prefix("db=")) {
+    let database = match query.map(|query| query.strip_prefix("db=").map(database)) {
         None => None,
-        Some(Some(number)) => Some(database(number)?),
-        Some(None) => {
-            return Err(Mistake::new("the URL of a socket has no query but ?db=1")
+        Some(Some(Ok(number))) => Some(number),
+        Some(_) => {
+            return Err(Mistake::new("the URL of a socket has no query but ?db= and a number")
                 .help("user and password are fields of `redis`"));
         }
     };

@@ -42,19 +42,16 @@ fn redis(At { at, value: raw }: &At<RawRedis>, folder: &Path, report: &mut Repor
         in_range(n, 0..=u64::from(MAX_DATABASE), "database", report).map(|number| (n.at, number as u32))
     });
     let own_tls = raw.tls.as_ref().map(|raw| (raw.at, tls(&raw.value, folder, report)));
-    let mut login = Login {
-        at: raw.username.as_ref().map_or(*at, |text| text.at),
+    let Some(found) = found else {
+        secret(raw.password.as_ref(), folder, report); // its file may be missing as well
+        return None;
+    };
+    let login = Login {
+        at: raw.username.as_ref().map_or(found.first.at, |text| text.at),
         username: raw.username.as_ref(),
         password: raw.password.as_ref(),
         wrong: &raw.wrong,
     };
-    let Some(found) = found else {
-        login.read((None, None), folder, report);
-        return None;
-    };
-    if raw.username.is_none() {
-        login.at = found.first.at;
-    }
     let (username, password) = login.read(found.login, folder, report);
     let in_cluster = matches!(found.servers, RedisServers::Cluster(_));
     if let Some((at, number)) = own_database {
@@ -71,9 +68,9 @@ fn redis(At { at, value: raw }: &At<RawRedis>, folder: &Path, report: &mut Repor
     }
     let tells =
         password.is_some() || matches!(found.servers, RedisServers::Sentinel { password: Some(_), .. });
-    if let Some((url, host)) = found.far.filter(|_| tells && !found.tls) {
+    if let Some(url) = found.far.filter(|_| tells && !found.tls) {
         report.warning(
-            url.problem(format!("a password goes to {host} as readable text"))
+            url.problem("a password leaves this machine as readable text")
                 .help("use rediss://, so that nobody on the way can read it"),
         );
     }
@@ -163,8 +160,8 @@ struct Found<'a> {
     database: Option<u32>,
     /// The first URL.
     first: &'a At<String>,
-    /// The first URL that leads away from this machine, and to which host.
-    far: Option<(&'a At<String>, String)>,
+    /// The first URL that leads away from this machine.
+    far: Option<&'a At<String>>,
 }
 
 fn found<'a>(at: Place, raw: &'a RawRedis, folder: &Path, report: &mut Report) -> Option<Found<'a>> {
@@ -200,7 +197,7 @@ fn single<'a>(text: &'a At<String>, report: &mut Report) -> Option<Found<'a>> {
     let RedisUrl { address, tls, username, password, database } =
         value(text, report, |text| redis_url(text, PORT))?;
     Some(Found {
-        far: far(&address).map(|host| (text, host)),
+        far: is_far(&address).then_some(text),
         servers: RedisServers::Single(address),
         tls,
         login: (username, password),
@@ -245,7 +242,7 @@ struct Nodes<'a> {
     addresses: Vec<RedisAddress>,
     tls: bool,
     first: &'a At<String>,
-    far: Option<(&'a At<String>, String)>,
+    far: Option<&'a At<String>>,
 }
 
 impl<'a> Nodes<'a> {
@@ -293,14 +290,12 @@ fn nodes<'a>(raw: &'a At<Vec<At<String>>>, field: &str, report: &mut Report) -> 
         read.push((url, text));
     }
     let tls = read.first()?.0.tls;
-    let far = read.iter().find_map(|(url, text)| Some((*text, far(&url.address)?)));
+    let far = read.iter().find(|(url, _)| is_far(&url.address)).map(|(_, text)| *text);
     Some(Nodes { addresses: read.into_iter().map(|(url, _)| url.address).collect(), tls, first, far })
 }
 
-/// The host of an address that is not on this machine.
-fn far(address: &RedisAddress) -> Option<String> {
-    let RedisAddress::Tcp { host, .. } = address else { return None };
-    let near =
-        host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    (!near).then(|| host.clone())
+/// Whether an address is not on this machine.
+fn is_far(address: &RedisAddress) -> bool {
+    let RedisAddress::Tcp { host, .. } = address else { return false };
+    !host.eq_ignore_ascii_case("localhost") && !host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
