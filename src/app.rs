@@ -1,5 +1,6 @@
 //! Wiring: sockets, workers, reload, signals, the end.
 
+use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use tokio::task::LocalSet;
 
 use crate::clock::Clock;
 use crate::config::{self, Config, ListenerConfig, Loaded};
+use crate::limit::Store;
 use crate::listen::{self, Opened};
 use crate::observe::{Admin, Metrics, ReloadRequest};
 use crate::snapshot::Lineage;
@@ -52,6 +54,8 @@ struct Supervisor {
     text: String,
     /// Where the admin API is served, and what ends it.
     admin: Option<(SocketAddr, Rc<Notify>)>,
+    /// This thread's own way to the store.
+    store: Rc<RefCell<Option<Rc<Store>>>>,
 }
 
 /// How long a bad file may be half-written before it is reported.
@@ -95,6 +99,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         reloads,
         text: loaded.text,
         admin: None,
+        store: Rc::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -104,6 +109,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
     local.block_on(&runtime, async move {
         let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
         supervisor.serve_admin(admin).await.map_err(StartError::System)?;
+        supervisor.keep_store();
         supervisor.loaded();
         supervisor.open(sockets);
         supervisor.run(requests).await;
@@ -117,7 +123,7 @@ fn start_worker(shared: &Arc<Shared>, index: usize) -> Result<mpsc::UnboundedSen
     let serve = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let local = LocalSet::new();
-        local.block_on(&runtime, Worker::new(shared, index).run(commands));
+        local.block_on(&runtime, async move { Worker::new(shared, index).run(commands).await });
         Ok::<(), std::io::Error>(())
     };
     let spawned = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
@@ -142,6 +148,7 @@ impl Supervisor {
         let shared = Arc::clone(&self.shared);
         let workers = self.workers.clone();
         let path = self.path.clone();
+        let store = Rc::clone(&self.store);
         let supervisor = Rc::new(tokio::sync::Mutex::new(self));
         let watching = config::watch(&path, async || supervisor.lock().await.look().await);
         let asked = async {
@@ -168,6 +175,10 @@ impl Supervisor {
         tokio::select! {
             () = drain(&shared, &workers) => {}
             () = told_to_end() => tracing::warn!("told to end twice: not waiting for requests in flight"),
+        }
+        let store = store.borrow_mut().take();
+        if let Some(store) = store {
+            store.leave().await;
         }
     }
 
@@ -233,6 +244,7 @@ impl Supervisor {
         self.shared.metrics.retain(&next);
         self.shared.snapshot.store(Arc::new(next));
         self.shared.generation.store(generation, Ordering::Release);
+        self.keep_store();
         for id in gone {
             self.tell(|| Command::Close(id.clone()));
         }
@@ -290,7 +302,8 @@ impl Supervisor {
                     .map_err(|error| format!("cannot listen on {address} (admin): {error}"))?;
                 let shown = socket.local_addr().unwrap_or(address);
                 tracing::info!("admin on http://{shown}/");
-                let admin = Admin { shared: Arc::clone(&self.shared), reloads: self.reloads.clone() };
+                let (shared, reloads) = (Arc::clone(&self.shared), self.reloads.clone());
+                let admin = Admin { shared, reloads, store: Rc::clone(&self.store) };
                 let moved = Rc::new(Notify::new());
                 tokio::task::spawn_local(admin.serve(socket, Rc::clone(&moved)));
                 Some((address, moved))
@@ -300,6 +313,29 @@ impl Supervisor {
             moved.notify_one();
         }
         Ok(())
+    }
+
+    /// Has this thread's store lead where the configuration in force says.
+    fn keep_store(&self) {
+        let snapshot = self.shared.snapshot.load();
+        let before = self.store.borrow_mut().take();
+        let store = snapshot
+            .store
+            .as_ref()
+            .map(|state| self.shared.store(state, self.workers.len(), before.as_ref()));
+        let same = store.as_ref().zip(before.as_ref()).is_some_and(|(new, old)| Rc::ptr_eq(new, old));
+        if let Some(before) = before.filter(|_| !same) {
+            before.close();
+        }
+        if let Some(store) = store.as_ref().filter(|_| !same) {
+            let shared = Arc::clone(&self.shared);
+            store.keep(move |limit| {
+                if let Some(limit) = shared.snapshot.load().limit(limit) {
+                    limit.counters.forget();
+                }
+            });
+        }
+        *self.store.borrow_mut() = store;
     }
 
     /// Notes that a configuration came into force.

@@ -82,6 +82,9 @@ pub struct KeySecret(RandomState);
 
 type Bytes = SmallVec<[u8; 16]>;
 
+/// A key in full, in a form that is the same on every gateway: what its name in a shared store is made of.
+pub type KeyText = SmallVec<[u8; 40]>;
+
 /// The value of one part: most are bytes of the request itself.
 enum Found<'a> {
     Borrowed(&'a [u8]),
@@ -128,12 +131,21 @@ impl KeySpec {
         self.all.iter().flatten()
     }
 
-    /// The fingerprint of the request's key, or `None` if it lacks one of the parts.
-    pub fn fingerprint(&self, subject: &Subject<'_>, secret: &KeySecret) -> Option<Fingerprint> {
+    /// The fingerprint of the request's key, or `None` if it lacks one of the parts. With `text`, the key in full
+    /// is appended there.
+    pub fn fingerprint(
+        &self,
+        subject: &Subject<'_>,
+        secret: &KeySecret,
+        mut text: Option<&mut KeyText>,
+    ) -> Option<Fingerprint> {
         let mut hasher = secret.0.build_hasher();
         for alternatives in &self.all {
             let (index, found) = first(alternatives, subject)?;
             write_part(&mut hasher, index, found.bytes());
+            if let Some(text) = text.as_deref_mut() {
+                alternatives[index].write_text(found.bytes(), text);
+            }
         }
         Some(Fingerprint::from_hash(hasher.finish()))
     }
@@ -143,30 +155,31 @@ impl KeySpec {
         Fingerprint::from_hash(secret.0.hash_one("requests without the key"))
     }
 
-    /// The fingerprints that a key written by an operator can mean, best first: `k1`, `api_key:k1`,
-    /// `203.0.113.9`, or values joined by commas for a composite key.
-    pub fn from_text(&self, text: &str, ipv6_prefix: u8, secret: &KeySecret) -> Vec<Fingerprint> {
+    /// The keys that an operator's text can mean, best first: `k1`, `api_key:k1`, `203.0.113.9`, or values joined by
+    /// commas for a composite key.
+    pub fn from_text(&self, text: &str, ipv6_prefix: u8, secret: &KeySecret) -> Vec<(Fingerprint, KeyText)> {
         let values: Vec<&str> = if self.all.len() == 1 { vec![text] } else { text.split(',').collect() };
         if values.len() != self.all.len() {
             return Vec::new();
         }
-        let mut hashers = vec![secret.0.build_hasher()];
+        let mut readings = vec![(secret.0.build_hasher(), KeyText::new())];
         for (alternatives, value) in self.all.iter().zip(values) {
-            let readings = alternatives
+            let values = alternatives
                 .iter()
                 .enumerate()
-                .filter_map(|(index, part)| Some((index, part.value_from_text(value, ipv6_prefix)?)));
-            hashers = readings
-                .flat_map(|(index, bytes)| {
-                    hashers.iter().map(move |hasher| {
-                        let mut hasher = hasher.clone();
+                .filter_map(|(index, part)| Some((index, part, part.value_from_text(value, ipv6_prefix)?)));
+            readings = values
+                .flat_map(|(index, part, bytes)| {
+                    readings.iter().cloned().map(move |(mut hasher, mut text)| {
                         write_part(&mut hasher, index, &bytes);
-                        hasher
+                        part.write_text(&bytes, &mut text);
+                        (hasher, text)
                     })
                 })
                 .collect();
         }
-        hashers.iter().map(|hasher| Fingerprint::from_hash(hasher.finish())).collect()
+        let finished = |(hasher, text): (_, KeyText)| (Fingerprint::from_hash(Hasher::finish(&hasher)), text);
+        readings.into_iter().map(finished).collect()
     }
 }
 
@@ -238,6 +251,31 @@ impl Part {
             Self::Host => Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes())),
             _ => Some(Bytes::from_slice(text.as_bytes())),
         }
+    }
+
+    /// Appends what this part is and its value. Not the index among its alternatives: limits that find the same
+    /// value of the same part have the same key.
+    fn write_text(&self, value: &[u8], text: &mut KeyText) {
+        let kind = match self {
+            Self::Ip => 1,
+            Self::ApiKey => 2,
+            Self::Global => 3,
+            Self::Host => 4,
+            Self::Method => 5,
+            Self::Path => 6,
+            Self::Param(_) => 7,
+            Self::Route => 8,
+            Self::Header(_) => 9,
+            Self::Query(_) => 10,
+            Self::Cookie(_) => 11,
+        };
+        text.push(kind);
+        if matches!(self, Self::Param(_) | Self::Header(_) | Self::Query(_) | Self::Cookie(_)) {
+            text.extend_from_slice(self.name().as_bytes());
+            text.push(0); // names have no such character
+        }
+        text.extend_from_slice(&(value.len() as u32).to_be_bytes()); // heads are far shorter than 4 GiB
+        text.extend_from_slice(value);
     }
 
     fn name(&self) -> &str {

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::config::{Cost, OnMissing};
 use crate::forward::{self, Body, Exchange};
-use crate::key::Subject;
+use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, decide};
 use crate::listen::Connection;
 use crate::respond::{self, LocalError};
@@ -31,6 +31,24 @@ pub struct Origin {
     pub listener: usize,
     /// The peer of the connection.
     pub peer: IpAddr,
+}
+
+/// What was found out about a request, and what its limits are asked.
+pub struct Found<'s> {
+    /// The route.
+    pub route: &'s Route,
+    /// Its index.
+    pub route_index: usize,
+    /// The client's address.
+    pub client: IpAddr,
+    /// The path in normal form, if the request wrote it differently.
+    pub normal_path: Option<String>,
+    /// The limits that are asked, as indices into the route's.
+    pub asked: SmallVec<[usize; 2]>,
+    /// What each of them is asked.
+    pub asks: SmallVec<[Ask<'s>; 2]>,
+    /// The limits that are not, and why.
+    pub spared: SmallVec<[(usize, Spared); 2]>,
 }
 
 /// What was found out about a request, and the decision on it.
@@ -82,7 +100,8 @@ pub enum Unjudged {
     },
 }
 
-/// Route, identify, keys, decide. With `queue`, a delayed request takes a ticket; a replay goes without.
+/// Route, identify, keys, decide, with the counters of this process alone. With `queue`, a delayed request takes a
+/// ticket; a replay goes without.
 ///
 /// # Errors
 /// When the request is answered without asking any limit.
@@ -93,6 +112,30 @@ pub fn judge<'s>(
     now: Time,
     queue: bool,
 ) -> Result<Judged<'s>, Unjudged> {
+    find(snapshot, origin, parts, now).map(|found| {
+        let decision = decide(&found.asks, queue);
+        found.decided(decision)
+    })
+}
+
+impl<'s> Found<'s> {
+    /// With the decision of its limits.
+    pub fn decided(self, decision: Decision) -> Judged<'s> {
+        let Self { route, route_index, client, normal_path, asked, spared, .. } = self;
+        Judged { route, route_index, client, normal_path, asked, spared, decision }
+    }
+}
+
+/// Route, identify, keys.
+///
+/// # Errors
+/// When the request is answered without asking any limit.
+pub fn find<'s>(
+    snapshot: &'s Snapshot,
+    origin: Origin,
+    parts: &Parts,
+    now: Time,
+) -> Result<Found<'s>, Unjudged> {
     if parts.method == Method::CONNECT {
         return Err(Unjudged::Method);
     }
@@ -124,22 +167,28 @@ pub fn judge<'s>(
         route: &route.name,
         params: &params,
     };
-    let mut asks: SmallVec<[Ask<'_>; 2]> = SmallVec::new();
+    let mut asks: SmallVec<[Ask<'s>; 2]> = SmallVec::new();
     let mut asked = SmallVec::new();
     let mut spared = SmallVec::new();
     for (index, route_limit) in route.limits.iter().enumerate() {
-        let limit = &*route_limit.limit;
+        let limit = &route_limit.limit;
         if limit.config.exempt.networks.iter().any(|network| network.contains(&client)) {
             spared.push((index, Spared::Exempt));
             continue;
         }
-        let key = match (limit.config.key.fingerprint(&subject, &snapshot.secret), limit.config.on_missing) {
+        let mut text = KeyText::new();
+        let shared = limit.config.shared.then_some(&mut text);
+        let key = limit.config.key.fingerprint(&subject, &snapshot.secret, shared);
+        let key = match (key, limit.config.on_missing) {
             (Some(key), _) if limit.exempt.contains(&key) => {
                 spared.push((index, Spared::Exempt));
                 continue;
             }
             (Some(key), _) => key,
-            (None, OnMissing::Shared) => limit.missing,
+            (None, OnMissing::Shared) => {
+                text.clear(); // no key is written with nothing
+                limit.missing
+            }
             (None, OnMissing::Skip) => {
                 spared.push((index, Spared::Skipped));
                 continue;
@@ -148,15 +197,14 @@ pub fn judge<'s>(
                 return Err(Unjudged::KeyMissing { route: route_index, limit: limit.config.name.clone() });
             }
         };
-        asks.push(Ask { limit, key, cost: cost(&limit.config.cost, &parts.headers) });
+        asks.push(Ask { text, ..Ask::new(limit, key, cost(&limit.config.cost, &parts.headers), now) });
         asked.push(index);
     }
-    let decision = decide(&asks, now, queue);
     let normal_path = match &path {
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path.clone()),
     };
-    Ok(Judged { route, route_index, client, normal_path, asked, spared, decision })
+    Ok(Found { route, route_index, client, normal_path, asked, asks, spared })
 }
 
 /// Whether the one transfer coding is `chunked`. The gateway undoes no other, and to pass one on undone would be
@@ -243,8 +291,8 @@ pub async fn serve(
     let (mut parts, body) = request.into_parts();
     let mut exchange = Exchange::begin(connection, &view, now);
 
-    let judged = match judge(&view.snapshot, connection.origin(), &parts, now, true) {
-        Ok(judged) => judged,
+    let found = match find(&view.snapshot, connection.origin(), &parts, now) {
+        Ok(found) => found,
         Err(unjudged) => {
             if let Unjudged::KeyMissing { route, .. } = unjudged {
                 exchange.set_route(route);
@@ -254,9 +302,15 @@ pub async fn serve(
             return Ok(exchange.answer(response));
         }
     };
-    exchange.set_route(judged.route_index);
+    exchange.set_route(found.route_index);
+    let judged = view.decide(found, now).await;
     view.observe(&judged);
 
+    if judged.decision.unavailable {
+        respond::drain(connection, body, &parts);
+        let response = respond::unavailable(&parts, exchange.id());
+        return Ok(exchange.answer(response));
+    }
     if !judged.decision.admitted {
         respond::drain(connection, body, &parts);
         return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));

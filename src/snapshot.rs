@@ -9,10 +9,11 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use sluicegate_limiter::{Span, Time};
 
 use crate::config::{
-    Action, Config, HeaderFamilies, LimitConfig, Mode, Quota, Reject, RouteConfig, UpstreamConfig,
+    Action, Config, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject, RouteConfig,
+    UpstreamConfig,
 };
 use crate::key::KeySecret;
-use crate::limit::{Counters, Limit};
+use crate::limit::{Counters, Limit, StoreState};
 use crate::respond::refusal_headers;
 use crate::route::RouteTable;
 
@@ -30,6 +31,8 @@ pub struct Snapshot {
     pub limits: Vec<Arc<Limit>>,
     /// The secret that keys are hashed with, the same for the life of the process.
     pub secret: KeySecret,
+    /// What the threads share of the store.
+    pub store: Option<Arc<StoreState>>,
 }
 
 /// A route with what its answers are made of.
@@ -90,8 +93,8 @@ pub struct Lineage {
 }
 
 impl Lineage {
-    /// The snapshot of `config` that follows `before`. A limit that keeps its name, key and algorithm keeps its
-    /// counters, rescaled to the new quota at `now`.
+    /// The snapshot of `config` that follows `before`. A limit that keeps its name, key, algorithm and
+    /// scope keeps its counters, rescaled to the new quota at `now`.
     pub fn next(&self, config: Config, before: Option<&Snapshot>, now: Time) -> Snapshot {
         let standing: HashMap<&str, &Arc<Limit>> = before
             .map(|b| &b.limits[..])
@@ -99,6 +102,7 @@ impl Lineage {
             .iter()
             .map(|l| (l.config.name.as_str(), l))
             .collect();
+        let prefix = config.store.as_ref().map_or("", |store| store.prefix.as_str());
         let limits: Vec<Arc<Limit>> = config
             .limits
             .iter()
@@ -113,10 +117,22 @@ impl Lineage {
                     Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
                 };
                 let counters = counters.unwrap_or_else(new);
-                Arc::new(Limit::new(limit.clone(), counters, config.client_ip.ipv6_prefix, &self.secret))
+                let ipv6_prefix = config.client_ip.ipv6_prefix;
+                Arc::new(Limit::new(limit.clone(), counters, ipv6_prefix, &self.secret, prefix))
             })
             .collect();
+        let same_store = |config: &RedisConfig| {
+            before
+                .and_then(|before| before.store.as_ref())
+                .filter(|state| state.config == *config)
+                .map(Arc::clone)
+        };
+        let new_store = |config: &RedisConfig| Arc::new(StoreState::new(config.clone()));
         Snapshot {
+            store: config
+                .store
+                .as_ref()
+                .map(|config| same_store(config).unwrap_or_else(|| new_store(config))),
             generation: before.map_or(1, |before| before.generation + 1),
             table: RouteTable::new(config.routes.iter().map(|route| route.matches.clone()).collect()),
             routes: config.routes.iter().map(|route| Route::new(route, &limits)).collect(),
@@ -129,7 +145,7 @@ impl Lineage {
 
 /// Whether counters made under `old` mean the same under `new`.
 fn keeps_counters(old: &LimitConfig, new: &LimitConfig) -> bool {
-    old.key == new.key && old.quota.algorithm() == new.quota.algorithm()
+    old.key == new.key && old.quota.algorithm() == new.quota.algorithm() && old.shared == new.shared
 }
 
 impl Snapshot {

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
+use sluicegate_limiter::Time;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::forward::Upstream;
-use crate::limit::Decision;
+use crate::limit::{self, Decision, Store, StoreState};
 use crate::listen::{Deadlines, Listener, Opened};
 use crate::observe::{LimitStripe, Metrics, Outcome, RouteStripe};
-use crate::pipeline::{Judged, Spared};
+use crate::pipeline::{Found, Judged, Spared};
 use crate::respond::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -44,6 +45,16 @@ pub struct Status {
     pub loaded_at: String,
     /// The report on the last file, if that one was refused.
     pub last_error: Option<String>,
+}
+
+impl Shared {
+    /// A worker's way to the store: the one that it has, if that leads there.
+    pub fn store(&self, state: &Arc<StoreState>, worker: usize, before: Option<&Rc<Store>>) -> Rc<Store> {
+        match before.filter(|before| Arc::ptr_eq(before.state(), state)) {
+            Some(same) => Rc::clone(same),
+            None => Store::new(Arc::clone(state), self.clock, worker, self.metrics.store(worker)),
+        }
+    }
 }
 
 /// What the thread that wires the gateway tells a worker.
@@ -80,13 +91,14 @@ pub struct View {
     unrouted: Arc<RouteStripe>,
     limits: Vec<Arc<LimitStripe>>,
     upstreams: Vec<Rc<Upstream>>,
+    store: Option<Rc<Store>>,
 }
 
 impl Worker {
     /// A worker that serves nothing yet.
     pub fn new(shared: Arc<Shared>, index: usize) -> Rc<Self> {
         let snapshot = shared.snapshot.load_full();
-        let view = View::new(snapshot, &shared.metrics, index, None);
+        let view = View::new(snapshot, &shared, index, None);
         let seed = shared.clock.now().as_nanos() ^ ((index as u64) << 48);
         Rc::new(Self {
             view: RefCell::new(Rc::new(view)),
@@ -139,7 +151,7 @@ impl Worker {
             for listener in self.listeners.borrow().iter() {
                 listener.find_in(&snapshot, &self.shared.metrics);
             }
-            *view = Rc::new(View::new(snapshot, &self.shared.metrics, self.index, Some(&view)));
+            *view = Rc::new(View::new(snapshot, &self.shared, self.index, Some(&view)));
         }
         Rc::clone(&view)
     }
@@ -171,7 +183,8 @@ impl Worker {
 }
 
 impl View {
-    fn new(snapshot: Arc<Snapshot>, metrics: &Metrics, worker: usize, before: Option<&View>) -> Self {
+    fn new(snapshot: Arc<Snapshot>, shared: &Shared, worker: usize, before: Option<&View>) -> Self {
+        let metrics = &shared.metrics;
         let routes = snapshot.routes.iter().map(|route| metrics.route(&route.name, worker));
         let limits = snapshot.limits.iter().map(|limit| metrics.limit(&limit.config.name, worker));
         let upstreams = snapshot.config.upstreams.iter().map(|config| {
@@ -179,7 +192,15 @@ impl View {
             let new = || Rc::new(Upstream::new(config.clone(), metrics.upstream(&config.name, worker)));
             same.map_or_else(new, Rc::clone)
         });
+        let before = before.and_then(|before| before.store.as_ref());
+        let store = snapshot.store.as_ref().map(|state| shared.store(state, worker, before));
+        if let Some(before) =
+            before.filter(|before| !store.as_ref().is_some_and(|store| Rc::ptr_eq(store, before)))
+        {
+            before.close();
+        }
         Self {
+            store,
             routes: routes.collect(),
             unrouted: metrics.route("", worker),
             limits: limits.collect(),
@@ -198,9 +219,29 @@ impl View {
         &self.upstreams[index]
     }
 
+    /// Asks the limits of a request, wherever they are counted.
+    pub async fn decide<'s>(&self, mut found: Found<'s>, now: Time) -> Judged<'s> {
+        let asks = std::mem::take(&mut found.asks);
+        let decision = match &self.store {
+            Some(store) if asks.iter().any(|ask| ask.limit.config.shared) => store.decide(asks, now).await,
+            _ => limit::decide(&asks, true),
+        };
+        found.decided(decision)
+    }
+
     /// Counts what the limits of a request said.
     pub fn observe(&self, judged: &Judged<'_>) {
-        let Decision { verdicts, admitted, .. } = &judged.decision;
+        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = &judged.decision;
+        if *fallen_back {
+            for route_limit in judged.asked.iter().map(|asked| &judged.route.limits[*asked]) {
+                if route_limit.limit.config.shared {
+                    self.limits[route_limit.index].fell_back(route_limit.limit.config.on_store_failure);
+                }
+            }
+        }
+        if *unavailable {
+            return; // no limit said anything
+        }
         for (asked, verdict) in judged.asked.iter().zip(verdicts) {
             let route_limit = &judged.route.limits[*asked];
             let stripe = &self.limits[route_limit.index];

@@ -1,7 +1,7 @@
 //! concurrency: at most `max` requests in flight.
 
 use crate::quota::checked_count;
-use crate::{Algorithm, QuotaError, Refusal, Span, Standing, Time};
+use crate::{Algorithm, QuotaError, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits while fewer than `max` are in flight. Charging takes places, refunding frees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +36,12 @@ impl Algorithm for Concurrency {
         }
     }
 
-    fn charge(&self, state: &mut InFlight, _now: Time, cost: u64) {
+    fn charge(&self, state: &mut InFlight, _now: Time, cost: u64) -> Receipt {
         state.taken += cost;
+        Receipt::default()
     }
 
-    fn refund(&self, state: &mut InFlight, _now: Time, cost: u64) {
+    fn refund(&self, state: &mut InFlight, _now: Time, cost: u64, _receipt: Receipt) {
         state.taken = state.taken.saturating_sub(cost);
     }
 

@@ -5,7 +5,7 @@
 //! costs a whole number of them too: with the rate N/W reduced to n/w, a nanosecond is n ticks and a request
 //! is w ticks.
 
-use crate::{Rate, Span, Time};
+use crate::{Rate, Receipt, Span, Time};
 
 /// A rate as a reduced fraction: `per_nano` ticks drain in a nanosecond, a request adds `per_request` ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Pace {
     }
 
     /// Ticks since the Unix epoch.
-    fn clock(self, now: Time) -> u128 {
+    pub(crate) fn clock(self, now: Time) -> u128 {
         u128::from(now.as_nanos()) * u128::from(self.per_nano)
     }
 
@@ -76,14 +76,19 @@ impl Debt {
         self.paid_at().saturating_sub(pace.clock(now))
     }
 
-    /// Adds `ticks` to what is owed at `now`.
-    pub(crate) fn add(&mut self, pace: Pace, now: Time, ticks: u128) {
+    /// Adds `ticks` to what is owed at `now`. The receipt is the tick at which all of it is paid.
+    pub(crate) fn add(&mut self, pace: Pace, now: Time, ticks: u128) -> Receipt {
         self.set_owed(pace, now, self.owed(pace, now).saturating_add(ticks));
+        Receipt::from_number(self.paid_at())
     }
 
-    /// Takes `ticks` off what is owed at `now`, down to nothing.
-    pub(crate) fn forgive(&mut self, pace: Pace, now: Time, ticks: u128) {
-        self.set_owed(pace, now, self.owed(pace, now).saturating_sub(ticks));
+    /// Takes back at `now` what has not yet drained of `ticks` that were charged with `receipt`: they drain after
+    /// those that were owed before them.
+    pub(crate) fn take_back(&mut self, pace: Pace, now: Time, ticks: u128, receipt: Receipt) {
+        let from = receipt.number().saturating_sub(ticks);
+        let drained = pace.clock(now).saturating_sub(from);
+        let forgiven = ticks.saturating_sub(drained).min(self.owed(pace, now));
+        self.set_paid_at(self.paid_at() - forgiven);
     }
 
     /// Owes `ticks` from `now`, whatever was owed before.

@@ -17,16 +17,17 @@ pub trait Algorithm {
     /// The refusal, with the time after which the same cost is admitted if nobody else spends the key.
     fn check(&self, state: &Self::State, now: Time, cost: u64) -> Result<Span, Refusal>;
 
-    /// Takes `cost`, which `check` has admitted at `now`.
-    fn charge(&self, state: &mut Self::State, now: Time, cost: u64);
+    /// Takes `cost`, which `check` has admitted at `now`. The receipt is what [`refund`](Self::refund) needs.
+    fn charge(&self, state: &mut Self::State, now: Time, cost: u64) -> Receipt;
 
     /// Notes a request that this limit itself refused. Only a sliding log that counts them does anything.
     fn refused(&self, _state: &mut Self::State, _now: Time, _cost: u64) {}
 
-    /// Gives back `cost` that was charged and not used: a request that left its queue, a place that is free. Only
-    /// a place, a turn in a queue, or what was charged at this very `now` can be given back: what was charged
-    /// earlier has drained in part already, and giving all of it back would admit too much.
-    fn refund(&self, state: &mut Self::State, now: Time, cost: u64);
+    /// Gives back `cost`, which was charged with this receipt under this quota, however long ago: what has come
+    /// back by itself meanwhile is not given twice. If nobody else was charged since, the key then answers as if
+    /// the charge had never been; otherwise nobody is admitted who would not have been without it. A part of what
+    /// was charged is the last part of it.
+    fn refund(&self, state: &mut Self::State, now: Time, cost: u64, receipt: Receipt);
 
     /// What is left at `now`.
     fn standing(&self, state: &Self::State, now: Time) -> Standing;
@@ -37,6 +38,11 @@ pub trait Algorithm {
     /// Carries a standing state over from `old`, the same limit with another quota.
     fn rescale(&self, old: &Self, state: &mut Self::State, now: Time);
 }
+
+/// Where a charge stands in the state of its key. It means something to the algorithm that gave it, and to nobody
+/// else, but it is a number that can be kept and sent anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipt(u128);
 
 /// Why a limit says no, and when it would say yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +64,18 @@ pub struct Standing {
     pub capacity: u64,
     /// The time until the full allowance is back, if nothing more is spent.
     pub reset: Span,
+}
+
+impl Receipt {
+    /// The receipt that was told as this number.
+    pub const fn from_number(number: u128) -> Self {
+        Self(number)
+    }
+
+    /// The receipt as a number.
+    pub const fn number(self) -> u128 {
+        self.0
+    }
 }
 
 impl Refusal {

@@ -1,6 +1,6 @@
 //! fixed_window: a count that starts again at whole multiples of the period since the Unix epoch.
 
-use crate::{Algorithm, Rate, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits N in each window. Windows are aligned to UTC, so all gateways agree on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +52,16 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn charge(&self, state: &mut Window, now: Time, cost: u64) {
+    fn charge(&self, state: &mut Window, now: Time, cost: u64) -> Receipt {
         *state = self.current(state, now);
         state.used += cost;
+        Receipt::from_number(state.index.into())
     }
 
-    fn refund(&self, state: &mut Window, now: Time, cost: u64) {
-        *state = self.current(state, now);
-        state.used = state.used.saturating_sub(cost);
+    fn refund(&self, state: &mut Window, _now: Time, cost: u64, receipt: Receipt) {
+        if u128::from(state.index) == receipt.number() {
+            state.used = state.used.saturating_sub(cost);
+        }
     }
 
     fn standing(&self, state: &Window, now: Time) -> Standing {

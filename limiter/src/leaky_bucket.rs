@@ -2,7 +2,7 @@
 
 use crate::debt::scale_up;
 use crate::quota::checked_count;
-use crate::{Algorithm, Debt, Pace, QuotaError, Rate, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits while the queue has room and holds each request until its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,12 @@ impl LeakyBucket {
         self.pace.time_up(scale_up(backlog, self.pace.ticks(1), old.pace.ticks(1)))
     }
 
+    /// The receipt of a request of `cost` that is due at `due`. After a reload the one that its charge gave is of
+    /// no use, because it is in ticks of the old rate.
+    pub fn receipt(&self, due: Time, cost: u64) -> Receipt {
+        Receipt::from_number(self.pace.clock(due).saturating_add(self.pace.ticks(cost)))
+    }
+
     /// The most ticks that may be owed before a request of `cost`.
     fn allowed_before(&self, cost: u64) -> u128 {
         let room = self.pace.ticks(self.burst - cost);
@@ -56,12 +62,12 @@ impl Algorithm for LeakyBucket {
         }
     }
 
-    fn charge(&self, state: &mut Debt, now: Time, cost: u64) {
-        state.add(self.pace, now, self.pace.ticks(cost));
+    fn charge(&self, state: &mut Debt, now: Time, cost: u64) -> Receipt {
+        state.add(self.pace, now, self.pace.ticks(cost))
     }
 
-    fn refund(&self, state: &mut Debt, now: Time, cost: u64) {
-        state.forgive(self.pace, now, self.pace.ticks(cost));
+    fn refund(&self, state: &mut Debt, now: Time, cost: u64, receipt: Receipt) {
+        state.take_back(self.pace, now, self.pace.ticks(cost), receipt);
     }
 
     fn standing(&self, state: &Debt, now: Time) -> Standing {

@@ -40,7 +40,7 @@ mod token_bucket;
 
 pub use concurrency::{Concurrency, InFlight};
 pub use debt::{Debt, Pace};
-pub use decision::{Algorithm, Refusal, Standing};
+pub use decision::{Algorithm, Receipt, Refusal, Standing};
 pub use fixed_window::{FixedWindow, Window};
 pub use leaky_bucket::LeakyBucket;
 pub use quota::{MAX_COUNT, MAX_LOG_PLACES, MAX_PERIOD, MAX_SLICES, MIN_PERIOD, QuotaError, Rate};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::quota::MAX_LOG_PLACES;
-use crate::{Algorithm, QuotaError, Rate, Refusal, Span, Standing, Time};
+use crate::{Algorithm, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits never more than N in any window of length W.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct SlidingLog {
 pub struct Log {
     entries: VecDeque<Entry>,
     held: u64,
+    /// The instant of the newest places that were let go while they were held: see `refused`.
+    let_go: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,11 @@ impl SlidingLog {
             return Err(QuotaError::LogPlaces(rate.count()));
         }
         Ok(Self { rate, count_rejected })
+    }
+
+    /// Whether refused requests hold places too.
+    pub const fn counts_rejected(&self) -> bool {
+        self.count_rejected
     }
 
     /// The time as this key has seen it: never before its newest entry.
@@ -98,10 +105,11 @@ impl Algorithm for SlidingLog {
         Err(Refusal::Until(self.wait(state, now, cost, own)))
     }
 
-    fn charge(&self, state: &mut Log, now: Time, cost: u64) {
+    fn charge(&self, state: &mut Log, now: Time, cost: u64) -> Receipt {
         let now = Self::seen(state, now);
         self.prune(state, now);
         Self::append(state, now, cost);
+        Receipt::from_number(now.as_nanos().into())
     }
 
     fn refused(&self, state: &mut Log, now: Time, cost: u64) {
@@ -111,22 +119,30 @@ impl Algorithm for SlidingLog {
         self.charge(state, now, cost);
         // While the newest entries fill the log by themselves, an older one decides nothing any more.
         while let Some(oldest) = state.entries.front().filter(|e| state.held - e.cost >= self.rate.count()) {
+            state.let_go = Some(oldest.at);
             state.held -= oldest.cost;
             state.entries.pop_front();
         }
     }
 
-    fn refund(&self, state: &mut Log, now: Time, cost: u64) {
+    fn refund(&self, state: &mut Log, now: Time, cost: u64, receipt: Receipt) {
         let now = Self::seen(state, now);
         self.prune(state, now);
-        let mut left = cost.min(state.held);
-        state.held -= left;
-        while let Some(newest) = state.entries.back_mut().filter(|_| left > 0) {
-            let taken = newest.cost.min(left);
-            newest.cost -= taken;
-            left -= taken;
-            if newest.cost == 0 {
-                state.entries.pop_back();
+        let found = state.entries.binary_search_by_key(&receipt.number(), |e| e.at.as_nanos().into());
+        let Ok(place) = found else { return };
+        let entry = &mut state.entries[place];
+        let taken = cost.min(entry.cost);
+        entry.cost -= taken;
+        state.held -= taken;
+        if entry.cost == 0 {
+            state.entries.remove(place);
+        }
+        // Places that were let go decided nothing as long as these were held; now they do again.
+        if let Some(at) = state.let_go.filter(|at| at.plus(self.rate.period()) > now) {
+            state.held += taken;
+            match state.entries.front_mut().filter(|oldest| oldest.at == at) {
+                Some(oldest) => oldest.cost += taken,
+                None => state.entries.push_front(Entry { at, cost: taken }),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! sliding_window: counts of whole sub-windows, the oldest one weighted by its share that is still inside.
 
 use crate::quota::MAX_SLICES;
-use crate::{Algorithm, QuotaError, Rate, Refusal, Span, Standing, Time};
+use crate::{Algorithm, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits while the estimate over the last period, rounded down, has room for the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,19 +124,18 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    fn charge(&self, state: &mut Slices, now: Time, cost: u64) {
+    fn charge(&self, state: &mut Slices, now: Time, cost: u64) -> Receipt {
         self.advance(state, now);
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         state.counts[0] = state.counts[0].saturating_add(cost);
+        Receipt::from_number(state.index.into())
     }
 
-    fn refund(&self, state: &mut Slices, now: Time, cost: u64) {
-        self.advance(state, now);
-        let mut left = u32::try_from(cost).unwrap_or(u32::MAX);
-        for count in &mut state.counts {
-            let taken = left.min(*count);
-            *count -= taken;
-            left -= taken;
+    fn refund(&self, state: &mut Slices, _now: Time, cost: u64, receipt: Receipt) {
+        let age = u128::from(state.index).checked_sub(receipt.number());
+        let place = age.and_then(|age| usize::try_from(age).ok());
+        if let Some(count) = place.and_then(|place| state.counts.get_mut(place)) {
+            *count = count.saturating_sub(u32::try_from(cost).unwrap_or(u32::MAX));
         }
     }
 

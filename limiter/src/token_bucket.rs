@@ -2,7 +2,7 @@
 
 use crate::debt::scale_up;
 use crate::quota::checked_count;
-use crate::{Algorithm, Debt, Pace, QuotaError, Rate, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits while the bucket holds the cost. A missing token is a debt that drains at the rate, so a bucket that
 /// pauses is never fuller than full.
@@ -40,12 +40,12 @@ impl Algorithm for TokenBucket {
         }
     }
 
-    fn charge(&self, state: &mut Debt, now: Time, cost: u64) {
-        state.add(self.pace, now, self.pace.ticks(cost));
+    fn charge(&self, state: &mut Debt, now: Time, cost: u64) -> Receipt {
+        state.add(self.pace, now, self.pace.ticks(cost))
     }
 
-    fn refund(&self, state: &mut Debt, now: Time, cost: u64) {
-        state.forgive(self.pace, now, self.pace.ticks(cost));
+    fn refund(&self, state: &mut Debt, now: Time, cost: u64, receipt: Receipt) {
+        state.take_back(self.pace, now, self.pace.ticks(cost), receipt);
     }
 
     fn standing(&self, state: &Debt, now: Time) -> Standing {

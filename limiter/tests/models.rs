@@ -11,7 +11,7 @@ use common::{IN_2026, Limit, Plan, cases};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use sluicegate_limiter::{Rate, Refusal, Span, Time};
+use sluicegate_limiter::{Rate, Receipt, Refusal, Span, Time};
 
 /// Asks both and compares all that they say, before and after.
 fn ask_both(key: &mut dyn Limit, model: &mut dyn Model, at: Time, cost: u64) -> TestCaseResult {
@@ -95,7 +95,7 @@ proptest! {
                 }
                 ask_both(&mut *key, &mut *model, at, cost)?;
             } else if let Some(cost) = inside.pop() {
-                key.refund(at, cost);
+                key.refund(at, cost, Receipt::default());
                 model.end(cost);
                 prop_assert_eq!(key.standing(at), model.standing(at));
             }

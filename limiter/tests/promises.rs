@@ -92,7 +92,7 @@ proptest! {
                 let verdict = log.check(&state, now, 1);
                 walker.note(verdict);
                 match verdict {
-                    Ok(_) => log.charge(&mut state, now, 1),
+                    Ok(_) => _ = log.charge(&mut state, now, 1),
                     Err(_) => log.refused(&mut state, now, 1),
                 }
                 let entries = format!("{state:?}").matches("Entry").count() as u64;
@@ -227,11 +227,11 @@ proptest! {
             }
             let kept = kept.min(last.cost);
             let (mut untouched, mut partly) = (key.copy(), key.copy());
-            key.charge(last.at, last.cost);
-            key.refund(last.at, last.cost - kept);
+            let receipt = key.charge(last.at, last.cost);
+            key.refund(last.at, last.cost - kept, receipt);
             partly.charge(last.at, kept);
             stay_alike(&mut *key.copy(), &mut *partly, &plan, &later, last.at)?;
-            key.refund(last.at, kept);
+            key.refund(last.at, kept, receipt);
             stay_alike(&mut *key, &mut *untouched, &plan, &later, last.at)?;
         }
     }
@@ -245,13 +245,16 @@ proptest! {
             for (at, share) in &asks {
                 let (now, cost) = (Time::from_nanos(*at), (key.capacity() * share / 4).max(1));
                 let standing = key.standing(now);
-                if key.ask(now, cost).is_ok() {
+                if key.check(now, cost).is_ok() {
+                    let receipt = key.charge(now, cost);
                     taken = if now > latest { cost } else { taken + cost };
                     latest = latest.max(now);
                     prop_assert!(taken <= key.capacity(), "{}", key.name());
-                    key.refund(now, cost);
+                    key.refund(now, cost, receipt);
                     prop_assert_eq!(key.standing(now).remaining, standing.remaining, "{}", key.name());
                     key.charge(now, cost);
+                } else {
+                    key.refused(now, cost);
                 }
                 key.is_idle(now.plus(standing.reset));
                 if now < latest {

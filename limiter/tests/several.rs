@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use proptest::test_runner::TestCaseResult;
-use sluicegate_limiter::{Algorithm, FixedWindow, Rate, Refusal, Span, Standing, Time, TokenBucket};
+use sluicegate_limiter::{Algorithm, FixedWindow, Rate, Receipt, Refusal, Span, Standing, Time, TokenBucket};
 
 /// What each of the limits says of one request.
 type Verdicts = Vec<Result<Span, Refusal>>;
@@ -23,7 +23,7 @@ fn ask_all(keys: &mut [Box<dyn Limit>], now: Time, cost: u64) -> Verdicts {
     let admitted = verdicts.iter().all(Result::is_ok);
     for (key, verdict) in keys.iter_mut().zip(&verdicts) {
         match verdict {
-            Ok(_) if admitted => key.charge(now, cost),
+            Ok(_) if admitted => _ = key.charge(now, cost),
             Ok(_) => {}
             Err(_) => key.refused(now, cost),
         }
@@ -122,7 +122,7 @@ proptest! {
                 && let Some(ended) = in_flight.pop()
                 && let Some(i) = limits.iter().position(|(kind, _)| *kind == Kind::Concurrency)
             {
-                keys[i].refund(now, ended);
+                keys[i].refund(now, ended, Receipt::default());
                 models[i].end(ended);
             }
             let verdicts = ask_all(keys, now, cost);

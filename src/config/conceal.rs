@@ -27,20 +27,23 @@ pub(super) fn printable(text: &str) -> String {
 }
 
 fn conceal(line: &str) -> String {
-    let secret =
-        secret_value(line).filter(|at| !tells_nothing(&line[*at..])).map(|at| format!("{} …", &line[..at]));
-    let url = || credentials(line).map(|(start, _)| format!("{}…", &line[..start]));
-    secret.or_else(url).unwrap_or_else(|| line.to_owned())
+    let secret = secret_values(line).find(|at| !tells_nothing(&line[*at..]));
+    let url = credentials(line).map(|(start, _)| start);
+    match (secret, url) {
+        (Some(secret), url) if url.is_none_or(|url| secret < url) => format!("{} …", &line[..secret]),
+        (_, Some(url)) => format!("{}…", &line[..url]),
+        _ => line.to_owned(),
+    }
 }
 
-/// Where the value of the first secret key begins. A key that is nearly one counts too: what stands behind `tokn`
-/// is a secret all the same.
-fn secret_value(line: &str) -> Option<usize> {
+/// Where the values of secret keys begin. A key that is nearly one counts too: what stands behind `tokn` is a secret
+/// all the same.
+fn secret_values(line: &str) -> impl Iterator<Item = usize> {
     let is_secret = |word: &str| {
         let word = word.to_ascii_lowercase();
         SECRET_KEYS.iter().any(|key| word.contains(key)) || nearest(&word, SECRET_KEYS).is_some()
     };
-    line.match_indices(':').map(|(at, _)| at).find_map(|at| {
+    line.match_indices(':').map(|(at, _)| at).filter_map(move |at| {
         let key = line[..at].trim_end().trim_end_matches(['"', '\'']);
         let word = key.rsplit(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').next().unwrap_or(key);
         is_secret(word).then_some(at + 1)
@@ -62,22 +65,67 @@ fn is_below_secret(text: &str, at: usize, source: &str) -> bool {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let above: Vec<&str> = text.lines().take(at).filter(|line| !line.trim().is_empty()).collect();
     let owner = above.iter().rev().find(|line| indent(line) < indent(source));
-    let value = owner.and_then(|line| Some(line[secret_value(line)?..].trim()));
-    value.is_some_and(|value| value.is_empty() || value.starts_with(['|', '>']))
-        && !source.trim_start().starts_with("file")
+    let continues = |value: &str| value.is_empty() || value.starts_with(['|', '>']);
+    let owned = owner.is_some_and(|line| secret_values(line).any(|at| continues(line[at..].trim())));
+    owned && !source.trim_start().starts_with("file")
 }
 
-/// The first user and password before an `@`: all behind the `//` of a URL, or `user:password` without one.
+/// The first user and password: of a URL, or `user:password` before an `@`.
 fn credentials(text: &str) -> Option<(usize, usize)> {
-    text.match_indices('@').find_map(|(end, _)| {
-        let before = &text[..end];
-        let word = before.rfind(' ').map_or(0, |at| at + 1);
-        if let Some(slashes) = before[word..].find("//") {
-            return Some((word + slashes + 2, end));
-        }
-        let start = before.rfind([' ', '"', '\'', '`', '[', '{']).map_or(0, |at| at + 1);
-        before[start..].contains(':').then_some((start, end))
-    })
+    let in_url = text.match_indices("//").find_map(|(at, _)| in_url(text, at + 2));
+    let bare = text.match_indices('@').find_map(|(end, _)| {
+        let start = text[..end].rfind([' ', '"', '\'', '`', '[', '{']).map_or(0, |at| at + 1);
+        (text[start..end].contains(':') && !text[start..end].contains("//")).then_some((start, end))
+    });
+    in_url.into_iter().chain(bare).min()
+}
+
+/// What may be a secret in the URL whose `//` ends at `start`. A password may hold anything, so everything up to the
+/// last `@` is taken for one. In a URL that is broken it may stand where the port should be, or in the query; those
+/// of the web have neither a password nor a broken port worth hiding.
+fn in_url(text: &str, start: usize) -> Option<(usize, usize)> {
+    let limit = text[start..].find('`').map_or(text.len(), |at| start + at);
+    if let Some(end) = text[start..limit].rfind('@') {
+        return Some((start, start + end));
+    }
+    let scheme = text[..start - 2].strip_suffix(':')?;
+    if scheme.ends_with("http") || scheme.ends_with("https") {
+        return None;
+    }
+    let url = &text[start..start + url_length(&text[start..limit])];
+    let (authority, query) = url.split_at(url.find(['/', '?']).unwrap_or(url.len()));
+    if !is_place(authority) {
+        return Some((start, limit));
+    }
+    let at = query.find('?')? + 1;
+    let is_database = query[at..].strip_prefix("db=").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    (!is_database).then_some((start + authority.len() + at, limit))
+}
+
+/// How much of a line is the URL that begins there: brackets and braces may be its own, or YAML's around it.
+fn url_length(text: &str) -> usize {
+    let open =
+        |before: &str, open: &str, close: char| before.matches(open).count() > before.matches(close).count();
+    let is_end = |at: usize, c: char| match c {
+        ']' => !open(&text[..at], "[", ']'),
+        '}' => !open(&text[..at], "${", '}'),
+        _ => c.is_whitespace() || "\"',".contains(c),
+    };
+    text.char_indices().find(|(at, c)| is_end(*at, *c)).map_or(text.len(), |(at, _)| at)
+}
+
+/// Whether a text is a host with or without a port, and nothing else.
+fn is_place(text: &str) -> bool {
+    let is_port =
+        |port: &str| port.parse::<u16>().is_ok() || (port.starts_with("${") && !port.contains(":-"));
+    let after_host = match text.strip_prefix('[') {
+        Some(inside) => inside.split_once(']').map_or(":", |(_, rest)| rest),
+        None => &text[text.find(':').unwrap_or(text.len())..],
+    };
+    match after_host.strip_prefix(':') {
+        Some(port) => text != after_host && is_port(port),
+        None => after_host.is_empty(),
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +148,18 @@ mod tests {
             ("  - http://a", "  - http://a"),
             ("  - http://u:{\"p@h", "  - http://…"),
             ("  rate: 5/s", "  rate: 5/s"),
+            ("  {url: redis://:abc@h, password: abc}", "  {url: redis://…"),
+            ("  {password: {file: a.txt}, token: abc}", "  {password: {file: a.txt}, token: …"),
+            ("  url: redis://:a@b@h", "  url: redis://…"),
+            ("  url: redis://:a b:c@h", "  url: redis://…"),
+            ("  url: redis://:abc", "  url: redis://…"),
+            ("  url: redis://u:abc", "  url: redis://…"),
+            ("  url: redis://u:abc:6379", "  url: redis://…"),
+            ("  url: unix:///s?pass=abc", "  url: unix:///s?…"),
+            ("  url: unix:///s?db=1", "  url: unix:///s?db=1"),
+            ("  url: rediss://[::1]:6379/0", "  url: rediss://[::1]:6379/0"),
+            ("  url: redis://${HOST}:${PORT}", "  url: redis://${HOST}:${PORT}"),
+            ("  - http://h:abc", "  - http://h:abc"),
         ] {
             assert_eq!(conceal(line), seen);
         }
@@ -117,6 +177,8 @@ mod tests {
     fn messages_stay_on_their_line_and_keep_passwords_to_themselves() {
         assert_eq!(printable("found `a\n\u{1b}[1m`"), r"found `a\n\u{1b}[1m`");
         assert_eq!(printable("`http://u:p@h/x` and `u:p@h`"), "`http://…@h/x` and `…@h`");
+        assert_eq!(printable("`redis://:p@ss word@h/0`"), "`redis://…@h/0`");
+        assert_eq!(printable("`redis://u:p`, not `redis://h`"), "`redis://…`, not `redis://h`");
         assert_eq!(printable("`me@example.com`"), "`me@example.com`");
     }
 }

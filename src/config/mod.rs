@@ -9,6 +9,7 @@ mod raw;
 mod read;
 mod report;
 mod schema;
+mod store;
 mod syntax;
 mod validate;
 mod values;
@@ -18,10 +19,11 @@ use std::path::{Path, PathBuf};
 
 pub use model::{
     Action, AdminConfig, ApiKeySource, ClientIpConfig, Config, Cost, Exempt, ForwardedHeader, HeaderFamilies,
-    LimitConfig, ListenerConfig, Match, Mode, OnMissing, Quota, Reject, RouteConfig, ServerConfig,
-    UpstreamConfig,
+    LimitConfig, ListenerConfig, Match, Mode, OnMissing, OnStoreFailure, Quota, Reject, RouteConfig,
+    ServerConfig, UpstreamConfig,
 };
 pub use report::{Place, Problem, Report};
+pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use watch::watch;
 
 use node::Value;

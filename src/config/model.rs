@@ -9,6 +9,7 @@ use sluicegate_limiter::{
     Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, TokenBucket,
 };
 
+use super::store::RedisConfig;
 use crate::key::KeySpec;
 use crate::route::{HostPattern, PathPattern};
 
@@ -23,6 +24,8 @@ pub struct Config {
     pub client_ip: ClientIpConfig,
     /// Where the API key is.
     pub api_key: ApiKeySource,
+    /// Where shared counters live; without it all counters are local.
+    pub store: Option<RedisConfig>,
     /// The limits, in the order of the file.
     pub limits: Vec<LimitConfig>,
     /// The upstreams, in the order of the file.
@@ -109,6 +112,10 @@ pub struct LimitConfig {
     pub exempt: Exempt,
     /// What becomes of a request without the key.
     pub on_missing: OnMissing,
+    /// Whether it is counted in the store, together with other gateways.
+    pub shared: bool,
+    /// What becomes of a shared limit's requests while the store fails.
+    pub on_store_failure: OnStoreFailure,
     /// Live counters it may hold.
     pub max_keys: usize,
 }
@@ -168,6 +175,18 @@ pub enum OnMissing {
     Skip,
     /// It is answered 401.
     Deny,
+}
+
+/// What becomes of a shared limit's requests while the store fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreFailure {
+    /// They are counted in the process.
+    #[default]
+    Local,
+    /// The limit admits them.
+    Open,
+    /// They are answered 503.
+    Closed,
 }
 
 /// An API behind the gateway.
@@ -301,6 +320,11 @@ impl Quota {
             Self::SlidingWindow(..) => "sliding_window",
             Self::Concurrency(..) => "concurrency",
         }
+    }
+
+    /// Whether it counts requests in flight.
+    pub const fn is_concurrency(&self) -> bool {
+        matches!(self, Self::Concurrency(..))
     }
 
     /// The rate; concurrency has none.

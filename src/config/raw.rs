@@ -23,6 +23,8 @@ mapping! {
         client_ip: RawClientIp,
         /// Where clients put their credentials.
         auth: RawAuth,
+        /// Where counters live that several gateways share. Without it they live in the process.
+        store: RawStore,
         /// The limits, by name.
         limits: Named<RawLimit>,
         /// The APIs behind the gateway, by name.
@@ -43,8 +45,6 @@ mapping! {
         max_head: RawText,
         /// How long SIGTERM waits for requests in flight. Default: 30s.
         drain: RawText,
-        #[schemars(skip)]
-        store: Later,
         #[schemars(skip)]
         rules: Later,
         #[schemars(skip)]
@@ -124,6 +124,71 @@ mapping! {
 }
 
 mapping! {
+    /// Where counters live that several gateways share.
+    "store"
+    struct RawStore {
+        /// A Redis: one server (url), a cluster, or the one that sentinels watch.
+        #[schemars(required)]
+        redis: RawRedis,
+    }
+}
+
+mapping! {
+    /// A Redis; one of url, cluster and sentinel.
+    "store.redis"
+    struct RawRedis {
+        /// redis://HOST:6379/0, rediss:// for TLS, redis+unix:///PATH?db=0 for a socket.
+        url: RawText,
+        /// Some nodes of a cluster: redis://HOST:PORT or rediss://HOST:PORT.
+        cluster: Vec<At<RawText>>,
+        /// The sentinels that know the server.
+        sentinel: RawSentinel,
+        /// The user, if it is not in the URL.
+        username: RawText,
+        /// The password, if it is not in the URL.
+        password: RawSecret,
+        /// The number of the database, if it is not in the URL. Default: 0.
+        database: RawCount,
+        /// Certificates, for rediss:// only.
+        tls: RawRedisTls,
+        /// The longest that a request waits for a decision. Default: 50ms.
+        timeout: RawText,
+        /// What the names of all keys in Redis begin with. Default: sluicegate.
+        prefix: RawText,
+    }
+}
+
+mapping! {
+    /// The sentinels that know the server.
+    "store.redis.sentinel"
+    struct RawSentinel {
+        /// The name that they know it by.
+        #[schemars(required)]
+        master: RawText,
+        /// The sentinels: redis://HOST:26379 or rediss://HOST:26379.
+        #[schemars(required)]
+        nodes: Vec<At<RawText>>,
+        /// The user at the sentinels themselves.
+        username: RawText,
+        /// The password at the sentinels themselves.
+        password: RawSecret,
+    }
+}
+
+mapping! {
+    /// Certificates and keys: PEM files.
+    "store.redis.tls"
+    struct RawRedisTls {
+        /// The authorities that sign the server's certificate. Default: those of the system.
+        ca: RawText,
+        /// The gateway's own certificate, where the server asks for one.
+        cert: RawText,
+        /// Its private key.
+        key: RawText,
+    }
+}
+
+mapping! {
     /// A limit.
     "a limit"
     struct RawLimit {
@@ -157,9 +222,15 @@ mapping! {
         /// A request without the key: shared (default, one bucket for all of them), skip or deny (401).
         #[schemars(extend("enum" = ["shared", "skip", "deny"]))]
         on_missing: RawText,
-        /// Where it is counted: local.
-        #[schemars(extend("enum" = ["local"]))]
+        /// Where it is counted: shared (default with a store) or local (default without).
+        #[schemars(extend("enum" = ["shared", "local"]))]
         scope: RawText,
+        /// How a shared limit is counted: exact (default), one question to the store per request.
+        #[schemars(extend("enum" = ["exact"]))]
+        sync: RawText,
+        /// While the store fails: local (default, counted in the process), open (admitted) or closed (503).
+        #[schemars(extend("enum" = ["local", "open", "closed"]))]
+        on_store_failure: RawText,
         /// Live counters this limit may hold. Default: 1M.
         max_keys: RawCount,
         #[schemars(skip)]
@@ -170,10 +241,6 @@ mapping! {
         plans: Later,
         #[schemars(skip)]
         ban: Later,
-        #[schemars(skip)]
-        sync: Later,
-        #[schemars(skip)]
-        on_store_failure: Later,
     }
 }
 

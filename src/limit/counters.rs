@@ -1,11 +1,13 @@
 //! The counters of a limit, whatever its algorithm: one match, so that tables stay flat and typed.
 
 use sluicegate_limiter::{
-    Concurrency, FixedWindow, LeakyBucket, Refusal, SlidingLog, SlidingWindow, Span, Standing, Time,
+    Concurrency, FixedWindow, LeakyBucket, Receipt, Refusal, SlidingLog, SlidingWindow, Span, Standing, Time,
     TokenBucket,
 };
 
+use super::Key;
 use super::queue::Queue;
+use super::redis::RemoteKey;
 use super::table::{Held, Table};
 use crate::config::Quota;
 use crate::key::Fingerprint;
@@ -45,6 +47,15 @@ pub(super) enum Taken {
     Place,
     /// A turn in a queue, with its ticket.
     Turn(u64),
+    /// What is only given back if another limit refuses after all.
+    Spent,
+}
+
+/// The state of one key of a limit that so many gateways count without knowing of each other: each of them lets a
+/// request count for all, so that together they stay within the limit.
+pub(super) struct Shared<'a> {
+    key: HeldKey<'a>,
+    by: u32,
 }
 
 macro_rules! each_table {
@@ -160,7 +171,7 @@ impl Counters {
     /// Frees a place of a concurrency limit.
     pub(super) fn free(&self, key: Fingerprint, cost: u64) {
         if let Tables::Concurrency(table) = &self.tables {
-            table.refund(key, Time::EPOCH, cost); // places know no time
+            table.refund(key, Time::EPOCH, cost, |_| Some(Receipt::default())); // places know no time
         }
     }
 
@@ -180,25 +191,101 @@ impl Counters {
     }
 
     /// Removes a queued request that gives up: its place is free and those behind it move up.
-    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, now: Time, cost: u64) {
+    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, now: Time, cost: u64, receipt: Receipt) {
         if let Tables::LeakyBucket(table, queue) = &self.tables {
-            table.refund_and(key, now, cost, |bucket| queue.give_up(key, ticket, bucket.turn(cost)));
+            table.refund(key, now, cost, |bucket| {
+                let moved = queue.give_up(key, ticket, bucket.turn(cost));
+                Some(moved.map_or(receipt, |due| bucket.receipt(due, cost)))
+            });
+        }
+    }
+
+    /// The refusal of a request by what is known of its key.
+    pub(super) fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
+        each_table!(&self.tables, table => table.refusal(key, now, cost))
+    }
+
+    /// What a key owes, in whole requests, rounded up.
+    pub(super) fn owed(&self, key: Fingerprint, now: Time) -> u64 {
+        self.standing(key, now).map_or(0, |standing| standing.capacity - standing.remaining)
+    }
+
+    /// Forgets all keys and their debts. Requests in flight are no debt.
+    pub fn forget(&self) {
+        if !matches!(self.tables, Tables::Concurrency(_)) {
+            each_table!(&self.tables, table => table.forget());
+        }
+    }
+
+    /// Takes places of a concurrency limit, which somebody else has admitted; the key that they are held under.
+    pub(super) fn take(&self, key: Fingerprint, cost: u64) -> Fingerprint {
+        let mut held = self.hold(key, Time::EPOCH); // places know no time
+        if let HeldKey::Concurrency(held) = &mut held {
+            held.charge(Time::EPOCH, cost);
+        }
+        held.key()
+    }
+
+    /// A ticket of the queue of a key, for a request that somebody else has admitted.
+    pub(super) fn enter(&self, key: Fingerprint, due: Time) -> Option<u64> {
+        match &self.tables {
+            Tables::LeakyBucket(_, queue) => Some(queue.enter(key, due)),
+            _ => None,
+        }
+    }
+
+    /// Gives back what was charged.
+    pub(super) fn refund(&self, key: Fingerprint, now: Time, cost: u64, receipt: Receipt) {
+        each_table!(&self.tables, table => table.refund(key, now, cost, |_| Some(receipt)));
+    }
+
+    /// Removes a queued request that gives up, and that is counted elsewhere: those behind it move up.
+    pub(super) fn give_up_turn(&self, key: Fingerprint, ticket: u64, cost: u64) {
+        if let Tables::LeakyBucket(table, queue) = &self.tables {
+            queue.give_up(key, ticket, table.algorithm().turn(cost));
+        }
+    }
+
+    /// Takes over what a store has told of `key` at its `now`, so that the table can go on from there without it.
+    /// Places are no debt: the table counts those of this process.
+    pub(super) fn learn(&self, key: Fingerprint, told: &RemoteKey, now: Time) {
+        let added = match (&self.tables, told) {
+            (Tables::TokenBucket(table), RemoteKey::TokenBucket(was, state)) => {
+                table.learn(key, was, *state, now)
+            }
+            (Tables::LeakyBucket(table, _), RemoteKey::LeakyBucket(was, state)) => {
+                table.learn(key, was, *state, now)
+            }
+            (Tables::FixedWindow(table), RemoteKey::FixedWindow(was, state)) => {
+                table.learn(key, was, *state, now)
+            }
+            (Tables::SlidingLog(table), RemoteKey::SlidingLog(was, state)) => {
+                table.learn(key, was, state.clone(), now)
+            }
+            (Tables::SlidingWindow(table), RemoteKey::SlidingWindow(was, state)) => {
+                table.learn(key, was, state.clone(), now)
+            }
+            _ => false,
+        };
+        if added {
+            self.sweep_a_little(now);
         }
     }
 }
 
-impl HeldKey<'_> {
+impl<'a> HeldKey<'a> {
+    /// The same key, counted by so many gateways apart.
+    pub(super) fn shared(self, by: u32) -> Shared<'a> {
+        Shared { key: self, by }
+    }
+
     pub(super) fn key(&self) -> Fingerprint {
         each_held!(self, held => held.key())
     }
 
-    pub(super) fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
-        each_held!(self, held => held.check(now, cost))
-    }
-
-    /// Charges what `check` admitted with `delay`. With `queue`, a request that is delayed gets a ticket.
-    pub(super) fn charge(&mut self, now: Time, cost: u64, delay: Span, queue: bool) -> Taken {
-        each_held!(self, held => held.charge(now, cost));
+    /// What a request takes here that was charged at `now` and is to be held for `delay`. With `queue`, one that
+    /// is delayed gets a ticket.
+    fn taken(&self, now: Time, delay: Span, queue: bool) -> Taken {
         match self {
             HeldKey::Concurrency(_) => Taken::Place,
             HeldKey::LeakyBucket(held, waiting) if queue && !delay.is_zero() => {
@@ -208,16 +295,63 @@ impl HeldKey<'_> {
         }
     }
 
-    pub(super) fn refused(&mut self, now: Time, cost: u64) {
-        each_held!(self, held => held.refused(now, cost));
+    fn added(&self) -> bool {
+        each_held!(self, held => held.added)
+    }
+}
+
+impl Shared<'_> {
+    pub(super) fn key(&self) -> Fingerprint {
+        self.key.key()
     }
 
-    pub(super) fn standing(&self, now: Time) -> Standing {
-        each_held!(self, held => held.standing(now))
+    /// What a request takes here that was charged at `now` and is to be held for `delay`. With `queue`, one that
+    /// is delayed gets a ticket.
+    pub(super) fn taken(&self, now: Time, delay: Span, queue: bool) -> Taken {
+        self.key.taken(now, delay, queue)
     }
 
     /// Whether the key is new to the table, which then looks for others to drop.
     pub(super) fn added(&self) -> bool {
-        each_held!(self, held => held.added)
+        self.key.added()
+    }
+
+    /// What a request counts for. One that the limit could hold alone is never refused for good.
+    pub(super) fn times(&self, now: Time, cost: u64) -> u64 {
+        if self.by == 1 || matches!(self.key, HeldKey::Concurrency(_)) {
+            return cost; // places are counted here as they are taken here; the limit is divided instead
+        }
+        let capacity = each_held!(&self.key, held => held.standing(now)).capacity;
+        cost.saturating_mul(u64::from(self.by)).min(capacity.max(cost))
+    }
+}
+
+impl Key for Shared<'_> {
+    fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
+        if let HeldKey::Concurrency(held) = &self.key {
+            let Standing { remaining, capacity, .. } = held.standing(now);
+            let share = (capacity / u64::from(self.by)).max(1);
+            if capacity - remaining + cost > share && cost <= capacity {
+                return Err(Refusal::Busy);
+            }
+        }
+        let cost = self.times(now, cost);
+        each_held!(&self.key, held => held.check(now, cost))
+    }
+
+    fn charge(&mut self, now: Time, cost: u64) -> Receipt {
+        let cost = self.times(now, cost);
+        each_held!(&mut self.key, held => held.charge(now, cost))
+    }
+
+    fn refused(&mut self, now: Time, cost: u64) {
+        let cost = self.times(now, cost);
+        each_held!(&mut self.key, held => held.refused(now, cost));
+    }
+
+    fn standing(&self, now: Time) -> Standing {
+        let mut standing = each_held!(&self.key, held => held.standing(now));
+        standing.remaining /= u64::from(self.by);
+        standing
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{Counters, Limit};
-use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, Quota};
+use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota};
 use crate::key::{KeySecret, KeySpec, Part};
 
-pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Limit {
+pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Arc<Limit> {
     let config = LimitConfig {
         name: format!("limit-{order}"),
         key: KeySpec::new(vec![vec![Part::Global]]),
@@ -15,7 +15,10 @@ pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Limit {
         mode: Mode::Enforce,
         exempt: Exempt::default(),
         on_missing: OnMissing::Shared,
+        shared: false,
+        on_store_failure: OnStoreFailure::Local,
         max_keys,
     };
-    Limit::new(config, Arc::new(Counters::new(&quota, max_keys, order)), 64, &KeySecret::default())
+    let counters = Arc::new(Counters::new(&quota, max_keys, order));
+    Arc::new(Limit::new(config, counters, 64, &KeySecret::default(), ""))
 }

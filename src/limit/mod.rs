@@ -8,6 +8,7 @@ mod fixture;
 #[cfg(all(test, feature = "model"))]
 mod model;
 mod queue;
+pub mod redis;
 mod slots;
 mod sync;
 mod table;
@@ -17,15 +18,16 @@ mod turn;
 
 use std::sync::Arc;
 
-use sluicegate_limiter::{Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
 use smallvec::SmallVec;
 
 pub use counters::Counters;
-use counters::{HeldKey, Taken};
+use counters::{Shared, Taken};
+pub use redis::{Peeked, Store, StoreState, StoreStatus};
 pub use turn::{Hold, Holds};
 
-use crate::config::{LimitConfig, Mode};
-use crate::key::{Fingerprint, KeySecret, KeySpec};
+use crate::config::{Cost, LimitConfig, Mode, Quota};
+use crate::key::{Fingerprint, KeySecret, KeySpec, KeyText};
 
 /// A limit of the configuration in force, with its counters.
 pub struct Limit {
@@ -37,16 +39,27 @@ pub struct Limit {
     pub missing: Fingerprint,
     /// The keys that it leaves alone.
     pub exempt: Vec<Fingerprint>,
+    /// What the names of its keys in a shared store begin with.
+    names: Vec<u8>,
+    /// What the store is told of it, where every request costs the same.
+    argument: Option<Vec<u8>>,
 }
 
 /// One limit that is asked, for one key and cost.
+#[derive(Clone)]
 pub struct Ask<'a> {
     /// The limit.
-    pub limit: &'a Limit,
+    pub limit: &'a Arc<Limit>,
     /// The request's key.
     pub key: Fingerprint,
     /// What it spends.
     pub cost: u64,
+    /// When it asks, on the clock of whoever counts.
+    pub at: Time,
+    /// How many gateways count as this one does, without knowing of each other: a request then counts so often.
+    pub share: u32,
+    /// The key in full, for limits that are shared.
+    pub text: KeyText,
 }
 
 /// What one limit says.
@@ -69,43 +82,147 @@ pub struct Decision {
     pub delay: Span,
     /// What it gives back at its end, or when it gives up.
     pub holds: Holds,
+    /// Whether the shared limits were decided without their store.
+    pub fallen_back: bool,
+    /// Whether it was not admitted because a limit wants its store or nothing.
+    pub unavailable: bool,
+}
+
+/// The state of one key, here or as a store told it: what a decision is made on.
+pub(crate) trait Key {
+    /// See [`Algorithm::check`](sluicegate_limiter::Algorithm::check).
+    fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal>;
+    /// See [`Algorithm::charge`](sluicegate_limiter::Algorithm::charge).
+    fn charge(&mut self, now: Time, cost: u64) -> Receipt;
+    /// See [`Algorithm::refused`](sluicegate_limiter::Algorithm::refused).
+    fn refused(&mut self, now: Time, cost: u64);
+    /// See [`Algorithm::standing`](sluicegate_limiter::Algorithm::standing).
+    fn standing(&self, now: Time) -> Standing;
 }
 
 impl Limit {
-    /// A limit of the file, with counters that exist or are new.
-    pub fn new(config: LimitConfig, counters: Arc<Counters>, ipv6_prefix: u8, secret: &KeySecret) -> Self {
+    /// A limit of the file, with counters that exist or are new. `prefix` is that of its names in a shared store.
+    pub fn new(
+        config: LimitConfig,
+        counters: Arc<Counters>,
+        ipv6_prefix: u8,
+        secret: &KeySecret,
+        prefix: &str,
+    ) -> Self {
         let readings = |value: &String| config.key.from_text(value, ipv6_prefix, secret);
-        let exempt = config.exempt.values.iter().flat_map(readings).collect();
-        Self { counters, missing: KeySpec::missing(secret), exempt, config }
+        let exempt = config.exempt.values.iter().flat_map(readings).map(|(key, _)| key).collect();
+        let names = format!("{prefix}:{}:", config.name).into_bytes();
+        let mut limit =
+            Self { counters, missing: KeySpec::missing(secret), exempt, names, argument: None, config };
+        if let (true, Cost::Constant(cost)) = (limit.config.shared, &limit.config.cost) {
+            limit.argument = Some(redis::argument(&limit.config.quota, limit.enforces(), *cost));
+        }
+        limit
     }
 
     /// Whether its refusal counts.
     pub fn enforces(&self) -> bool {
         self.config.mode == Mode::Enforce
     }
+
+    /// Whether it must hear of every request, also of those that it refuses.
+    fn counts_refusals(&self) -> bool {
+        matches!(self.config.quota, Quota::SlidingLog(log, _) if log.counts_rejected())
+    }
+
+    /// Whether what the store told of a key last says exactly until when it refuses. Of a log only the part is told
+    /// that decides about requests of the same cost.
+    fn remembers(&self) -> bool {
+        !matches!(self.config.quota, Quota::SlidingLog(..)) || matches!(self.config.cost, Cost::Constant(_))
+    }
 }
 
-/// Asks all limits at once. With `queue`, delayed requests take a ticket and wait for their turn; a replay,
-/// which never waits, goes without.
+impl<'a> Ask<'a> {
+    /// A limit that is asked at `at`.
+    pub fn new(limit: &'a Arc<Limit>, key: Fingerprint, cost: u64, at: Time) -> Self {
+        Self { limit, key, cost, at, share: 1, text: KeyText::new() }
+    }
+}
+
+impl Verdict {
+    /// Of a limit that was not asked.
+    fn unasked(ask: &Ask<'_>) -> Self {
+        Self::fresh(ask.limit)
+    }
+
+    /// Of a limit that knows of no request.
+    fn fresh(limit: &Limit) -> Self {
+        Self { answer: Ok(Span::ZERO), standing: limit.counters.fresh(Time::EPOCH) }
+    }
+}
+
+/// Asks all limits at once, of the counters in this process. With `queue`, delayed requests take a ticket and wait
+/// for their turn; a replay, which never waits, goes without.
 ///
 /// All keys are locked, in one order for everybody, then all are checked, then all are charged: a refusal by
 /// one takes nothing from any other, and of M requests at once exactly N pass.
-pub fn decide(asks: &[Ask<'_>], now: Time, queue: bool) -> Decision {
+pub fn decide(asks: &[Ask<'_>], queue: bool) -> Decision {
+    decide_here(asks, queue, false)
+}
+
+/// Like `decide`. With `keep`, all that is charged is held, so that it can be undone.
+fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
+    let mut held = hold(asks);
+    let mut holds = Holds::default();
+    let mut decision = settle(asks, &mut held, true, |index, key, delay, receipt| {
+        let ask = &asks[index];
+        let taken = match key.taken(ask.at, delay, queue && ask.limit.enforces()) {
+            Taken::Nothing if keep => Taken::Spent,
+            taken => taken,
+        };
+        if taken != Taken::Nothing {
+            let cost = key.times(ask.at, ask.cost);
+            holds.push(Hold::new(Arc::clone(&ask.limit.counters), key.key(), cost, receipt, taken));
+        }
+    });
+    decision.holds = holds;
+
+    let added: SmallVec<[usize; 2]> =
+        held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
+    drop(held);
+    for index in added {
+        asks[index].limit.counters.sweep_a_little(asks[index].at);
+    }
+    decision
+}
+
+/// What all limits say of a request that is refused in any case: nothing is charged.
+fn refuse_here(asks: &[Ask<'_>]) -> Decision {
+    settle(asks, &mut hold(asks), false, |_, _, _, _| {})
+}
+
+/// Locks the keys, in the order that is the same for everybody.
+fn hold<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, Shared<'a>); 2]> {
     let mut order: SmallVec<[usize; 2]> = (0..asks.len()).collect();
     if asks.len() > 1 {
         order.sort_unstable_by_key(|index| asks[*index].limit.counters.order);
     }
-    let mut held: SmallVec<[(usize, HeldKey<'_>); 2]> = SmallVec::new();
-    for index in order {
-        held.push((index, asks[index].limit.counters.hold(asks[index].key, now)));
-    }
+    let locked = |index: usize| {
+        let ask = &asks[index];
+        (index, ask.limit.counters.hold(ask.key, ask.at).shared(ask.share))
+    };
+    order.into_iter().map(locked).collect()
+}
 
-    let mut decision = Decision { admitted: true, ..Decision::default() };
+/// Checks all keys, each with the index of its ask, then charges all if every enforced limit admits, unless it is
+/// known that the request is refused. `charged` is told of each charge, with the delay that goes with it.
+fn settle<K: Key>(
+    asks: &[Ask<'_>],
+    keys: &mut [(usize, K)],
+    may_admit: bool,
+    mut charged: impl FnMut(usize, &K, Span, Receipt),
+) -> Decision {
+    let mut decision = Decision { admitted: may_admit, ..Decision::default() };
     let empty = Standing { remaining: 0, capacity: 0, reset: Span::ZERO };
     decision.verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), standing: empty });
-    for (index, key) in &held {
+    for (index, key) in &*keys {
         let ask = &asks[*index];
-        let answer = key.check(now, ask.cost);
+        let answer = key.check(ask.at, ask.cost);
         decision.verdicts[*index].answer = answer;
         if ask.limit.enforces() {
             match answer {
@@ -114,31 +231,21 @@ pub fn decide(asks: &[Ask<'_>], now: Time, queue: bool) -> Decision {
             }
         }
     }
-    for (index, key) in &mut held {
+    for (index, key) in keys {
         let ask = &asks[*index];
         let verdict = &mut decision.verdicts[*index];
         match verdict.answer {
             Ok(delay) if decision.admitted => {
-                let taken = key.charge(now, ask.cost, delay, queue && ask.limit.enforces());
-                if taken != Taken::Nothing {
-                    let hold = Hold::new(Arc::clone(&ask.limit.counters), key.key(), ask.cost, taken);
-                    decision.holds.push(hold);
-                }
+                let receipt = key.charge(ask.at, ask.cost);
+                charged(*index, key, delay, receipt);
             }
             Ok(_) => {}
-            Err(_) => key.refused(now, ask.cost),
+            Err(_) => key.refused(ask.at, ask.cost),
         }
-        verdict.standing = key.standing(now);
+        verdict.standing = key.standing(ask.at);
     }
     if !decision.admitted {
         decision.delay = Span::ZERO;
-    }
-
-    let added: SmallVec<[usize; 2]> =
-        held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
-    drop(held);
-    for index in added {
-        asks[index].limit.counters.sweep_a_little(now);
     }
     decision
 }

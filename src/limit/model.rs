@@ -9,7 +9,7 @@ use super::{Ask, Limit, decide, fixture};
 use crate::config::Quota;
 use crate::key::Fingerprint;
 
-fn limit(count: u64, max_keys: usize, order: u64) -> Limit {
+fn limit(count: u64, max_keys: usize, order: u64) -> Arc<Limit> {
     let rate = Rate::new(count, Span::from_secs(60)).unwrap();
     fixture::limit(Quota::FixedWindow(FixedWindow::new(rate), rate), max_keys, order)
 }
@@ -29,12 +29,12 @@ fn two_limits_in_opposite_orders() {
         let other = Arc::clone(&limits);
         let thread = loom::thread::spawn(move || {
             let (a, b) = &*other;
-            let asks = [Ask { limit: b, key: key(2), cost: 1 }, Ask { limit: a, key: key(1), cost: 1 }];
-            decide(&asks, NOW, false).admitted
+            let asks = [Ask::new(b, key(2), 1, NOW), Ask::new(a, key(1), 1, NOW)];
+            decide(&asks, false).admitted
         });
         let (a, b) = &*limits;
-        let asks = [Ask { limit: a, key: key(1), cost: 1 }, Ask { limit: b, key: key(2), cost: 1 }];
-        let own = decide(&asks, NOW, false).admitted;
+        let asks = [Ask::new(a, key(1), 1, NOW), Ask::new(b, key(2), 1, NOW)];
+        let own = decide(&asks, false).admitted;
         let others = thread.join().unwrap();
         assert!(own ^ others);
         assert_eq!(a.counters.standing(key(1), NOW).unwrap().remaining, 0);
@@ -47,16 +47,14 @@ fn two_limits_in_opposite_orders() {
 #[test]
 fn two_new_keys_at_the_last_place() {
     loom::model(|| {
-        let limit = Arc::new(limit(1, 1, 0));
+        let limit = limit(1, 1, 0);
         let other = Arc::clone(&limit);
-        let thread = loom::thread::spawn(move || {
-            decide(&[Ask { limit: &other, key: key(1), cost: 1 }], NOW, false).admitted
-        });
-        let own = decide(&[Ask { limit: &limit, key: key(1 << 40), cost: 1 }], NOW, false).admitted;
+        let thread = loom::thread::spawn(move || decide(&[Ask::new(&other, key(1), 1, NOW)], false).admitted);
+        let own = decide(&[Ask::new(&limit, key(1 << 40), 1, NOW)], false).admitted;
         assert!(own && thread.join().unwrap());
         // Whatever happened, all three are spent now.
         for n in [1, 1 << 40] {
-            assert!(!decide(&[Ask { limit: &limit, key: key(n), cost: 1 }], NOW, false).admitted);
+            assert!(!decide(&[Ask::new(&limit, key(n), 1, NOW)], false).admitted);
         }
         assert!(limit.counters.keys() <= 3);
     });
@@ -66,12 +64,12 @@ fn two_new_keys_at_the_last_place() {
 #[test]
 fn a_reload_meets_a_decision() {
     loom::model(|| {
-        let limit = Arc::new(limit(1, 10, 0));
+        let limit = limit(1, 10, 0);
         let other = Arc::clone(&limit);
         let rate = Rate::new(2, Span::from_secs(60)).unwrap();
         let quota = Quota::FixedWindow(FixedWindow::new(rate), rate);
         let thread = loom::thread::spawn(move || other.counters.reconfigure(&quota, 10, NOW));
-        assert!(decide(&[Ask { limit: &limit, key: key(1), cost: 1 }], NOW, false).admitted);
+        assert!(decide(&[Ask::new(&limit, key(1), 1, NOW)], false).admitted);
         assert!(thread.join().unwrap());
         assert_eq!(limit.counters.standing(key(1), NOW).unwrap().remaining, 1);
     });

@@ -95,6 +95,12 @@ impl<S: Default> Slots<S> {
         self.slots.iter_mut().filter(|slot| slot.key != 0).map(|slot| &mut slot.state)
     }
 
+    /// Removes all keys; how many there were.
+    pub(super) fn clear(&mut self) -> usize {
+        self.slots.clear();
+        std::mem::take(&mut self.used)
+    }
+
     /// Removes the key at `index` and closes the gap, so that later keys are still found. The slot may then
     /// hold another key.
     pub(super) fn remove(&mut self, index: usize) {

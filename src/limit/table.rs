@@ -1,6 +1,6 @@
 //! The counters of one limit: sharded, bounded, and never forgetting a debt.
 
-use sluicegate_limiter::{Algorithm, Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Algorithm, Receipt, Refusal, Span, Standing, Time};
 
 use super::slots::Slots;
 use super::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
@@ -127,29 +127,63 @@ impl<A: Algorithm + Clone> Table<A> {
         found.is_some()
     }
 
-    /// Gives `cost` back to `key`.
-    pub(super) fn refund(&self, key: Fingerprint, now: Time, cost: u64) {
-        self.refund_and(key, now, cost, |_| ());
-    }
-
-    /// Gives `cost` back to `key` and runs `also` before anyone else sees the key.
-    pub(super) fn refund_and<T>(
+    /// Gives `cost` back to `key`. `receipt` is asked for while the key is locked.
+    pub(super) fn refund(
         &self,
         key: Fingerprint,
         now: Time,
         cost: u64,
-        also: impl FnOnce(&A) -> T,
-    ) -> T {
+        receipt: impl FnOnce(&A) -> Option<Receipt>,
+    ) {
         let mut guard = lock(&self.shard(key).0);
         let part = &mut *guard;
-        let slot = part.slots.find(key.get());
-        if let Some((slot, state)) = slot.and_then(|slot| Some((slot, part.slots.get_mut(slot)?))) {
-            part.algorithm.refund(state, now, cost);
-            if part.algorithm.is_idle(state, now) {
-                self.remove(part, slot);
+        let Some(receipt) = receipt(&part.algorithm) else { return };
+        let Some(slot) = part.slots.find(key.get()) else { return };
+        let Some(state) = part.slots.get_mut(slot) else { return };
+        part.algorithm.refund(state, now, cost, receipt);
+        if part.algorithm.is_idle(state, now) {
+            self.remove(part, slot);
+        }
+    }
+
+    /// The refusal of a request by what is known of `key`.
+    pub(super) fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
+        let part = lock(&self.shard(key).0);
+        match part.slots.find(key.get()).and_then(|slot| part.slots.get(slot)) {
+            Some(state) => part.algorithm.check(state, now, cost).err(),
+            None => part.algorithm.check(&A::State::default(), now, cost).err(),
+        }
+    }
+
+    /// Forgets all keys.
+    pub(super) fn forget(&self) {
+        for shard in &self.shards {
+            let mut part = lock(&shard.0);
+            let gone = part.slots.clear();
+            self.keys.fetch_sub(gone, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts `state`, which was counted elsewhere under the quota of `told`, in place of what is known of `key`,
+    /// if there is room for the key. Whether the key is new.
+    pub(super) fn learn(&self, key: Fingerprint, told: &A, mut state: A::State, now: Time) -> bool {
+        let mut guard = lock(&self.shard(key).0);
+        let part = &mut *guard;
+        part.algorithm.rescale(told, &mut state, now);
+        let idle = part.algorithm.is_idle(&state, now);
+        match part.slots.find(key.get()) {
+            Some(slot) if idle => self.remove(part, slot),
+            Some(slot) => {
+                part.slots.get_mut(slot).into_iter().for_each(|known| *known = std::mem::take(&mut state))
+            }
+            None if idle || self.keys() >= self.max_keys.load(Ordering::Relaxed) => {}
+            None => {
+                self.keys.fetch_add(1, Ordering::Relaxed);
+                part.slots.insert(key.get(), state);
+                return true;
             }
         }
-        also(&part.algorithm)
+        false
     }
 
     /// The quota in force.
@@ -207,8 +241,8 @@ impl<A: Algorithm + Clone> Held<'_, A> {
         }
     }
 
-    pub(super) fn charge(&mut self, now: Time, cost: u64) {
-        self.change(|algorithm, state| algorithm.charge(state, now, cost));
+    pub(super) fn charge(&mut self, now: Time, cost: u64) -> Receipt {
+        self.change(|algorithm, state| algorithm.charge(state, now, cost))
     }
 
     pub(super) fn refused(&mut self, now: Time, cost: u64) {
@@ -230,7 +264,7 @@ impl<A: Algorithm + Clone> Held<'_, A> {
         }
     }
 
-    fn change(&mut self, change: impl FnOnce(&A, &mut A::State)) {
+    fn change<T: Default>(&mut self, change: impl FnOnce(&A, &mut A::State) -> T) -> T {
         let slot = match self.slot {
             Some(slot) => slot,
             None => {
@@ -241,8 +275,6 @@ impl<A: Algorithm + Clone> Held<'_, A> {
         };
         self.slot = Some(slot);
         let Part { algorithm, slots, .. } = &mut *self.part;
-        if let Some(state) = slots.get_mut(slot) {
-            change(algorithm, state);
-        }
+        slots.get_mut(slot).map_or_else(T::default, |state| change(algorithm, state))
     }
 }

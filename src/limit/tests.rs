@@ -1,11 +1,13 @@
 //! What users rely on when threads meet and tables fill up.
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluicegate_limiter::{Concurrency, FixedWindow, LeakyBucket, Rate, Span, Time, TokenBucket};
+use sluicegate_limiter::{Algorithm, Concurrency, FixedWindow, LeakyBucket, Rate, Span, Time, TokenBucket};
 
 use super::fixture::limit;
+use super::redis::RemoteKey;
 use super::{Ask, Decision, Limit, decide};
 use crate::config::Quota;
 use crate::key::Fingerprint;
@@ -34,12 +36,12 @@ fn key(n: u64) -> Fingerprint {
     Fingerprint::for_tests((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9))
 }
 
-fn ask(limit: &Limit, n: u64) -> Ask<'_> {
-    Ask { limit, key: key(n), cost: 1 }
+fn ask(limit: &Arc<Limit>, n: u64) -> Ask<'_> {
+    Ask::new(limit, key(n), 1, now())
 }
 
-fn one(limit: &Limit, n: u64, now: Time) -> Decision {
-    decide(&[ask(limit, n)], now, false)
+fn one(limit: &Arc<Limit>, n: u64, now: Time) -> Decision {
+    decide(&[Ask::new(limit, key(n), 1, now)], false)
 }
 
 /// Of M requests at once exactly N pass, also when two limits are asked in opposite orders.
@@ -56,7 +58,7 @@ fn exactly_n_of_m_pass_on_eight_threads() {
                         let forward = [ask(a, 1), ask(b, 1)];
                         let backward = [ask(b, 1), ask(a, 1)];
                         let asks = if thread % 2 == 0 { &forward } else { &backward };
-                        passed.fetch_add(u64::from(decide(asks, now(), false).admitted), Ordering::Relaxed);
+                        passed.fetch_add(u64::from(decide(asks, false).admitted), Ordering::Relaxed);
                     }
                 });
             }
@@ -74,9 +76,9 @@ fn exactly_n_of_m_pass_on_eight_threads() {
 #[test]
 fn a_refusal_takes_nothing_from_the_others() {
     let (empty, full) = (limit(fixed(1, 60), 100, 0), limit(token(100, 60, 100), 100, 1));
-    assert!(decide(&[ask(&full, 1), ask(&empty, 1)], now(), false).admitted);
+    assert!(decide(&[ask(&full, 1), ask(&empty, 1)], false).admitted);
     for _ in 0..10_000 {
-        let decision = decide(&[ask(&full, 1), ask(&empty, 1)], now(), false);
+        let decision = decide(&[ask(&full, 1), ask(&empty, 1)], false);
         assert!(
             !decision.admitted && decision.verdicts[0].answer.is_ok() && decision.verdicts[1].answer.is_err()
         );
@@ -143,14 +145,14 @@ fn a_place_is_free_when_its_hold_is_dropped() {
 fn a_queue_closes_its_gaps() {
     let rate = rate(2, 1);
     let limit = limit(Quota::LeakyBucket(LeakyBucket::new(rate, 4, None).unwrap(), rate, 4), 10, 0);
-    let mut waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], now(), true)).collect();
+    let mut waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], true)).collect();
     assert!(!one(&limit, 1, now()).admitted);
     let due = |decision: &mut Decision| decision.holds.due(now(), std::task::Waker::noop());
     let at = |millis| Some(now().plus(Span::from_millis(millis)));
     assert_eq!([0, 1, 2, 3].map(|i| due(&mut waiting[i])), [None, at(500), at(1_000), at(1_500)]);
     waiting[1].holds.give_up(now());
     assert_eq!([2, 3].map(|i| due(&mut waiting[i])), [at(500), at(1_000)]);
-    let mut next = decide(&[ask(&limit, 1)], now(), true);
+    let mut next = decide(&[ask(&limit, 1)], true);
     assert!(next.admitted && due(&mut next) == at(1_500), "the place that became free is the last one");
 }
 
@@ -162,13 +164,18 @@ fn a_queue_follows_a_reload() {
         Quota::LeakyBucket(LeakyBucket::new(rate, 5, None).unwrap(), rate, 5)
     };
     let limit = limit(quota(1, 2), 10, 0);
-    let mut waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], now(), true)).collect();
+    let mut waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], true)).collect();
     let due = |decision: &mut Decision| decision.holds.due(now(), std::task::Waker::noop());
     let at = |millis| Some(now().plus(Span::from_millis(millis)));
     assert_eq!([1, 2, 3].map(|i| due(&mut waiting[i])), [at(2_000), at(4_000), at(6_000)]);
     assert!(limit.counters.reconfigure(&quota(10, 1), 10, now()));
     assert_eq!([1, 2, 3].map(|i| due(&mut waiting[i])), [at(100), at(200), at(300)]);
-    assert_eq!(due(&mut decide(&[ask(&limit, 1)], now(), true)), at(400));
+    let mut last = decide(&[ask(&limit, 1)], true);
+    assert_eq!(due(&mut last), at(400));
+    waiting[1].holds.give_up(now());
+    assert_eq!(due(&mut last), at(300), "a turn of before the reload is worth one of after it");
+    last.holds.give_up(now());
+    assert_eq!(due(&mut decide(&[ask(&limit, 1)], true)), at(300));
 }
 
 /// A changed quota applies to the debt that stands.
@@ -183,6 +190,27 @@ fn a_bucket_at_half_stays_at_half() {
     assert!(limit.counters.reconfigure(&token(7, 90, 4), 10, now()));
     assert_eq!(limit.counters.standing(key(1), now()).unwrap().remaining, 2);
     assert!(!limit.counters.reconfigure(&fixed(7, 90), 10, now()), "another algorithm cannot take it over");
+}
+
+/// What a store has told stands in the table, under the quota in force, and never takes the place of another key.
+#[test]
+fn a_table_goes_on_from_what_a_store_told() {
+    let told = |spent| {
+        let bucket = TokenBucket::new(rate(10, 60), 10).unwrap();
+        let mut state = Default::default();
+        bucket.charge(&mut state, now(), spent);
+        RemoteKey::TokenBucket(bucket, state)
+    };
+    let limit = limit(token(10, 60, 20), 1, 0);
+    let left = |n| limit.counters.standing(key(n), now()).map(|standing| standing.remaining);
+    limit.counters.learn(key(1), &told(5), now());
+    assert_eq!(left(1), Some(10), "half of the bucket that is in force");
+    limit.counters.learn(key(1), &told(9), now());
+    assert_eq!(left(1), Some(2));
+    limit.counters.learn(key(2), &told(9), now());
+    assert_eq!((left(2), limit.counters.keys()), (None, 1), "there is no room for a second key");
+    limit.counters.learn(key(1), &told(0), now());
+    assert_eq!((left(1), limit.counters.keys()), (None, 0), "who owes nothing needs no place");
 }
 
 /// Pardon forgets one key and no other.

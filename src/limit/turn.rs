@@ -1,12 +1,15 @@
 //! What an admitted request gives back: its place when it ends, its turn when it gives up.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Receipt, Time};
 use smallvec::SmallVec;
 
+use super::Limit;
 use super::counters::{Counters, Taken};
+use super::redis::{Item, Lease, Store, Tag};
 use crate::key::Fingerprint;
 
 /// All that a request holds. Dropping it frees the places, on every way out.
@@ -18,12 +21,66 @@ pub struct Hold {
     counters: Arc<Counters>,
     key: Fingerprint,
     cost: u64,
+    receipt: Receipt,
     taken: Taken,
+    /// What it holds of a limit that is counted elsewhere.
+    elsewhere: Option<Elsewhere>,
+}
+
+/// What a request holds in a shared store.
+enum Elsewhere {
+    /// Places, which are freed by dropping this.
+    Places { _lease: Lease },
+    /// A turn, of which the queue is here and the debt there.
+    Turn { store: Rc<Store>, limit: Arc<Limit>, tag: Tag },
 }
 
 impl Hold {
-    pub(super) fn new(counters: Arc<Counters>, key: Fingerprint, cost: u64, taken: Taken) -> Self {
-        Self { counters, key, cost, taken }
+    pub(super) fn new(
+        counters: Arc<Counters>,
+        key: Fingerprint,
+        cost: u64,
+        receipt: Receipt,
+        taken: Taken,
+    ) -> Self {
+        Self { counters, key, cost, receipt, taken, elsewhere: None }
+    }
+
+    fn with(mut self, elsewhere: Elsewhere) -> Self {
+        self.elsewhere = Some(elsewhere);
+        self
+    }
+
+    /// Places that a shared store has given, which are counted here too.
+    pub(super) fn leased(limit: &Arc<Limit>, key: Fingerprint, places: u64, lease: Lease) -> Self {
+        let key = limit.counters.take(key, places);
+        Self::new(Arc::clone(&limit.counters), key, places, Receipt::default(), Taken::Place)
+            .with(Elsewhere::Places { _lease: lease })
+    }
+
+    /// Places that a shared store is to hear of; they are held here already.
+    pub(super) fn to_lease(limit: &Arc<Limit>, key: Fingerprint, lease: Lease) -> Self {
+        Self::new(Arc::clone(&limit.counters), key, 0, Receipt::default(), Taken::Nothing)
+            .with(Elsewhere::Places { _lease: lease })
+    }
+
+    /// A turn at `due` that a shared store has given.
+    pub(super) fn queued(store: Rc<Store>, item: &Item, receipt: Receipt, due: Time) -> Self {
+        let counters = Arc::clone(&item.limit.counters);
+        let taken = counters.enter(item.key, due).map_or(Taken::Nothing, Taken::Turn);
+        let elsewhere = Elsewhere::Turn { store, limit: Arc::clone(&item.limit), tag: item.tag };
+        Self::new(counters, item.key, item.cost, receipt, taken).with(elsewhere)
+    }
+
+    /// Gives the turn to those behind.
+    fn give_up_turn(&self, ticket: u64, now: Time) {
+        match &self.elsewhere {
+            Some(Elsewhere::Turn { store, limit, tag }) => {
+                self.counters.give_up_turn(self.key, ticket, self.cost);
+                store.refund(limit, self.key, *tag, self.cost, self.receipt);
+            }
+            _ => self.counters.give_up(self.key, ticket, now, self.cost, self.receipt),
+        }
     }
 }
 
@@ -59,9 +116,26 @@ impl Holds {
     pub fn give_up(&mut self, now: Time) {
         for hold in &mut self.0 {
             if let Taken::Turn(ticket) = hold.taken {
-                hold.counters.give_up(hold.key, ticket, now, hold.cost);
+                hold.give_up_turn(ticket, now);
                 hold.taken = Taken::Nothing;
             }
+        }
+    }
+
+    pub(super) fn append(&mut self, mut more: Self) {
+        self.0.append(&mut more.0);
+    }
+
+    /// The request is admitted after all: what it spent is spent.
+    pub(super) fn keep(&mut self) {
+        self.0.retain(|hold| hold.taken != Taken::Spent);
+    }
+
+    /// The request is refused after all: it has spent nothing.
+    pub(super) fn undo(&mut self, now: Time) {
+        self.give_up(now);
+        for hold in self.0.drain(..).filter(|hold| hold.taken == Taken::Spent) {
+            hold.counters.refund(hold.key, now, hold.cost, hold.receipt);
         }
     }
 }
@@ -72,7 +146,7 @@ impl Drop for Hold {
             Taken::Place => self.counters.free(self.key, self.cost),
             // Only without a time to give it back at: whoever waits calls `give_up`.
             Taken::Turn(ticket) => self.counters.leave(self.key, ticket),
-            Taken::Nothing => {}
+            Taken::Nothing | Taken::Spent => {}
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The API for operators: state, metrics, reload, pardon. On an address of its own.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -20,7 +21,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::{collect, effective};
-use crate::limit::Limit;
+use crate::key::{Fingerprint, KeyText};
+use crate::limit::{Limit, Store};
+use crate::snapshot::Snapshot;
 use crate::worker::Shared;
 
 const PAGE: &str = include_str!("page.html");
@@ -42,6 +45,8 @@ pub struct Admin {
     pub shared: Arc<Shared>,
     /// Where reloads are asked for.
     pub reloads: mpsc::Sender<ReloadRequest>,
+    /// The way to the store.
+    pub store: Rc<RefCell<Option<Rc<Store>>>>,
 }
 
 type Answer = Response<Full<Bytes>>;
@@ -88,9 +93,9 @@ impl Admin {
             (_, ["status"]) if get => reply(&self.status()),
             (_, ["config"]) if get => reply(&effective::config(&self.shared.snapshot.load())),
             (_, ["limits"]) if get => reply(&self.limits()),
-            (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false),
+            (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false).await,
             (&Method::DELETE, ["limits", limit, "keys", key]) => match self.denied(&request) {
-                None => self.key(limit, key, true),
+                None => self.key(limit, key, true).await,
                 Some(refusal) => refusal,
             },
             (&Method::POST, ["reload"]) => match self.denied(&request) {
@@ -167,6 +172,15 @@ impl Admin {
             "last_reload_error": status.last_error,
             "draining": self.shared.draining.load(Ordering::Relaxed),
             "connections": self.shared.metrics.open_connections(),
+            "store": self.shared.snapshot.load().store.as_ref().map(|state| {
+                let status = state.status();
+                json!({
+                    "kind": "redis",
+                    "up": status.up,
+                    "gateways": status.gateways,
+                    "trouble": status.trouble,
+                })
+            }),
         })
     }
 
@@ -182,8 +196,8 @@ impl Admin {
         limits.collect()
     }
 
-    fn key(&self, name: &str, key: &str, pardon: bool) -> Answer {
-        let snapshot = self.shared.snapshot.load();
+    async fn key(&self, name: &str, key: &str, pardon: bool) -> Answer {
+        let snapshot = self.shared.snapshot.load_full();
         let Some(limit) = snapshot.limit(name) else {
             return problem(StatusCode::NOT_FOUND, &format!("there is no limit called `{name}`"));
         };
@@ -196,26 +210,75 @@ impl Admin {
             );
             return problem(StatusCode::BAD_REQUEST, &why);
         }
+        let store = self.store.borrow().as_ref().filter(|_| limit.config.shared).map(Rc::clone);
+        let found = match &store {
+            Some(store) => shared_key(store, &snapshot, limit, &readings, pardon).await,
+            None => Some(self.local_key(limit, &readings, pardon)),
+        };
+        match found {
+            None => problem(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the store, which counts this limit, does not answer",
+            ),
+            Some(Found::Pardoned(pardoned)) => {
+                reply(&json!({ "limit": name, "key": key, "pardoned": pardoned }))
+            }
+            Some(Found::Key { known, standing }) => reply(&json!({
+                "limit": name,
+                "key": key,
+                "known": known,
+                "capacity": standing.capacity,
+                "remaining": standing.remaining,
+                "reset": standing.reset.as_nanos() as f64 / 1e9,
+            })),
+        }
+    }
+
+    fn local_key(&self, limit: &Limit, readings: &[(Fingerprint, KeyText)], pardon: bool) -> Found {
         if pardon {
-            let pardoned = readings.iter().filter(|key| limit.counters.pardon(**key)).count() > 0;
-            return reply(&json!({ "limit": name, "key": key, "pardoned": pardoned }));
+            return Found::Pardoned(
+                readings.iter().filter(|(key, _)| limit.counters.pardon(*key)).count() > 0,
+            );
         }
         let now = self.shared.clock.now();
-        let standing = readings.iter().find_map(|key| limit.counters.standing(*key, now));
-        reply(&state(limit, &key, standing, limit.counters.fresh(now)))
+        let standing = readings.iter().find_map(|(key, _)| limit.counters.standing(*key, now));
+        Found::Key { known: standing.is_some(), standing: standing.unwrap_or(limit.counters.fresh(now)) }
     }
 }
 
-fn state(limit: &Limit, key: &str, standing: Option<Standing>, fresh: Standing) -> Value {
-    let shown = standing.unwrap_or(fresh);
-    json!({
-        "limit": limit.config.name,
-        "key": key,
-        "known": standing.is_some(),
-        "capacity": shown.capacity,
-        "remaining": shown.remaining,
-        "reset": shown.reset.as_nanos() as f64 / 1e9,
-    })
+/// What was found under a key, or done to it.
+enum Found {
+    Pardoned(bool),
+    Key { known: bool, standing: Standing },
+}
+
+/// The same for a limit that a store counts; `None` if it does not answer.
+async fn shared_key(
+    store: &Rc<Store>,
+    snapshot: &Snapshot,
+    limit: &Limit,
+    readings: &[(Fingerprint, KeyText)],
+    pardon: bool,
+) -> Option<Found> {
+    let mut found = None;
+    let mut pardoned = false;
+    for (key, text) in readings {
+        if pardon {
+            let forget =
+                |name: &str| snapshot.limit(name).into_iter().for_each(|limit| limit.counters.forget());
+            pardoned |= store.pardon(limit, *key, text, forget).await?;
+        } else {
+            let peeked = store.peek(limit, text).await?;
+            found = found.filter(|_| !peeked.known).or(Some(peeked));
+            if peeked.known {
+                break;
+            }
+        }
+    }
+    match found {
+        Some(peeked) => Some(Found::Key { known: peeked.known, standing: peeked.standing }),
+        None => Some(Found::Pardoned(pardoned)),
+    }
 }
 
 fn reply(value: &Value) -> Answer {

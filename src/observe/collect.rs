@@ -9,7 +9,10 @@ use prometheus::proto::{
 use prometheus::{Encoder, TextEncoder};
 
 use super::metrics::{Metrics, Series, Stripes};
-use super::stripe::{BOUNDS, CODES, Counter, Histogram, OUTCOMES, UPSTREAM_OUTCOMES};
+use super::stripe::{
+    BOUNDS, CODES, Counter, Histogram, OPERATIONS, OUTCOMES, POLICIES, StoreStripe, UPSTREAM_OUTCOMES,
+};
+use crate::limit::StoreStatus;
 use crate::snapshot::Snapshot;
 
 /// The families of one scrape.
@@ -27,6 +30,9 @@ pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot) -> prometheus::Result
         scrape.routes(&series);
         scrape.limits(&series, snapshot);
         scrape.upstreams(&series);
+        if let Some(state) = &snapshot.store {
+            scrape.store(&series, &state.status());
+        }
         let open = series.connections.iter().map(|(listener, open)| {
             (vec![("listener", listener.clone())], open.load(Ordering::Relaxed) as f64)
         });
@@ -120,7 +126,8 @@ impl Scrape {
             histogram.set_bucket(buckets.collect());
             histogram.set_sample_count(total);
             histogram.set_sample_sum(all.iter().map(|one| one.nanos.get()).sum::<u64>() as f64 / 1e9);
-            let mut metric = metric(vec![(label, value.clone())]);
+            let labels = if label.is_empty() { Vec::new() } else { vec![(label, value.clone())] };
+            let mut metric = metric(labels);
             metric.set_histogram(histogram);
             Some(metric)
         });
@@ -165,6 +172,43 @@ impl Scrape {
             "limit",
             &series.limits,
             |stripe| &stripe.delay,
+        );
+    }
+
+    fn store(&mut self, series: &Series, status: &StoreStatus) {
+        let up = f64::from(u8::from(status.up));
+        self.gauges("sluicegate_store_up", "Whether every worker reaches the store.", vec![(Vec::new(), up)]);
+        self.gauges(
+            "sluicegate_store_gateways",
+            "Live gateways that share the store, as far as is known.",
+            vec![(Vec::new(), f64::from(status.gateways))],
+        );
+        let sum = |of: &dyn Fn(&StoreStripe) -> u64| -> u64 {
+            series.stores.values().flat_map(|stripes| stripes.values()).map(|stripe| of(stripe)).sum()
+        };
+        let operations = OPERATIONS.iter().enumerate();
+        let operations = operations
+            .map(|(at, name)| (vec![("outcome", (*name).to_owned())], sum(&|s| s.operations[at].get())));
+        self.counters("sluicegate_store_operations_total", "Calls to the store.", operations.collect());
+        self.counters(
+            "sluicegate_store_remembered_refusals_total",
+            "Refusals that needed no call: the store had said until when.",
+            vec![(Vec::new(), sum(&|stripe| stripe.remembered.get()))],
+        );
+        self.histograms(
+            "sluicegate_store_duration_seconds",
+            "From sending a call to its answer.",
+            "",
+            &series.stores,
+            |stripe| &stripe.duration,
+        );
+        let fallback = by_label(&series.limits, "limit", "policy", |stripe| {
+            POLICIES.iter().map(|name| (*name).to_owned()).zip(&stripe.fallback).collect()
+        });
+        self.counters(
+            "sluicegate_store_fallback_total",
+            "Requests that limits decided without the store, by their on_store_failure.",
+            fallback,
         );
     }
 

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Action, ApiKeySource, Config, Cost, HeaderFamilies, LimitConfig, Match, RouteConfig, UpstreamConfig,
+    Action, ApiKeySource, Config, Cost, HeaderFamilies, LimitConfig, Match, RedisConfig, RedisServers,
+    RouteConfig, UpstreamConfig,
 };
 use crate::snapshot::Snapshot;
 
@@ -20,7 +21,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         })).collect::<Vec<_>>(),
         "admin": config.admin.as_ref().map(|admin| json!({
             "address": admin.address.to_string(),
-            "token": if admin.token.is_empty() { "" } else { "(redacted)" },
+            "token": redacted(!admin.token.is_empty()),
         })),
         "client_ip": {
             "trusted_proxies": texts(&config.client_ip.trusted_proxies),
@@ -31,6 +32,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
             ApiKeySource::Header(name) => json!({ "header": name.as_str() }),
             ApiKeySource::Query(name) => json!({ "query": name }),
         }},
+        "store": config.store.as_ref().map(|redis| json!({ "redis": self::redis(redis) })),
         "limits": limits,
         "upstreams": upstreams,
         "routes": config.routes.iter().map(|r| route(config, r)).collect::<Vec<_>>(),
@@ -54,8 +56,37 @@ pub(super) fn limit(limit: &LimitConfig) -> Value {
         "mode": word(&limit.mode),
         "exempt": { "networks": texts(&limit.exempt.networks), "keys": limit.exempt.values.len() },
         "on_missing": word(&limit.on_missing),
+        "scope": if limit.shared { "shared" } else { "local" },
+        "on_store_failure": limit.shared.then(|| word(&limit.on_store_failure)),
         "max_keys": limit.max_keys,
     })
+}
+
+fn redis(redis: &RedisConfig) -> Value {
+    let mut value = json!({
+        "username": redis.username,
+        "password": redacted(redis.password.is_some()),
+        "database": redis.database,
+        "tls": redis.tls.as_ref().map(|tls| json!({
+            "ca": if tls.ca.is_some() { "private" } else { "system" },
+            "own_certificate": tls.client.is_some(),
+        })),
+        "timeout": seconds(redis.timeout),
+        "prefix": redis.prefix,
+    });
+    match &redis.servers {
+        RedisServers::Single(address) => value["server"] = address.to_string().into(),
+        RedisServers::Cluster(nodes) => value["cluster"] = texts(nodes).into(),
+        RedisServers::Sentinel { master, nodes, username, password } => {
+            value["sentinel"] = json!({
+                "master": master,
+                "nodes": texts(nodes),
+                "username": username,
+                "password": redacted(password.is_some()),
+            });
+        }
+    }
+    value
 }
 
 fn upstream(upstream: &UpstreamConfig) -> Value {
@@ -121,6 +152,11 @@ fn texts<T: ToString>(values: &[T]) -> Vec<String> {
 
 fn word(value: &impl std::fmt::Debug) -> String {
     format!("{value:?}").to_lowercase()
+}
+
+/// What stands for a secret that is set.
+fn redacted(is_set: bool) -> &'static str {
+    if is_set { "(redacted)" } else { "" }
 }
 
 fn seconds(duration: std::time::Duration) -> f64 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::stripe::{LimitStripe, RouteStripe, UpstreamStripe};
+use super::stripe::{LimitStripe, RouteStripe, StoreStripe, UpstreamStripe};
 use crate::snapshot::Snapshot;
 
 /// Stripes by name and worker.
@@ -25,6 +25,8 @@ pub(super) struct Series {
     pub(super) routes: Stripes<RouteStripe>,
     pub(super) limits: Stripes<LimitStripe>,
     pub(super) upstreams: Stripes<UpstreamStripe>,
+    /// By the kind of store, of which there is one.
+    pub(super) stores: Stripes<StoreStripe>,
     pub(super) connections: BTreeMap<String, Arc<AtomicI64>>,
 }
 
@@ -52,6 +54,11 @@ impl Metrics {
     /// What a worker counts of an upstream.
     pub fn upstream(&self, name: &str, worker: usize) -> Arc<UpstreamStripe> {
         self.stripe(name, worker, |series| &mut series.upstreams)
+    }
+
+    /// What a worker counts of the shared store.
+    pub fn store(&self, worker: usize) -> Arc<StoreStripe> {
+        self.stripe("redis", worker, |series| &mut series.stores)
     }
 
     /// The open connections of a listener, of all workers.

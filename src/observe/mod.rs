@@ -8,4 +8,6 @@ mod stripe;
 
 pub use admin::{Admin, ReloadRequest};
 pub use metrics::Metrics;
-pub use stripe::{LimitStripe, Outcome, RouteStripe, UpstreamOutcome, UpstreamStripe};
+pub use stripe::{
+    LimitStripe, Operation, Outcome, RouteStripe, StoreStripe, UpstreamOutcome, UpstreamStripe,
+};

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_limiter::Span;
 
+use crate::config::OnStoreFailure;
+
 /// Upper bounds of the buckets of every histogram, in nanoseconds.
 pub(super) const BOUNDS: [u64; 14] = [
     100_000,
@@ -46,6 +48,30 @@ pub struct RouteStripe {
 pub struct LimitStripe {
     pub(super) outcomes: [Counter; OUTCOMES.len()],
     pub(super) delay: Histogram,
+    /// Decided without the store, by the policy for that.
+    pub(super) fallback: [Counter; POLICIES.len()],
+}
+
+/// What one worker counts of the shared store.
+#[derive(Debug, Default)]
+pub struct StoreStripe {
+    pub(super) operations: [Counter; OPERATIONS.len()],
+    pub(super) duration: Histogram,
+    /// Refusals that needed no call: the store had said until when.
+    pub(super) remembered: Counter,
+}
+
+/// What became of a call to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// It was answered.
+    Ok,
+    /// There was no answer in time.
+    Timeout,
+    /// It failed.
+    Error,
+    /// It came to the store too late and changed nothing there.
+    Expired,
 }
 
 /// What one worker counts of one upstream.
@@ -88,6 +114,9 @@ pub enum UpstreamOutcome {
 }
 
 pub(super) const OUTCOMES: [&str; 5] = ["admitted", "refused", "shadow_refused", "exempt", "skipped"];
+/// As [`crate::config::OnStoreFailure`] counts them.
+pub(super) const POLICIES: [&str; 3] = ["local", "open", "closed"];
+pub(super) const OPERATIONS: [&str; 4] = ["ok", "timeout", "error", "expired"];
 pub(super) const UPSTREAM_OUTCOMES: [&str; 6] =
     ["answered", "connect_failed", "connect_timeout", "broken", "response_timeout", "client_failed"];
 
@@ -137,11 +166,29 @@ impl LimitStripe {
         self.outcomes[outcome as usize].add(1);
     }
 
+    /// Counts a request that was decided without the store.
+    pub fn fell_back(&self, policy: OnStoreFailure) {
+        self.fallback[policy as usize].add(1);
+    }
+
     /// Counts the time that a request is held.
     pub fn delay(&self, span: Span) {
         if !span.is_zero() {
             self.delay.observe(span);
         }
+    }
+}
+
+impl StoreStripe {
+    /// Counts a call and the time until its outcome.
+    pub fn finish(&self, operation: Operation, took: Span) {
+        self.operations[operation as usize].add(1);
+        self.duration.observe(took);
+    }
+
+    /// Counts a refusal that needed no call.
+    pub fn remembered(&self) {
+        self.remembered.add(1);
     }
 }
 
@@ -161,6 +208,8 @@ mod tests {
     fn codes_are_sorted_for_the_search() {
         assert!(CODES.is_sorted());
         assert_eq!(OUTCOMES[Outcome::Skipped as usize], "skipped");
+        assert_eq!(OPERATIONS[Operation::Expired as usize], "expired");
+        assert_eq!(POLICIES[OnStoreFailure::Closed as usize], "closed");
         assert_eq!(UPSTREAM_OUTCOMES[UpstreamOutcome::ClientFailed as usize], "client_failed");
     }
 }

@@ -6,6 +6,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use sluicegate_limiter::{Refusal, Span};
 
+use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
 use crate::config::{HeaderFamilies, Reject};
 use crate::forward::Body;
@@ -184,7 +185,7 @@ pub fn refusal(connection: &Connection, parts: &Parts, judged: &Judged<'_>) -> R
         *response.headers_mut() = told.write_refusal(worker, route, seconds, id.clone());
     }
     if is_grpc(parts) {
-        grpc(&mut response, wait);
+        grpc(&mut response, RESOURCE_EXHAUSTED, wait);
     } else if let Some(reject) = &route.reject {
         let name = speaks.map_or("", |at| route.limits[asked[at]].limit.config.name.as_str());
         custom(&mut response, reject, name, seconds, &id);
@@ -232,25 +233,6 @@ fn exceeded(worker: &Worker, judged: &Judged<'_>, seconds: Option<u64>, id: &Hea
         }
         out.bytes(b"}\n");
     })
-}
-
-fn is_grpc(parts: &Parts) -> bool {
-    let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    kind.strip_prefix(b"application/grpc")
-        .is_some_and(|rest| rest.is_empty() || matches!(rest[0], b'+' | b';'))
-}
-
-/// A refused call gets its status without a message (gRPC over HTTP/2, "Trailers-Only"): an HTTP 429 would be
-/// taken for UNAVAILABLE and tried again at once.
-fn grpc(response: &mut Response<Body>, wait: Option<Span>) {
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert("grpc-status", HeaderValue::from_static("8"));
-    headers.insert("grpc-message", HeaderValue::from_static("rate limit exceeded"));
-    // Milliseconds, rounded up; -1 tells the client not to try again.
-    let pushback =
-        wait.map_or(HeaderValue::from_static("-1"), |wait| wait.ceil_micros().div_ceil(1_000).max(1).into());
-    headers.insert("grpc-retry-pushback-ms", pushback);
 }
 
 fn custom(

@@ -1,8 +1,11 @@
 //! Answers of the gateway's own: problem+json (RFC 9457) with the id of the request, and nothing of the inside.
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use sluicegate_limiter::Span;
 
+use super::grpc::{UNAVAILABLE, grpc, is_grpc};
 use crate::forward::Body;
 use crate::pipeline::Unjudged;
 use crate::route::PathError;
@@ -112,6 +115,30 @@ fn body(status: StatusCode, detail: &str, id: &HeaderValue) -> Bytes {
         "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{detail}\",\"request_id\":\"{id}\"}}\n",
         status.as_u16()
     ))
+}
+
+/// The answer when a limit wants its store or nothing, and the store is away.
+pub fn unavailable(parts: &Parts, id: HeaderValue) -> Response<Body> {
+    let seconds = HeaderValue::from_static("1");
+    if is_grpc(parts) {
+        let mut response = Response::new(Body::empty());
+        grpc(&mut response, UNAVAILABLE, Some(Span::SECOND));
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        return response;
+    }
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let body = Bytes::from(format!(
+        "{{\"type\":\"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity\",\
+         \"title\":\"Service Unavailable\",\"status\":503,\
+         \"detail\":\"the gateway cannot count this request at the moment; try again in 1 second\",\
+         \"request_id\":\"{}\"}}\n",
+        id.to_str().unwrap_or_default()
+    ));
+    let mut response = fixed(status, body, PROBLEM_JSON);
+    response.headers_mut().insert(X_REQUEST_ID, id);
+    response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
 }
 
 /// An answer that is always the same.

@@ -8,7 +8,7 @@ pub mod walk;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use sluicegate_limiter::{
-    Algorithm, Concurrency, FixedWindow, LeakyBucket, MAX_LOG_PLACES, Rate, Refusal, SlidingLog,
+    Algorithm, Concurrency, FixedWindow, LeakyBucket, MAX_LOG_PLACES, Rate, Receipt, Refusal, SlidingLog,
     SlidingWindow, Span, Standing, Time, TokenBucket,
 };
 
@@ -103,9 +103,9 @@ impl Plan {
 pub trait Limit {
     fn name(&self) -> &'static str;
     fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal>;
-    fn charge(&mut self, now: Time, cost: u64);
+    fn charge(&mut self, now: Time, cost: u64) -> Receipt;
     fn refused(&mut self, now: Time, cost: u64);
-    fn refund(&mut self, now: Time, cost: u64);
+    fn refund(&mut self, now: Time, cost: u64, receipt: Receipt);
     fn standing(&self, now: Time) -> Standing;
     fn is_idle(&self, now: Time) -> bool;
     /// Puts the state of a key that was never seen in place of this one.
@@ -118,7 +118,7 @@ pub trait Limit {
     fn ask(&mut self, now: Time, cost: u64) -> Result<Span, Refusal> {
         let verdict = self.check(now, cost);
         match verdict {
-            Ok(_) => self.charge(now, cost),
+            Ok(_) => _ = self.charge(now, cost),
             Err(_) => self.refused(now, cost),
         }
         verdict
@@ -165,16 +165,16 @@ impl<A: Algorithm<State: Clone> + Clone + 'static> Limit for Key<A> {
         self.algorithm.check(&self.state, now, cost)
     }
 
-    fn charge(&mut self, now: Time, cost: u64) {
-        self.algorithm.charge(&mut self.state, now, cost);
+    fn charge(&mut self, now: Time, cost: u64) -> Receipt {
+        self.algorithm.charge(&mut self.state, now, cost)
     }
 
     fn refused(&mut self, now: Time, cost: u64) {
         self.algorithm.refused(&mut self.state, now, cost);
     }
 
-    fn refund(&mut self, now: Time, cost: u64) {
-        self.algorithm.refund(&mut self.state, now, cost);
+    fn refund(&mut self, now: Time, cost: u64, receipt: Receipt) {
+        self.algorithm.refund(&mut self.state, now, cost, receipt);
     }
 
     fn standing(&self, now: Time) -> Standing {

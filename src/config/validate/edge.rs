@@ -3,14 +3,13 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use super::super::forms::{RawListener, RawSecret};
+use super::super::forms::RawListener;
 use super::super::model::{AdminConfig, ApiKeySource, ClientIpConfig, ForwardedHeader, ListenerConfig};
 use super::super::raw::{RawAdmin, RawApiKey, RawClientIp, RawConfig};
 use super::super::read::At;
-use super::super::relative;
 use super::super::report::{Mistake, Report};
 use super::section::Section;
-use super::{check_name, empty, header_name, in_range, missing, value, word};
+use super::{check_name, empty, header_name, in_range, missing, secret, value, word};
 use crate::client_ip::parse_network;
 
 pub(super) fn listeners(raw: &RawConfig, report: &mut Report) -> Section<ListenerConfig> {
@@ -118,20 +117,7 @@ pub(super) fn admin(
                 .help("metrics and state are never on an address that serves clients; use another port"),
         );
     }
-    let token = match raw.token.as_ref().map(|token| &token.value) {
-        None => String::new(),
-        Some(RawSecret::Value(value)) => value.clone(),
-        Some(RawSecret::File(path)) => {
-            let path_seen = relative(folder, &path.value);
-            match std::fs::read_to_string(&path_seen) {
-                Ok(text) => text.trim().to_owned(),
-                Err(error) => {
-                    report.error(path.problem(format!("cannot read {}: {error}", path_seen.display())));
-                    return None;
-                }
-            }
-        }
-    };
+    let token = secret(raw.token.as_ref(), folder, report)?;
     if token.is_empty() && !address.ip().is_loopback() && !raw.wrong.contains(&"token") {
         report.warning(
             text.problem("admin is reachable from other machines, without a token")

@@ -1,10 +1,14 @@
 //! Limits: whose requests, how many, and what can be doubted about them.
 
+use std::time::Duration;
+
 use super::super::forms::RawCost;
-use super::super::model::{ClientIpConfig, Cost, LimitConfig, Mode, OnMissing, Quota, RouteConfig};
+use super::super::model::{
+    ClientIpConfig, Cost, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota, RouteConfig,
+};
 use super::super::raw::RawLimit;
-use super::super::read::At;
-use super::super::report::{Mistake, Report};
+use super::super::read::{At, not_available};
+use super::super::report::{Mistake, Problem, Report};
 use super::super::values;
 use super::key::{self, exempt};
 use super::quota::quota;
@@ -12,10 +16,17 @@ use super::section::Section;
 use super::{in_range, missing, value, word};
 use crate::key::Part;
 
+/// The longest that a bucket in the store may take to drain: 200 years.
+const LONGEST_DRAIN: Duration = Duration::from_secs(200 * 31_557_600);
 /// Live counters of a limit when nothing else is said.
 const MAX_KEYS: u64 = 1_000_000;
 
-pub(super) fn limit(name: &At<String>, raw: &RawLimit, report: &mut Report) -> Option<LimitConfig> {
+pub(super) fn limit(
+    name: &At<String>,
+    raw: &RawLimit,
+    has_store: bool,
+    report: &mut Report,
+) -> Option<LimitConfig> {
     if raw.key.is_none() {
         missing(name.at, &format!("the limit `{}`", name.value), ("key", "ip"), &raw.wrong, report);
     }
@@ -34,8 +45,13 @@ pub(super) fn limit(name: &At<String>, raw: &RawLimit, report: &mut Report) -> O
         .map_or(Some(OnMissing::Shared), |text| word(text, "on_missing", &missings, report));
     let max_keys =
         raw.max_keys.as_ref().map_or(Some(MAX_KEYS), |n| in_range(n, 1..=1_000_000_000, "max_keys", report));
-    if let Some(scope) = &raw.scope {
-        check_scope(scope, report);
+    let shared = shared(raw, has_store, report);
+    let on_store_failure = on_store_failure(raw, shared, report);
+    if let Some(text) = &raw.sync {
+        check_sync(text, report);
+    }
+    if let Some((quota, true)) = quota.as_ref().zip(shared) {
+        check_drain(quota, raw, report);
     }
     let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), report);
     Some(LimitConfig {
@@ -46,20 +62,73 @@ pub(super) fn limit(name: &At<String>, raw: &RawLimit, report: &mut Report) -> O
         mode: mode?,
         exempt,
         on_missing: on_missing?,
+        shared: shared?,
+        on_store_failure: on_store_failure?,
         max_keys: max_keys? as usize,
     })
 }
 
-fn check_scope(scope: &At<String>, report: &mut Report) {
+/// Whether the store counts it.
+fn shared(raw: &RawLimit, has_store: bool, report: &mut Report) -> Option<bool> {
+    let Some(scope) = &raw.scope else {
+        return (!raw.wrong.contains(&"scope")).then_some(has_store);
+    };
     match scope.value.as_str() {
-        "local" => {}
-        "shared" => report.error(
-            scope
-                .problem("a shared scope needs a store, which this version does not have")
-                .help("leave `scope` out: counters live in this process"),
-        ),
+        "local" => Some(false),
+        "shared" if has_store => Some(true),
+        "shared" => {
+            report.error(
+                scope
+                    .problem("a shared scope needs a store, and the file has none")
+                    .help("such as `store: {redis: {url: redis://127.0.0.1:6379}}`, or leave `scope` out"),
+            );
+            None
+        }
         // Nothing is "near" here: who writes `global` wants the opposite of `local`.
-        other => report.error(scope.problem(format!("unknown scope `{other}`")).help("known: local")),
+        other => {
+            report.error(scope.problem(format!("unknown scope `{other}`")).help("known: shared, local"));
+            None
+        }
+    }
+}
+
+fn on_store_failure(raw: &RawLimit, shared: Option<bool>, report: &mut Report) -> Option<OnStoreFailure> {
+    let Some(text) = &raw.on_store_failure else { return Some(OnStoreFailure::default()) };
+    let words = [
+        ("local", OnStoreFailure::Local),
+        ("open", OnStoreFailure::Open),
+        ("closed", OnStoreFailure::Closed),
+    ];
+    let policy = word(text, "on_store_failure", &words, report);
+    if shared == Some(false) {
+        let problem = text.problem("`on_store_failure` means nothing for a limit that no store counts");
+        report.error(match &raw.scope {
+            Some(_) => problem.help("remove it, or `scope: local`"),
+            None => problem.help("remove it: without `store` all limits are counted in this process"),
+        });
+    }
+    policy
+}
+
+fn check_sync(text: &At<String>, report: &mut Report) {
+    if text.value == "leased" {
+        report.error(not_available(text.at, "`sync: leased`").help("use exact"));
+    } else {
+        word(text, "sync", &[("exact", ())], report);
+    }
+}
+
+/// Times in the store are whole microseconds in a double. In 200 years from now they still are.
+fn check_drain(quota: &Quota, raw: &RawLimit, report: &mut Report) {
+    let (Quota::TokenBucket(_, rate, burst) | Quota::LeakyBucket(_, rate, burst)) = quota else { return };
+    let drain = u128::from(*burst) * u128::from(rate.period().as_nanos()) / u128::from(rate.count());
+    let place = raw.burst.as_ref().map(|burst| burst.at).or(raw.rate.as_ref().map(|rate| rate.at));
+    if let Some(place) = place.filter(|_| drain > LONGEST_DRAIN.as_nanos()) {
+        report.error(
+            Problem::new(place, "at this rate the whole burst takes more than 200 years to come back").help(
+                "a shared limit cannot count that; lower the burst, raise the rate, or use `scope: local`",
+            ),
+        );
     }
 }
 

@@ -5,8 +5,11 @@ mod key;
 mod limit;
 mod matching;
 mod quota;
+mod redis_tls;
+mod redis_url;
 mod route;
 mod section;
+mod store;
 mod upstream;
 
 use std::ops::RangeInclusive;
@@ -15,11 +18,13 @@ use std::time::Duration;
 
 use http::HeaderName;
 
-use super::forms::RawCount;
+use super::forms::{RawCount, RawSecret};
 use super::model::{Config, HeaderFamilies};
 use super::raw::RawConfig;
 use super::read::At;
+use super::relative;
 use super::report::{Mistake, Place, Problem, Report, nearest};
+use super::store::{RedisConfig, RedisServers};
 use super::values;
 use section::Section;
 
@@ -35,8 +40,11 @@ pub(super) fn config(raw: &RawConfig, folder: &Path, report: &mut Report) -> Opt
     let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
     let api_key = edge::api_key(raw.auth.as_ref().and_then(|auth| auth.value.api_key.as_ref()), report);
     let client_ip = edge::client_ip(raw.client_ip.as_ref(), report);
+    let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
     let limits = Section::new("limit", raw.wrong.contains(&"limits"));
-    let limits = limits.read(raw.limits.as_ref(), report, limit::limit);
+    let has_store = raw.store.is_some() || raw.wrong.contains(&"store");
+    let limits = limits
+        .read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, has_store, report));
     let upstreams = Section::new("upstream", raw.wrong.contains(&"upstreams"));
     let upstreams = upstreams.read(raw.upstreams.as_ref(), report, upstream::upstream);
     let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
@@ -47,6 +55,7 @@ pub(super) fn config(raw: &RawConfig, folder: &Path, report: &mut Report) -> Opt
         upstreams: &upstreams,
         headers: families,
         max_body,
+        in_cluster: matches!(&store, Some(RedisConfig { servers: RedisServers::Cluster(_), .. })),
     };
     let routes = route::all(raw, &known, report);
     limit::doubts(&limits, &routes, &client_ip, report);
@@ -59,6 +68,7 @@ pub(super) fn config(raw: &RawConfig, folder: &Path, report: &mut Report) -> Opt
         listeners: listeners.into_valid(),
         admin,
         api_key,
+        store,
         limits: limits.into_valid(),
         upstreams: upstreams.into_valid(),
         routes,
@@ -106,6 +116,28 @@ fn in_range(
     let message = values::outside(&format!("`{field}`"), *range.start(), *range.end(), n);
     report.error(count.problem(message));
     None
+}
+
+/// A secret, empty if there is none; `None` if its file cannot be read, and that is reported.
+fn secret(raw: Option<&At<RawSecret>>, folder: &Path, report: &mut Report) -> Option<String> {
+    match raw.map(|raw| &raw.value) {
+        None => Some(String::new()),
+        Some(RawSecret::Value(value)) => Some(value.clone()),
+        Some(RawSecret::File(path)) => {
+            let bytes = file(path, folder, report)?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| report.error(path.problem(format!("{} is not UTF-8", path.value))));
+            text.ok().map(|text| text.trim().to_owned())
+        }
+    }
+}
+
+/// What another file holds.
+fn file(path: &At<String>, folder: &Path, report: &mut Report) -> Option<Vec<u8>> {
+    let seen = relative(folder, &path.value);
+    std::fs::read(&seen)
+        .map_err(|error| report.error(path.problem(format!("cannot read {}: {error}", seen.display()))))
+        .ok()
 }
 
 /// One of a few words.

@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::super::forms::{RawAnswer, RawCount};
 use super::super::model::{
-    Action, HeaderFamilies, LimitConfig, ListenerConfig, Match, Reject, RouteConfig, UpstreamConfig,
+    Action, HeaderFamilies, LimitConfig, ListenerConfig, Match, Mode, Reject, RouteConfig, UpstreamConfig,
 };
 use super::super::raw::{RawConfig, RawRoute};
 use super::super::read::At;
@@ -23,6 +23,8 @@ pub(super) struct Known<'a> {
     pub(super) upstreams: &'a Section<UpstreamConfig>,
     pub(super) headers: HeaderFamilies,
     pub(super) max_body: Option<u64>,
+    /// Whether shared counters live on several servers.
+    pub(super) in_cluster: bool,
 }
 
 /// The most limits that one route may ask.
@@ -104,6 +106,7 @@ fn route(
 /// The limits of a route; `matches` if that is known.
 fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &mut Report) -> Vec<usize> {
     let mut limits = Vec::new();
+    let mut in_store: Vec<(&At<String>, &LimitConfig)> = Vec::new();
     for name in raw.limits.as_ref().map_or(&[][..], |limits| &limits.value) {
         let Some((index, limit)) = known.limits.find(name, report) else { continue };
         if limits.contains(&index) {
@@ -123,11 +126,31 @@ fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &m
             }
         }
         limits.push(index);
+        if limit.shared && limit.mode != Mode::Off {
+            in_store.push((name, limit));
+        }
+    }
+    if known.in_cluster {
+        doubt_one_step(&in_store, report);
     }
     if limits.len() > MAX_LIMITS {
         report.error(Problem::new(raw.at, format!("a route asks at most {MAX_LIMITS} limits")));
     }
     limits
+}
+
+/// Keys that are alike are kept on one server of a cluster; of others nobody knows.
+fn doubt_one_step(limits: &[(&At<String>, &LimitConfig)], report: &mut Report) {
+    let Some((_, first)) = limits.first() else { return };
+    if let Some((name, other)) = limits.iter().find(|(_, limit)| limit.key != first.key) {
+        report.warning(
+            name.problem(format!(
+                "a decision of `{}` and `{}` is not one atomic step in a cluster",
+                first.name, other.name
+            ))
+            .help("limits with different keys are taken in order and given back when a later one refuses"),
+        );
+    }
 }
 
 fn action(name: &At<String>, raw: &RawRoute, known: &Known<'_>, report: &mut Report) -> Option<Action> {

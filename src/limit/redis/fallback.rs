@@ -1,0 +1,130 @@
+//! Without the store: each limit follows its own policy, and what was spent is written back afterwards.
+
+use std::rc::Rc;
+
+use redis::aio::MultiplexedConnection;
+use sluicegate_limiter::Time;
+use smallvec::SmallVec;
+
+use super::Store;
+use super::flight::UNHURRIED;
+use super::link::Link;
+use super::name::Tag;
+use super::scripts::SCRIPTS;
+use super::state::Outstanding;
+use super::wire;
+use crate::config::OnStoreFailure;
+use crate::key::Fingerprint;
+use crate::limit::turn::Hold;
+use crate::limit::{Ask, Decision, Holds, Verdict, decide_here};
+
+/// Keys that are written back in one call.
+const BATCH: usize = 32;
+
+impl Store {
+    /// Decides without the store: `local` limits from the last state that it told, each request counted once for
+    /// every live gateway, so that all of them together stay within the limit.
+    pub(super) fn fall_back(self: &Rc<Self>, asks: &mut [Ask<'_>], now: Time) -> Decision {
+        let policy = |ask: &Ask<'_>| ask.limit.config.on_store_failure;
+        let closed = |ask: &Ask<'_>| {
+            ask.limit.config.shared && ask.limit.enforces() && policy(ask) == OnStoreFailure::Closed
+        };
+        if asks.iter().any(closed) {
+            let verdicts = asks.iter().map(Verdict::unasked).collect();
+            return Decision { verdicts, fallen_back: true, unavailable: true, ..Decision::default() };
+        }
+        let gateways = self.state.gateways();
+        for ask in asks.iter_mut().filter(|ask| ask.limit.config.shared) {
+            ask.at = self.clock_of(ask).at_least(now);
+            ask.share = gateways;
+        }
+        let counted = |ask: &Ask<'_>| !ask.limit.config.shared || policy(ask) == OnStoreFailure::Local;
+        let here: SmallVec<[Ask<'_>; 2]> = asks.iter().filter(|ask| counted(ask)).cloned().collect();
+        let mut decision = decide_here(&here, true, false);
+        if decision.admitted {
+            for (ask, verdict) in here.iter().zip(&decision.verdicts) {
+                if ask.limit.config.shared && verdict.answer.is_ok() {
+                    self.spent(ask, &mut decision.holds);
+                }
+            }
+        }
+        let mut verdicts = std::mem::take(&mut decision.verdicts).into_iter();
+        let all = asks.iter().map(|ask| match counted(ask) {
+            true => verdicts.next().unwrap_or_else(|| Verdict::unasked(ask)),
+            false => Verdict::unasked(ask),
+        });
+        decision.verdicts = all.collect();
+        decision.fallen_back = true;
+        decision
+    }
+
+    /// Notes what was admitted, for the store to hear of later.
+    fn spent(self: &Rc<Self>, ask: &Ask<'_>, holds: &mut Holds) {
+        let tag = Tag::of(&ask.text);
+        if ask.limit.config.quota.is_concurrency() {
+            // The place here is held already; this is the one there, once the store is back.
+            let lease = self.lease(ask.limit, ask.key, tag, ask.cost, false);
+            holds.push(Hold::to_lease(ask.limit, ask.key, lease));
+        } else {
+            self.state.spent_without(ask.limit, ask.key, tag, ask.cost);
+        }
+    }
+
+    /// Writes back what this gateway admitted without the store, to the server of `link`. What has come back to the
+    /// keys by itself since is not charged again, and no key is charged more than it can hold.
+    pub(super) async fn write_back(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) {
+        let owed = self.state.take_outstanding(|tag| self.holds_tag(link, tag));
+        let now = link.clock.at_least(self.clock.now());
+        let batch = if self.servers.only().is_some() { BATCH } else { 1 }; // keys of one call share a slot
+        let mut left = owed.into_iter();
+        loop {
+            let batch: Vec<(Fingerprint, Outstanding)> = left.by_ref().take(batch).collect();
+            if batch.is_empty() {
+                return;
+            }
+            if !self.charge_back(&batch, connection, now).await {
+                // Whatever may have been written already is not written twice: it is lost to nobody's harm.
+                for (key, owed) in left {
+                    self.state.spent_without(&owed.limit, key, owed.tag, owed.cost);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Charges some keys for what they spent; whether the store has said so.
+    async fn charge_back(
+        &self,
+        batch: &[(Fingerprint, Outstanding)],
+        connection: &mut MultiplexedConnection,
+        now: Time,
+    ) -> bool {
+        let gateways = u64::from(self.state.gateways());
+        let amounts: Vec<(&Fingerprint, &Outstanding, u64)> = batch
+            .iter()
+            .map(|(key, owed)| {
+                // The table counts every request once for each gateway; this gateway's own part is written.
+                let still = owed.limit.counters.owed(*key, now).div_ceil(gateways);
+                (key, owed, owed.cost.min(still))
+            })
+            .filter(|(.., amount)| *amount > 0)
+            .collect();
+        if amounts.is_empty() {
+            return true;
+        }
+        let names: Vec<Vec<u8>> =
+            amounts.iter().map(|(_, owed, _)| owed.tag.name(&owed.limit.names)).collect();
+        let mut call = SCRIPTS.spend.call(names.iter().map(Vec::as_slice));
+        let spent = amounts.iter().map(|(_, owed, amount)| (&owed.limit.config.quota, *amount));
+        wire::spend_arguments(&mut call, spent);
+        let within = std::time::Duration::from_nanos(UNHURRIED.as_nanos());
+        let answer = tokio::time::timeout(within, connection.send_packed_command(&call)).await;
+        let Ok(Ok(value)) = answer else { return false };
+        let quotas: Vec<_> = amounts.iter().map(|(_, owed, _)| &owed.limit.config.quota).collect();
+        let Ok((now, states)) = wire::read_states(value, &quotas) else { return false };
+        for ((key, owed, _), state) in amounts.iter().zip(&states) {
+            owed.limit.counters.learn(**key, state, now);
+        }
+        true
+    }
+}

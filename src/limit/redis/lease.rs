@@ -1,0 +1,115 @@
+//! Places of concurrency limits in the store: leases, so that those of a gateway that dies become free.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::Store;
+use super::name::Tag;
+use crate::key::Fingerprint;
+use crate::limit::Limit;
+
+/// The places that requests of one worker hold, whether the store knows of them or not.
+#[derive(Default)]
+pub(super) struct Leases {
+    held: RefCell<HashMap<(u64, Fingerprint), Held>>,
+    freed: RefCell<Vec<Places>>,
+    /// Told when places are freed.
+    pub(super) some_freed: Notify,
+}
+
+struct Held {
+    limit: Arc<Limit>,
+    tag: Tag,
+    places: u64,
+    /// Those of them that the store was never told of.
+    unknown: u64,
+}
+
+/// Places of one key.
+pub(super) struct Places {
+    pub(super) limit: Arc<Limit>,
+    pub(super) key: Fingerprint,
+    pub(super) tag: Tag,
+    pub(super) places: u64,
+}
+
+/// Places of one request; dropping it frees them.
+pub struct Lease {
+    store: Rc<Store>,
+    limit: Arc<Limit>,
+    key: Fingerprint,
+    tag: Tag,
+    places: u64,
+}
+
+impl Lease {
+    /// Takes places. `known`: the store knows of them.
+    pub(super) fn new(
+        store: Rc<Store>,
+        limit: Arc<Limit>,
+        key: Fingerprint,
+        tag: Tag,
+        places: u64,
+        known: bool,
+    ) -> Self {
+        let mut held = store.leases.held.borrow_mut();
+        let new = || Held { limit: Arc::clone(&limit), tag, places: 0, unknown: 0 };
+        let of_key = held.entry((limit.counters.order, key)).or_insert_with(new);
+        of_key.places += places;
+        if !known {
+            of_key.unknown += places;
+        }
+        drop(held);
+        Self { store, limit, key, tag, places }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let leases = &self.store.leases;
+        let mut held = leases.held.borrow_mut();
+        let key = (self.limit.counters.order, self.key);
+        let Some(of_key) = held.get_mut(&key) else { return };
+        // Places are all alike: as long as there are some that the store was never told of, those go first.
+        let unknown = of_key.unknown.min(self.places);
+        of_key.unknown -= unknown;
+        of_key.places = of_key.places.saturating_sub(self.places);
+        if of_key.places == 0 {
+            held.remove(&key);
+        }
+        if self.places > unknown {
+            leases.freed.borrow_mut().push(Places {
+                limit: Arc::clone(&self.limit),
+                key: self.key,
+                tag: self.tag,
+                places: self.places - unknown,
+            });
+            leases.some_freed.notify_one();
+        }
+    }
+}
+
+impl Leases {
+    /// What became free since the last time.
+    pub(super) fn take_freed(&self) -> Vec<Places> {
+        std::mem::take(&mut self.freed.borrow_mut())
+    }
+
+    /// What is held of the keys that `holds` picks, and the store knows of; with `anew` it will know of all.
+    pub(super) fn held(&self, anew: bool, holds: impl Fn(Tag) -> bool) -> Vec<Places> {
+        let mut held = self.held.borrow_mut();
+        let picked = held.iter_mut().filter(|(_, held)| holds(held.tag));
+        let known = picked.map(|((_, key), held)| {
+            if anew {
+                held.unknown = 0;
+            }
+            let places = held.places - held.unknown;
+            Places { limit: Arc::clone(&held.limit), key: *key, tag: held.tag, places }
+        });
+        known.filter(|places| places.places > 0).collect()
+    }
+}

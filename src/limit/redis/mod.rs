@@ -1,0 +1,225 @@
+//! Counters that several gateways share, in Redis.
+//!
+//! A [`Store`] is one worker's way to them. A decision is one call of one script for all limits of a request
+//! (`flight`), made on the server's own clock. The script tells the state that it found; what clients are told is
+//! computed here from that state, by the same code that answers for local counters (`remote`). What the store told
+//! last is kept in the limits' own tables: a refusal is remembered there until the moment that it named, and an
+//! outage starts from there (`fallback`).
+
+mod cluster;
+mod connect;
+mod fallback;
+mod flight;
+mod keeper;
+mod lease;
+mod link;
+mod name;
+mod outcome;
+mod remote;
+mod scripts;
+mod server_clock;
+mod state;
+mod tend;
+mod wire;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluicegate_limiter::{Refusal, Span, Time};
+use smallvec::SmallVec;
+use tokio::task::AbortHandle;
+
+use self::cluster::Servers;
+pub(super) use self::flight::Item;
+use self::flight::{Flights, Items};
+pub use self::keeper::Peeked;
+pub(super) use self::lease::Lease;
+use self::lease::Leases;
+pub(super) use self::name::Tag;
+pub(super) use self::remote::RemoteKey;
+use self::server_clock::ServerClock;
+pub use self::state::{StoreState, StoreStatus};
+pub(super) use self::wire::argument;
+use super::{Ask, Decision, Holds, Verdict, decide_here, refuse_here};
+use crate::clock::Clock;
+use crate::observe::StoreStripe;
+
+/// One worker's way to the shared counters.
+pub struct Store {
+    state: Arc<StoreState>,
+    clock: Clock,
+    /// Tells the workers apart.
+    worker: usize,
+    stripe: Arc<StoreStripe>,
+    servers: Servers,
+    flights: Flights,
+    leases: Leases,
+    /// The longest that a request waits for a decision.
+    timeout: Span,
+    /// What ends with the store.
+    tasks: RefCell<Vec<AbortHandle>>,
+    /// How often each limit had a key pardoned, as last heard.
+    pardons: RefCell<Option<HashMap<String, i64>>>,
+}
+
+impl Store {
+    /// A store that begins to connect. Call it inside a `LocalSet`.
+    pub fn new(state: Arc<StoreState>, clock: Clock, worker: usize, stripe: Arc<StoreStripe>) -> Rc<Self> {
+        let timeout = Span::from_nanos(u64::try_from(state.config.timeout.as_nanos()).unwrap_or(u64::MAX));
+        let servers = Servers::new(&state, worker);
+        let store = Rc::new(Self {
+            state,
+            clock,
+            worker,
+            stripe,
+            servers,
+            flights: Flights::default(),
+            leases: Leases::default(),
+            timeout,
+            tasks: RefCell::default(),
+            pardons: RefCell::default(),
+        });
+        store.begin();
+        store
+    }
+
+    /// What the gateway's threads share of it.
+    pub fn state(&self) -> &Arc<StoreState> {
+        &self.state
+    }
+
+    /// Ends the store's connections; calls under way come to their end.
+    pub fn close(&self) {
+        for task in self.tasks.take() {
+            task.abort();
+        }
+        self.servers.forget(&self.state, self.worker);
+    }
+
+    /// Decides a request at `now`, of whose limits some are shared. Takes no longer than the configured timeout, and
+    /// never fails: without the store each limit follows its policy for that.
+    pub async fn decide(self: &Rc<Self>, mut asks: SmallVec<[Ask<'_>; 2]>, now: Time) -> Decision {
+        if let Some(refusal) = self.remembered(&mut asks, now) {
+            self.stripe.remembered();
+            return refusal;
+        }
+        let mixed = asks.iter().any(|ask| !ask.limit.config.shared);
+        let reserved = match mixed.then(|| self.reserve(&asks)) {
+            Some(Err(refusal)) => return refusal,
+            Some(Ok(reserved)) => Some(reserved),
+            None => None,
+        };
+        let items: Items = asks.iter().filter(|ask| ask.limit.config.shared).map(Item::of).collect();
+        match self.ride(items, now).await {
+            Some(decision) => match reserved {
+                Some(reserved) => reserved.with(&asks, decision, self.clock.now()),
+                None => decision,
+            },
+            None => {
+                if let Some(reserved) = reserved {
+                    reserved.undo(self.clock.now());
+                }
+                self.fall_back(&mut asks, now)
+            }
+        }
+    }
+
+    /// The refusal, if one of the limits is known to refuse until some moment that is not there yet. Nobody but this
+    /// gateway's own clock was asked, and it is exact: others can only have spent more.
+    fn remembered(&self, asks: &mut [Ask<'_>], now: Time) -> Option<Decision> {
+        let mut refuses = false;
+        for ask in asks.iter_mut().filter(|ask| ask.limit.config.shared) {
+            if ask.limit.counts_refusals() {
+                return None; // the store must hear of every request
+            }
+            let clock = self.clock_of(ask);
+            ask.at = clock.at_least(now);
+            let refusal = ask.limit.counters.refusal(ask.key, clock.at_most(now), ask.cost);
+            refuses |= ask.limit.enforces()
+                && match refusal {
+                    None => false,
+                    Some(Refusal::Never) => true,
+                    Some(_) => ask.limit.remembers(),
+                };
+        }
+        let refusal = refuses.then(|| refuse_here(asks))?;
+        let told = |(ask, verdict): (&Ask<'_>, &Verdict)| ask.limit.enforces() && verdict.answer.is_err();
+        // A table that has just learned better no longer refuses.
+        asks.iter().zip(&refusal.verdicts).any(told).then_some(refusal)
+    }
+
+    /// The clock of the server that holds the ask's counter.
+    fn clock_of(&self, ask: &Ask<'_>) -> Arc<ServerClock> {
+        match self.servers.only() {
+            Some(link) => Arc::clone(&link.clock),
+            None => self
+                .servers
+                .of(Tag::of(&ask.text).slot())
+                .map_or_else(Arc::default, |link| Arc::clone(&link.clock)),
+        }
+    }
+
+    /// Charges the limits that are counted here, until the store has decided about the others.
+    fn reserve(&self, asks: &[Ask<'_>]) -> Result<Reserved, Decision> {
+        let local: SmallVec<[Ask<'_>; 2]> =
+            asks.iter().filter(|ask| !ask.limit.config.shared).cloned().collect();
+        let decision = decide_here(&local, true, true);
+        if decision.admitted {
+            return Ok(Reserved(decision));
+        }
+        let shared = asks.iter().filter(|ask| ask.limit.config.shared);
+        let unasked = Decision {
+            admitted: true,
+            verdicts: shared.map(Verdict::unasked).collect(),
+            ..Decision::default()
+        };
+        Err(together(asks, decision, unasked))
+    }
+
+    /// The slot of a tag, where slots matter.
+    fn slot(&self, tag: Tag) -> u16 {
+        if self.servers.only().is_some() { 0 } else { tag.slot() }
+    }
+
+    fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        let task = tokio::task::spawn_local(task).abort_handle();
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
+    }
+}
+
+/// What local limits have admitted and charged for a request that the store still has to decide about.
+struct Reserved(Decision);
+
+impl Reserved {
+    /// The decision of all limits, in the order of `asks`.
+    fn with(self, asks: &[Ask<'_>], shared: Decision, now: Time) -> Decision {
+        let mut local = self.0;
+        if shared.admitted {
+            local.holds.keep();
+        } else {
+            local.holds.undo(now);
+        }
+        together(asks, local, shared)
+    }
+
+    fn undo(mut self, now: Time) {
+        self.0.holds.undo(now);
+    }
+}
+
+/// The verdicts of both in the order of `asks`.
+fn together(asks: &[Ask<'_>], local: Decision, shared: Decision) -> Decision {
+    let (mut here, mut there) = (local.verdicts.into_iter(), shared.verdicts.into_iter());
+    let verdicts =
+        asks.iter().filter_map(|ask| if ask.limit.config.shared { there.next() } else { here.next() });
+    let verdicts = verdicts.collect();
+    let admitted = local.admitted && shared.admitted;
+    let delay = if admitted { local.delay.max(shared.delay) } else { Span::ZERO };
+    let mut holds: Holds = local.holds;
+    holds.append(shared.holds);
+    Decision { verdicts, admitted, delay, holds, fallen_back: false, unavailable: false }
+}

@@ -1,0 +1,71 @@
+//! The scripts as servers know them: by the SHA-1 of their text.
+
+use std::sync::LazyLock;
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisResult};
+
+use super::wire;
+
+/// All scripts.
+pub(super) struct Scripts {
+    /// Checks all limits, then charges all.
+    pub(super) decide: Script,
+    /// Takes charges back.
+    pub(super) refund: Script,
+    /// Writes back what was spent while the store was away.
+    pub(super) spend: Script,
+    /// Prolongs the places of requests in flight.
+    pub(super) renew: Script,
+    /// Says that a gateway lives.
+    pub(super) beat: Script,
+}
+
+/// One script.
+pub(super) struct Script {
+    text: String,
+    sha1: String,
+}
+
+/// The scripts of this version.
+pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+    decide: Script::new(wire::decide_script()),
+    refund: Script::new(wire::refund_script()),
+    spend: Script::new(wire::spend_script()),
+    renew: Script::new(wire::renew_script()),
+    beat: Script::new(include_str!("beat.lua").to_owned()),
+});
+
+impl Scripts {
+    /// Gives the scripts to a server.
+    ///
+    /// # Errors
+    /// When the server does not take them.
+    pub(super) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let scripts = [&SCRIPTS.decide, &SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.renew, &SCRIPTS.beat];
+        let mut pipeline = Pipeline::new();
+        for script in scripts {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(&script.text).ignore();
+        }
+        pipeline.exec_async(connection).await
+    }
+}
+
+impl Script {
+    fn new(text: String) -> Self {
+        let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+        let sha1 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { text, sha1 }
+    }
+
+    /// A call with these keys; the arguments follow.
+    pub(super) fn call<'a>(&self, keys: impl ExactSizeIterator<Item = &'a [u8]>) -> Cmd {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&self.sha1).arg(keys.len());
+        for key in keys {
+            call.arg(key);
+        }
+        call
+    }
+}

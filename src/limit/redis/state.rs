@@ -1,0 +1,159 @@
+//! What the gateway's threads share about the store: whether it is there, who else uses it, what an outage cost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::link::random;
+use super::name::Tag;
+use super::server_clock::ServerClock;
+use crate::config::RedisConfig;
+use crate::key::Fingerprint;
+use crate::limit::Limit;
+
+/// Keys whose spending during an outage is remembered; that of further ones is not written back.
+const MAX_OUTSTANDING: usize = 100_000;
+
+/// What all threads of a gateway share about its store.
+pub struct StoreState {
+    /// What the file says of it.
+    pub config: RedisConfig,
+    /// This gateway's name among those that share it.
+    pub(super) gateway: String,
+    /// Live gateways, this one among them, as of the last word from the store.
+    gateways: AtomicU32,
+    clocks: Mutex<HashMap<String, Arc<ServerClock>>>,
+    health: Mutex<Health>,
+    outstanding: Mutex<HashMap<(u64, Fingerprint), Outstanding>>,
+}
+
+/// Which connections are there.
+#[derive(Default)]
+struct Health {
+    /// By worker and server: why it is missing.
+    missing: BTreeMap<(usize, String), Option<String>>,
+    /// Whether a connection was ever there.
+    ever: bool,
+    /// Whether people were told of an outage that is not over.
+    told: bool,
+}
+
+/// What a key spent while the store was away.
+pub(super) struct Outstanding {
+    pub(super) limit: Arc<Limit>,
+    pub(super) tag: Tag,
+    /// The sum of the costs that were admitted.
+    pub(super) cost: u64,
+}
+
+/// What /status tells of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreStatus {
+    /// Whether every worker reaches it.
+    pub up: bool,
+    /// Live gateways that share it, as far as is known.
+    pub gateways: u32,
+    /// Why it is not up.
+    pub trouble: Option<String>,
+}
+
+impl StoreState {
+    /// Nothing is known of the store yet.
+    pub fn new(config: RedisConfig) -> Self {
+        Self {
+            config,
+            gateway: random().iter().map(|byte| format!("{byte:02x}")).collect(),
+            gateways: AtomicU32::new(1),
+            clocks: Mutex::default(),
+            health: Mutex::default(),
+            outstanding: Mutex::default(),
+        }
+    }
+
+    /// Live gateways, at least this one.
+    pub fn gateways(&self) -> u32 {
+        self.gateways.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_gateways(&self, gateways: u32) {
+        self.gateways.store(gateways.max(1), Ordering::Relaxed);
+    }
+
+    /// The clock of a server.
+    pub(super) fn clock(&self, server: &str) -> Arc<ServerClock> {
+        Arc::clone(locked(&self.clocks).entry(server.to_owned()).or_default())
+    }
+
+    /// A worker will connect to a server.
+    pub(super) fn expects(&self, worker: usize, server: &str) {
+        locked(&self.health).missing.insert((worker, server.to_owned()), None);
+    }
+
+    /// A worker no longer connects to a server.
+    pub(super) fn no_longer_expects(&self, worker: usize, server: &str) {
+        locked(&self.health).missing.remove(&(worker, server.to_owned()));
+    }
+
+    /// A worker has its connection.
+    pub(super) fn reached(&self, worker: usize, server: &str) {
+        let mut health = locked(&self.health);
+        health.missing.remove(&(worker, server.to_owned()));
+        if health.missing.is_empty() && (health.told || !health.ever) {
+            health.ever = true;
+            health.told = false;
+            tracing::info!("the store is up: limits are shared and exact");
+        }
+    }
+
+    /// A worker has lost its connection, or cannot make one.
+    pub(super) fn lost(&self, worker: usize, server: &str, why: &str) {
+        let mut health = locked(&self.health);
+        health.missing.insert((worker, server.to_owned()), Some(why.to_owned()));
+        if !health.told {
+            health.told = true;
+            tracing::error!(
+                "the store is down ({server}: {why}): each limit follows its on_store_failure until it is back"
+            );
+        }
+    }
+
+    /// What /status tells.
+    pub fn status(&self) -> StoreStatus {
+        let health = locked(&self.health);
+        let trouble =
+            health.missing.iter().find_map(|((_, server), why)| Some(format!("{server}: {}", why.as_ref()?)));
+        StoreStatus { up: health.ever && health.missing.is_empty(), gateways: self.gateways(), trouble }
+    }
+
+    /// Notes what was admitted without the store.
+    pub(super) fn spent_without(&self, limit: &Arc<Limit>, key: Fingerprint, tag: Tag, cost: u64) {
+        let mut outstanding = locked(&self.outstanding);
+        let room = outstanding.len() < MAX_OUTSTANDING;
+        match outstanding.get_mut(&(limit.counters.order, key)) {
+            Some(spent) => {
+                spent.cost = spent.cost.saturating_add(cost);
+                spent.limit = Arc::clone(limit);
+            }
+            None if room => {
+                let spent = Outstanding { limit: Arc::clone(limit), tag, cost };
+                outstanding.insert((limit.counters.order, key), spent);
+            }
+            None => {}
+        }
+    }
+
+    /// Takes the keys that owe what was spent without the store, of those that `holds` picks.
+    pub(super) fn take_outstanding(&self, holds: impl Fn(Tag) -> bool) -> Vec<(Fingerprint, Outstanding)> {
+        let mut outstanding = locked(&self.outstanding);
+        outstanding.extract_if(|_, spent| holds(spent.tag)).map(|((_, key), spent)| (key, spent)).collect()
+    }
+
+    /// Whether anything spent without the store is still to be written back.
+    pub(super) fn owes(&self) -> bool {
+        !locked(&self.outstanding).is_empty()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
