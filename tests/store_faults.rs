@@ -36,8 +36,7 @@ fn survive(
     let shots = load.stop();
     let passed = admitted(&shots) as u64;
     assert_eq!(passed, shots.len() as u64, "nobody is refused");
-    let shots = Load::on(&fleet, 64).target("/tight").keys(&["fresh"]).send(500);
-    assert_eq!(admitted(&shots), 100, "exact again");
+    fleet.exactly(100, "/tight", "fresh");
     let counted = || 1_000_000 - fleet[0].remaining("wide", "steady");
     within(Duration::from_secs(2), || (counted() == passed).then_some(())); // until all is written back
     (counted(), passed)

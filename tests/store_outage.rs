@@ -73,7 +73,7 @@ fn redis_is_killed_under_load() {
 
     redis.restart();
     fleet.up_within(Duration::from_secs(2));
-    assert_eq!(tight(&fleet, "after").iter().sum::<usize>(), 1_000, "exact again");
+    fleet.exactly(1_000, "/tight", "after");
     until("what was spent meanwhile is written back", || {
         (fleet[0].remaining("tight", "outage") == 0).then_some(())
     });
@@ -122,7 +122,7 @@ fn the_store_is_away_at_the_start() {
     }
     redis.restart();
     fleet.up();
-    assert_eq!(tight(&fleet, "after").iter().sum::<usize>(), 1_000);
+    fleet.exactly(1_000, "/tight", "after");
 }
 
 /// What happens without the store is each limit's own choice.

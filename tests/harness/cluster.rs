@@ -170,7 +170,7 @@ impl Sentinels {
         let (master, replica) = (&self.servers[self.master()], &self.servers[1 - self.master()]);
         until("the replica has caught up", || {
             let offset = master.info("replication", "master_repl_offset");
-            (offset == replica.info("replication", "slave_repl_offset")).then_some(())
+            (offset.is_some() && offset == replica.info("replication", "slave_repl_offset")).then_some(())
         });
     }
 
@@ -191,7 +191,9 @@ impl Sentinels {
         self.promoted(1 - old);
         // The sentinels demote the old master too, but eight seconds later; until then it would take writes.
         let port = self.servers[1 - old].address.port().to_string();
-        self.servers[old].run::<()>(&["REPLICAOF", "127.0.0.1", &port]);
+        until("the old master follows", || {
+            self.servers[old].try_run::<()>(&["REPLICAOF", "127.0.0.1", &port]).ok()
+        });
         self.servers[old].disconnect();
     }
 

@@ -3,6 +3,8 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use super::load::{Load, admitted};
+use super::prometheus::Family;
 use super::{Gateway, Setup, at_once, until, within};
 
 /// Gateways with the same file. They end with this value.
@@ -69,6 +71,24 @@ impl Fleet {
     #[track_caller]
     pub fn decisions(&self, limit: &str, outcome: &str) -> f64 {
         self.sum("sluicegate_limit_decisions_total", &[("limit", limit), ("outcome", outcome)])
+    }
+
+    /// How many requests were decided without the store.
+    #[track_caller]
+    pub fn fallbacks(&self) -> f64 {
+        let family = |gateway: &Gateway| gateway.metrics().families.remove("sluicegate_store_fallback_total");
+        let sum = |family: Family| family.samples.iter().map(|sample| sample.value).sum::<f64>();
+        self.iter().filter_map(family).map(sum).sum()
+    }
+
+    /// Asserts that exactly `limit` requests for a new key pass. The first gateway alone takes more than its share,
+    /// which it could not have if each gateway counted for itself.
+    #[track_caller]
+    pub fn exactly(&self, limit: usize, target: &str, key: &str) {
+        let load = |gateways: &[Gateway]| Load::on(gateways, 64).target(target).keys(&[key]);
+        let most = limit * 7 / 10;
+        assert_eq!(admitted(&load(&self[..1]).send(most)), most, "{key}: one gateway has what it asks for");
+        assert_eq!(admitted(&load(self).send(limit * 3)), limit - most, "{key}: all have the rest");
     }
 
     /// One request for this key on each gateway in turn: the statuses.

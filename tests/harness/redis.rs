@@ -246,18 +246,18 @@ impl RedisServer {
         self.try_run(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    /// A line of INFO: `info("replication", "role")`.
-    #[track_caller]
+    /// A line of INFO: `info("replication", "role")`; nothing while it closes connections.
     pub fn info(&self, section: &str, name: &str) -> Option<String> {
-        let text: String = self.run(&["INFO", section]);
+        let text: String = self.try_run(&["INFO", section]).ok()?;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned))
     }
 
     /// How many times any of these commands was called, by clients and by scripts.
     #[track_caller]
     pub fn calls(&self, commands: &[&str]) -> u64 {
+        let text: String = self.run(&["INFO", "commandstats"]);
         let calls = |command: &&str| {
-            let line = self.info("commandstats", &format!("cmdstat_{command}"))?;
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")))?;
             line.split([',', '=']).nth(1)?.parse::<u64>().ok()
         };
         commands.iter().filter_map(calls).sum()
@@ -305,7 +305,7 @@ impl RedisServer {
 
     /// Closes the connections of everybody else.
     pub fn disconnect(&self) {
-        self.run::<i64>(&["CLIENT", "KILL", "TYPE", "normal"]);
+        until("connections are closed", || self.try_run::<i64>(&["CLIENT", "KILL", "TYPE", "normal"]).ok());
     }
 
     fn signal(&self, name: &str) {
