@@ -125,7 +125,7 @@ impl Scrape {
             });
             histogram.set_bucket(buckets.collect());
             histogram.set_sample_count(total);
-            histogram.set_sample_sum(all.iter().map(|one| one.nanos.get()).sum::<u64>() as f64 / 1e9);
+            histogram.set_sample_sum(all.iter().map(|one| one.nanos.get() as f64 / 1e9).sum());
             let labels = if label.is_empty() { Vec::new() } else { vec![(label, value.clone())] };
             let mut metric = metric(labels);
             metric.set_histogram(histogram);
