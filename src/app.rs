@@ -15,12 +15,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 
+use crate::auth::Watch;
 use crate::clock::Clock;
 use crate::config::{self, Config, ListenerConfig, Loaded};
 use crate::limit::Store;
 use crate::listen::{self, Opened};
 use crate::observe::{Admin, Metrics, ReloadRequest};
-use crate::snapshot::Lineage;
+use crate::snapshot::{Lineage, Snapshot};
 use crate::worker::{Command, Shared, Status, Worker};
 
 /// What the command line says.
@@ -54,6 +55,8 @@ struct Supervisor {
     text: String,
     /// Where the admin API is served, and what ends it.
     admin: Option<(SocketAddr, Rc<Notify>)>,
+    /// The file of consumers, if there is one.
+    consumers: Option<Watch>,
     /// This thread's own way to the store.
     store: Rc<RefCell<Option<Rc<Store>>>>,
 }
@@ -66,7 +69,7 @@ const HALF_WRITTEN: Duration = Duration::from_millis(100);
 /// # Errors
 /// When the file is wrong or an address cannot be had.
 pub fn run(options: &Options) -> Result<(), StartError> {
-    let loaded = read(&options.config).map_err(StartError::Config)?;
+    let loaded = read(&options.config, None).map_err(StartError::Config)?;
     eprint!("{}", loaded.rendered);
     let config = loaded.config.ok_or_else(|| StartError::Config(not_in_force(&options.config)))?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -99,6 +102,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         reloads,
         text: loaded.text,
         admin: None,
+        consumers: None,
         store: Rc::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -134,8 +138,8 @@ fn start_worker(shared: &Arc<Shared>, index: usize) -> Result<mpsc::UnboundedSen
     spawned.map(|_| sender).map_err(|error| StartError::System(format!("cannot start a worker: {error}")))
 }
 
-fn read(path: &Path) -> Result<Loaded, String> {
-    config::load(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+fn read(path: &Path, before: Option<&Config>) -> Result<Loaded, String> {
+    config::load_after(path, before).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 fn not_in_force(path: &Path) -> String {
@@ -195,6 +199,44 @@ impl Supervisor {
                 let _ = self.reload().await; // reported where operators look
             }
         }
+        self.look_at_consumers().await;
+    }
+
+    /// Loads the file of consumers if it has changed. The configuration stays; a bad file changes nothing.
+    async fn look_at_consumers(&mut self) {
+        let Some(watch) = &mut self.consumers else { return };
+        let Some(read) = watch.look().await else { return };
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = match read {
+            Ok(known) => known,
+            Err(unusable) => {
+                let report = unusable.to_string();
+                if status.consumers_error.as_ref() != Some(&report) {
+                    tracing::error!("{report}\nthe consumers from before stay in force");
+                }
+                status.consumers_error = Some(report);
+                self.shared.metrics.reload_successful.store(0, Ordering::Relaxed);
+                return;
+            }
+        };
+        status.consumers_error = None;
+        let refused = status.last_error.is_some();
+        drop(status);
+        if !refused {
+            self.shared.metrics.reload_successful.store(1, Ordering::Relaxed);
+        } else {
+            // The configuration that waits may have waited for this.
+            let _ = self.reload().await; // reported where operators look
+        }
+        let before = self.shared.snapshot.load_full();
+        let mut config = before.config.clone();
+        let Some(consumers) = &mut config.api_key.consumers else { return };
+        if Arc::ptr_eq(&consumers.known, &known) || consumers.known.is_same(&known) {
+            return; // the reload has it already, or a mistake was taken back
+        }
+        tracing::info!("{}: {} consumers", consumers.file.display(), known.len());
+        consumers.known = known;
+        self.put_in_force(config, &before);
     }
 
     /// Loads the file. A bad one changes nothing, is logged once and stands in /status.
@@ -215,17 +257,17 @@ impl Supervisor {
     }
 
     async fn try_reload(&mut self) -> Result<u64, String> {
-        let mut loaded = read(&self.path)?;
+        let before = self.shared.snapshot.load_full();
+        let mut loaded = self.read_after(&before).await?;
         if loaded.config.is_none() && loaded.text != self.text {
             tokio::time::sleep(HALF_WRITTEN).await;
-            loaded = read(&self.path)?;
+            loaded = self.read_after(&before).await?;
         }
         self.text = loaded.text;
         let config = loaded.config.ok_or_else(|| loaded.rendered.clone())?;
         if !loaded.rendered.is_empty() {
             tracing::warn!("{}", loaded.rendered.trim_end());
         }
-        let before = self.shared.snapshot.load_full();
         if config.workers.is_some() && config.workers != before.config.workers {
             tracing::warn!("a changed number of workers is in force after a restart");
         }
@@ -239,11 +281,7 @@ impl Supervisor {
             .filter(|old| !config.listeners.iter().any(|new| new.id() == *old))
             .collect();
 
-        let next = self.lineage.next(config, Some(&before), self.shared.clock.now());
-        let generation = next.generation;
-        self.shared.metrics.retain(&next);
-        self.shared.snapshot.store(Arc::new(next));
-        self.shared.generation.store(generation, Ordering::Release);
+        let generation = self.put_in_force(config, &before);
         self.keep_store();
         for id in gone {
             self.tell(|| Command::Close(id.clone()));
@@ -251,6 +289,24 @@ impl Supervisor {
         self.open(sockets);
         self.loaded();
         Ok(generation)
+    }
+
+    /// Reads the file on a thread of its own: a million consumers take a moment, in which the admin API goes on
+    /// answering.
+    async fn read_after(&self, before: &Arc<Snapshot>) -> Result<Loaded, String> {
+        let (path, before) = (self.path.clone(), Arc::clone(before));
+        let read = tokio::task::spawn_blocking(move || read(&path, Some(&before.config))).await;
+        read.unwrap_or_else(|error| Err(format!("cannot read {}: {error}", self.path.display())))
+    }
+
+    /// Lets the workers serve under `config` from their next request on.
+    fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
+        let next = self.lineage.next(config, Some(before), self.shared.clock.now());
+        let generation = next.generation;
+        self.shared.metrics.retain(&next);
+        self.shared.snapshot.store(Arc::new(next));
+        self.shared.generation.store(generation, Ordering::Release);
+        generation
     }
 
     /// Sockets for the listeners that are new; if one cannot be had, none is kept.
@@ -339,11 +395,14 @@ impl Supervisor {
     }
 
     /// Notes that a configuration came into force.
-    fn loaded(&self) {
+    fn loaded(&mut self) {
+        let consumers = &self.shared.snapshot.load().config.api_key.consumers;
+        self.consumers = consumers.as_ref().map(|consumers| Watch::new(&consumers.file, &consumers.known));
         let at = self.shared.clock.wall();
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.loaded_at = at.to_string();
         status.last_error = None;
+        status.consumers_error = None;
         let metrics = &self.shared.metrics;
         metrics.reload_successful.store(1, Ordering::Relaxed);
         metrics.reload_at.store(u64::try_from(at.as_second()).unwrap_or(0), Ordering::Relaxed);

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, Method, header};
 use smallvec::SmallVec;
 
 use crate::client_ip::mask;
-use crate::config::ApiKeySource;
+use crate::config::{ApiKeyConfig, ApiKeySource};
 
 /// What a limit counts apart: all of these together, each the first of its alternatives that the request has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +25,10 @@ pub struct KeySpec {
 pub enum Part {
     /// The client's address, or the network that counts as one client.
     Ip,
-    /// The API key.
+    /// The API key; where keys are known, only a known one.
     ApiKey,
+    /// The consumer whose API key was sent.
+    Consumer,
     /// Nothing: one counter for all.
     Global,
     /// The host, lower case, without port.
@@ -54,8 +56,10 @@ pub struct Subject<'a> {
     pub client: IpAddr,
     /// Bits of an IPv6 address that make one client.
     pub ipv6_prefix: u8,
-    /// Where the API key is.
-    pub api_key: &'a ApiKeySource,
+    /// Where the API key is, and which are known.
+    pub api_key: &'a ApiKeyConfig,
+    /// The consumer whose API key was sent.
+    pub consumer: Option<&'a str>,
     /// The host, lower case, without port.
     pub host: &'a str,
     /// The method.
@@ -86,7 +90,7 @@ type Bytes = SmallVec<[u8; 16]>;
 pub type KeyText = SmallVec<[u8; 40]>;
 
 /// The value of one part: most are bytes of the request itself.
-enum Found<'a> {
+pub(crate) enum Found<'a> {
     Borrowed(&'a [u8]),
     Owned(Bytes),
 }
@@ -112,7 +116,7 @@ impl Fingerprint {
 }
 
 impl Found<'_> {
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Borrowed(bytes) => bytes,
             Self::Owned(bytes) => bytes,
@@ -226,10 +230,10 @@ impl Part {
         let bytes = match self {
             Self::Ip => return Some(Found::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix)))),
             Self::Global => return Some(Found::Borrowed(b"")),
-            Self::ApiKey => match subject.api_key {
-                ApiKeySource::Header(name) => header(subject.headers, name)?,
-                ApiKeySource::Query(name) => return query(subject.query?, name),
-            },
+            // An unknown key is no key, or a new one with each request would be a new counter with each.
+            Self::ApiKey if subject.api_key.consumers.is_some() && subject.consumer.is_none() => return None,
+            Self::ApiKey => return api_key(&subject.api_key.source, subject.headers, subject.query),
+            Self::Consumer => subject.consumer?.as_bytes(),
             Self::Host => subject.host.as_bytes(),
             Self::Method => subject.method.as_str().as_bytes(),
             Self::Path => subject.path.as_bytes(),
@@ -268,6 +272,7 @@ impl Part {
             Self::Header(_) => 9,
             Self::Query(_) => 10,
             Self::Cookie(_) => 11,
+            Self::Consumer => 12,
         };
         text.push(kind);
         if matches!(self, Self::Param(_) | Self::Header(_) | Self::Query(_) | Self::Cookie(_)) {
@@ -282,6 +287,7 @@ impl Part {
         match self {
             Self::Ip => "ip",
             Self::ApiKey => "api_key",
+            Self::Consumer => "consumer",
             Self::Global => "global",
             Self::Host => "host",
             Self::Method => "method",
@@ -297,6 +303,20 @@ fn address_bytes(address: IpAddr) -> Bytes {
     match address {
         IpAddr::V4(v4) => Bytes::from_slice(&v4.octets()),
         IpAddr::V6(v6) => Bytes::from_slice(&v6.octets()),
+    }
+}
+
+/// The API key of a request: the only one, and not empty.
+pub(crate) fn api_key<'a>(
+    source: &'a ApiKeySource,
+    headers: &'a HeaderMap,
+    in_query: Option<&'a str>,
+) -> Option<Found<'a>> {
+    match source {
+        ApiKeySource::Header(name) => {
+            header(headers, name).filter(|key| !key.is_empty()).map(Found::Borrowed)
+        }
+        ApiKeySource::Query(name) => query(in_query?, name),
     }
 }
 

@@ -15,12 +15,13 @@ use hyper::body::Incoming;
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
+use crate::auth::{self, Identity, Unproven};
 use crate::config::{Cost, OnMissing};
 use crate::forward::{self, Body, Exchange};
 use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, decide};
 use crate::listen::Connection;
-use crate::respond::{self, LocalError};
+use crate::respond;
 use crate::route::{Asked, PathError, normalize};
 use crate::snapshot::{Route, Snapshot, Target};
 
@@ -41,6 +42,8 @@ pub struct Found<'s> {
     pub route_index: usize,
     /// The client's address.
     pub client: IpAddr,
+    /// What is proved of the client.
+    pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
     /// The limits that are asked, as indices into the route's.
@@ -59,6 +62,8 @@ pub struct Judged<'s> {
     pub route_index: usize,
     /// The client's address.
     pub client: IpAddr,
+    /// What is proved of the client.
+    pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
     /// The limits that were asked, as indices into the route's; the decision's verdicts are in this order.
@@ -91,6 +96,13 @@ pub enum Unjudged {
     Framing,
     /// No route matches.
     NoRoute,
+    /// It has to prove who sent it, and does not.
+    Unproven {
+        /// The route's index.
+        route: usize,
+        /// Why not.
+        why: Unproven,
+    },
     /// The limit at this place of the route wants a key that the request lacks.
     KeyMissing {
         /// The route's index.
@@ -121,8 +133,8 @@ pub fn judge<'s>(
 impl<'s> Found<'s> {
     /// With the decision of its limits.
     pub fn decided(self, decision: Decision) -> Judged<'s> {
-        let Self { route, route_index, client, normal_path, asked, spared, .. } = self;
-        Judged { route, route_index, client, normal_path, asked, spared, decision }
+        let Self { route, route_index, client, identity, normal_path, asked, spared, .. } = self;
+        Judged { route, route_index, client, identity, normal_path, asked, spared, decision }
     }
 }
 
@@ -154,11 +166,14 @@ pub fn find<'s>(
     let (route_index, params) = snapshot.table.find(&asked).ok_or(Unjudged::NoRoute)?;
     let route = &snapshot.routes[route_index];
     let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
+    let identity = auth::identify(&snapshot.config.api_key, parts)
+        .map_err(|why| Unjudged::Unproven { route: route_index, why })?;
 
     let subject = Subject {
         client,
         ipv6_prefix: snapshot.config.client_ip.ipv6_prefix,
         api_key: &snapshot.config.api_key,
+        consumer: identity.consumer.map(|consumer| consumer.name),
         host: &host,
         method: &parts.method,
         path: &path,
@@ -204,7 +219,7 @@ pub fn find<'s>(
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path.clone()),
     };
-    Ok(Found { route, route_index, client, normal_path, asked, asks, spared })
+    Ok(Found { route, route_index, client, identity, normal_path, asked, asks, spared })
 }
 
 /// Whether the one transfer coding is `chunked`. The gateway undoes no other, and to pass one on undone would be
@@ -294,11 +309,11 @@ pub async fn serve(
     let found = match find(&view.snapshot, connection.origin(), &parts, now) {
         Ok(found) => found,
         Err(unjudged) => {
-            if let Unjudged::KeyMissing { route, .. } = unjudged {
+            if let Unjudged::KeyMissing { route, .. } | Unjudged::Unproven { route, .. } = unjudged {
                 exchange.set_route(route);
             }
             respond::drain(connection, body, &parts);
-            let response = LocalError::from(unjudged).response(exchange.id());
+            let response = respond::unjudged(unjudged, &parts, exchange.id());
             return Ok(exchange.answer(response));
         }
     };
@@ -315,7 +330,7 @@ pub async fn serve(
         respond::drain(connection, body, &parts);
         return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
     }
-    let Judged { route, normal_path, asked, mut decision, .. } = judged;
+    let Judged { route, identity, normal_path, asked, mut decision, .. } = judged;
     let told = respond::Told::new(route, &asked, &decision);
     exchange.hold(std::mem::take(&mut decision.holds));
     if !decision.delay.is_zero() {
@@ -332,7 +347,8 @@ pub async fn serve(
                 parts.uri = with_path(&parts.uri, &path);
             }
             let upstream = view.upstream(*index);
-            match forward::forward(connection, &exchange, upstream, route, parts, body).await {
+            let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
+            match forward::forward(connection, &exchange, upstream, route, told, parts, body).await {
                 Ok(response) => response,
                 Err(error) => error.response(&exchange),
             }

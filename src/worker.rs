@@ -45,6 +45,8 @@ pub struct Status {
     pub loaded_at: String,
     /// The report on the last file, if that one was refused.
     pub last_error: Option<String>,
+    /// What is wrong with the file of consumers, if that one was refused.
+    pub consumers_error: Option<String>,
 }
 
 impl Shared {

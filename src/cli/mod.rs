@@ -1,6 +1,7 @@
 //! The commands.
 
 mod check;
+mod consumers;
 mod replay;
 mod run;
 mod schema;
@@ -39,6 +40,9 @@ enum Command {
     Check(check::Args),
     /// Run a log through the rules: who would have been refused?
     Replay(replay::Args),
+    /// Make API keys, and list and remove those who have them
+    #[command(subcommand)]
+    Consumers(consumers::Command),
     /// Print the JSON Schema of gateway.yaml, for editors
     Schema,
 }
@@ -57,6 +61,7 @@ pub fn main() -> ExitCode {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Consumers(command)) => consumers::run(&command),
         Some(Command::Schema) => schema::run(),
     }
 }

@@ -16,16 +16,18 @@ mod values;
 mod watch;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use model::{
-    Action, AdminConfig, ApiKeySource, ClientIpConfig, Config, Cost, Exempt, ForwardedHeader, HeaderFamilies,
-    LimitConfig, ListenerConfig, Match, Mode, OnMissing, OnStoreFailure, Quota, Reject, RouteConfig,
-    ServerConfig, UpstreamConfig,
+    Action, AdminConfig, ApiKeyConfig, ApiKeySource, ClientIpConfig, Config, ConsumersConfig, Cost, Exempt,
+    ForwardedHeader, HeaderFamilies, LimitConfig, ListenerConfig, Match, Mode, OnMissing, OnStoreFailure,
+    Quota, Reject, RouteConfig, ServerConfig, UpstreamConfig,
 };
 pub use report::{Place, Problem, Report};
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use watch::watch;
 
+use crate::auth::Consumers;
 use node::Value;
 use read::Read;
 
@@ -47,23 +49,53 @@ pub struct Loaded {
 /// # Errors
 /// When the file itself cannot be read; what is wrong inside it stands in the report.
 pub fn load(path: &Path) -> Result<Loaded, std::io::Error> {
+    load_after(path, None)
+}
+
+/// Reads a file in the place of one that is in force, of which the large parts are kept where they are the same.
+///
+/// # Errors
+/// When the file itself cannot be read; what is wrong inside it stands in the report.
+pub fn load_after(path: &Path, before: Option<&Config>) -> Result<Loaded, std::io::Error> {
     let not_text = |_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8");
     let text = String::from_utf8(std::fs::read(path)?).map_err(not_text)?;
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    Ok(parse(text, &path.display().to_string(), &folder))
+    let known = before.and_then(|before| before.api_key.consumers.as_ref()).map(|before| &before.known);
+    Ok(parse_after(text, &path.display().to_string(), &folder, known))
 }
 
 /// Reads a text as if it stood in `file`; other files it names are looked for in `folder`.
 pub fn parse(text: String, file: &str, folder: &Path) -> Loaded {
+    parse_after(text, file, folder, None)
+}
+
+fn parse_after(text: String, file: &str, folder: &Path, known: Option<&Arc<Consumers>>) -> Loaded {
     let mut report = Report::default();
-    let config = read_text(&text, folder, &mut report);
+    let config = raw(&text, &mut report).and_then(|raw| validate::config(&raw, folder, known, &mut report));
     report.sort();
     let config = config.filter(|_| report.errors.is_empty());
     let rendered = report.render(file, &text);
     Loaded { config, report, rendered, text }
 }
 
-fn read_text(text: &str, folder: &Path, report: &mut Report) -> Option<Config> {
+/// The file of consumers that a file names, whether or not it can be read.
+///
+/// # Errors
+/// When `path` cannot be read as far as that.
+pub fn consumers_file(path: &Path) -> Result<Option<PathBuf>, String> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let mut report = Report::default();
+    let raw = raw(&text, &mut report);
+    let named = raw.and_then(|raw| raw.auth?.value.api_key?.value.consumers);
+    match named {
+        Some(file) => Ok(Some(relative(path.parent().unwrap_or(Path::new("")), &file.value))),
+        None if report.errors.is_empty() => Ok(None),
+        None => Err(report.render(&path.display().to_string(), &text).trim_end().to_owned()),
+    }
+}
+
+fn raw(text: &str, report: &mut Report) -> Option<raw::RawConfig> {
     let mut tree = node::parse(text).map_err(|problem| report.error(problem)).ok()?;
     match &tree.value {
         Value::Map(_) => {}
@@ -75,8 +107,7 @@ fn read_text(text: &str, folder: &Path, report: &mut Report) -> Option<Config> {
         _ => return read::wrong_kind(&tree, "a mapping (`listen: …`, `routes: …`)", report),
     }
     env::substitute(&mut tree, &|name| std::env::var(name).ok(), report);
-    let raw = raw::RawConfig::read(&tree, report)?;
-    validate::config(&raw, folder, report)
+    raw::RawConfig::read(&tree, report)
 }
 
 /// The JSON Schema of gateway.yaml.

@@ -1,6 +1,8 @@
 //! gateway.yaml as it is meant: every reference resolved, every value checked. Nothing after this file fails.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -10,6 +12,7 @@ use sluicegate_limiter::{
 };
 
 use super::store::RedisConfig;
+use crate::auth::Consumers;
 use crate::key::KeySpec;
 use crate::route::{HostPattern, PathPattern};
 
@@ -22,8 +25,8 @@ pub struct Config {
     pub admin: Option<AdminConfig>,
     /// Who the client is.
     pub client_ip: ClientIpConfig,
-    /// Where the API key is.
-    pub api_key: ApiKeySource,
+    /// API keys.
+    pub api_key: ApiKeyConfig,
     /// Where shared counters live; without it all counters are local.
     pub store: Option<RedisConfig>,
     /// The limits, in the order of the file.
@@ -84,6 +87,28 @@ pub enum ForwardedHeader {
     Forwarded,
     /// X-Real-IP.
     XRealIp,
+}
+
+/// API keys: where they are, and whose.
+#[derive(Clone, Debug)]
+pub struct ApiKeyConfig {
+    /// Where a request has its key.
+    pub source: ApiKeySource,
+    /// The known keys; without them any key is as good as another.
+    pub consumers: Option<ConsumersConfig>,
+}
+
+/// The known API keys.
+#[derive(Clone, Debug)]
+pub struct ConsumersConfig {
+    /// The file that they stand in.
+    pub file: PathBuf,
+    /// Whether a request without one is answered 401.
+    pub required: bool,
+    /// Whether the upstream is told whose key it was.
+    pub forward: bool,
+    /// What the file holds.
+    pub known: Arc<Consumers>,
 }
 
 /// Where the API key is.

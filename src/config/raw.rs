@@ -116,10 +116,12 @@ mapping! {
         header: RawText,
         /// The query parameter, instead of a header.
         query: RawText,
-        #[schemars(skip)]
-        consumers: Later,
-        #[schemars(skip)]
-        required: Later,
+        /// The file of the known keys and whose they are; `sluicegate consumers add` writes it.
+        consumers: RawText,
+        /// Answer 401 to requests without a known key. Default: false.
+        required: bool,
+        /// Tell the upstream the consumer in X-Consumer-Name and X-Consumer-Plan. Default: true.
+        forward: bool,
     }
 }
 
@@ -192,7 +194,7 @@ mapping! {
     /// A limit.
     "a limit"
     struct RawLimit {
-        /// What is counted apart: ip, api_key, global, host, method, path, path:NAME, route, header:NAME,
+        /// What is counted apart: ip, api_key, consumer, global, host, method, path, path:NAME, route, header:NAME,
         /// query:NAME, cookie:NAME. `a | b` is the first that the request has, a list is all together.
         #[schemars(required)]
         key: OneOrMany<At<RawText>>,

@@ -25,6 +25,8 @@ pub struct Problem {
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
+    /// Lines of its own: the mistakes of another file.
+    pub details: Vec<String>,
 }
 
 /// What is wrong with a value, before it is known where the value stands.
@@ -56,7 +58,7 @@ impl Place {
 impl Problem {
     /// A problem without advice.
     pub fn new(at: Place, message: impl Into<String>) -> Self {
-        Self { at, message: printable(&message.into()), help: None }
+        Self { at, message: printable(&message.into()), help: None, details: Vec::new() }
     }
 
     /// Adds advice.
@@ -143,6 +145,9 @@ fn render_problem(out: &mut String, file: &str, text: &str, word: &str, problem:
             .collect();
         let _ = writeln!(out, "  {gutter} | {source}");
         let _ = writeln!(out, "  {} | {indent}{}", " ".repeat(gutter.len()), "^".repeat(length as usize));
+    }
+    for detail in &problem.details {
+        let _ = writeln!(out, "  {}", printable(detail));
     }
     if let Some(help) = &problem.help {
         let _ = writeln!(out, "  help: {help}");

@@ -3,6 +3,7 @@
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
+use crate::auth::Told;
 use crate::listen::Connection;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -10,6 +11,8 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const X_CONSUMER_NAME: HeaderName = HeaderName::from_static("x-consumer-name");
+const X_CONSUMER_PLAN: HeaderName = HeaderName::from_static("x-consumer-plan");
 
 /// Meant for one connection only, whether Connection names them or not.
 const HOP_BY_HOP: [&str; 6] = [
@@ -157,6 +160,34 @@ pub(super) fn request(
     let id = connection.worker.request_id();
     headers.insert(X_REQUEST_ID, id.clone());
     id
+}
+
+/// Tells the upstream whose API key was sent. What the client says of itself under these names goes: with
+/// underscores too, which many servers take for hyphens. It is done after Connection was looked at, so that a client
+/// cannot have the gateway's word removed by naming it there.
+pub(super) fn tell_consumer(connection: &Connection, headers: &mut HeaderMap, told: Told<'_>) {
+    let says = |name: &HeaderName| {
+        let name = name.as_str().as_bytes();
+        name.len() == "x-consumer-name".len()
+            && [&X_CONSUMER_NAME, &X_CONSUMER_PLAN].iter().any(|own| {
+                own.as_str()
+                    .bytes()
+                    .zip(name)
+                    .all(|(own, said)| own == *said || (own == b'-' && *said == b'_'))
+            })
+    };
+    if headers.keys().any(says) {
+        let said: SmallVec<[HeaderName; 4]> = headers.keys().filter(|name| says(name)).cloned().collect();
+        for name in said {
+            headers.remove(name);
+        }
+    }
+    let Some(consumer) = told.0 else { return };
+    let value = |text: &str| connection.worker.scratch.value(|out| out.bytes(text.as_bytes()));
+    headers.insert(X_CONSUMER_NAME, value(consumer.name));
+    if let Some(plan) = consumer.plan {
+        headers.insert(X_CONSUMER_PLAN, value(plan));
+    }
 }
 
 fn takes_trailers(headers: &HeaderMap) -> bool {

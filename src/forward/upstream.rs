@@ -19,6 +19,7 @@ use super::framing::Framing;
 use super::headers;
 use super::pool::Pool;
 use super::wire::{Wire, WireError};
+use crate::auth::Told;
 use crate::config::UpstreamConfig;
 use crate::listen::Connection;
 use crate::observe::{UpstreamOutcome, UpstreamStripe};
@@ -128,6 +129,7 @@ pub async fn forward(
     exchange: &Exchange,
     upstream: &Upstream,
     route: &Route,
+    consumer: Option<Told<'_>>,
     mut parts: Parts,
     body: Incoming,
 ) -> Result<Response<Body>, ForwardError> {
@@ -141,6 +143,9 @@ pub async fn forward(
     let server = upstream.choose();
     let has_body = !http_body::Body::is_end_stream(&body);
     exchange.set_id(prepare(connection, &mut parts, server, has_body, exchange.trusts_peer()));
+    if let Some(told) = consumer {
+        headers::tell_consumer(connection, &mut parts.headers, told);
+    }
     exchange.set_idle(config.idle);
     let (body, upload) = RequestBody::new(body, route.max_body, waits_for_leave, exchange, config.response);
 

@@ -170,6 +170,12 @@ impl Admin {
             "generation": self.shared.snapshot.load().generation,
             "loaded_at": status.loaded_at,
             "last_reload_error": status.last_error,
+            "consumers": self.shared.snapshot.load().config.api_key.consumers.as_ref().map(|consumers| json!({
+                "file": consumers.file.display().to_string(),
+                "consumers": consumers.known.len(),
+                "keys": consumers.known.keys(),
+                "last_reload_error": status.consumers_error,
+            })),
             "draining": self.shared.draining.load(Ordering::Relaxed),
             "connections": self.shared.metrics.open_connections(),
             "store": self.shared.snapshot.load().store.as_ref().map(|state| {

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Action, ApiKeySource, Config, Cost, HeaderFamilies, LimitConfig, Match, RedisConfig, RedisServers,
-    RouteConfig, UpstreamConfig,
+    Action, ApiKeyConfig, ApiKeySource, Config, Cost, HeaderFamilies, LimitConfig, Match, RedisConfig,
+    RedisServers, RouteConfig, UpstreamConfig,
 };
 use crate::snapshot::Snapshot;
 
@@ -28,10 +28,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
             "header": config.client_ip.header.name(),
             "ipv6_prefix": config.client_ip.ipv6_prefix,
         },
-        "auth": { "api_key": match &config.api_key {
-            ApiKeySource::Header(name) => json!({ "header": name.as_str() }),
-            ApiKeySource::Query(name) => json!({ "query": name }),
-        }},
+        "auth": { "api_key": api_key(&config.api_key) },
         "store": config.store.as_ref().map(|redis| json!({ "redis": self::redis(redis) })),
         "limits": limits,
         "upstreams": upstreams,
@@ -40,6 +37,19 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "max_head": config.max_head,
         "drain": seconds(config.drain),
     })
+}
+
+fn api_key(api_key: &ApiKeyConfig) -> Value {
+    let mut value = match &api_key.source {
+        ApiKeySource::Header(name) => json!({ "header": name.as_str() }),
+        ApiKeySource::Query(name) => json!({ "query": name }),
+    };
+    if let Some(consumers) = &api_key.consumers {
+        value["consumers"] = consumers.file.display().to_string().into();
+        value["required"] = consumers.required.into();
+        value["forward"] = consumers.forward.into();
+    }
+    value
 }
 
 /// A limit with its defaults.

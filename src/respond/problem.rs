@@ -5,7 +5,8 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use sluicegate_limiter::Span;
 
-use super::grpc::{UNAVAILABLE, grpc, is_grpc};
+use super::grpc::{UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
+use crate::auth::Unproven;
 use crate::forward::Body;
 use crate::pipeline::Unjudged;
 use crate::route::PathError;
@@ -22,6 +23,10 @@ pub enum LocalError {
     Malformed(&'static str),
     /// 401: the request lacks the key that a limit wants.
     KeyMissing,
+    /// 401: it lacks the API key that this gateway wants.
+    NoApiKey,
+    /// 401: its API key is nobody's.
+    UnknownApiKey,
     /// 404: no route.
     NoRoute,
     /// 405: a method that a gateway does not serve.
@@ -41,7 +46,7 @@ impl LocalError {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::KeyMissing => StatusCode::UNAUTHORIZED,
+            Self::KeyMissing | Self::NoApiKey | Self::UnknownApiKey => StatusCode::UNAUTHORIZED,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
@@ -55,6 +60,8 @@ impl LocalError {
         match self {
             Self::Malformed(what) => what,
             Self::KeyMissing => "this route needs credentials that the request does not carry",
+            Self::NoApiKey => "this API needs an API key, exactly one, and the request does not carry it",
+            Self::UnknownApiKey => "the API key of the request is not known here",
             Self::NoRoute => "no route matches this request",
             Self::Method => "this method is not served here",
             Self::Slow => "the request did not come in time",
@@ -71,7 +78,7 @@ impl LocalError {
         response.headers_mut().insert(X_REQUEST_ID, id);
         response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
         match self {
-            Self::KeyMissing => {
+            Self::KeyMissing | Self::NoApiKey | Self::UnknownApiKey => {
                 let challenge = HeaderValue::from_static("ApiKey realm=\"sluicegate\"");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
             }
@@ -103,8 +110,22 @@ impl From<Unjudged> for LocalError {
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
             Unjudged::NoRoute => Self::NoRoute,
             Unjudged::KeyMissing { .. } => Self::KeyMissing,
+            Unjudged::Unproven { why: Unproven::NoKey, .. } => Self::NoApiKey,
+            Unjudged::Unproven { why: Unproven::UnknownKey, .. } => Self::UnknownApiKey,
         }
     }
+}
+
+/// The answer to a request that never came to its limits.
+pub fn unjudged(unjudged: Unjudged, parts: &Parts, id: HeaderValue) -> Response<Body> {
+    let error = LocalError::from(unjudged);
+    if error.status() == StatusCode::UNAUTHORIZED && is_grpc(parts) {
+        let mut response = Response::new(Body::empty());
+        grpc(&mut response, UNAUTHENTICATED, None);
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        return response;
+    }
+    error.response(id)
 }
 
 /// The body of a problem. Nothing in it needs escaping: it is all our own words.

@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::super::forms::RawListener;
-use super::super::model::{AdminConfig, ApiKeySource, ClientIpConfig, ForwardedHeader, ListenerConfig};
-use super::super::raw::{RawAdmin, RawApiKey, RawClientIp, RawConfig};
+use super::super::model::{AdminConfig, ClientIpConfig, ForwardedHeader, ListenerConfig};
+use super::super::raw::{RawAdmin, RawClientIp, RawConfig};
 use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::section::Section;
-use super::{check_name, empty, header_name, in_range, missing, secret, value, word};
+use super::{check_name, empty, in_range, missing, secret, value, word};
 use crate::client_ip::parse_network;
 
 pub(super) fn listeners(raw: &RawConfig, report: &mut Report) -> Section<ListenerConfig> {
@@ -163,22 +163,4 @@ pub(super) fn client_ip(raw: Option<&At<RawClientIp>>, report: &mut Report) -> C
         config.ipv6_prefix = in_range(prefix, 1..=128, "ipv6_prefix", report).map_or(64, |n| n as u8);
     }
     config
-}
-
-pub(super) fn api_key(raw: Option<&At<RawApiKey>>, report: &mut Report) -> ApiKeySource {
-    let usual = ApiKeySource::Header(http::HeaderName::from_static("x-api-key"));
-    let Some(raw) = raw else { return usual };
-    match (&raw.value.header, &raw.value.query) {
-        (Some(_), Some(query)) => {
-            report.error(query.problem("an API key is in a `header` or in a `query`, not in both"));
-            usual
-        }
-        (Some(name), None) => value(name, report, header_name).map_or(usual, ApiKeySource::Header),
-        (None, Some(name)) if name.value.is_empty() => {
-            report.error(name.problem("the query parameter needs a name").help("such as `query: key`"));
-            usual
-        }
-        (None, Some(name)) => ApiKeySource::Query(name.value.clone()),
-        (None, None) => usual,
-    }
 }

@@ -10,9 +10,10 @@ use crate::client_ip::parse_network;
 use crate::key::{KeySpec, Part};
 
 /// Keys without a name of their own.
-const PLAIN: [(&str, Part); 7] = [
+const PLAIN: [(&str, Part); 8] = [
     ("ip", Part::Ip),
     ("api_key", Part::ApiKey),
+    ("consumer", Part::Consumer),
     ("global", Part::Global),
     ("host", Part::Host),
     ("method", Part::Method),
@@ -27,18 +28,20 @@ const NAMED: [(&str, &str); 4] = [
     ("cookie", "cookie:session"),
 ];
 
-pub(super) fn key(raw: &At<OneOrMany<At<String>>>, report: &mut Report) -> Option<KeySpec> {
+/// `consumers`: whether there are any, without whom a key cannot be theirs.
+pub(super) fn key(raw: &At<OneOrMany<At<String>>>, consumers: bool, report: &mut Report) -> Option<KeySpec> {
     if raw.value.0.is_empty() {
         report.error(raw.problem("the key is empty").help("such as `key: ip`"));
         return None;
     }
     // All of it is read, so that all that is wrong is told at once.
-    let all: Vec<Option<Vec<Part>>> = raw.value.0.iter().map(|text| alternatives(text, report)).collect();
+    let all: Vec<Option<Vec<Part>>> =
+        raw.value.0.iter().map(|text| alternatives(text, consumers, report)).collect();
     all.into_iter().collect::<Option<Vec<_>>>().map(KeySpec::new)
 }
 
 /// `a | b`: the first that the request has.
-fn alternatives(text: &At<String>, report: &mut Report) -> Option<Vec<Part>> {
+fn alternatives(text: &At<String>, consumers: bool, report: &mut Report) -> Option<Vec<Part>> {
     if text.value.trim().is_empty() {
         report.error(text.problem("the key is empty").help("such as `key: ip`"));
         return None;
@@ -54,23 +57,28 @@ fn alternatives(text: &At<String>, report: &mut Report) -> Option<Vec<Part>> {
             return None;
         }
         let start = from + piece.len() - piece.trim_start().len();
-        parts.push(part(&text.piece(start, name), report));
+        parts.push(part(&text.piece(start, name), consumers, report));
         from += piece.len() + 1;
     }
     parts.into_iter().collect()
 }
 
-fn part(text: &At<String>, report: &mut Report) -> Option<Part> {
+fn part(text: &At<String>, consumers: bool, report: &mut Report) -> Option<Part> {
     let part = text.value.as_str();
+    if part == "consumer" && !consumers {
+        report.error(
+            text.problem("the key `consumer` needs consumers, and the file has none")
+                .help("such as `auth: {api_key: {consumers: consumers.yaml}}`"),
+        );
+        return None;
+    }
     if let Some((_, known)) = PLAIN.iter().find(|(name, _)| *name == part) {
         return Some(known.clone());
     }
-    if matches!(part, "user" | "consumer") || part.starts_with("jwt:") || part.starts_with("tls:") {
-        report.error(
-            not_available(text.at, &format!("the key `{part}`")).help(
-                "it needs a verified identity; use ip, api_key, header:NAME, query:NAME or cookie:NAME",
-            ),
-        );
+    if part == "user" || part.starts_with("jwt:") || part.starts_with("tls:") {
+        report.error(not_available(text.at, &format!("the key `{part}`")).help(
+            "it needs a verified identity; use ip, api_key, consumer, header:NAME, query:NAME or cookie:NAME",
+        ));
         return None;
     }
     match named(part) {
@@ -109,7 +117,7 @@ fn unknown(text: &At<String>) -> Problem {
     match nearest(&text.value, known) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help(
-            "known keys: ip, api_key, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME",
+            "known keys: ip, api_key, consumer, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME",
         ),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::forms::RawCost;
 use super::super::model::{
-    ClientIpConfig, Cost, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota, RouteConfig,
+    ApiKeyConfig, ClientIpConfig, Cost, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota, RouteConfig,
 };
 use super::super::raw::RawLimit;
 use super::super::read::{At, not_available};
@@ -21,16 +21,23 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(200 * 31_557_600);
 /// Live counters of a limit when nothing else is said.
 const MAX_KEYS: u64 = 1_000_000;
 
+/// What else the file has that limits refer to.
+#[derive(Clone, Copy)]
+pub(super) struct Given {
+    pub(super) store: bool,
+    pub(super) consumers: bool,
+}
+
 pub(super) fn limit(
     name: &At<String>,
     raw: &RawLimit,
-    has_store: bool,
+    given: Given,
     report: &mut Report,
 ) -> Option<LimitConfig> {
     if raw.key.is_none() {
         missing(name.at, &format!("the limit `{}`", name.value), ("key", "ip"), &raw.wrong, report);
     }
-    let key = raw.key.as_ref().and_then(|key| key::key(key, report));
+    let key = raw.key.as_ref().and_then(|key| key::key(key, given.consumers, report));
     let quota = quota(name, raw, report);
     let cost = match &raw.cost {
         Some(cost) => self::cost(cost, quota.as_ref(), report),
@@ -45,7 +52,7 @@ pub(super) fn limit(
         .map_or(Some(OnMissing::Shared), |text| word(text, "on_missing", &missings, report));
     let max_keys =
         raw.max_keys.as_ref().map_or(Some(MAX_KEYS), |n| in_range(n, 1..=1_000_000_000, "max_keys", report));
-    let shared = shared(raw, has_store, report);
+    let shared = shared(raw, given.store, report);
     let on_store_failure = on_store_failure(raw, shared, report);
     if let Some(text) = &raw.sync {
         check_sync(text, report);
@@ -166,6 +173,7 @@ pub(super) fn doubts(
     limits: &Section<LimitConfig>,
     routes: &[RouteConfig],
     client_ip: &ClientIpConfig,
+    api_key: &ApiKeyConfig,
     report: &mut Report,
 ) {
     let enforced_by_address = |limit: &LimitConfig| {
@@ -173,8 +181,11 @@ pub(super) fn doubts(
     };
     let guards: Vec<bool> = limits.valid().map(|(_, limit)| enforced_by_address(limit)).collect();
     let guarded = |route: &RouteConfig| route.limits.iter().any(|used| guards.get(*used) == Some(&true));
-    let unverified =
-        |part: &Part| matches!(part, Part::ApiKey | Part::Header(_) | Part::Query(_) | Part::Cookie(_));
+    let unverified = |limit: &LimitConfig, part: &Part| match (part, &api_key.consumers) {
+        // An unknown key counts as none, so that changing it changes nothing, unless none goes free.
+        (Part::ApiKey, Some(consumers)) => !consumers.required && limit.on_missing == OnMissing::Skip,
+        (part, _) => matches!(part, Part::ApiKey | Part::Header(_) | Part::Query(_) | Part::Cookie(_)),
+    };
     for (index, (name, limit)) in limits.valid().enumerate() {
         let users: Vec<&RouteConfig> = routes.iter().filter(|route| route.limits.contains(&index)).collect();
         if users.is_empty() && report.errors.is_empty() {
@@ -183,7 +194,8 @@ pub(super) fn doubts(
                     .help("add it to the `limits` of a route"),
             );
         }
-        if limit.key.parts().any(unverified) && users.iter().any(|route| !guarded(route)) {
+        if limit.key.parts().any(|part| unverified(limit, part)) && users.iter().any(|route| !guarded(route))
+        {
             report.warning(
                 name.problem(format!("a client can escape `{}` by changing what it sends", name.value))
                     .help("nothing verifies this key; put a limit with `key: ip` (or `global`) beside it"),

@@ -1,5 +1,6 @@
 //! Raw -> valid: every value checked, every name resolved, everything wrong reported.
 
+mod api_key;
 mod edge;
 mod key;
 mod limit;
@@ -14,6 +15,7 @@ mod upstream;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -26,6 +28,7 @@ use super::relative;
 use super::report::{Mistake, Place, Problem, Report, nearest};
 use super::store::{RedisConfig, RedisServers};
 use super::values;
+use crate::auth::Consumers;
 use section::Section;
 
 /// The longest request head when nothing else is said.
@@ -35,16 +38,26 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// Names go into metrics, headers and files.
 const MAX_NAME: usize = 64;
 
-pub(super) fn config(raw: &RawConfig, folder: &Path, report: &mut Report) -> Option<Config> {
+/// `known` are the consumers of the configuration in force: a large file that is the same is not read twice.
+pub(super) fn config(
+    raw: &RawConfig,
+    folder: &Path,
+    known: Option<&Arc<Consumers>>,
+    report: &mut Report,
+) -> Option<Config> {
     let listeners = edge::listeners(raw, report);
     let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
-    let api_key = edge::api_key(raw.auth.as_ref().and_then(|auth| auth.value.api_key.as_ref()), report);
+    let raw_key = raw.auth.as_ref().and_then(|auth| auth.value.api_key.as_ref());
+    let api_key = api_key::api_key(raw_key, folder, known, report);
     let client_ip = edge::client_ip(raw.client_ip.as_ref(), report);
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
     let limits = Section::new("limit", raw.wrong.contains(&"limits"));
-    let has_store = raw.store.is_some() || raw.wrong.contains(&"store");
-    let limits = limits
-        .read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, has_store, report));
+    let given = limit::Given {
+        store: raw.store.is_some() || raw.wrong.contains(&"store"),
+        consumers: api_key::has_consumers(raw_key),
+    };
+    let limits =
+        limits.read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, given, report));
     let upstreams = Section::new("upstream", raw.wrong.contains(&"upstreams"));
     let upstreams = upstreams.read(raw.upstreams.as_ref(), report, upstream::upstream);
     let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
@@ -58,7 +71,7 @@ pub(super) fn config(raw: &RawConfig, folder: &Path, report: &mut Report) -> Opt
         in_cluster: matches!(&store, Some(RedisConfig { servers: RedisServers::Cluster(_), .. })),
     };
     let routes = route::all(raw, &known, report);
-    limit::doubts(&limits, &routes, &client_ip, report);
+    limit::doubts(&limits, &routes, &client_ip, &api_key, report);
     upstream::doubts(&upstreams, &routes, report);
 
     let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));

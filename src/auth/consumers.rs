@@ -1,0 +1,270 @@
+//! The known API keys and whose they are.
+//!
+//! A flat table, sorted by digest: 36 bytes a key, and some 30 for a consumer with a short name. A million of them
+//! are found in two steps, because the digests of random keys are spread evenly: their first bits say where to look.
+
+use std::collections::HashMap;
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+use super::MAX_KEY;
+use super::file::Stamp;
+use super::read::{Digest, Entry, Mistakes, read};
+
+/// All consumers of a file. Immutable; a changed file makes another.
+pub struct Consumers {
+    /// By digest.
+    keys: Vec<Key>,
+    /// Where the keys begin whose digests begin with these bits.
+    starts: Vec<u32>,
+    /// How far a digest's first 32 bits are shifted to become such bits.
+    shift: u32,
+    records: Vec<Record>,
+    plans: Vec<Box<str>>,
+    /// Names and metadata.
+    text: String,
+    /// The file as it was when it was read.
+    pub(super) stamp: Option<Stamp>,
+    /// The digest of its text.
+    pub(super) digest: Digest,
+}
+
+/// A consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consumer<'s> {
+    /// Its name.
+    pub name: &'s str,
+    /// Its plan.
+    pub plan: Option<&'s str>,
+    /// Names and values, each ended by a NUL.
+    metadata: &'s str,
+}
+
+/// Why a file of consumers cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// What is wrong.
+    pub message: String,
+    /// Each mistake with its line.
+    pub details: Vec<String>,
+}
+
+#[derive(Clone, Copy)]
+struct Key {
+    digest: Digest,
+    owner: u32,
+}
+
+/// Where the parts of a consumer are.
+struct Record {
+    at: u32,
+    name: u8,
+    /// 0 for none, else the place among the plans from 1.
+    plan: u16,
+    metadata: u16,
+}
+
+/// The most consumers of a file.
+const MOST: usize = 1_000_000;
+/// The most keys of one; a consumer needs two while it changes one.
+const MOST_KEYS: usize = 100;
+/// The most plans.
+const MOST_PLANS: usize = 1_000;
+
+impl std::fmt::Debug for Consumers {
+    /// Not the digests: nobody needs them in a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consumers").field("consumers", &self.len()).field("keys", &self.keys()).finish()
+    }
+}
+
+impl Consumers {
+    /// The consumers of a text, which stands in `file`.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Unusable> {
+        let mut mistakes = Mistakes::default();
+        let mut building = Building::default();
+        read(text, &mut mistakes, |entry, mistakes| building.add(&entry, mistakes));
+        let consumers = building.finish(&mut mistakes);
+        match mistakes.count() {
+            0 => Ok(Self { digest: sha256(text.as_bytes()), ..consumers }),
+            count => {
+                let message = match count {
+                    1 => format!("{file} has a mistake"),
+                    count => format!("{file} has {count} mistakes"),
+                };
+                Err(Unusable { message, details: mistakes.told(file) })
+            }
+        }
+    }
+
+    /// Whose key was sent, if anybody's.
+    pub fn find(&self, sent: &[u8]) -> Option<Consumer<'_>> {
+        if sent.is_empty() || sent.len() > MAX_KEY {
+            return None;
+        }
+        let wanted = sha256(sent);
+        let bucket = bucket(&wanted, self.shift);
+        let (from, to) = (*self.starts.get(bucket)? as usize, *self.starts.get(bucket + 1)? as usize);
+        let keys = self.keys.get(from..to)?;
+        let at = keys.binary_search_by(|key| key.digest.cmp(&wanted)).ok()?;
+        self.consumer(&self.records[keys[at].owner as usize])
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// How many keys they have.
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether users other than the owner and the group of the file may read or change it.
+    pub fn open_to_others(&self) -> bool {
+        self.stamp.as_ref().is_some_and(|stamp| stamp.mode & 0o006 != 0)
+    }
+
+    /// With what the file system tells of their file.
+    pub(super) fn stamped(self, stamp: Stamp) -> Self {
+        Self { stamp: Some(stamp), ..self }
+    }
+
+    /// Whether they were read from the same text.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+
+    fn consumer(&self, record: &Record) -> Option<Consumer<'_>> {
+        let name = record.at as usize;
+        let metadata = name + usize::from(record.name);
+        let plan = usize::from(record.plan).checked_sub(1);
+        Some(Consumer {
+            name: self.text.get(name..metadata)?,
+            metadata: self.text.get(metadata..metadata + usize::from(record.metadata))?,
+            plan: plan.and_then(|at| self.plans.get(at)).map(AsRef::as_ref),
+        })
+    }
+}
+
+impl<'s> Consumer<'s> {
+    /// What the file says of it besides: names and values, in the order of the file.
+    pub fn metadata(&self) -> impl Iterator<Item = (&'s str, &'s str)> {
+        let mut parts = self.metadata.split_terminator('\0');
+        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
+}
+
+/// The bits that a digest is looked up by.
+fn bucket(digest: &Digest, shift: u32) -> usize {
+    let first = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    first.checked_shr(shift).unwrap_or(0) as usize
+}
+
+pub(super) fn sha256(bytes: &[u8]) -> Digest {
+    let mut out = [0; 32];
+    out.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    out
+}
+
+/// Consumers of which not all are read.
+#[derive(Default)]
+struct Building<'t> {
+    keys: Vec<Key>,
+    records: Vec<Record>,
+    /// Where each stands, for messages.
+    lines: Vec<u32>,
+    names: HashMap<std::borrow::Cow<'t, str>, u32>,
+    plans: Vec<Box<str>>,
+    plan_numbers: HashMap<String, u16>,
+    text: String,
+}
+
+impl<'t> Building<'t> {
+    fn add(&mut self, entry: &Entry<'t>, mistakes: &mut Mistakes) {
+        let line = entry.lines.0;
+        if self.records.len() == MOST {
+            return mistakes.add(line, "a file holds at most 1,000,000 consumers");
+        }
+        if let Some(first) = self.names.insert(entry.name.clone(), line) {
+            self.names.insert(entry.name.clone(), first);
+            return mistakes.add(
+                line,
+                format!("two consumers are called `{}`: the first is on line {first}", entry.name),
+            );
+        }
+        if entry.keys.len() > MOST_KEYS {
+            return mistakes.add(line, format!("a consumer has at most {MOST_KEYS} keys"));
+        }
+        let plan = match entry.plan.as_deref().map(|plan| self.plan(plan)) {
+            None => 0,
+            Some(Some(number)) => number,
+            Some(None) => return mistakes.add(line, format!("a file has at most {MOST_PLANS} plans")),
+        };
+        let owner = self.records.len() as u32; // at most MOST
+        let Ok(at) = u32::try_from(self.text.len()) else {
+            return mistakes.add(line, "the names and metadata of a file are at most 4 GiB");
+        };
+        self.text.push_str(&entry.name);
+        for (name, value) in &entry.metadata {
+            for part in [name, value] {
+                self.text.push_str(part);
+                self.text.push('\0');
+            }
+        }
+        let name = entry.name.len() as u8; // names and metadata are bounded by the reader
+        let metadata = (self.text.len() - at as usize - entry.name.len()) as u16;
+        self.records.push(Record { at, name, plan, metadata });
+        self.lines.push(line);
+        self.keys.extend(entry.keys.iter().map(|digest| Key { digest: *digest, owner }));
+    }
+
+    /// The number of a plan; `None` if there are too many.
+    fn plan(&mut self, plan: &str) -> Option<u16> {
+        if let Some(number) = self.plan_numbers.get(plan) {
+            return Some(*number);
+        }
+        let number = u16::try_from(self.plans.len() + 1).ok().filter(|n| usize::from(*n) <= MOST_PLANS)?;
+        self.plans.push(plan.into());
+        self.plan_numbers.insert(plan.to_owned(), number);
+        Some(number)
+    }
+
+    fn finish(mut self, mistakes: &mut Mistakes) -> Consumers {
+        drop(self.names);
+        self.keys.sort_unstable_by_key(|key| (key.digest, key.owner));
+        for pair in self.keys.windows(2).filter(|pair| pair[0].digest == pair[1].digest) {
+            let [first, second] = [pair[0], pair[1]].map(|key| self.lines[key.owner as usize]);
+            mistakes.add(
+                second,
+                match first == second {
+                    true => "a consumer has the same key twice".to_owned(),
+                    false => format!("two consumers have the same key: the first is on line {first}"),
+                },
+            );
+        }
+        // One bucket per key, or up to twice as many.
+        let bits = usize::BITS - self.keys.len().leading_zeros();
+        let shift = 32 - bits.min(24);
+        let mut starts = vec![0_u32; (1 << bits.min(24)) + 1];
+        for key in &self.keys {
+            starts[bucket(&key.digest, shift) + 1] += 1;
+        }
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        self.keys.shrink_to_fit();
+        self.records.shrink_to_fit();
+        self.text.shrink_to_fit();
+        let Self { keys, records, plans, text, .. } = self;
+        Consumers { keys, starts, shift, records, plans, text, stamp: None, digest: [0; 32] }
+    }
+}

@@ -1,0 +1,352 @@
+//! The file of consumers -> entries.
+//!
+//! It is YAML, but not all of it: a list whose entries begin with `- ` on a line of their own, so that a million of
+//! them are read in one pass, and one that is wrong does not hide the others.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::scan::{Scan, Value, Wrong};
+
+/// What is kept of a key.
+pub(super) type Digest = [u8; 32];
+
+/// A consumer as the file has it.
+#[derive(Debug)]
+pub(super) struct Entry<'t> {
+    /// Its first line and its last, from 1.
+    pub(super) lines: (u32, u32),
+    pub(super) name: Cow<'t, str>,
+    pub(super) plan: Option<Cow<'t, str>>,
+    pub(super) keys: SmallVec<[Digest; 1]>,
+    pub(super) metadata: Vec<(Cow<'t, str>, Cow<'t, str>)>,
+}
+
+/// What is wrong with a file: the first mistakes, and how many there are.
+#[derive(Debug, Default)]
+pub(super) struct Mistakes {
+    first: Vec<(u32, String)>,
+    count: usize,
+}
+
+/// Mistakes that are told.
+const TOLD: usize = 20;
+/// The longest name of a consumer and of a plan, and the longest metadata.
+const MAX_NAME: usize = 128;
+const MAX_PLAN: usize = 64;
+const MAX_METADATA: usize = 4 << 10;
+const FIELDS: [&str; 5] = ["name", "key", "keys", "plan", "metadata"];
+
+impl Mistakes {
+    /// Notes one.
+    pub(super) fn add(&mut self, line: u32, message: impl Into<String>) {
+        self.count += 1;
+        self.first.push((line, message.into()));
+        if self.first.len() > 4 * TOLD {
+            self.first.sort_by_key(|(line, _)| *line); // some are found at the end, for lines far above
+            self.first.truncate(TOLD);
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The mistakes as people read them, from the top.
+    pub(super) fn told(mut self, file: &str) -> Vec<String> {
+        self.first.sort_by_key(|(line, _)| *line);
+        self.first.truncate(TOLD);
+        let mut told: Vec<String> =
+            self.first.iter().map(|(line, message)| format!("{file}:{line}: {message}")).collect();
+        if self.count > told.len() {
+            told.push(format!("and {} more", self.count - told.len()));
+        }
+        told
+    }
+}
+
+/// Calls `each` with every entry that is right, and notes what is wrong with the others.
+pub(super) fn read<'t>(
+    text: &'t str,
+    mistakes: &mut Mistakes,
+    mut each: impl FnMut(Entry<'t>, &mut Mistakes),
+) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut begun = None; // where the dashes of the entries stand
+    let mut draft: Option<Draft<'t>> = None;
+    for (number, line) in (1_u32..).zip(text.lines()) {
+        let body = line.trim_start_matches(' ');
+        let indent = line.len() - body.len();
+        let body = body.trim_end();
+        if body.is_empty() || body.starts_with('#') || (begun.is_none() && matches!(body, "---" | "[]")) {
+            continue;
+        }
+        let item = body.strip_prefix('-').filter(|rest| rest.is_empty() || rest.starts_with(' '));
+        match (item, &mut draft) {
+            (Some(fields), _) if begun.is_none_or(|at| at == indent) => {
+                begun = Some(indent);
+                if let Some(entry) = draft.take().and_then(|draft| draft.finish(mistakes)) {
+                    each(entry, mistakes);
+                }
+                let column = indent + 1 + fields.len() - fields.trim_start_matches(' ').len();
+                let mut next = Draft::new(number);
+                next.begin(column, fields.trim(), mistakes);
+                draft = Some(next);
+            }
+            (_, Some(draft)) => draft.line(number, indent, body, item, mistakes),
+            (_, None) => {
+                // Nothing that follows would make sense.
+                return mistakes
+                    .add(number, "the file is a list of consumers: each begins with `- name: NAME`");
+            }
+        }
+    }
+    if let Some(entry) = draft.and_then(|draft| draft.finish(mistakes)) {
+        each(entry, mistakes);
+    }
+}
+
+/// An entry of which not all lines are read.
+struct Draft<'t> {
+    lines: (u32, u32),
+    /// Where its fields begin, once one has.
+    indent: Option<usize>,
+    /// The field whose value stands on lines of its own, and where those begin.
+    open: Option<(&'static str, Option<usize>)>,
+    given: SmallVec<[&'static str; 5]>,
+    name: Cow<'t, str>,
+    plan: Option<Cow<'t, str>>,
+    keys: SmallVec<[Digest; 1]>,
+    metadata: Vec<(Cow<'t, str>, Cow<'t, str>)>,
+    wrong: bool,
+}
+
+impl<'t> Draft<'t> {
+    fn new(line: u32) -> Self {
+        Self {
+            lines: (line, line),
+            indent: None,
+            open: None,
+            given: SmallVec::new(),
+            name: Cow::Borrowed(""),
+            plan: None,
+            keys: SmallVec::new(),
+            metadata: Vec::new(),
+            wrong: false,
+        }
+    }
+
+    fn mistake(&mut self, message: impl Into<String>, mistakes: &mut Mistakes) {
+        self.wrong = true;
+        mistakes.add(self.lines.1, message);
+    }
+
+    /// The line of the dash: nothing more, all in braces, or the first field.
+    fn begin(&mut self, column: usize, fields: &'t str, mistakes: &mut Mistakes) {
+        if fields.is_empty() || fields.starts_with('#') {
+            return;
+        }
+        if !fields.starts_with('{') {
+            self.indent = Some(column);
+            return self.field(fields, mistakes);
+        }
+        match Scan::new(fields).value() {
+            Ok(Value::Map(entries)) => {
+                for (name, value) in entries {
+                    self.set(&name, value, mistakes);
+                    if let Some((field, _)) = self.open.take() {
+                        self.mistake(format!("`{field}` is empty"), mistakes);
+                    }
+                }
+            }
+            Ok(_) => self.mistake("expected the fields of a consumer", mistakes),
+            Err(wrong) => self.mistake(wrong, mistakes),
+        }
+    }
+
+    /// A line below the one of the dash.
+    fn line(
+        &mut self,
+        number: u32,
+        indent: usize,
+        body: &'t str,
+        item: Option<&'t str>,
+        mistakes: &mut Mistakes,
+    ) {
+        self.lines.1 = number;
+        if body.starts_with('\t') {
+            return self.mistake("a tab is no indentation in YAML; use spaces", mistakes);
+        }
+        let fields = *self.indent.get_or_insert(indent);
+        if let Some((field, at)) = &mut self.open {
+            let at = *at.get_or_insert(indent);
+            let field = *field;
+            match item {
+                Some(item) if field == "keys" && indent == at && indent >= fields => {
+                    return match Scan::new(item).value() {
+                        Ok(value) => self.key(value, mistakes),
+                        Err(wrong) => self.mistake(wrong, mistakes),
+                    };
+                }
+                None if field == "metadata" && indent == at && indent > fields => {
+                    return match pair(body) {
+                        Ok((name, value)) => self.add_metadata(name, value, mistakes),
+                        Err(wrong) => self.mistake(wrong, mistakes),
+                    };
+                }
+                _ => {}
+            }
+        }
+        match item.is_none() && indent == fields {
+            true => self.field(body, mistakes),
+            false => self.mistake("the line is indented neither as an entry nor as a field of one", mistakes),
+        }
+    }
+
+    fn field(&mut self, text: &'t str, mistakes: &mut Mistakes) {
+        self.close(mistakes);
+        match pair(text) {
+            Ok((name, value)) => self.set(&name, value, mistakes),
+            Err(wrong) => self.mistake(wrong, mistakes),
+        }
+    }
+
+    /// Ends the field whose value stands on lines of its own.
+    fn close(&mut self, mistakes: &mut Mistakes) {
+        if let Some((field, None)) = self.open.take() {
+            let line = self.lines.1;
+            self.wrong = true;
+            mistakes.add(line, format!("`{field}` is empty"));
+        }
+    }
+
+    fn set(&mut self, name: &str, value: Value<'t>, mistakes: &mut Mistakes) {
+        let Some(field) = FIELDS.into_iter().find(|field| *field == name) else {
+            let known = FIELDS.join(", ");
+            return self.mistake(format!("unknown field `{}`; known: {known}", shown(name)), mistakes);
+        };
+        if self.given.contains(&field) {
+            return self.mistake(format!("`{field}` is given twice"), mistakes);
+        }
+        self.given.push(field);
+        match (field, value) {
+            ("name", Value::Text(text)) => match check_name(&text) {
+                Ok(()) => self.name = text,
+                Err(wrong) => self.mistake(wrong, mistakes),
+            },
+            ("plan", Value::Text(text)) => match check_plan(&text) {
+                Ok(()) => self.plan = Some(text),
+                Err(wrong) => self.mistake(wrong, mistakes),
+            },
+            ("plan", Value::Nothing) => {}
+            ("key", value) => self.key(value, mistakes),
+            ("keys", Value::List(items)) if !items.is_empty() => {
+                items.into_iter().for_each(|item| self.key(item, mistakes));
+            }
+            ("metadata", Value::Map(entries)) => {
+                entries.into_iter().for_each(|(name, value)| self.add_metadata(name, value, mistakes));
+            }
+            ("keys" | "metadata", Value::Nothing) => self.open = Some((field, None)),
+            ("keys", _) => {
+                self.mistake("`keys` is a list of keys; a single one is `key: sha256:…`", mistakes)
+            }
+            ("metadata", _) => self.mistake("`metadata` is a mapping: {team: blue}", mistakes),
+            _ => self.mistake(format!("`{field}` is a text"), mistakes),
+        }
+    }
+
+    fn key(&mut self, value: Value<'t>, mistakes: &mut Mistakes) {
+        let Value::Text(text) = value else {
+            return self.mistake("a key is a text: sha256:…", mistakes);
+        };
+        match digest(&text) {
+            Some(digest) => self.keys.push(digest),
+            // What stands there may be a key itself, so it is not told.
+            None => self.mistake(
+                "a key is `sha256:` and the 64 hexadecimal digits of its SHA-256, never the key itself; \
+                 `sluicegate consumers add` makes one",
+                mistakes,
+            ),
+        }
+    }
+
+    fn add_metadata(&mut self, name: Cow<'t, str>, value: Value<'t>, mistakes: &mut Mistakes) {
+        let value = match value {
+            Value::Text(text) => text,
+            Value::Nothing => Cow::Borrowed(""),
+            _ => return self.mistake(format!("`{}` in metadata is a text", shown(&name)), mistakes),
+        };
+        if self.metadata.iter().any(|(known, _)| *known == name) {
+            return self.mistake(format!("`{}` is given twice in metadata", shown(&name)), mistakes);
+        }
+        if name.chars().chain(value.chars()).any(char::is_control) {
+            return self.mistake("metadata has a control character", mistakes);
+        }
+        self.metadata.push((name, value));
+        let size: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+        if size > MAX_METADATA {
+            self.mistake("metadata is at most 4 KiB", mistakes);
+        }
+    }
+
+    fn finish(mut self, mistakes: &mut Mistakes) -> Option<Entry<'t>> {
+        self.close(mistakes);
+        let first = self.lines.0;
+        if !self.wrong && !self.given.contains(&"name") {
+            self.wrong = true;
+            mistakes.add(first, "an entry needs a `name`");
+        }
+        if !self.wrong && self.keys.is_empty() {
+            self.wrong = true;
+            mistakes.add(first, format!("`{}` has no key: `key: sha256:…`", self.name));
+        }
+        let Self { lines, name, plan, keys, metadata, wrong, .. } = self;
+        (!wrong).then_some(Entry { lines, name, plan, keys, metadata })
+    }
+}
+
+fn pair(text: &str) -> Result<(Cow<'_, str>, Value<'_>), Wrong> {
+    let mut scan = Scan::new(text);
+    Ok((scan.key()?, scan.value()?))
+}
+
+/// Names go into headers, logs and lists as they are.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || b"-_.@+:/".contains(&b);
+    if !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(good) {
+        return Ok(());
+    }
+    let shown = shown(name);
+    Err(format!("`{shown}` cannot be a name: use up to {MAX_NAME} letters, digits and - _ . @ + : /"))
+}
+
+/// Plans are named as limits are.
+pub(super) fn check_plan(plan: &str) -> Result<(), String> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    if !plan.is_empty() && plan.len() <= MAX_PLAN && plan.bytes().all(good) {
+        return Ok(());
+    }
+    let shown = shown(plan);
+    Err(format!("`{shown}` cannot be a plan: use up to {MAX_PLAN} letters, digits and - _ ."))
+}
+
+/// A word of the file as a message shows it: short, and on one line.
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(40).collect();
+    let short: String = short.chars().flat_map(char::escape_default).collect();
+    if text.chars().count() > 40 { format!("{short}…") } else { short }
+}
+
+fn digest(text: &str) -> Option<Digest> {
+    let digits = text.strip_prefix("sha256:")?.as_bytes();
+    let mut digest = [0; 32];
+    if digits.len() != 64 {
+        return None;
+    }
+    let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+    for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = value(pair[0])? << 4 | value(pair[1])?;
+    }
+    Some(digest)
+}
