@@ -46,7 +46,24 @@ routes:
 /// Two limits on one request, admitted or refused: no allocation, from the head to the decision.
 #[test]
 fn a_decision_allocates_nothing() {
-    let loaded = config::parse(RULES.into(), "gateway.yaml", Path::new("."));
+    allocates_nothing(RULES, Path::new("."));
+}
+
+/// Nor does finding out whose key was sent.
+#[test]
+fn a_known_key_allocates_nothing() {
+    let folder = tempfile::TempDir::new().unwrap();
+    // The SHA-256 of `k1`.
+    let digest = "6ab9f1eb8f7d3388f4f9d586f66e99fd54080df2c446f0e58668b09c08a16dd0";
+    let file = format!("- {{name: acme, key: sha256:{digest}, plan: pro}}\n");
+    std::fs::write(folder.path().join("consumers.yaml"), file).unwrap();
+    let rules = RULES.replace("api_key | ip", "consumer");
+    let auth = "auth: {api_key: {consumers: consumers.yaml, required: true}}\n";
+    allocates_nothing(&format!("{auth}{rules}"), folder.path());
+}
+
+fn allocates_nothing(rules: &str, folder: &Path) {
+    let loaded = config::parse(rules.into(), "gateway.yaml", folder);
     let now = Time::from_nanos(1_795_000_000_000_000_000);
     let snapshot = Lineage::default().next(loaded.config.unwrap(), None, now);
     let request = http::Request::builder()

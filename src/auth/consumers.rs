@@ -268,3 +268,83 @@ impl<'t> Building<'t> {
         Consumers { keys, starts, shift, records, plans, text, stamp: None, digest: [0; 32] }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(key: &str) -> String {
+        sha256(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// A file of this many consumers with a key each.
+    fn file(count: usize) -> String {
+        let entry =
+            |n| format!("- name: c{n}\n  key: sha256:{}\n  plan: p{}\n", hex(&format!("k{n}")), n % 3);
+        (0..count).map(entry).collect()
+    }
+
+    #[test]
+    fn every_key_is_found_and_no_other() {
+        for count in [0, 1, 2, 3, 17, 1_000] {
+            let consumers = Consumers::parse(&file(count), "c.yaml").unwrap();
+            assert_eq!((consumers.len(), consumers.keys()), (count, count));
+            for n in 0..count {
+                let found = consumers.find(format!("k{n}").as_bytes()).unwrap();
+                assert_eq!((found.name, found.plan), (&*format!("c{n}"), Some(&*format!("p{}", n % 3))));
+            }
+            for sent in ["", "k", "K0", &format!("k{count}"), &hex("k0")] {
+                assert_eq!(consumers.find(sent.as_bytes()), None, "{sent}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_is_nobodys() {
+        for (length, found) in [(MAX_KEY, true), (MAX_KEY + 1, false)] {
+            let key = "k".repeat(length);
+            let consumers =
+                Consumers::parse(&format!("- {{name: a, key: sha256:{}}}", hex(&key)), "c").unwrap();
+            assert_eq!(consumers.find(key.as_bytes()).is_some(), found);
+        }
+    }
+
+    #[test]
+    fn the_file_in_every_form_means_what_it_says() {
+        let text = include_str!("../../tests/config/good/consumers/consumers.yaml");
+        for text in [text.to_owned(), text.replace('\n', "\r\n"), format!("\u{feff}{text}")] {
+            let consumers = Consumers::parse(&text, "c").unwrap();
+            let told = |key: &str| {
+                let consumer = consumers.find(key.as_bytes()).unwrap();
+                (consumer.name, consumer.plan, consumer.metadata().collect::<Vec<_>>())
+            };
+            assert_eq!(
+                told("k1"),
+                ("acme", Some("pro"), vec![("team", "blue"), ("contact", "ops@acme.example")])
+            );
+            assert_eq!(
+                (told("k2"), told("k3")),
+                (("beta", Some("free"), vec![]), ("beta", Some("free"), vec![]))
+            );
+            assert_eq!(told("k4"), ("@gamma", None, vec![("note", "it's new"), ("of", "2026")]));
+            assert_eq!((told("k5").0, told("k6").0, consumers.keys()), ("@gamma", "json", 6));
+        }
+    }
+
+    /// Any beginning of a file, and any line less, is read without a panic; what is read has its name and key.
+    #[test]
+    fn half_a_file_is_read_or_told() {
+        let text = include_str!("../../tests/config/good/consumers/consumers.yaml").to_owned()
+            + include_str!("../../tests/config/bad/consumers/mistakes.yaml");
+        for (end, _) in text.char_indices() {
+            match Consumers::parse(&text[..end], "c") {
+                Ok(consumers) => assert!(consumers.keys() >= consumers.len()),
+                Err(unusable) => assert!(!unusable.to_string().contains("sesame"), "{unusable}"),
+            }
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for at in 0..lines.len() {
+            let _ = Consumers::parse(&[&lines[..at], &lines[at + 1..]].concat().join("\n"), "c");
+        }
+    }
+}

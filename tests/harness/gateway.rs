@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -36,6 +36,7 @@ pub fn program() -> Command {
 pub struct Setup {
     values: Vec<(String, String)>,
     env: Vec<(String, String)>,
+    files: Vec<(String, String)>,
     workers: Option<usize>,
     kubernetes: bool,
     without_admin: bool,
@@ -75,6 +76,12 @@ impl Setup {
         self
     }
 
+    /// A file beside the configuration, which only its owner and group may read.
+    pub fn file(mut self, name: &str, text: &str) -> Self {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -97,6 +104,9 @@ impl Setup {
     pub fn start(self, yaml: &str) -> Gateway {
         let folder = TempDir::new().unwrap();
         let config = folder.path().join("gateway.yaml");
+        for (name, text) in &self.files {
+            write_private(&folder.path().join(name), text);
+        }
         let ports = [Reserved::new(), Reserved::new(), Reserved::new()];
         let [edge, edge2, admin] = [&ports[0], &ports[1], &ports[2]].map(|port| port.address);
         let mut command = program();
@@ -152,6 +162,11 @@ fn fill(yaml: &str, values: &[(String, String)], admin: bool) -> String {
         text = text.replace(name, value);
     }
     text
+}
+
+fn write_private(path: &std::path::Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o640)).unwrap();
 }
 
 /// What the kubelet does: a new folder, a new link to it, renamed over the old link.
@@ -257,6 +272,16 @@ impl Gateway {
         let new = self.folder.path().join(".gateway.yaml.swp");
         std::fs::write(&new, fill(yaml, &self.values, true)).unwrap();
         std::fs::rename(new, &self.config).unwrap();
+    }
+
+    /// Where a file beside the configuration is.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file beside the configuration anew.
+    pub fn write_file(&self, name: &str, text: &str) {
+        write_private(&self.path(name), text);
     }
 
     /// Swaps the folder behind the link, as Kubernetes does.
