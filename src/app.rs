@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 
-use crate::auth::Watch;
+use crate::auth::{Unusable, Watch};
 use crate::clock::Clock;
 use crate::config::{self, Config, ListenerConfig, Loaded};
 use crate::limit::Store;
@@ -202,41 +202,41 @@ impl Supervisor {
         self.look_at_consumers().await;
     }
 
-    /// Loads the file of consumers if it has changed. The configuration stays; a bad file changes nothing.
+    /// Loads the file of consumers if it has changed. The rest of the configuration stays.
     async fn look_at_consumers(&mut self) {
         let Some(watch) = &mut self.consumers else { return };
         let Some(read) = watch.look().await else { return };
-        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = match read {
-            Ok(known) => known,
-            Err(unusable) => {
-                let report = unusable.to_string();
-                if status.consumers_error.as_ref() != Some(&report) {
-                    tracing::error!("{report}\nthe consumers from before stay in force");
-                }
-                status.consumers_error = Some(report);
-                self.shared.metrics.reload_successful.store(0, Ordering::Relaxed);
-                return;
-            }
-        };
-        status.consumers_error = None;
-        let refused = status.last_error.is_some();
-        drop(status);
-        if !refused {
-            self.shared.metrics.reload_successful.store(1, Ordering::Relaxed);
-        } else {
-            // The configuration that waits may have waited for this.
-            let _ = self.reload().await; // reported where operators look
+        let waiting = self.note_consumers(read.as_ref().err());
+        let Ok(known) = read else { return };
+        if waiting {
+            let _ = self.reload().await; // a configuration that was refused may have waited for them
         }
         let before = self.shared.snapshot.load_full();
         let mut config = before.config.clone();
         let Some(consumers) = &mut config.api_key.consumers else { return };
-        if Arc::ptr_eq(&consumers.known, &known) || consumers.known.is_same(&known) {
-            return; // the reload has it already, or a mistake was taken back
+        if consumers.known.is_same(&known) {
+            return; // a mistake was taken back, or the reload has them already
         }
-        tracing::info!("{}: {} consumers", consumers.file.display(), known.len());
+        tracing::info!("{} is in force: {} consumers", consumers.file.display(), known.len());
         consumers.known = known;
         self.put_in_force(config, &before);
+    }
+
+    /// Notes whether the file of consumers is right. A bad one changes nothing, is logged once and stands in
+    /// /status. Answers whether the configuration itself was refused.
+    fn note_consumers(&self, wrong: Option<&Unusable>) -> bool {
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = wrong.map(ToString::to_string);
+        if let Some(report) =
+            report.as_ref().filter(|report| status.consumers_error.as_ref() != Some(*report))
+        {
+            tracing::error!("{report}\nthe consumers from before stay in force");
+        }
+        let waiting = status.last_error.is_some();
+        let successful = report.is_none() && !waiting;
+        status.consumers_error = report;
+        self.shared.metrics.reload_successful.store(u64::from(successful), Ordering::Relaxed);
+        waiting
     }
 
     /// Loads the file. A bad one changes nothing, is logged once and stands in /status.

@@ -39,9 +39,16 @@ pub(super) fn api_key(
     }
     let consumers = raw.value.consumers.as_ref().and_then(|file| {
         let known = load(file, folder, known, report)?;
+        let required = raw.value.required.as_ref().is_some_and(|given| given.value);
+        if required && known.is_empty() {
+            report.warning(
+                file.problem("there are no consumers, so that every request is answered 401")
+                    .help("`sluicegate consumers add NAME` makes a key"),
+            );
+        }
         Some(ConsumersConfig {
             file: relative(folder, &file.value),
-            required: raw.value.required.as_ref().is_some_and(|given| given.value),
+            required,
             forward: raw.value.forward.as_ref().is_none_or(|given| given.value),
             known,
         })
