@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Output;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use harness::{Gateway, Response, Setup, Upstream, let_pass, program, until};
+use harness::{Fleet, Gateway, RedisServer, Response, Setup, Upstream, let_pass, program, until};
 use serde_json::Value;
 use sluicegate::auth::Consumers;
 use tempfile::TempDir;
@@ -161,6 +161,24 @@ fn the_file_is_yaml() {
         }
     }
     assert!(taken > 20, "{taken}");
+}
+
+/// Gateways with one store count a consumer together, and a consumer that comes later too.
+#[test]
+fn a_consumer_has_one_limit_at_all_gateways() {
+    let redis = RedisServer::start();
+    for key in ["consumer", "api_key"] {
+        let rules = redis.store() + &rules("required: true", key);
+        let fleet = Fleet::of(vec![two(), two()], &rules);
+        fleet.up();
+        assert_eq!(fleet.in_turn(4, "sk-acme"), [200, 200, 429, 429], "{key}");
+        assert_eq!(fleet.in_turn(2, "sk-gamma"), [401, 401], "{key}");
+        fleet.iter().for_each(|gateway| gateway.write_file("consumers.yaml", &entry("gamma", "pro")));
+        let known = |gateway: &Gateway| status(gateway)["consumers"]["consumers"] == 1;
+        until("both have the new file", || fleet.iter().all(known).then_some(()));
+        assert_eq!(fleet.in_turn(4, "sk-gamma"), [200, 200, 429, 429], "{key}");
+        redis.run::<()>(&["FLUSHALL"]);
+    }
 }
 
 const FORWARDING: &str =
