@@ -251,6 +251,29 @@ fn the_file_is_loaded_while_serving() {
     until("it is back", || (asked("sk-epsilon") == 200).then_some(()));
 }
 
+/// Many consumers: all are known, and another file of as many takes their place under load.
+#[test]
+fn many_consumers_are_known() {
+    const MANY: usize = 20_000;
+    let file = |word: &str| -> String { (0..MANY).map(|n| entry(&format!("{word}{n}"), "pro")).collect() };
+    let gateway =
+        Setup::default().file("consumers.yaml", &file("a")).start(&rules("required: true", "consumer"));
+    let mut client = gateway.client();
+    let mut asked = |key: &str| client.ask("GET", "/", &[("x-api-key", key)]).status;
+    for n in (0..MANY).step_by(997).chain([MANY - 1]) {
+        assert_eq!((asked(&format!("sk-a{n}")), asked(&format!("sk-b{n}"))), (200, 401), "{n}");
+    }
+    gateway.write_file("consumers.yaml", &file("b"));
+    until("the other consumers are known", || {
+        let (before, after) = (asked("sk-a3") != 401, asked("sk-b0") != 401);
+        assert!(before || after, "there is always a whole file in force");
+        after.then_some(())
+    });
+    for n in (1..MANY).step_by(997).chain([MANY - 1]) {
+        assert_eq!((asked(&format!("sk-a{n}")), asked(&format!("sk-b{n}"))), (401, 200), "{n}");
+    }
+}
+
 /// A mounted ConfigMap: the file is a link into a folder that is swapped.
 #[test]
 fn a_swapped_folder_is_noticed() {

@@ -4,6 +4,7 @@
 //! are found in two steps, because the digests of random keys are spread evenly: their first bits say where to look.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use aws_lc_rs::digest::{SHA256, digest};
 
@@ -177,29 +178,24 @@ pub(super) fn sha256(bytes: &[u8]) -> Digest {
 
 /// Consumers of which not all are read.
 #[derive(Default)]
-struct Building<'t> {
+struct Building {
     keys: Vec<Key>,
     records: Vec<Record>,
     /// Where each stands, for messages.
     lines: Vec<u32>,
-    names: HashMap<std::borrow::Cow<'t, str>, u32>,
+    /// The hashes of the names, to find those that are given twice, and whose they are.
+    names: Vec<(u64, u32)>,
+    hashes: RandomState,
     plans: Vec<Box<str>>,
     plan_numbers: HashMap<String, u16>,
     text: String,
 }
 
-impl<'t> Building<'t> {
-    fn add(&mut self, entry: &Entry<'t>, mistakes: &mut Mistakes) {
+impl Building {
+    fn add(&mut self, entry: &Entry<'_>, mistakes: &mut Mistakes) {
         let line = entry.lines.0;
         if self.records.len() == MOST {
             return mistakes.add(line, "a file holds at most 1,000,000 consumers");
-        }
-        if let Some(first) = self.names.insert(entry.name.clone(), line) {
-            self.names.insert(entry.name.clone(), first);
-            return mistakes.add(
-                line,
-                format!("two consumers are called `{}`: the first is on line {first}", entry.name),
-            );
         }
         if entry.keys.len() > MOST_KEYS {
             return mistakes.add(line, format!("a consumer has at most {MOST_KEYS} keys"));
@@ -213,6 +209,7 @@ impl<'t> Building<'t> {
         let Ok(at) = u32::try_from(self.text.len()) else {
             return mistakes.add(line, "the names and metadata of a file are at most 4 GiB");
         };
+        self.names.push((self.hashes.hash_one(&entry.name), owner));
         self.text.push_str(&entry.name);
         for (name, value) in &entry.metadata {
             for part in [name, value] {
@@ -238,8 +235,30 @@ impl<'t> Building<'t> {
         Some(number)
     }
 
+    /// Reports names that are given twice. Names of one hash stand together then, and there are few.
+    fn check_names(&mut self, mistakes: &mut Mistakes) {
+        let mut names = std::mem::take(&mut self.names);
+        names.sort_unstable();
+        let name = |owner: u32| {
+            let Record { at, name, .. } = self.records[owner as usize];
+            &self.text[at as usize..at as usize + usize::from(name)]
+        };
+        for same in names.chunk_by(|one, next| one.0 == next.0).filter(|same| same.len() > 1) {
+            for (at, (_, owner)) in same.iter().enumerate().skip(1) {
+                if let Some((_, first)) = same[..at].iter().find(|(_, first)| name(*first) == name(*owner)) {
+                    let (line, first) = (self.lines[*owner as usize], self.lines[*first as usize]);
+                    let name = name(*owner);
+                    mistakes.add(
+                        line,
+                        format!("two consumers are called `{name}`: the first is on line {first}"),
+                    );
+                }
+            }
+        }
+    }
+
     fn finish(mut self, mistakes: &mut Mistakes) -> Consumers {
-        drop(self.names);
+        self.check_names(mistakes);
         self.keys.sort_unstable_by_key(|key| (key.digest, key.owner));
         for pair in self.keys.windows(2).filter(|pair| pair[0].digest == pair[1].digest) {
             let [first, second] = [pair[0], pair[1]].map(|key| self.lines[key.owner as usize]);

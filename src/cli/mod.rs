@@ -22,7 +22,8 @@ const COULD_NOT: u8 = 2;
     after_help = "Examples:\n  sluicegate                         serve ./gateway.yaml\n  \
                   sluicegate run --config api.yaml   serve another file\n  \
                   sluicegate check                   is ./gateway.yaml right?\n  \
-                  sluicegate replay access.log       what would these rules have done?",
+                  sluicegate replay access.log       what would these rules have done?\n  \
+                  sluicegate consumers add acme      make an API key",
     args_conflicts_with_subcommands = true
 )]
 struct Cli {
