@@ -68,7 +68,8 @@ def ask(port, path):
     return int(re.search(r"(\d+) requests in", out).group(1))
 
 
-os.chdir(tempfile.mkdtemp())
+folder = tempfile.TemporaryDirectory()  # gone with the program
+os.chdir(folder.name)
 with open("consumers.yaml", "w") as file:
     for n in range(consumers):
         digest = hashlib.sha256(b"sk_%d" % n).hexdigest()
