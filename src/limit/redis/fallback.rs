@@ -115,15 +115,16 @@ impl Store {
         let names: Vec<Vec<u8>> =
             amounts.iter().map(|(_, owed, _)| owed.tag.name(&owed.limit.names)).collect();
         let mut call = SCRIPTS.spend.call(names.iter().map(Vec::as_slice));
-        let spent = amounts.iter().map(|(_, owed, amount)| (&owed.limit.config.quota, *amount));
-        wire::spend_arguments(&mut call, spent);
+        for (_, owed, amount) in &amounts {
+            call.arg(wire::spend_argument(&owed.limit.config.quota, *amount));
+        }
         let within = std::time::Duration::from_nanos(UNHURRIED.as_nanos());
         let answer = tokio::time::timeout(within, connection.send_packed_command(&call)).await;
         let Ok(Ok(value)) = answer else { return false };
         let quotas: Vec<_> = amounts.iter().map(|(_, owed, _)| &owed.limit.config.quota).collect();
-        let Ok((now, states)) = wire::read_states(value, &quotas) else { return false };
-        for ((key, owed, _), state) in amounts.iter().zip(&states) {
-            owed.limit.counters.learn(**key, state, now);
+        let Ok(told) = wire::Told::read(&value, &quotas) else { return false };
+        for ((key, owed, _), state) in amounts.iter().zip(&told.keys) {
+            owed.limit.counters.learn(**key, state, told.now);
         }
         true
     }

@@ -17,6 +17,7 @@ use super::link::{Link, Pending, Trouble};
 use super::name::Tag;
 use super::outcome::{Charge, Outcome};
 use super::scripts::SCRIPTS;
+use super::tend::LEASE;
 use super::wire::{self, Reply};
 use super::{Servers, Store};
 use crate::key::Fingerprint;
@@ -213,7 +214,7 @@ impl Store {
                     link.clock.seen(now, sent, received); // perhaps it was only that clock
                     None
                 }
-                Err(wire::Malformed) => {
+                Err(wire::Malformed(_)) => {
                     finish(Operation::Error);
                     None
                 }
@@ -280,13 +281,10 @@ impl Store {
         let mut call = SCRIPTS.decide.call(names.iter().map(Vec::as_slice));
         let margin = self.timeout.as_nanos() / WAY_BACK;
         let deadline = link.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
-        wire::decide_arguments(
-            &mut call,
-            deadline,
-            riders,
-            link.holder(),
-            stop.iter().map(|at| items[*at].argument()),
-        );
+        call.arg(deadline).arg(riders).arg(&link.holder()).arg(LEASE.as_micros() as u64);
+        for at in stop {
+            call.arg(&*items[*at].argument());
+        }
         call
     }
 
@@ -299,7 +297,7 @@ impl Store {
         value: Value,
     ) -> Result<Told, wire::Malformed> {
         let quotas: SmallVec<[_; 2]> = stop.iter().map(|at| &items[*at].limit.config.quota).collect();
-        match Reply::read(value, &quotas)? {
+        match Reply::read(&value, &quotas)? {
             Reply::Expired { now } => Ok(Told::TooLate(now)),
             Reply::Decided { now, admitted, keys } => {
                 let outcome = Outcome::new(items, stop.clone(), keys, riders, now);
@@ -408,12 +406,12 @@ impl Store {
             let question = |link: &Link| {
                 let name = tag.name(&limit.names);
                 let mut call = SCRIPTS.refund.call([name.as_slice()].into_iter());
-                wire::refund_arguments(&mut call, link.holder(), [(&quota, cost, receipt)].into_iter());
+                call.arg(&link.holder()).arg(wire::refund_argument(&quota, cost, receipt));
                 call
             };
             let Ok((_, value)) = store.send(&link, store.slot(tag), until, question).await else { return };
-            if let Ok((now, states)) = wire::read_states(value, &[&quota]) {
-                states.iter().for_each(|state| limit.counters.learn(key, state, now));
+            if let Ok(told) = wire::Told::read(&value, &[&quota]) {
+                told.keys.iter().for_each(|state| limit.counters.learn(key, state, told.now));
             }
         });
     }

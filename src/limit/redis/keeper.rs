@@ -84,13 +84,12 @@ impl Store {
         let question = |link: &Link| {
             let name = tag.name(&limit.names);
             let mut call = SCRIPTS.decide.call([name.as_slice()].into_iter());
-            let argument = wire::argument(&quota, false, 1);
-            wire::decide_arguments(&mut call, 0, 0, link.holder(), [argument.as_slice()].into_iter());
+            call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(wire::argument(&quota, false, 1));
             call
         };
         let until = self.clock.now().plus(UNHURRIED);
         let (_, value) = self.send(&link, slot, until, question).await.ok()?;
-        let Ok(Reply::Decided { now, keys, .. }) = Reply::read(value, &[&quota]) else { return None };
+        let Ok(Reply::Decided { now, keys, .. }) = Reply::read(&value, &[&quota]) else { return None };
         let standing = keys.first()?.standing(now);
         Some(Peeked { known: standing.remaining < standing.capacity || !standing.reset.is_zero(), standing })
     }

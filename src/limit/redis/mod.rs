@@ -16,10 +16,13 @@ mod link;
 mod name;
 mod outcome;
 mod remote;
+mod script;
 mod scripts;
 mod server_clock;
 mod state;
 mod tend;
+#[cfg(all(test, not(feature = "model")))]
+mod tests;
 mod wire;
 
 use std::cell::RefCell;
@@ -42,6 +45,7 @@ pub(super) use self::remote::RemoteKey;
 use self::server_clock::ServerClock;
 pub use self::state::{StoreState, StoreStatus};
 pub(super) use self::wire::argument;
+pub use self::wire::can_be_shared;
 use super::{Ask, Decision, Holds, Verdict, decide_here, refuse_here};
 use crate::clock::Clock;
 use crate::observe::StoreStripe;

@@ -1,10 +1,14 @@
 //! The state of a key as a store told it, which answers as a local one does.
 
+use redis::Value;
 use sluicegate_limiter::{
-    Algorithm, Concurrency, Debt, FixedWindow, InFlight, LeakyBucket, Log, Receipt, Refusal, Slices,
+    Algorithm, Concurrency, Debt, FixedWindow, InFlight, LeakyBucket, Log, Micros, Receipt, Refusal, Slices,
     SlidingLog, SlidingWindow, Span, Standing, Time, TokenBucket, Window,
 };
+use smallvec::SmallVec;
 
+use super::wire::{Malformed, time, whole};
+use crate::config::Quota;
 use crate::limit::Key;
 
 /// An algorithm with the state of one key. Times are those of the store's clock.
@@ -20,8 +24,8 @@ pub enum RemoteKey {
     SlidingLog(SlidingLog, Log),
     /// See [`SlidingWindow`].
     SlidingWindow(SlidingWindow, Slices),
-    /// See [`Concurrency`].
-    Concurrency(Concurrency, InFlight),
+    /// See [`Concurrency`]. The number is how many of the places this gateway holds.
+    Concurrency(Concurrency, InFlight, u64),
 }
 
 macro_rules! each {
@@ -32,9 +36,75 @@ macro_rules! each {
             RemoteKey::FixedWindow($algorithm, $state) => $body,
             RemoteKey::SlidingLog($algorithm, $state) => $body,
             RemoteKey::SlidingWindow($algorithm, $state) => $body,
-            RemoteKey::Concurrency($algorithm, $state) => $body,
+            RemoteKey::Concurrency($algorithm, $state, _) => $body,
         }
     };
+}
+
+impl RemoteKey {
+    /// Reads the state of a key of `quota` as a script told it at `now`:
+    ///
+    /// | | |
+    /// | --- | --- |
+    /// | buckets | what is owed, in microseconds and parts |
+    /// | fixed_window | index and what is used |
+    /// | sliding_window | index of the newest sub-window, and 4 bytes for each count, newest first |
+    /// | sliding_log | instants and places, in turn: a few of the oldest together, as far as they decide something, \
+    ///   the rest as if all were taken at the newest |
+    /// | concurrency | places that are taken, and those of this gateway |
+    pub(super) fn read(quota: &Quota, state: &[Value], now: Time) -> Result<Self, Malformed> {
+        let two = || match state {
+            [one, other] => Ok((whole(one)?, other)),
+            _ => Err(Malformed("a state of two values")),
+        };
+        Ok(match quota {
+            Quota::TokenBucket(bucket, ..) => {
+                Self::TokenBucket(*bucket, bucket.pace().debt(now, micros(two()?)?))
+            }
+            Quota::LeakyBucket(bucket, ..) => {
+                Self::LeakyBucket(*bucket, bucket.pace().debt(now, micros(two()?)?))
+            }
+            Quota::FixedWindow(window, _) => {
+                let (index, used) = two()?;
+                Self::FixedWindow(*window, Window::new(index, whole(used)?))
+            }
+            Quota::SlidingWindow(window, _) => {
+                let (index, counts) = two()?;
+                Self::SlidingWindow(*window, window.state(index, numbers(counts)?))
+            }
+            Quota::SlidingLog(log, _) => Self::SlidingLog(*log, places(state)?),
+            Quota::Concurrency(places, _) => {
+                let (taken, own) = two()?;
+                Self::Concurrency(*places, InFlight::new(taken), whole(own)?)
+            }
+        })
+    }
+}
+
+fn micros((whole_micros, part): (u64, &Value)) -> Result<Micros, Malformed> {
+    Ok(Micros { whole: whole_micros, part: whole(part)? })
+}
+
+fn numbers(packed: &Value) -> Result<impl Iterator<Item = u32>, Malformed> {
+    let Value::BulkString(bytes) = packed else { return Err(Malformed("packed counts")) };
+    let (words, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(Malformed("counts of 4 bytes"));
+    }
+    Ok(words.iter().map(|word| u32::from_be_bytes(*word)))
+}
+
+fn places(list: &[Value]) -> Result<Log, Malformed> {
+    let (pairs, rest) = list.as_chunks::<2>();
+    // So many numbers below 2⁵³ have a sum below 2⁶⁴.
+    if !rest.is_empty() || pairs.len() > 1 << 10 {
+        return Err(Malformed("instants and places"));
+    }
+    let mut places = SmallVec::<[(Time, u64); 4]>::new();
+    for [at, held] in pairs {
+        places.push((time(at)?, whole(held)?));
+    }
+    Ok(Log::of(places.into_iter()))
 }
 
 impl Key for RemoteKey {

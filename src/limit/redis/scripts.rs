@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult};
 
-use super::wire;
+use super::script;
 
 /// All scripts.
 pub(super) struct Scripts {
@@ -24,17 +24,17 @@ pub(super) struct Scripts {
 
 /// One script.
 pub(super) struct Script {
-    text: String,
+    text: &'static str,
     sha1: String,
 }
 
 /// The scripts of this version.
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
-    decide: Script::new(wire::decide_script()),
-    refund: Script::new(wire::refund_script()),
-    spend: Script::new(wire::spend_script()),
-    renew: Script::new(wire::renew_script()),
-    beat: Script::new(include_str!("beat.lua").to_owned()),
+    decide: Script::new(script::DECIDE),
+    refund: Script::new(script::REFUND),
+    spend: Script::new(script::SPEND),
+    renew: Script::new(script::RENEW),
+    beat: Script::new(include_str!("beat.lua")),
 });
 
 impl Scripts {
@@ -46,14 +46,14 @@ impl Scripts {
         let scripts = [&SCRIPTS.decide, &SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.renew, &SCRIPTS.beat];
         let mut pipeline = Pipeline::new();
         for script in scripts {
-            pipeline.cmd("SCRIPT").arg("LOAD").arg(&script.text).ignore();
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
         }
         pipeline.exec_async(connection).await
     }
 }
 
 impl Script {
-    fn new(text: String) -> Self {
+    fn new(text: &'static str) -> Self {
         let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
         let sha1 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         Self { text, sha1 }

@@ -12,7 +12,7 @@ use super::connect::{self, connect};
 use super::link::Link;
 use super::name::{self, Tag};
 use super::scripts::{SCRIPTS, Scripts};
-use super::{Store, wire};
+use super::Store;
 use crate::config::RedisAddress;
 
 /// The longest that making and preparing a connection may take.
@@ -137,8 +137,11 @@ impl Store {
         for held in held.chunks(batch) {
             let names: Vec<Vec<u8>> = held.iter().map(|held| held.tag.name(&held.limit.names)).collect();
             let mut call = SCRIPTS.renew.call(names.iter().map(Vec::as_slice));
-            let places = held.iter().map(|held| held.places);
-            wire::renew_arguments(&mut call, link.holder(), anew.then_some(old), places);
+            let before: &[u8] = if anew { &old } else { b"" };
+            call.arg(&link.holder()).arg(before).arg(LEASE.as_micros() as u64);
+            for held in held {
+                call.arg(held.places);
+            }
             call.exec_async(connection).await?;
         }
         Ok(())
