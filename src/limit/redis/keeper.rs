@@ -76,7 +76,7 @@ impl Store {
     }
 
     /// What is left of a key, without spending anything; `None` if the store does not answer.
-    pub async fn peek(self: &Rc<Self>, limit: &Limit, text: &KeyText) -> Option<Peeked> {
+    pub async fn peek(self: &Rc<Self>, limit: &Limit, key: Fingerprint, text: &KeyText) -> Option<Peeked> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
         let link = self.servers.of(slot)?;
@@ -90,7 +90,9 @@ impl Store {
         let until = self.clock.now().plus(UNHURRIED);
         let (_, value) = self.send(&link, slot, until, question).await.ok()?;
         let Ok(Reply::Decided { now, keys, .. }) = Reply::read(&value, &[&quota]) else { return None };
-        let standing = keys.first()?.standing(now);
+        let state = keys.first()?;
+        limit.counters.learn(key, state, now);
+        let standing = state.standing(now);
         Some(Peeked { known: standing.remaining < standing.capacity || !standing.reset.is_zero(), standing })
     }
 

@@ -40,9 +40,9 @@ use self::flight::{Flights, Items};
 pub use self::keeper::Peeked;
 pub(super) use self::lease::Lease;
 use self::lease::Leases;
+use self::link::Link;
 pub(super) use self::name::Tag;
 pub(super) use self::remote::RemoteKey;
-use self::server_clock::ServerClock;
 pub use self::state::{StoreState, StoreStatus};
 pub(super) use self::wire::argument;
 pub use self::wire::can_be_shared;
@@ -138,7 +138,8 @@ impl Store {
             if ask.limit.counts_refusals() {
                 return None; // the store must hear of every request
             }
-            let clock = self.clock_of(ask);
+            let link = self.link_of(ask).filter(|link| link.is_up())?;
+            let clock = &link.clock;
             ask.at = clock.at_least(now);
             let refusal = ask.limit.counters.refusal(ask.key, clock.at_most(now), ask.cost);
             refuses |= ask.limit.enforces()
@@ -154,14 +155,11 @@ impl Store {
         asks.iter().zip(&refusal.verdicts).any(told).then_some(refusal)
     }
 
-    /// The clock of the server that holds the ask's counter.
-    fn clock_of(&self, ask: &Ask<'_>) -> Arc<ServerClock> {
+    /// The connection to the server that holds the ask's counter.
+    fn link_of(&self, ask: &Ask<'_>) -> Option<Rc<Link>> {
         match self.servers.only() {
-            Some(link) => Arc::clone(&link.clock),
-            None => self
-                .servers
-                .of(Tag::of(&ask.text).slot())
-                .map_or_else(Arc::default, |link| Arc::clone(&link.clock)),
+            Some(link) => Some(Rc::clone(link)),
+            None => self.servers.of(Tag::of(&ask.text).slot()),
         }
     }
 
