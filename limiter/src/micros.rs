@@ -60,7 +60,7 @@ impl Pace {
         self.per_micro() / self.ticks_a_part()
     }
 
-    fn from_parts(self, parts: u128) -> Micros {
+    fn micros_from(self, parts: u128) -> Micros {
         let a_micro = u128::from(self.parts());
         Micros {
             whole: u64::try_from(parts / a_micro).unwrap_or(u64::MAX),
@@ -69,11 +69,11 @@ impl Pace {
     }
 
     fn micros_up(self, ticks: u128) -> Micros {
-        self.from_parts(ticks.div_ceil(u128::from(self.ticks_a_part())))
+        self.micros_from(ticks.div_ceil(u128::from(self.ticks_a_part())))
     }
 
     fn micros_down(self, ticks: u128) -> Micros {
-        self.from_parts(ticks / u128::from(self.ticks_a_part()))
+        self.micros_from(ticks / u128::from(self.ticks_a_part()))
     }
 
     fn ticks_in(self, micros: Micros) -> u128 {

@@ -44,14 +44,12 @@ macro_rules! each {
 impl RemoteKey {
     /// Reads the state of a key of `quota` as a script told it at `now`:
     ///
-    /// | | |
-    /// | --- | --- |
-    /// | buckets | what is owed, in microseconds and parts |
-    /// | fixed_window | index and what is used |
-    /// | sliding_window | index of the newest sub-window, and 4 bytes for each count, newest first |
-    /// | sliding_log | instants and places, in turn: a few of the oldest together, as far as they decide something, \
-    ///   the rest as if all were taken at the newest |
-    /// | concurrency | places that are taken, and those of this gateway |
+    /// - a bucket: what is owed, in microseconds and parts of one
+    /// - fixed_window: the index of the window and what is used in it
+    /// - sliding_window: the index of the newest sub-window, and 4 bytes for each count, newest first
+    /// - sliding_log: instants and places in turn: of the oldest as many as decide when a request fits, merged, and
+    ///   the rest as if all were taken at the newest instant. The places never become free too early.
+    /// - concurrency: the places that are taken, and those of this gateway
     pub(super) fn read(quota: &Quota, state: &[Value], now: Time) -> Result<Self, Malformed> {
         let two = || match state {
             [one, other] => Ok((whole(one)?, other)),
@@ -81,6 +79,18 @@ impl RemoteKey {
     }
 }
 
+impl RemoteKey {
+    /// See [`Algorithm::refund`].
+    pub fn refund(&mut self, now: Time, cost: u64, receipt: Receipt) {
+        each!(self, (algorithm, state) => algorithm.refund(state, now, cost, receipt));
+    }
+
+    /// See [`Algorithm::is_idle`].
+    pub fn is_idle(&self, now: Time) -> bool {
+        each!(self, (algorithm, state) => algorithm.is_idle(state, now))
+    }
+}
+
 fn micros((whole_micros, part): (u64, &Value)) -> Result<Micros, Malformed> {
     Ok(Micros { whole: whole_micros, part: whole(part)? })
 }
@@ -96,13 +106,14 @@ fn numbers(packed: &Value) -> Result<impl Iterator<Item = u32>, Malformed> {
 
 fn places(list: &[Value]) -> Result<Log, Malformed> {
     let (pairs, rest) = list.as_chunks::<2>();
-    // So many numbers below 2⁵³ have a sum below 2⁶⁴.
-    if !rest.is_empty() || pairs.len() > 1 << 10 {
+    // So many numbers below 2⁴⁰ have a sum that can be told.
+    if !rest.is_empty() || pairs.len() > 1 << 20 {
         return Err(Malformed("instants and places"));
     }
     let mut places = SmallVec::<[(Time, u64); 4]>::new();
     for [at, held] in pairs {
-        places.push((time(at)?, whole(held)?));
+        let held = whole(held).ok().filter(|held| *held < 1 << 40).ok_or(Malformed("places"))?;
+        places.push((time(at)?, held));
     }
     Ok(Log::of(places.into_iter()))
 }
