@@ -5,6 +5,9 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+-- Who holds places of concurrency limits, and for how many microseconds they are theirs.
+local holder, lease = '', 0
+
 -- How long a key lives that owes something for so many microseconds: a little longer, never shorter.
 local function life(micros)
     return math.ceil(micros / 1000) + 1

@@ -1,7 +1,5 @@
 -- concurrency: places that gateways hold on lease: holder 8 bytes, places 4, end of the lease 7; for each holder.
 -- The leases of a gateway that died end by themselves.
-local holder, lease = '', 0
-
 local function leases(value, mine)
     local held = {others = '', taken = 0, own = 0, own_until = 0, last = 0}
     if #value % 19 ~= 0 then

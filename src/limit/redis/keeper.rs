@@ -11,7 +11,7 @@ use super::flight::UNHURRIED;
 use super::link::Link;
 use super::name::Tag;
 use super::scripts::SCRIPTS;
-use super::wire::{self, Reply};
+use super::wire::{self, Algorithms, Reply};
 use crate::key::{Fingerprint, KeyText};
 use crate::limit::{Key, Limit};
 
@@ -83,7 +83,8 @@ impl Store {
         let quota = limit.config.quota;
         let question = |link: &Link| {
             let name = tag.name(&limit.names);
-            let mut call = SCRIPTS.decide.call([name.as_slice()].into_iter());
+            let mut call =
+                SCRIPTS.decide(Algorithms::of([&quota].into_iter())).call([name.as_slice()].into_iter());
             call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(wire::argument(&quota, false, 1));
             call
         };

@@ -13,7 +13,7 @@ use crate::limit::Key;
 
 /// An algorithm with the state of one key. Times are those of the store's clock.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RemoteKey {
+pub(in crate::limit) enum RemoteKey {
     /// See [`TokenBucket`].
     TokenBucket(TokenBucket, Debt),
     /// See [`LeakyBucket`].
@@ -81,12 +81,14 @@ impl RemoteKey {
 
 impl RemoteKey {
     /// See [`Algorithm::refund`].
-    pub fn refund(&mut self, now: Time, cost: u64, receipt: Receipt) {
+    #[cfg(test)]
+    pub(super) fn refund(&mut self, now: Time, cost: u64, receipt: Receipt) {
         each!(self, (algorithm, state) => algorithm.refund(state, now, cost, receipt));
     }
 
     /// See [`Algorithm::is_idle`].
-    pub fn is_idle(&self, now: Time) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_idle(&self, now: Time) -> bool {
         each!(self, (algorithm, state) => algorithm.is_idle(state, now))
     }
 }

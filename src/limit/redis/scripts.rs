@@ -7,11 +7,12 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult};
 
 use super::script;
+use super::wire::Algorithms;
 
 /// All scripts.
 pub(super) struct Scripts {
-    /// Checks all limits, then charges all.
-    pub(super) decide: Script,
+    /// Checks all limits, then charges all: one script for each kind of algorithms.
+    decide: [Script; 6],
     /// Takes charges back.
     pub(super) refund: Script,
     /// Writes back what was spent while the store was away.
@@ -30,7 +31,7 @@ pub(super) struct Script {
 
 /// The scripts of this version.
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
-    decide: Script::new(script::DECIDE),
+    decide: Algorithms::ALL.map(|algorithms| Script::new(script::decide(algorithms))),
     refund: Script::new(script::REFUND),
     spend: Script::new(script::SPEND),
     renew: Script::new(script::RENEW),
@@ -38,14 +39,19 @@ pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
 });
 
 impl Scripts {
+    /// The script that decides about limits of these algorithms.
+    pub(super) fn decide(&self, algorithms: Algorithms) -> &Script {
+        &self.decide[algorithms as usize]
+    }
+
     /// Gives the scripts to a server.
     ///
     /// # Errors
     /// When the server does not take them.
     pub(super) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let scripts = [&SCRIPTS.decide, &SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.renew, &SCRIPTS.beat];
+        let others = [&SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.renew, &SCRIPTS.beat];
         let mut pipeline = Pipeline::new();
-        for script in scripts {
+        for script in SCRIPTS.decide.iter().chain(others) {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
         }
         pipeline.exec_async(connection).await

@@ -23,9 +23,43 @@ use crate::config::Quota;
 
 const NEVER: u8 = 2;
 
+/// The algorithms of the keys of a call, where they are all of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithms {
+    Buckets,
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+    Concurrency,
+    Several,
+}
+
+impl Algorithms {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Buckets,
+        Self::FixedWindow,
+        Self::SlidingWindow,
+        Self::SlidingLog,
+        Self::Concurrency,
+        Self::Several,
+    ];
+
+    /// Those of these quotas.
+    pub(super) fn of<'a>(quotas: impl Iterator<Item = &'a Quota>) -> Self {
+        let kinds = quotas.map(|quota| match quota {
+            Quota::TokenBucket(..) | Quota::LeakyBucket(..) => Self::Buckets,
+            Quota::FixedWindow(..) => Self::FixedWindow,
+            Quota::SlidingWindow(..) => Self::SlidingWindow,
+            Quota::SlidingLog(..) => Self::SlidingLog,
+            Quota::Concurrency(..) => Self::Concurrency,
+        });
+        kinds.reduce(|all, kind| if all == kind { all } else { Self::Several }).unwrap_or(Self::Several)
+    }
+}
+
 /// What the script that decides answers.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub(super) enum Reply {
     /// The deadline had passed, and nothing was changed.
     Expired {
         /// The server's time.
@@ -44,7 +78,7 @@ pub enum Reply {
 
 /// What the other scripts answer: the state of each key afterwards.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub(super) struct Told {
     /// The server's time.
     pub now: Time,
     /// The keys, in the order in which they were asked.
@@ -56,7 +90,7 @@ pub struct Told {
 #[error(
     "expected {0}, found something else: is another program answering, or another version of the script?"
 )]
-pub struct Malformed(pub(super) &'static str);
+pub(super) struct Malformed(pub(super) &'static str);
 
 /// Whether a store can hold the states of a quota: its periods are whole microseconds, and its buckets drain in
 /// less than some 200 years.
@@ -72,7 +106,7 @@ pub fn can_be_shared(quota: &Quota) -> bool {
 }
 
 /// What the script that decides must know of a limit, and what the request costs.
-pub fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
+pub(in crate::limit) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
     let flags = u8::from(enforces) | if cost > most(quota) { NEVER } else { 0 };
     let cost_bytes = number(cost.min(most(quota)));
     match quota {
@@ -99,7 +133,7 @@ pub fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
 }
 
 /// What the script that takes back must know: the quota under which the cost was charged, and the receipt.
-pub fn refund_argument(quota: &Quota, cost: u64, receipt: Receipt) -> Vec<u8> {
+pub(super) fn refund_argument(quota: &Quota, cost: u64, receipt: Receipt) -> Vec<u8> {
     let mut bytes = argument(quota, false, cost);
     let index = receipt.number() as u64; // an index or an instant, both below 2⁶⁴
     match quota {
@@ -114,7 +148,7 @@ pub fn refund_argument(quota: &Quota, cost: u64, receipt: Receipt) -> Vec<u8> {
 }
 
 /// What the script that charges afterwards must know: `amount` is what was spent, all requests together.
-pub fn spend_argument(quota: &Quota, amount: u64) -> Vec<u8> {
+pub(super) fn spend_argument(quota: &Quota, amount: u64) -> Vec<u8> {
     argument(quota, false, amount.min(most(quota)))
 }
 
@@ -123,7 +157,7 @@ impl Reply {
     ///
     /// # Errors
     /// When it is none.
-    pub fn read(value: &Value, quotas: &[&Quota]) -> Result<Self, Malformed> {
+    pub(super) fn read(value: &Value, quotas: &[&Quota]) -> Result<Self, Malformed> {
         let [now, admitted, keys @ ..] = list(value)? else {
             return Err(Malformed("the time and a number"));
         };
@@ -141,7 +175,7 @@ impl Told {
     ///
     /// # Errors
     /// When it is none.
-    pub fn read(value: &Value, quotas: &[&Quota]) -> Result<Self, Malformed> {
+    pub(super) fn read(value: &Value, quotas: &[&Quota]) -> Result<Self, Malformed> {
         let [now, keys @ ..] = list(value)? else { return Err(Malformed("the time")) };
         let now = time(now)?;
         Ok(Self { now, keys: read_keys(keys, quotas, now)? })

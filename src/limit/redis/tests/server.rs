@@ -10,8 +10,8 @@ use sluicegate_limiter::Time;
 use tempfile::TempDir;
 
 use crate::config::Quota;
-use crate::limit::redis::script::{DECIDE, REFUND, RENEW, SPEND};
-use crate::limit::redis::wire::{Reply, Told};
+use crate::limit::redis::script::{REFUND, RENEW, SPEND, decide};
+use crate::limit::redis::wire::{Algorithms, Reply, Told};
 
 /// Longer than anything here takes, however slow the machine.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -76,9 +76,11 @@ impl Server {
         let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
         connection.set_read_timeout(Some(DEADLINE)).unwrap();
         connection.set_write_timeout(Some(DEADLINE)).unwrap();
-        let scripts = [DECIDE, REFUND, SPEND, RENEW].map(|script| {
+        let all = [REFUND, SPEND, RENEW].into_iter().chain(Algorithms::ALL.map(decide));
+        let scripts = all.map(|script| {
             redis::cmd("SCRIPT").arg("LOAD").arg(change(script)).query(&mut connection).unwrap()
         });
+        let scripts = scripts.collect();
         Store { connection, scripts, timeless: false, now: 0 }
     }
 }
@@ -93,7 +95,8 @@ impl Drop for Server {
 /// A connection, with the scripts.
 pub(super) struct Store {
     pub(super) connection: Connection,
-    scripts: [String; 4],
+    /// Refund, spend, renew, and those that decide.
+    scripts: Vec<String>,
     timeless: bool,
     /// The microsecond at which a timeless script runs.
     pub(super) now: u64,
@@ -123,17 +126,18 @@ impl Store {
             String::from_utf8_lossy(&HOLDER).into(),
             LEASE.to_string(),
         ];
-        let reply = self.call(0, keys, &fixed.each_ref().map(String::as_bytes), arguments);
+        let script = 3 + Algorithms::of(quotas.iter().copied()) as usize;
+        let reply = self.call(script, keys, &fixed.each_ref().map(String::as_bytes), arguments);
         Reply::read(&reply, quotas).unwrap()
     }
 
     pub(super) fn refund(&mut self, keys: &[String], quotas: &[&Quota], arguments: &[Vec<u8>]) -> Told {
-        let reply = self.call(1, keys, &[&HOLDER], arguments);
+        let reply = self.call(0, keys, &[&HOLDER], arguments);
         Told::read(&reply, quotas).unwrap()
     }
 
     pub(super) fn spend(&mut self, keys: &[String], quotas: &[&Quota], arguments: &[Vec<u8>]) -> Told {
-        let reply = self.call(2, keys, &[], arguments);
+        let reply = self.call(1, keys, &[], arguments);
         Told::read(&reply, quotas).unwrap()
     }
 
@@ -147,7 +151,7 @@ impl Store {
     ) -> Told {
         let places: Vec<Vec<u8>> = places.iter().map(|places| places.to_string().into_bytes()).collect();
         let lease = lease.to_string();
-        let reply = self.call(3, keys, &[holders[0], holders[1], lease.as_bytes()], &places);
+        let reply = self.call(2, keys, &[holders[0], holders[1], lease.as_bytes()], &places);
         Told::read(&reply, quotas).unwrap()
     }
 
