@@ -278,10 +278,12 @@ algorithms[4] = function()
         log.changed = log.changed or word - log.first > 256
         log.first, log.base, log.held = word, instant, math.max(0, log.held - sum)
         -- The clock was set back by more than a period: what is held is held from now.
-        if log.newest > now + log.period and log.held > 0 then
+        if log.newest > now + log.period then
             local held = log.held
             empty(log)
-            append(log, now, math.min(held, ONE))
+            if held > 0 then
+                append(log, now, math.min(held, ONE))
+            end
             log.changed = true
         end
     end

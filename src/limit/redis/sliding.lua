@@ -41,7 +41,7 @@ algorithms[3] = function()
         local current, counts = index, ''
         if #value >= 19 and #value % 4 == 3 then
             local old, old_slices, newest = struct.unpack('>I6I2I7', value)
-            if is_period(old) and old_slices >= 1 and #value <= 15 + 4 * (old_slices + 1) then
+            if is_period(old) and old_slices >= 1 and old_slices <= 1000 and #value <= 15 + 4 * (old_slices + 1) then
                 local old_index, old_inside = position(old, old_slices)
                 counts = string.sub(value, 16)
                 if newest > old_index then
