@@ -9,7 +9,8 @@ use super::quotas::{fixed, fresh, leaky, log, places, quotas, rate, size, slidin
 use super::server::{HOLDER, Server, Store, decided};
 use crate::config::Quota;
 use crate::limit::Key;
-use crate::limit::redis::{RemoteKey, Reply, argument, refund_argument, spend_argument};
+use crate::limit::redis::RemoteKey;
+use crate::limit::redis::wire::{Reply, argument, refund_argument, spend_argument};
 
 const NOW: u64 = 1_795_219_200_000_000;
 
