@@ -12,7 +12,6 @@ algorithms[4] = function()
     local HEADER, BLOCK, HEAD = 28, 1024, 3
     local STEP, TOMB, MORE, ONE = 1073741824, 2147483648, 3221225472, 1073741823
     local FAR = 1048576
-    local slice = '>' .. string.rep('I4', 128)
 
     local function read(log, word, n)
         if log.large then
@@ -71,8 +70,7 @@ algorithms[4] = function()
             end
             while not whole and word < stop do
                 local n = math.min(128, stop - word)
-                local format = n == 128 and slice or '>' .. string.rep('I4', n)
-                local words = {struct.unpack(format, read(log, word, n))}
+                local words = {struct.unpack('>' .. string.rep('I4', n), read(log, word, n))}
                 for i = 1, n do
                     local x = words[i]
                     if x < STEP then
