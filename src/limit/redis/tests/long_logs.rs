@@ -8,7 +8,8 @@ use super::quotas::{fresh, log, rate};
 use super::server::{Server, Store, decided};
 use crate::config::Quota;
 use crate::limit::Key;
-use crate::limit::redis::{RemoteKey, argument, refund_argument};
+use crate::limit::redis::RemoteKey;
+use crate::limit::redis::wire::{argument, refund_argument};
 
 const NOW: u64 = 1_795_219_200_000_000;
 

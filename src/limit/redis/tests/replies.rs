@@ -7,7 +7,8 @@ use sluicegate_limiter::{Rate, Receipt, Span};
 
 use super::quotas::{fixed, leaky, log, places, quotas, rate, sliding, token};
 use crate::limit::Key;
-use crate::limit::redis::{Reply, Told, argument, can_be_shared, refund_argument, spend_argument};
+use crate::limit::redis::can_be_shared;
+use crate::limit::redis::wire::{Reply, Told, argument, refund_argument, spend_argument};
 
 fn values() -> impl Strategy<Value = Value> {
     let small = prop_oneof![0..100_i64, Just(1_795_219_200_000_000), Just((1 << 53) - 1), any::<i64>()];
