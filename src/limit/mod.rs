@@ -130,6 +130,15 @@ impl Limit {
         matches!(self.config.quota, Quota::SlidingLog(log, _) if log.counts_rejected())
     }
 
+    /// Takes over what the store told of a key after giving back or writing back. Of a log it then tells too little to
+    /// say until when it refuses, so nothing is remembered.
+    fn relearn(&self, key: Fingerprint, told: &redis::RemoteKey, now: Time) {
+        match told {
+            redis::RemoteKey::SlidingLog(..) => _ = self.counters.pardon(key),
+            _ => self.counters.learn(key, told, now),
+        }
+    }
+
     /// Whether what the store told of a key last says exactly until when it refuses. Of a log only the part is told
     /// that decides about requests of the same cost.
     fn remembers(&self) -> bool {

@@ -146,7 +146,7 @@ impl Store {
         let quotas: Vec<_> = amounts.iter().map(|(_, owed, _)| &owed.limit.config.quota).collect();
         let Ok(told) = wire::Told::read(&value, &quotas) else { return Err(Unwritten::Perhaps) };
         for ((key, owed, _), state) in amounts.iter().zip(&told.keys) {
-            owed.limit.counters.learn(**key, state, told.now);
+            owed.limit.relearn(**key, state, told.now);
         }
         Ok(())
     }

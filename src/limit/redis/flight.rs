@@ -418,7 +418,7 @@ impl Store {
             };
             let Ok((_, value)) = store.send(&link, store.slot(tag), until, question).await else { return };
             if let Ok(told) = wire::Told::read(&value, &[&quota]) {
-                told.keys.iter().for_each(|state| limit.counters.learn(key, state, told.now));
+                told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
             }
         });
     }
