@@ -2,15 +2,17 @@
 
 use std::rc::Rc;
 
+use futures_util::future::join_all;
+use redis::ErrorKind;
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, Value};
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use super::Store;
-use super::flight::UNHURRIED;
+use super::call::UNHURRIED;
 use super::link::Link;
 use super::name::Tag;
+use super::places::said;
 use super::scripts::SCRIPTS;
 use super::state::Outstanding;
 use super::wire;
@@ -19,8 +21,8 @@ use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
 use crate::limit::{Ask, Decision, Holds, Verdict, decide_here};
 
-/// Keys that are written back in one call.
-const BATCH: usize = 32;
+/// Keys that are on their way back at once.
+const AT_ONCE: usize = 4096;
 
 /// What is known of spending that could not be written back.
 enum Unwritten {
@@ -81,29 +83,26 @@ impl Store {
 
     /// Writes back what this gateway admitted without the store, to the server of `link`. What has come back to the
     /// keys by itself since is not charged again, and no key is charged more than it can hold.
-    pub(super) async fn write_back(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) {
+    pub(super) async fn write_back(&self, link: &Rc<Link>, connection: &MultiplexedConnection) {
         let owed = self.state.take_outstanding(|tag| self.holds_tag(link, tag));
         let now = link.clock.at_least(self.clock.now());
-        let batch = if self.servers.only().is_some() { BATCH } else { 1 }; // keys of one call share a slot
-        let mut left = owed.into_iter();
-        loop {
-            let batch: Vec<(Fingerprint, Outstanding)> = left.by_ref().take(batch).collect();
-            if batch.is_empty() {
-                return;
-            }
-            let unwritten = match self.charge_back(&batch, connection, now).await {
-                Ok(()) => continue,
-                Err(Unwritten::Certainly) => batch,
-                Err(Unwritten::Perhaps) => {
+        for many in owed.chunks(AT_ONCE) {
+            let calls =
+                many.chunks(self.batch()).map(|batch| self.charge_back(batch, connection.clone(), now));
+            for (batch, written) in many.chunks(self.batch()).zip(join_all(calls).await) {
+                match written {
+                    Ok(()) => {}
                     // It is not written twice: better some spending forgiven than a client charged for nothing.
-                    batch.iter().for_each(|(key, owed)| _ = owed.limit.counters.pardon(*key));
-                    Vec::new()
+                    Err(Unwritten::Perhaps) => {
+                        batch.iter().for_each(|(key, owed)| _ = owed.limit.counters.pardon(*key));
+                    }
+                    Err(Unwritten::Certainly) => {
+                        for (key, owed) in batch {
+                            self.state.spent_without(&owed.limit, *key, owed.tag, owed.cost);
+                        }
+                    }
                 }
-            };
-            for (key, owed) in unwritten.into_iter().chain(left) {
-                self.state.spent_without(&owed.limit, key, owed.tag, owed.cost);
             }
-            return;
         }
     }
 
@@ -111,7 +110,7 @@ impl Store {
     async fn charge_back(
         &self,
         batch: &[(Fingerprint, Outstanding)],
-        connection: &mut MultiplexedConnection,
+        mut connection: MultiplexedConnection,
         now: Time,
     ) -> Result<(), Unwritten> {
         let gateways = u64::from(self.state.gateways());
@@ -135,8 +134,7 @@ impl Store {
         }
         let within = std::time::Duration::from_nanos(UNHURRIED.as_nanos());
         let answer = tokio::time::timeout(within, connection.send_packed_command(&call)).await;
-        let value = match answer {
-            Ok(Ok(Value::ServerError(_))) => return Err(Unwritten::Certainly),
+        let value = match answer.map(said) {
             Ok(Ok(value)) => value,
             Ok(Err(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
                 return Err(Unwritten::Certainly);
@@ -144,7 +142,7 @@ impl Store {
             _ => return Err(Unwritten::Perhaps),
         };
         let quotas: Vec<_> = amounts.iter().map(|(_, owed, _)| &owed.limit.config.quota).collect();
-        let Ok(told) = wire::Told::read(&value, &quotas) else { return Err(Unwritten::Perhaps) };
+        let told = wire::Told::read(&value, &quotas).map_err(|_| Unwritten::Perhaps)?;
         for ((key, owed, _), state) in amounts.iter().zip(&told.keys) {
             owed.limit.relearn(**key, state, told.now);
         }

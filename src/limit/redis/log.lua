@@ -389,6 +389,11 @@ algorithms[4] = function()
 
     -- Instants and places: the oldest up to each that decides, and the rest as if all were taken at the newest.
     local function view(log)
+        -- What is asked next may be refused without another call: when it would fit is told in advance.
+        local needed, last = log.held + log.added + log.cost - log.count, log.thresholds[#log.thresholds]
+        if not log.never and needed > (last or 0) and needed <= log.held then
+            log.thresholds[#log.thresholds + 1] = needed
+        end
         local list, sum = {}, 0
         local word, instant = log.first, log.base
         for i = 1, #log.thresholds do

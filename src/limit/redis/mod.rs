@@ -6,6 +6,7 @@
 //! last is kept in the limits' own tables: a refusal is remembered there until the moment that it named, and an
 //! outage starts from there (`fallback`).
 
+mod call;
 mod cluster;
 mod connect;
 mod fallback;
@@ -15,6 +16,7 @@ mod lease;
 mod link;
 mod name;
 mod outcome;
+mod places;
 mod remote;
 mod script;
 mod scripts;
@@ -25,7 +27,7 @@ mod tend;
 mod tests;
 mod wire;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,9 +36,10 @@ use sluicegate_limiter::{Refusal, Span, Time};
 use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
+pub(super) use self::call::Item;
+use self::call::Items;
 use self::cluster::Servers;
-pub(super) use self::flight::Item;
-use self::flight::{Flights, Items};
+use self::flight::Flights;
 pub use self::keeper::Peeked;
 pub(super) use self::lease::Lease;
 use self::lease::Leases;
@@ -61,7 +64,7 @@ pub struct Store {
     flights: Flights,
     leases: Leases,
     /// The longest that a request waits for a decision.
-    timeout: Span,
+    timeout: Cell<Span>,
     /// What ends with the store.
     tasks: RefCell<Vec<AbortHandle>>,
     /// How often each limit had a key pardoned, as last heard.
@@ -71,7 +74,6 @@ pub struct Store {
 impl Store {
     /// A store that begins to connect. Call it inside a `LocalSet`.
     pub fn new(state: Arc<StoreState>, clock: Clock, worker: usize, stripe: Arc<StoreStripe>) -> Rc<Self> {
-        let timeout = Span::from_nanos(u64::try_from(state.config.timeout.as_nanos()).unwrap_or(u64::MAX));
         let servers = Servers::new(&state, worker);
         let store = Rc::new(Self {
             state,
@@ -81,10 +83,11 @@ impl Store {
             servers,
             flights: Flights::default(),
             leases: Leases::default(),
-            timeout,
+            timeout: Cell::default(),
             tasks: RefCell::default(),
             pardons: RefCell::default(),
         });
+        store.follow_config();
         store.begin();
         store
     }
@@ -92,6 +95,12 @@ impl Store {
     /// What the gateway's threads share of it.
     pub fn state(&self) -> &Arc<StoreState> {
         &self.state
+    }
+
+    /// Takes what the file says now; credentials are used for the next connection.
+    pub fn follow_config(&self) {
+        let nanos = u64::try_from(self.state.config().timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.timeout.set(Span::from_nanos(nanos));
     }
 
     /// Ends the store's connections; calls under way come to their end.
