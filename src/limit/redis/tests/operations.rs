@@ -232,7 +232,8 @@ fn reload(store: &mut Store, key: &str, [old, new]: [&Quota; 2], asks: &[(u64, u
         prop_assert_eq!(told.standing(now), expected.standing(now));
     }
     let (_, _, again) = ask(store, key, new, 1, 1);
-    prop_assert_eq!(again, told, "a look has changed something");
+    // Of a log each tells as much as decides about what it was asked.
+    prop_assert_eq!(again.standing(now), told.standing(now), "a look has changed something");
     let before = ask(store, key, new, 0, 1).2;
     prop_assert_eq!(ask(store, key, old, 0, 1).0, now);
     prop_assert_eq!(ask(store, key, new, 0, 1).2, before);
