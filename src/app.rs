@@ -381,7 +381,10 @@ impl Supervisor {
             .map(|state| self.shared.store(state, self.workers.len(), before.as_ref()));
         let same = store.as_ref().zip(before.as_ref()).is_some_and(|(new, old)| Rc::ptr_eq(new, old));
         if let Some(before) = before.filter(|_| !same) {
-            before.close();
+            tokio::task::spawn_local(async move {
+                before.leave().await;
+                before.close();
+            });
         }
         if let Some(store) = store.as_ref().filter(|_| !same) {
             let shared = Arc::clone(&self.shared);

@@ -110,8 +110,8 @@ impl Lineage {
                 let counters = standing
                     .get(limit.name.as_str())
                     .filter(|old| keeps_counters(&old.config, limit))
-                    .map(|old| Arc::clone(&old.counters))
-                    .filter(|counters| counters.reconfigure(&limit.quota, limit.max_keys, now));
+                    .filter(|old| self.carry_over(old, limit, now))
+                    .map(|old| Arc::clone(&old.counters));
                 let new = || {
                     let order = self.orders.fetch_add(1, Ordering::Relaxed);
                     Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
@@ -124,10 +124,14 @@ impl Lineage {
         let same_store = |config: &RedisConfig| {
             before
                 .and_then(|before| before.store.as_ref())
-                .filter(|state| state.config == *config)
+                .filter(|state| state.goes_on(config))
                 .map(Arc::clone)
         };
-        let new_store = |config: &RedisConfig| Arc::new(StoreState::new(config.clone()));
+        let new_store = |config: &RedisConfig| {
+            // What another store has told says nothing of this one.
+            limits.iter().filter(|limit| limit.config.shared).for_each(|limit| limit.counters.forget());
+            Arc::new(StoreState::new(config.clone()))
+        };
         Snapshot {
             store: config
                 .store
@@ -140,6 +144,20 @@ impl Lineage {
             secret: self.secret.clone(),
             config,
         }
+    }
+}
+
+impl Lineage {
+    /// Has the counters of `old` count as `new` says; whether they can.
+    fn carry_over(&self, old: &Limit, new: &LimitConfig, now: Time) -> bool {
+        if old.config.quota == new.quota && old.config.max_keys == new.max_keys {
+            return true;
+        }
+        if new.shared {
+            // Only what a store told is kept here, on the store's clock: it will tell it again, rescaled.
+            old.counters.forget();
+        }
+        old.counters.reconfigure(&new.quota, new.max_keys, now)
     }
 }
 

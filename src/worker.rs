@@ -53,7 +53,10 @@ impl Shared {
     /// A worker's way to the store: the one that it has, if that leads there.
     pub fn store(&self, state: &Arc<StoreState>, worker: usize, before: Option<&Rc<Store>>) -> Rc<Store> {
         match before.filter(|before| Arc::ptr_eq(before.state(), state)) {
-            Some(same) => Rc::clone(same),
+            Some(same) => {
+                same.follow_config();
+                Rc::clone(same)
+            }
             None => Store::new(Arc::clone(state), self.clock, worker, self.metrics.store(worker)),
         }
     }

@@ -54,7 +54,9 @@ pub struct Ask<'a> {
     pub key: Fingerprint,
     /// What it spends.
     pub cost: u64,
-    /// When it asks, on the clock of whoever counts.
+    /// When it asks, on the gateway's clock.
+    pub now: Time,
+    /// The same on the clock of whoever counts.
     pub at: Time,
     /// How many gateways count as this one does, without knowing of each other: a request then counts so often.
     pub share: u32,
@@ -130,6 +132,15 @@ impl Limit {
         matches!(self.config.quota, Quota::SlidingLog(log, _) if log.counts_rejected())
     }
 
+    /// Takes over what the store told of a key after giving back or writing back. Of a log it then tells too little to
+    /// say until when it refuses, so nothing is remembered.
+    fn relearn(&self, key: Fingerprint, told: &redis::RemoteKey, now: Time) {
+        match told {
+            redis::RemoteKey::SlidingLog(..) => _ = self.counters.pardon(key),
+            _ => self.counters.learn(key, told, now),
+        }
+    }
+
     /// Whether what the store told of a key last says exactly until when it refuses. Of a log only the part is told
     /// that decides about requests of the same cost.
     fn remembers(&self) -> bool {
@@ -140,7 +151,7 @@ impl Limit {
 impl<'a> Ask<'a> {
     /// A limit that is asked at `at`.
     pub fn new(limit: &'a Arc<Limit>, key: Fingerprint, cost: u64, at: Time) -> Self {
-        Self { limit, key, cost, at, share: 1, text: KeyText::new() }
+        Self { limit, key, cost, now: at, at, share: 1, text: KeyText::new() }
     }
 }
 
@@ -171,13 +182,14 @@ fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     let mut holds = Holds::default();
     let mut decision = settle(asks, &mut held, true, |index, key, delay, receipt| {
         let ask = &asks[index];
-        let taken = match key.taken(ask.at, delay, queue && ask.limit.enforces()) {
+        let taken = match key.taken(ask.now, delay, queue && ask.limit.enforces()) {
             Taken::Nothing if keep => Taken::Spent,
             taken => taken,
         };
         if taken != Taken::Nothing {
             let cost = key.times(ask.at, ask.cost);
-            holds.push(Hold::new(Arc::clone(&ask.limit.counters), key.key(), cost, receipt, taken));
+            let hold = Hold::new(Arc::clone(&ask.limit.counters), key.key(), cost, receipt, taken);
+            holds.push(hold.counted_at(ask.now, ask.at));
         }
     });
     decision.holds = holds;

@@ -167,21 +167,32 @@ impl<A: Algorithm + Clone> Table<A> {
     /// Puts `state`, which was counted elsewhere under the quota of `told`, in place of what is known of `key`,
     /// if there is room for the key. Whether the key is new.
     pub(super) fn learn(&self, key: Fingerprint, told: &A, mut state: A::State, now: Time) -> bool {
-        let mut guard = lock(&self.shard(key).0);
-        let part = &mut *guard;
-        part.algorithm.rescale(told, &mut state, now);
-        let idle = part.algorithm.is_idle(&state, now);
-        match part.slots.find(key.get()) {
-            Some(slot) if idle => self.remove(part, slot),
-            Some(slot) => {
-                part.slots.get_mut(slot).into_iter().for_each(|known| *known = std::mem::take(&mut state))
+        for full_before in [false, true] {
+            let mut guard = lock(&self.shard(key).0);
+            let part = &mut *guard;
+            if !full_before {
+                part.algorithm.rescale(told, &mut state, now);
             }
-            None if idle || self.keys() >= self.max_keys.load(Ordering::Relaxed) => {}
-            None => {
-                self.keys.fetch_add(1, Ordering::Relaxed);
-                part.slots.insert(key.get(), state);
-                return true;
+            let idle = part.algorithm.is_idle(&state, now);
+            match part.slots.find(key.get()) {
+                Some(slot) if idle => self.remove(part, slot),
+                Some(slot) => part.slots.get_mut(slot).into_iter().for_each(|known| {
+                    *known = std::mem::take(&mut state);
+                }),
+                None if idle => {}
+                None if self.keys() < self.max_keys.load(Ordering::Relaxed) => {
+                    self.keys.fetch_add(1, Ordering::Relaxed);
+                    part.slots.insert(key.get(), state);
+                    return true;
+                }
+                None if !full_before => {
+                    drop(guard);
+                    self.sweep(now, SWEEP_WHEN_FULL);
+                    continue;
+                }
+                None => {}
             }
+            break;
         }
         false
     }

@@ -23,6 +23,8 @@ pub struct Hold {
     cost: u64,
     receipt: Receipt,
     taken: Taken,
+    /// Nanoseconds that the clock by which it is counted is ahead of the gateway's.
+    ahead: i64,
     /// What it holds of a limit that is counted elsewhere.
     elsewhere: Option<Elsewhere>,
 }
@@ -43,7 +45,19 @@ impl Hold {
         receipt: Receipt,
         taken: Taken,
     ) -> Self {
-        Self { counters, key, cost, receipt, taken, elsewhere: None }
+        Self { counters, key, cost, receipt, taken, ahead: 0, elsewhere: None }
+    }
+
+    /// Charged at `now` of the gateway's clock, which was `at` by the clock of whoever counts.
+    pub(super) fn counted_at(mut self, now: Time, at: Time) -> Self {
+        let [now, at] = [now, at].map(|time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
+        self.ahead = at - now;
+        self
+    }
+
+    /// What the clock by which it is counted shows when the gateway's shows `now`.
+    fn counted(&self, now: Time) -> Time {
+        Time::from_nanos(now.as_nanos().saturating_add_signed(self.ahead))
     }
 
     fn with(mut self, elsewhere: Elsewhere) -> Self {
@@ -77,9 +91,9 @@ impl Hold {
         match &self.elsewhere {
             Some(Elsewhere::Turn { store, limit, tag }) => {
                 self.counters.give_up_turn(self.key, ticket, self.cost);
-                store.refund(limit, self.key, *tag, self.cost, self.receipt);
+                store.refund(limit, self.key, *tag, self.cost, (self.receipt, [0; 8])); // a turn has no holder
             }
-            _ => self.counters.give_up(self.key, ticket, now, self.cost, self.receipt),
+            _ => self.counters.give_up(self.key, ticket, self.counted(now), self.cost, self.receipt),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::connect::SlotRange;
 use super::link::Link;
 use super::name::SLOTS;
 use super::state::StoreState;
-use crate::config::{RedisAddress, RedisServers};
+use crate::config::{RedisAddress, RedisConfig, RedisServers};
 
 /// The servers of a store.
 pub(super) enum Servers {
@@ -42,7 +42,7 @@ struct Slots {
 
 impl Servers {
     pub(super) fn new(state: &StoreState, worker: usize) -> Self {
-        match &state.config.servers {
+        match &state.config().servers {
             RedisServers::Single(address) => {
                 Self::One(new_link(state, worker, address.to_string(), Some(address.clone())))
             }
@@ -172,9 +172,9 @@ impl Map {
     }
 }
 
-/// Every server as an address that can be asked for the map.
-pub(super) fn seeds(state: &StoreState) -> &[RedisAddress] {
-    match &state.config.servers {
+/// The addresses that the file names.
+pub(super) fn seeds(config: &RedisConfig) -> &[RedisAddress] {
+    match &config.servers {
         RedisServers::Cluster(nodes) => nodes,
         _ => &[],
     }

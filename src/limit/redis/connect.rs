@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -13,7 +14,7 @@ use super::name::SLOTS;
 use crate::config::{RedisAddress, RedisConfig, RedisServers};
 
 /// Calls that may wait in the buffer of a connection before its task has written them.
-const BUFFER: usize = 4096;
+const BUFFER: usize = 1 << 16;
 /// How long the kernel goes on sending what nobody acknowledges.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
 
@@ -37,7 +38,7 @@ pub(super) async fn connect(
     dial(config, address, settings.set_db(i64::from(config.database)), within).await
 }
 
-/// Asks the sentinels, one after the other, who the master is.
+/// Asks the sentinels, all at once, who the master is.
 ///
 /// # Errors
 /// What the last of them said, if none knows.
@@ -45,25 +46,19 @@ pub(super) async fn master(config: &RedisConfig, within: Duration) -> RedisResul
     let RedisServers::Sentinel { master, nodes, username, password } = &config.servers else {
         return Err((ErrorKind::InvalidClientConfig, "there are no sentinels").into());
     };
-    let mut failure = (ErrorKind::Io, "no sentinel knows the master").into();
-    for node in nodes {
-        let asked = async {
-            let settings = settings(username.as_deref(), password.as_deref());
-            let mut connection = dial(config, node, settings, within).await?;
-            let mut ask = redis::cmd("SENTINEL");
-            ask.arg("get-master-addr-by-name").arg(master);
-            let known: Option<(String, u16)> = ask.query_async(&mut connection).await?;
-            known.ok_or_else(|| {
-                RedisError::from((ErrorKind::Io, "a sentinel does not know the master's name"))
-            })
-        };
-        match tokio::time::timeout(within, asked).await {
-            Ok(Ok((host, port))) => return Ok(RedisAddress::Tcp { host, port }),
-            Ok(Err(error)) => failure = error,
-            Err(_) => failure = (ErrorKind::Io, "a sentinel did not answer in time").into(),
-        }
+    let ask = async |node: &RedisAddress| {
+        let settings = settings(username.as_deref(), password.as_deref());
+        let mut connection = dial(config, node, settings, within).await?;
+        let mut ask = redis::cmd("SENTINEL");
+        ask.arg("get-master-addr-by-name").arg(master);
+        let known: Option<(String, u16)> = ask.query_async(&mut connection).await?;
+        known.ok_or_else(|| RedisError::from((ErrorKind::Io, "a sentinel does not know the master's name")))
+    };
+    let asked = nodes.iter().map(|node| Box::pin(ask(node)));
+    match tokio::time::timeout(within, select_ok(asked)).await {
+        Ok(answer) => answer.map(|((host, port), _)| RedisAddress::Tcp { host, port }),
+        Err(_) => Err((ErrorKind::Io, "no sentinel answers in time").into()),
     }
-    Err(failure)
 }
 
 /// Asks a node of a cluster who holds which slots.

@@ -2,14 +2,17 @@
 
 use std::rc::Rc;
 
+use futures_util::future::join_all;
+use redis::ErrorKind;
 use redis::aio::MultiplexedConnection;
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use super::Store;
-use super::flight::UNHURRIED;
+use super::call::UNHURRIED;
 use super::link::Link;
 use super::name::Tag;
+use super::places::said;
 use super::scripts::SCRIPTS;
 use super::state::Outstanding;
 use super::wire;
@@ -18,8 +21,16 @@ use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
 use crate::limit::{Ask, Decision, Holds, Verdict, decide_here};
 
-/// Keys that are written back in one call.
-const BATCH: usize = 32;
+/// Keys that are on their way back at once.
+const AT_ONCE: usize = 4096;
+
+/// What is known of spending that could not be written back.
+enum Unwritten {
+    /// The store has said that it was not.
+    Certainly,
+    /// There was no answer.
+    Perhaps,
+}
 
 impl Store {
     /// Decides without the store: `local` limits from the last state that it told, each request counted once for
@@ -35,7 +46,7 @@ impl Store {
         }
         let gateways = self.state.gateways();
         for ask in asks.iter_mut().filter(|ask| ask.limit.config.shared) {
-            ask.at = self.clock_of(ask).at_least(now);
+            ask.at = self.link_of(ask).map_or(now, |link| link.clock.at_least(now));
             ask.share = gateways;
         }
         let counted = |ask: &Ask<'_>| !ask.limit.config.shared || policy(ask) == OnStoreFailure::Local;
@@ -72,33 +83,36 @@ impl Store {
 
     /// Writes back what this gateway admitted without the store, to the server of `link`. What has come back to the
     /// keys by itself since is not charged again, and no key is charged more than it can hold.
-    pub(super) async fn write_back(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) {
+    pub(super) async fn write_back(&self, link: &Rc<Link>, connection: &MultiplexedConnection) {
         let owed = self.state.take_outstanding(|tag| self.holds_tag(link, tag));
         let now = link.clock.at_least(self.clock.now());
-        let batch = if self.servers.only().is_some() { BATCH } else { 1 }; // keys of one call share a slot
-        let mut left = owed.into_iter();
-        loop {
-            let batch: Vec<(Fingerprint, Outstanding)> = left.by_ref().take(batch).collect();
-            if batch.is_empty() {
-                return;
-            }
-            if !self.charge_back(&batch, connection, now).await {
-                // Whatever may have been written already is not written twice: it is lost to nobody's harm.
-                for (key, owed) in left {
-                    self.state.spent_without(&owed.limit, key, owed.tag, owed.cost);
+        for many in owed.chunks(AT_ONCE) {
+            let calls =
+                many.chunks(self.batch()).map(|batch| self.charge_back(batch, connection.clone(), now));
+            for (batch, written) in many.chunks(self.batch()).zip(join_all(calls).await) {
+                match written {
+                    Ok(()) => {}
+                    // It is not written twice: better some spending forgiven than a client charged for nothing.
+                    Err(Unwritten::Perhaps) => {
+                        batch.iter().for_each(|(key, owed)| _ = owed.limit.counters.pardon(*key));
+                    }
+                    Err(Unwritten::Certainly) => {
+                        for (key, owed) in batch {
+                            self.state.spent_without(&owed.limit, *key, owed.tag, owed.cost);
+                        }
+                    }
                 }
-                return;
             }
         }
     }
 
-    /// Charges some keys for what they spent; whether the store has said so.
+    /// Charges some keys for what they spent.
     async fn charge_back(
         &self,
         batch: &[(Fingerprint, Outstanding)],
-        connection: &mut MultiplexedConnection,
+        mut connection: MultiplexedConnection,
         now: Time,
-    ) -> bool {
+    ) -> Result<(), Unwritten> {
         let gateways = u64::from(self.state.gateways());
         let amounts: Vec<(&Fingerprint, &Outstanding, u64)> = batch
             .iter()
@@ -110,21 +124,28 @@ impl Store {
             .filter(|(.., amount)| *amount > 0)
             .collect();
         if amounts.is_empty() {
-            return true;
+            return Ok(());
         }
         let names: Vec<Vec<u8>> =
             amounts.iter().map(|(_, owed, _)| owed.tag.name(&owed.limit.names)).collect();
         let mut call = SCRIPTS.spend.call(names.iter().map(Vec::as_slice));
-        let spent = amounts.iter().map(|(_, owed, amount)| (&owed.limit.config.quota, *amount));
-        wire::spend_arguments(&mut call, spent);
+        for (_, owed, amount) in &amounts {
+            call.arg(wire::spend_argument(&owed.limit.config.quota, *amount));
+        }
         let within = std::time::Duration::from_nanos(UNHURRIED.as_nanos());
         let answer = tokio::time::timeout(within, connection.send_packed_command(&call)).await;
-        let Ok(Ok(value)) = answer else { return false };
+        let value = match answer.map(said) {
+            Ok(Ok(value)) => value,
+            Ok(Err(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
+                return Err(Unwritten::Certainly);
+            }
+            _ => return Err(Unwritten::Perhaps),
+        };
         let quotas: Vec<_> = amounts.iter().map(|(_, owed, _)| &owed.limit.config.quota).collect();
-        let Ok((now, states)) = wire::read_states(value, &quotas) else { return false };
-        for ((key, owed, _), state) in amounts.iter().zip(&states) {
-            owed.limit.counters.learn(**key, state, now);
+        let told = wire::Told::read(&value, &quotas).map_err(|_| Unwritten::Perhaps)?;
+        for ((key, owed, _), state) in amounts.iter().zip(&told.keys) {
+            owed.limit.relearn(**key, state, told.now);
         }
-        true
+        Ok(())
     }
 }

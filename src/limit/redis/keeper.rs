@@ -7,11 +7,11 @@ use std::time::Duration;
 use sluicegate_limiter::Standing;
 
 use super::Store;
-use super::flight::UNHURRIED;
-use super::link::Link;
+use super::call::UNHURRIED;
+use super::link::{Link, Weight};
 use super::name::Tag;
 use super::scripts::SCRIPTS;
-use super::wire::{self, Reply};
+use super::wire::{self, Algorithms, Reply};
 use crate::key::{Fingerprint, KeyText};
 use crate::limit::{Key, Limit};
 
@@ -42,7 +42,7 @@ impl Store {
     }
 
     async fn beat(self: &Rc<Self>, pardoned: &str, forget: &dyn Fn(&str)) -> Option<()> {
-        let prefix = &self.state.config.prefix;
+        let prefix = &self.state.config().prefix;
         let keys = [format!("{prefix}:{{gateways}}"), format!("{prefix}:{{gateways}}:pardons")];
         let slot = super::name::slot(b"gateways");
         let link = self.mapped(slot, self.clock.instant(self.clock.now().plus(UNHURRIED))).await?;
@@ -53,7 +53,7 @@ impl Store {
             call
         };
         let until = self.clock.now().plus(UNHURRIED);
-        let (_, value) = self.send(&link, slot, until, question).await.ok()?;
+        let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
         let (gateways, pardons): (u32, HashMap<String, i64>) = redis::from_redis_value(value).ok()?;
         self.state.set_gateways(gateways);
         let before = self.pardons.replace(Some(pardons.clone()));
@@ -67,31 +67,37 @@ impl Store {
 
     /// Takes the gateway's name off the list of those that live.
     pub async fn leave(&self) {
-        let prefix = &self.state.config.prefix;
+        let prefix = &self.state.config().prefix;
         let slot = super::name::slot(b"gateways");
         let Some(link) = self.servers.of(slot) else { return };
         let mut leave = redis::cmd("ZREM");
         leave.arg(format!("{prefix}:{{gateways}}")).arg(&self.state.gateway);
-        let _ = link.call(leave, self.clock.now().plus(UNHURRIED), &self.clock).await; // or its word runs out
+        let _ = link.call(leave, self.clock.now().plus(UNHURRIED), Weight::Unhurried, &self.clock).await; // or its word runs out
     }
 
     /// What is left of a key, without spending anything; `None` if the store does not answer.
-    pub async fn peek(self: &Rc<Self>, limit: &Limit, text: &KeyText) -> Option<Peeked> {
+    pub async fn peek(self: &Rc<Self>, limit: &Limit, key: Fingerprint, text: &KeyText) -> Option<Peeked> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
         let link = self.servers.of(slot)?;
         let quota = limit.config.quota;
         let question = |link: &Link| {
             let name = tag.name(&limit.names);
-            let mut call = SCRIPTS.decide.call([name.as_slice()].into_iter());
-            let argument = wire::argument(&quota, false, 1);
-            wire::decide_arguments(&mut call, 0, 0, link.holder(), [argument.as_slice()].into_iter());
+            let mut call =
+                SCRIPTS.decide(Algorithms::of([&quota].into_iter())).call([name.as_slice()].into_iter());
+            // The cost that requests have: of a log only the part is told that decides about them.
+            let argument = limit.argument.clone().unwrap_or_else(|| wire::argument(&quota, false, 1));
+            call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(argument);
             call
         };
         let until = self.clock.now().plus(UNHURRIED);
-        let (_, value) = self.send(&link, slot, until, question).await.ok()?;
-        let Ok(Reply::Decided { now, keys, .. }) = Reply::read(value, &[&quota]) else { return None };
-        let standing = keys.first()?.standing(now);
+        let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
+        let Ok(Reply::Decided { now, keys, .. }) = Reply::read(&value, &[&quota]) else { return None };
+        let state = keys.first()?;
+        if !self.state.owes_for(limit, key) {
+            limit.counters.learn(key, state, now);
+        }
+        let standing = state.standing(now);
         Some(Peeked { known: standing.remaining < standing.capacity || !standing.reset.is_zero(), standing })
     }
 
@@ -117,9 +123,9 @@ impl Store {
             call
         };
         let until = self.clock.now().plus(UNHURRIED);
-        let (_, value) = self.send(&link, slot, until, question).await.ok()?;
+        let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
         limit.counters.pardon(key);
-        self.beat(&limit.config.name, &forget).await;
+        self.beat(&limit.config.name, &forget).await?; // or the other gateways would never hear of it
         Some(matches!(value, redis::Value::Int(1..)))
     }
 }

@@ -32,13 +32,19 @@ struct Held {
 /// Places of one key.
 pub(super) struct Places {
     pub(super) limit: Arc<Limit>,
-    pub(super) key: Fingerprint,
     pub(super) tag: Tag,
     pub(super) places: u64,
 }
 
+impl Places {
+    /// What the key is called in the store.
+    pub(super) fn name(&self) -> Vec<u8> {
+        self.tag.name(&self.limit.names)
+    }
+}
+
 /// Places of one request; dropping it frees them.
-pub struct Lease {
+pub(in crate::limit) struct Lease {
     store: Rc<Store>,
     limit: Arc<Limit>,
     key: Fingerprint,
@@ -84,7 +90,6 @@ impl Drop for Lease {
         if self.places > unknown {
             leases.freed.borrow_mut().push(Places {
                 limit: Arc::clone(&self.limit),
-                key: self.key,
                 tag: self.tag,
                 places: self.places - unknown,
             });
@@ -102,13 +107,13 @@ impl Leases {
     /// What is held of the keys that `holds` picks, and the store knows of; with `anew` it will know of all.
     pub(super) fn held(&self, anew: bool, holds: impl Fn(Tag) -> bool) -> Vec<Places> {
         let mut held = self.held.borrow_mut();
-        let picked = held.iter_mut().filter(|(_, held)| holds(held.tag));
-        let known = picked.map(|((_, key), held)| {
+        let picked = held.values_mut().filter(|held| holds(held.tag));
+        let known = picked.map(|held| {
             if anew {
                 held.unknown = 0;
             }
             let places = held.places - held.unknown;
-            Places { limit: Arc::clone(&held.limit), key: *key, tag: held.tag, places }
+            Places { limit: Arc::clone(&held.limit), tag: held.tag, places }
         });
         known.filter(|places| places.places > 0).collect()
     }

@@ -15,7 +15,7 @@ use super::server_clock::ServerClock;
 use crate::clock::Clock;
 use crate::config::RedisAddress;
 
-/// Failures in a row that open the breaker. A broken connection opens it at once.
+/// Calls in a row, one begun after the other has failed, that open the breaker. A broken connection opens it at once.
 const TOLERATED: u32 = 3;
 /// Calls that one connection may have under way; more would only wait for their deadline.
 const MAX_CALLS: u32 = 4096;
@@ -33,6 +33,8 @@ pub(super) struct Link {
     /// Counts the connections, so that a late failure of an old one does not break a new one.
     epoch: Cell<u32>,
     failures: Cell<u32>,
+    /// When the last of them was found out.
+    last_failure: Cell<Time>,
     calls: Cell<u32>,
     why: RefCell<String>,
     /// Told when the breaker opens.
@@ -55,6 +57,17 @@ enum Phase {
 
 /// A reply that nobody waits for any more.
 pub(super) type Pending = Pin<Box<dyn Future<Output = RedisResult<Value>>>>;
+
+/// What a call says about the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// A request waits, and the server has all the time that it may need.
+    Full,
+    /// A request waits, but most of its time is over.
+    Short,
+    /// Nobody waits: to be late is a failure here too, but to be in time is no merit.
+    Unhurried,
+}
 
 /// Why a call has no answer.
 pub(super) enum Trouble {
@@ -80,6 +93,7 @@ impl Link {
             phase: Cell::new(Phase::Starting),
             epoch: Cell::new(0),
             failures: Cell::new(0),
+            last_failure: Cell::new(Time::EPOCH),
             calls: Cell::new(0),
             why: RefCell::new(String::new()),
             broken: Notify::new(),
@@ -145,6 +159,11 @@ impl Link {
         self.retired.get()
     }
 
+    /// Counts the connections.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch.get()
+    }
+
     /// Who holds places over this connection.
     pub(super) fn holder(&self) -> [u8; 8] {
         self.holder.get()
@@ -156,10 +175,16 @@ impl Link {
     }
 
     /// Sends a command and waits for the answer, but not beyond `until`.
-    pub(super) async fn call(&self, command: Cmd, until: Time, clock: &Clock) -> Result<Value, Trouble> {
+    pub(super) async fn call(
+        &self,
+        command: Cmd,
+        until: Time,
+        weight: Weight,
+        clock: &Clock,
+    ) -> Result<Value, Trouble> {
         let mut connection = self.ready()?;
         let sent = Box::pin(async move { connection.send_packed_command(&command).await });
-        self.answer(sent, until, clock).await
+        self.answer(sent, until, weight, clock).await
     }
 
     /// Like `call`, for a slot that is on its way to this server.
@@ -167,6 +192,7 @@ impl Link {
         &self,
         command: Cmd,
         until: Time,
+        weight: Weight,
         clock: &Clock,
     ) -> Result<Value, Trouble> {
         let mut connection = self.ready()?;
@@ -176,31 +202,43 @@ impl Link {
             let mut replies = connection.send_packed_commands(&pipeline, 1, 1).await?;
             Ok(replies.pop().unwrap_or(Value::Nil))
         });
-        self.answer(sent, until, clock).await
+        self.answer(sent, until, weight, clock).await
     }
 
-    fn ready(&self) -> Result<MultiplexedConnection, Trouble> {
+    /// The connection, for a call.
+    pub(super) fn ready(&self) -> Result<MultiplexedConnection, Trouble> {
         if self.calls.get() >= MAX_CALLS {
             return Err(Trouble::Down);
         }
         self.connection.borrow().clone().ok_or(Trouble::Down)
     }
 
-    async fn answer(&self, mut sent: Pending, until: Time, clock: &Clock) -> Result<Value, Trouble> {
-        let epoch = self.epoch.get();
+    async fn answer(
+        &self,
+        mut sent: Pending,
+        until: Time,
+        weight: Weight,
+        clock: &Clock,
+    ) -> Result<Value, Trouble> {
+        let (epoch, begun) = (self.epoch.get(), clock.now());
         let _under_way = UnderWay::new(&self.calls);
         let result = tokio::select! {
             biased;
             result = &mut sent => result,
             () = tokio::time::sleep_until(clock.instant(until)) => {
-                self.failed(epoch, "it does not answer in time".to_owned(), false);
+                if weight != Weight::Short && begun >= self.last_failure.get() {
+                    self.last_failure.set(clock.now());
+                    self.failed(epoch, "it does not answer in time".to_owned(), false);
+                }
                 return Err(Trouble::Late(sent));
             }
         };
         let error = match result {
             Ok(Value::ServerError(error)) => RedisError::from(error),
             Ok(value) => {
-                self.failures.set(0);
+                if weight == Weight::Full {
+                    self.failures.set(0);
+                }
                 return Ok(value);
             }
             Err(error) => error,
@@ -240,11 +278,20 @@ impl Link {
             let _ = tokio::time::timeout_at(until, self.loaded.notified()).await;
             return;
         }
+        let _loading = Loading(self);
         if let Ok(mut connection) = self.ready() {
             let _ = tokio::time::timeout_at(until, Scripts::load(&mut connection)).await;
         }
-        self.loading.set(false);
-        self.loaded.notify_waiters();
+    }
+}
+
+/// That scripts are being loaded. Dropping it, however that comes, lets the next caller load them.
+struct Loading<'a>(&'a Link);
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.0.loading.set(false);
+        self.0.loaded.notify_waiters();
     }
 }
 

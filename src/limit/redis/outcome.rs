@@ -3,7 +3,7 @@
 use sluicegate_limiter::{Receipt, Span, Time};
 use smallvec::SmallVec;
 
-use super::flight::Item;
+use super::call::Item;
 use super::remote::RemoteKey;
 use crate::limit::{Ask, Decision, settle};
 
@@ -17,6 +17,8 @@ pub(super) struct Outcome {
     pub(super) charges: Vec<Charge>,
     /// The states that they left behind.
     pub(super) left: SmallVec<[RemoteKey; 2]>,
+    /// Whom the server took for the holder of places.
+    pub(super) holder: [u8; 8],
     /// The server's time.
     pub(super) now: Time,
 }
@@ -40,6 +42,7 @@ impl Outcome {
         items: SmallVec<[usize; 2]>,
         states: SmallVec<[RemoteKey; 2]>,
         riders: usize,
+        holder: [u8; 8],
         now: Time,
     ) -> Self {
         let asks: SmallVec<[Ask<'_>; 2]> = items
@@ -57,7 +60,7 @@ impl Outcome {
             })
             .collect();
         let left = keys.into_iter().map(|(_, key)| key).collect();
-        Self { items, decisions, charges, left, now }
+        Self { items, decisions, charges, left, holder, now }
     }
 
     /// The requests that were admitted: the first ones, because they are all alike.

@@ -1,8 +1,11 @@
 //! What the gateway's threads share about the store: whether it is there, who else uses it, what an outage cost.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 
 use super::link::random;
 use super::name::Tag;
@@ -17,14 +20,18 @@ const MAX_OUTSTANDING: usize = 100_000;
 /// What all threads of a gateway share about its store.
 pub struct StoreState {
     /// What the file says of it.
-    pub config: RedisConfig,
+    config: ArcSwap<RedisConfig>,
     /// This gateway's name among those that share it.
     pub(super) gateway: String,
+    /// Told when a worker has lost its connection, so that the others look at theirs.
+    pub(super) alarm: Notify,
     /// Live gateways, this one among them, as of the last word from the store.
     gateways: AtomicU32,
     clocks: Mutex<HashMap<String, Arc<ServerClock>>>,
     health: Mutex<Health>,
     outstanding: Mutex<HashMap<(u64, Fingerprint), Outstanding>>,
+    /// How many those are, to look at without a lock.
+    owing: AtomicUsize,
 }
 
 /// Which connections are there.
@@ -61,13 +68,34 @@ impl StoreState {
     /// Nothing is known of the store yet.
     pub fn new(config: RedisConfig) -> Self {
         Self {
-            config,
+            config: ArcSwap::from_pointee(config),
             gateway: random().iter().map(|byte| format!("{byte:02x}")).collect(),
+            alarm: Notify::new(),
             gateways: AtomicU32::new(1),
             clocks: Mutex::default(),
             health: Mutex::default(),
             outstanding: Mutex::default(),
+            owing: AtomicUsize::new(0),
         }
+    }
+
+    /// What the file says of it.
+    pub fn config(&self) -> Arc<RedisConfig> {
+        self.config.load_full()
+    }
+
+    /// Goes on under another configuration, if that leads to the same counters: other credentials, another timeout.
+    /// Whether it does.
+    pub fn goes_on(&self, config: &RedisConfig) -> bool {
+        let now = self.config();
+        let same = now.servers == config.servers
+            && now.database == config.database
+            && now.prefix == config.prefix
+            && now.tls.is_some() == config.tls.is_some();
+        if same && *now != *config {
+            self.config.store(Arc::new(config.clone()));
+        }
+        same
     }
 
     /// Live gateways, at least this one.
@@ -140,17 +168,26 @@ impl StoreState {
             }
             None => {}
         }
+        self.owing.store(outstanding.len(), Ordering::Relaxed);
     }
 
     /// Takes the keys that owe what was spent without the store, of those that `holds` picks.
     pub(super) fn take_outstanding(&self, holds: impl Fn(Tag) -> bool) -> Vec<(Fingerprint, Outstanding)> {
         let mut outstanding = locked(&self.outstanding);
-        outstanding.extract_if(|_, spent| holds(spent.tag)).map(|((_, key), spent)| (key, spent)).collect()
+        let taken = outstanding.extract_if(|_, spent| holds(spent.tag)).map(|((_, key), spent)| (key, spent));
+        let taken = taken.collect();
+        self.owing.store(outstanding.len(), Ordering::Relaxed);
+        taken
+    }
+
+    /// Whether what this key spent without the store is still to be written back.
+    pub(super) fn owes_for(&self, limit: &Limit, key: Fingerprint) -> bool {
+        self.owes() && locked(&self.outstanding).contains_key(&(limit.counters.order, key))
     }
 
     /// Whether anything spent without the store is still to be written back.
     pub(super) fn owes(&self) -> bool {
-        !locked(&self.outstanding).is_empty()
+        self.owing.load(Ordering::Relaxed) > 0
     }
 }
 

@@ -1,18 +1,20 @@
 //! The life of a connection: made, prepared, minded, lost, made again.
 
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, RedisResult};
 use sluicegate_limiter::Time;
 
+use super::Store;
 use super::cluster::{self, CLUSTER, Map, Servers};
 use super::connect::{self, connect};
 use super::link::Link;
 use super::name::{self, Tag};
-use super::scripts::{SCRIPTS, Scripts};
-use super::{Store, wire};
+use super::scripts::Scripts;
 use crate::config::RedisAddress;
 
 /// The longest that making and preparing a connection may take.
@@ -22,15 +24,10 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 const RETRY: Duration = Duration::from_millis(250);
 /// How often a connection that is there is looked after.
 const MIND: Duration = Duration::from_millis(200);
-/// How long places of a gateway that is not heard of stay taken, and how many looks there are between two words.
-pub(super) const LEASE: Duration = Duration::from_secs(10);
-const LOOKS_PER_RENEWAL: u32 = 15;
 /// How often the map of a cluster is fetched although nobody complains.
 const SURVEY: Duration = Duration::from_secs(15);
 /// How often the server's time is asked for at the beginning.
 const GLANCES: usize = 3;
-/// Places that are freed or renewed in one call.
-const BATCH: usize = 64;
 
 impl Store {
     /// Begins to connect.
@@ -39,7 +36,7 @@ impl Store {
             Servers::One(link) => self.spawn(Rc::clone(self).tend(Rc::clone(link))),
             Servers::Cluster(_) => self.spawn(Rc::clone(self).survey()),
         }
-        self.spawn(Rc::clone(self).free_places());
+        self.spawn(Rc::clone(self).keep_places());
     }
 
     /// Keeps one connection.
@@ -47,13 +44,14 @@ impl Store {
         loop {
             let mut pause = RETRY;
             match tokio::time::timeout(DIAL, self.prepare(&link)).await {
-                Ok(Ok(mut connection)) => {
-                    self.write_back(&link, &mut connection).await;
-                    link.open(connection.clone());
+                Ok(Ok(connection)) if !link.is_retired() => {
+                    self.write_back(&link, &connection).await;
+                    self.begin_calls(&link, connection.clone()).await;
                     self.state.reached(self.worker, &link.name);
                     self.mind(&link, connection).await;
                     pause = AT_ONCE;
                 }
+                Ok(Ok(_)) => {}
                 Ok(Err(error)) => link.shut(told(&error)),
                 Err(_) => link.shut("it does not answer in time".to_owned()),
             }
@@ -61,6 +59,9 @@ impl Store {
                 return;
             }
             self.state.lost(self.worker, &link.name, &link.why());
+            if pause == AT_ONCE {
+                self.state.alarm.notify_waiters();
+            }
             if let Servers::Cluster(map) = &self.servers {
                 map.outdated.notify_one();
             }
@@ -68,10 +69,27 @@ impl Store {
         }
     }
 
-    /// A connection that is ready for calls: the server can be written to, knows the scripts and the places that are
-    /// held, and its clock is known.
+    /// Opens a connection for calls. The word of what is held goes first, and calls right behind it: a place that is
+    /// taken or freed from now on comes on top.
+    async fn begin_calls(&self, link: &Rc<Link>, connection: MultiplexedConnection) {
+        let mut stated = std::pin::pin!(self.state_anew(link, connection.clone()));
+        let sent = std::future::poll_fn(|context| Poll::Ready(stated.as_mut().poll(context))).await;
+        link.open(connection);
+        let stated = match sent {
+            Poll::Ready(stated) => Ok(stated),
+            Poll::Pending => tokio::time::timeout(DIAL, stated).await,
+        };
+        match stated {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => link.shut(told(&error)),
+            Err(_) => link.shut("it does not answer in time".to_owned()),
+        }
+    }
+
+    /// A connection that is nearly ready for calls: the server can be written to, knows the scripts, and its clock is
+    /// known.
     async fn prepare(&self, link: &Rc<Link>) -> RedisResult<MultiplexedConnection> {
-        let config = &self.state.config;
+        let config = &*self.state.config();
         let address = match &link.fixed {
             Some(address) => address.clone(),
             None => connect::master(config, DIAL).await?,
@@ -85,14 +103,13 @@ impl Store {
             let time = seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1_000));
             link.clock.seen(Time::from_nanos(time), sent, self.clock.now());
         }
-        self.renew(link, &mut connection, true).await?;
         Ok(connection)
     }
 
     /// A server that only answers is no use: replicas, servers without memory and those that must not be written to
     /// are found out here.
     async fn try_write(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let prefix = &self.state.config.prefix;
+        let prefix = &self.state.config().prefix;
         let key = match &self.servers {
             Servers::One(_) => format!("{prefix}:probe"),
             Servers::Cluster(map) => match map.slot_of(link) {
@@ -103,61 +120,23 @@ impl Store {
         redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(connection).await
     }
 
-    /// Looks after a connection until it breaks.
+    /// Looks after a connection until it breaks. That a server can no longer be written to is found out here, before
+    /// requests do, and at once when another worker has lost it.
     async fn mind(self: &Rc<Self>, link: &Rc<Link>, mut connection: MultiplexedConnection) {
-        let mut looks = 0;
-        while tokio::time::timeout(MIND, link.broken()).await.is_err() {
-            looks += 1;
-            if self.state.owes() {
-                self.write_back(link, &mut connection).await;
-            }
-            if looks % LOOKS_PER_RENEWAL == 0
-                && let Ok(Err(error)) =
-                    tokio::time::timeout(DIAL, self.renew(link, &mut connection, false)).await
-            {
-                link.shut(told(&error));
-            }
-        }
-    }
-
-    /// Prolongs the places of requests in flight. On a new connection (`anew`), where nobody knows which of the last
-    /// calls were carried out, the places of the old one are replaced by what is held in fact.
-    async fn renew(
-        &self,
-        link: &Rc<Link>,
-        connection: &mut MultiplexedConnection,
-        anew: bool,
-    ) -> RedisResult<()> {
-        let old = link.holder();
-        if anew {
-            link.new_holder();
-        }
-        let held = self.leases.held(anew, |tag| self.holds_tag(link, tag));
-        let batch = if self.servers.only().is_some() { BATCH } else { 1 };
-        for held in held.chunks(batch) {
-            let names: Vec<Vec<u8>> = held.iter().map(|held| held.tag.name(&held.limit.names)).collect();
-            let mut call = SCRIPTS.renew.call(names.iter().map(Vec::as_slice));
-            let places = held.iter().map(|held| held.places);
-            wire::renew_arguments(&mut call, link.holder(), anew.then_some(old), places);
-            call.exec_async(connection).await?;
-        }
-        Ok(())
-    }
-
-    /// Tells the servers which places are free again, together for all that became free at about the same time.
-    async fn free_places(self: Rc<Self>) {
         loop {
-            self.leases.some_freed.notified().await;
-            tokio::task::yield_now().await;
-            let freed = self.leases.take_freed();
-            for freed in freed {
-                self.refund(
-                    &freed.limit,
-                    freed.key,
-                    freed.tag,
-                    freed.places,
-                    sluicegate_limiter::Receipt::default(),
-                );
+            let pause = async {
+                let alarm = self.state.alarm.notified();
+                let _ = tokio::time::timeout(MIND, alarm).await;
+            };
+            tokio::select! {
+                () = link.broken() => return,
+                () = pause => {}
+            }
+            match tokio::time::timeout(DIAL, self.try_write(link, &mut connection)).await {
+                Ok(Ok(())) if self.state.owes() => self.write_back(link, &connection).await,
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => link.shut(told(&error)),
+                Err(_) => link.shut("it does not answer in time".to_owned()),
             }
         }
     }
@@ -187,31 +166,23 @@ impl Store {
     }
 
     async fn look_at_map(self: &Rc<Self>, map: &Map) -> RedisResult<()> {
-        let known: Vec<RedisAddress> = self
-            .servers
-            .all()
-            .into_iter()
-            .filter(|link| link.is_up())
-            .filter_map(|link| link.fixed.clone())
-            .collect();
-        let mut failure = (redis::ErrorKind::Io, "no node of the cluster answers").into();
-        for address in known.iter().chain(cluster::seeds(&self.state)) {
-            let asked = async {
-                let mut connection = connect(&self.state.config, address, DIAL / 4).await?;
-                connect::slots(&mut connection, address).await
-            };
-            match asked.await {
-                Ok(ranges) if ranges.is_empty() => {}
-                Ok(ranges) => {
-                    for link in map.update(&self.state, self.worker, &ranges) {
-                        self.spawn(Rc::clone(self).tend(link));
-                    }
-                    return Ok(());
-                }
-                Err(error) => failure = error,
-            }
+        let config = self.state.config();
+        let known =
+            self.servers.all().into_iter().filter(|link| link.is_up()).filter_map(|link| link.fixed.clone());
+        let known: Vec<RedisAddress> = known.chain(cluster::seeds(&config).iter().cloned()).collect();
+        // All are asked at once: one that is silent must not keep the others from being heard.
+        let ask = async |address: &RedisAddress| {
+            let mut connection = connect(&config, address, DIAL).await?;
+            let ranges = connect::slots(&mut connection, address).await?;
+            let none = (redis::ErrorKind::Io, "a node of the cluster knows no slots");
+            if ranges.is_empty() { Err(RedisError::from(none)) } else { Ok(ranges) }
+        };
+        let asked = known.iter().map(|address| Box::pin(ask(address)));
+        let (ranges, _) = select_ok(asked).await?;
+        for link in map.update(&self.state, self.worker, &ranges) {
+            self.spawn(Rc::clone(self).tend(link));
         }
-        Err(failure)
+        Ok(())
     }
 
     /// The server of a slot; waits for the first map of the cluster.

@@ -1,0 +1,358 @@
+//! One call of the script, there and back.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use redis::{Cmd, RedisError, Value};
+use sluicegate_limiter::{Receipt, Span, Time};
+use smallvec::SmallVec;
+
+use super::lease::Lease;
+use super::link::{Link, Pending, Trouble, Weight};
+use super::name::Tag;
+use super::outcome::{Charge, Outcome};
+use super::places::LEASE;
+use super::scripts::SCRIPTS;
+use super::wire::{self, Algorithms, Reply};
+use super::{Servers, Store};
+use crate::key::Fingerprint;
+use crate::limit::turn::Hold;
+use crate::limit::{Ask, Decision, Holds, Limit, Verdict};
+use crate::observe::Operation;
+
+/// How long a call may take that nobody waits for.
+pub(super) const UNHURRIED: Span = Span::SECOND;
+/// A share of the timeout, as a divisor, that is left for the way back: what the store decides later than that is
+/// not decided at all.
+const WAY_BACK: u64 = 10;
+
+/// One limit of a request.
+#[derive(Clone)]
+pub(in crate::limit) struct Item {
+    pub(in crate::limit) limit: Arc<Limit>,
+    pub(in crate::limit) key: Fingerprint,
+    pub(in crate::limit) tag: Tag,
+    pub(in crate::limit) cost: u64,
+}
+
+/// The shared limits of a request.
+pub(super) type Items = SmallVec<[Item; 2]>;
+
+impl Item {
+    pub(super) fn of(ask: &Ask<'_>) -> Self {
+        Self { limit: Arc::clone(ask.limit), key: ask.key, tag: Tag::of(&ask.text), cost: ask.cost }
+    }
+
+    /// What the key is called in the store.
+    pub(super) fn name(&self) -> Vec<u8> {
+        self.tag.name(&self.limit.names)
+    }
+
+    /// What the script is told of the limit.
+    fn argument(&self) -> Cow<'_, [u8]> {
+        match &self.limit.argument {
+            Some(argument) => Cow::Borrowed(argument),
+            None => Cow::Owned(wire::argument(&self.limit.config.quota, self.limit.enforces(), self.cost)),
+        }
+    }
+}
+
+impl Store {
+    /// Has the store decide about so many equal requests: one call, or in a cluster one after the other for each
+    /// slot, and back with what a later one refuses.
+    pub(super) async fn ask(
+        self: &Rc<Self>,
+        items: &Items,
+        riders: usize,
+        until: Time,
+    ) -> Option<Vec<Decision>> {
+        let mut outcomes: SmallVec<[Outcome; 1]> = SmallVec::new();
+        let mut admitted = riders;
+        for stop in self.stops(items) {
+            match self.call(items, stop, admitted, until).await {
+                Some(outcome) => {
+                    admitted = outcome.admitted();
+                    outcomes.push(outcome);
+                }
+                None => {
+                    outcomes.iter().for_each(|outcome| self.take_back(items, outcome, 0));
+                    return None;
+                }
+            }
+            if admitted == 0 {
+                break;
+            }
+        }
+        for outcome in &outcomes {
+            self.take_back(items, outcome, admitted);
+        }
+        Some((0..riders).map(|rider| self.decision(items, &mut outcomes, rider, rider < admitted)).collect())
+    }
+
+    /// The limits of each call, in the order in which they are asked.
+    fn stops(&self, items: &Items) -> SmallVec<[SmallVec<[usize; 2]>; 1]> {
+        if let Servers::One(_) = self.servers {
+            return SmallVec::from_iter([(0..items.len()).collect()]);
+        }
+        let mut stops: SmallVec<[SmallVec<[usize; 2]>; 1]> = SmallVec::new();
+        for (at, item) in items.iter().enumerate() {
+            match stops.iter_mut().find(|stop| items[stop[0]].tag.slot() == item.tag.slot()) {
+                Some(stop) => stop.push(at),
+                None => stops.push(SmallVec::from_iter([at])),
+            }
+        }
+        stops
+    }
+
+    /// One call.
+    async fn call(
+        self: &Rc<Self>,
+        items: &Items,
+        stop: SmallVec<[usize; 2]>,
+        riders: usize,
+        until: Time,
+    ) -> Option<Outcome> {
+        let slot = self.slot(items[stop[0]].tag);
+        let link = self.servers.of(slot)?;
+        let sent = self.clock.now();
+        // Whom the script then takes for the holder of places, in case that they are to be given back.
+        let holder = Cell::new(link.holder());
+        let question = |link: &Link| {
+            holder.set(link.holder());
+            self.question(items, &stop, riders, until, link)
+        };
+        // A call that had only the rest of somebody's time says little about the server when it is late.
+        let whole = until.since(sent) >= self.share(2);
+        let weight = if whole { Weight::Full } else { Weight::Short };
+        let result = self.send(&link, slot, until, weight, question).await;
+        let received = self.clock.now();
+        let finish = |operation| self.stripe.finish(operation, received.since(sent));
+        match result {
+            Ok((link, value)) => match self.read(items, &stop, riders, holder.get(), value) {
+                Ok((now, Some(outcome))) => {
+                    finish(Operation::Ok);
+                    link.clock.seen(now, sent, received);
+                    self.learn(items, &outcome);
+                    Some(outcome)
+                }
+                Ok((now, None)) => {
+                    finish(Operation::Expired);
+                    link.clock.seen(now, sent, received); // perhaps it was only that clock
+                    None
+                }
+                Err(wire::Malformed(_)) => {
+                    finish(Operation::Error);
+                    None
+                }
+            },
+            Err(Trouble::Late(pending)) => {
+                finish(Operation::Timeout);
+                let call = (items.clone(), stop, riders, holder.get());
+                tokio::task::spawn_local(Rc::clone(self).late(call, pending));
+                None
+            }
+            Err(_) => {
+                finish(Operation::Error);
+                None
+            }
+        }
+    }
+
+    /// Sends what `question` says, once more where the server lacked its scripts or the slot has moved.
+    pub(super) async fn send(
+        self: &Rc<Self>,
+        link: &Rc<Link>,
+        slot: u16,
+        until: Time,
+        weight: Weight,
+        question: impl Fn(&Link) -> Cmd,
+    ) -> Result<(Rc<Link>, Value), Trouble> {
+        let first = link.call(question(link), until, weight, &self.clock).await;
+        let (link, second) = match first {
+            Err(Trouble::NoScript) => {
+                link.reload(until, &self.clock).await;
+                (Rc::clone(link), link.call(question(link), until, weight, &self.clock).await)
+            }
+            Err(Trouble::Moved(error)) => self.follow(slot, &error, until, weight, &question).await?,
+            answer => (Rc::clone(link), answer),
+        };
+        second.map(|value| (link, value))
+    }
+
+    /// Asks the server that the cluster names instead.
+    async fn follow(
+        self: &Rc<Self>,
+        slot: u16,
+        error: &RedisError,
+        until: Time,
+        weight: Weight,
+        question: impl Fn(&Link) -> Cmd,
+    ) -> Result<(Rc<Link>, Result<Value, Trouble>), Trouble> {
+        let link = self.redirected(slot, error).ok_or(Trouble::Failed)?;
+        link.known(self.clock.instant(until)).await;
+        let asking = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::Ask);
+        let send = async |link: &Rc<Link>| match asking {
+            true => link.call_asking(question(link), until, weight, &self.clock).await,
+            false => link.call(question(link), until, weight, &self.clock).await,
+        };
+        let mut answer = send(&link).await;
+        if let Err(Trouble::NoScript) = answer {
+            link.reload(until, &self.clock).await;
+            answer = send(&link).await;
+        }
+        Ok((link, answer))
+    }
+
+    /// The script's call for these limits.
+    fn question(&self, items: &Items, stop: &[usize], riders: usize, until: Time, link: &Link) -> Cmd {
+        let names: SmallVec<[Vec<u8>; 2]> = stop.iter().map(|at| items[*at].name()).collect();
+        let algorithms = Algorithms::of(stop.iter().map(|at| &items[*at].limit.config.quota));
+        let mut call = SCRIPTS.decide(algorithms).call(names.iter().map(Vec::as_slice));
+        let margin = self.share(WAY_BACK).as_nanos();
+        let deadline = link.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
+        call.arg(deadline).arg(riders).arg(&link.holder()).arg(LEASE.as_micros() as u64);
+        for at in stop {
+            call.arg(&*items[*at].argument());
+        }
+        call
+    }
+
+    /// What an answer says, and the server's time: no outcome if the call came too late and changed nothing.
+    fn read(
+        &self,
+        items: &Items,
+        stop: &SmallVec<[usize; 2]>,
+        riders: usize,
+        holder: [u8; 8],
+        value: Value,
+    ) -> Result<(Time, Option<Outcome>), wire::Malformed> {
+        let quotas: SmallVec<[_; 2]> = stop.iter().map(|at| &items[*at].limit.config.quota).collect();
+        match Reply::read(&value, &quotas)? {
+            Reply::Expired { now } => Ok((now, None)),
+            Reply::Decided { now, admitted, keys } => {
+                let outcome = Outcome::new(items, stop.clone(), keys, riders, holder, now);
+                debug_assert_eq!(outcome.admitted(), admitted as usize, "the script and the core disagree");
+                Ok((now, Some(outcome)))
+            }
+        }
+    }
+
+    /// An answer that came when nobody waited any more: what it charged is given back.
+    async fn late(self: Rc<Self>, call: (Items, SmallVec<[usize; 2]>, usize, [u8; 8]), pending: Pending) {
+        let (items, stop, riders, holder) = call;
+        let Ok(value) = pending.await else { return };
+        if let Ok((_, Some(outcome))) = self.read(&items, &stop, riders, holder, value) {
+            self.take_back(&items, &outcome, 0);
+        }
+    }
+
+    /// Keeps in the limits' tables what the store has told.
+    fn learn(&self, items: &Items, outcome: &Outcome) {
+        for (at, state) in outcome.items.iter().zip(&outcome.left) {
+            let Item { limit, key, .. } = &items[*at];
+            // What was spent without the store, and it has not heard of yet, must not be forgotten here.
+            if !self.state.owes_for(limit, *key) {
+                limit.counters.learn(*key, state, outcome.now);
+            }
+        }
+    }
+
+    /// Gives back what the requests from `first` on were charged.
+    fn take_back(self: &Rc<Self>, items: &Items, outcome: &Outcome, first: usize) {
+        for (item, cost, receipt) in outcome.charged_from(items, first) {
+            let Item { limit, key, tag, .. } = &items[item];
+            self.refund(limit, *key, *tag, cost, (receipt, outcome.holder));
+        }
+    }
+
+    /// The decision about one request, with what it holds.
+    fn decision(
+        self: &Rc<Self>,
+        items: &Items,
+        outcomes: &mut [Outcome],
+        rider: usize,
+        admitted: bool,
+    ) -> Decision {
+        let mut whole = Decision { admitted, ..Decision::default() };
+        if let [only] = outcomes {
+            whole.verdicts = std::mem::take(&mut only.decisions[rider].verdicts);
+            whole.delay = only.decisions[rider].delay;
+        } else {
+            whole.verdicts = items.iter().map(|item| Verdict::fresh(&item.limit)).collect();
+            for outcome in outcomes.iter() {
+                let Some(decision) = outcome.decisions.get(rider) else { continue };
+                for (at, verdict) in outcome.items.iter().zip(&decision.verdicts) {
+                    whole.verdicts[*at] = *verdict;
+                }
+                whole.delay = whole.delay.max(decision.delay);
+            }
+        }
+        if admitted {
+            whole.holds = self.holds(items, outcomes, rider);
+        } else {
+            whole.delay = Span::ZERO;
+        }
+        whole
+    }
+
+    /// What a request that was admitted holds: places, and turns in queues.
+    fn holds(self: &Rc<Self>, items: &Items, outcomes: &[Outcome], rider: usize) -> Holds {
+        let mut holds = Holds::default();
+        let charges = outcomes.iter().flat_map(|outcome| &outcome.charges);
+        for Charge { item, delay, receipt, .. } in charges.filter(|charge| charge.rider == rider) {
+            let item = &items[*item];
+            if item.limit.config.quota.is_concurrency() {
+                let lease = self.lease(&item.limit, item.key, item.tag, item.cost, true);
+                holds.push(Hold::leased(&item.limit, item.key, item.cost, lease));
+            } else if item.limit.enforces() && !delay.is_zero() {
+                let due = self.clock.now().plus(*delay);
+                holds.push(Hold::queued(Rc::clone(self), item, *receipt, due));
+            }
+        }
+        holds
+    }
+
+    /// Places for a request that was admitted. `known`: the store knows of them.
+    pub(super) fn lease(
+        self: &Rc<Self>,
+        limit: &Arc<Limit>,
+        key: Fingerprint,
+        tag: Tag,
+        places: u64,
+        known: bool,
+    ) -> Lease {
+        Lease::new(Rc::clone(self), Arc::clone(limit), key, tag, places, known)
+    }
+
+    /// Gives back to a key of the store what was charged and is not used. Nobody waits for it.
+    pub(in crate::limit) fn refund(
+        self: &Rc<Self>,
+        limit: &Arc<Limit>,
+        key: Fingerprint,
+        tag: Tag,
+        cost: u64,
+        (receipt, holder): (Receipt, [u8; 8]),
+    ) {
+        let (store, limit) = (Rc::clone(self), Arc::clone(limit));
+        tokio::task::spawn_local(async move {
+            let Some(link) = store.servers.of(store.slot(tag)) else { return };
+            let until = store.clock.now().plus(UNHURRIED);
+            let quota = limit.config.quota;
+            let question = |_: &Link| {
+                let name = tag.name(&limit.names);
+                let mut call = SCRIPTS.refund.call([name.as_slice()].into_iter());
+                call.arg(&holder).arg(wire::refund_argument(&quota, cost, receipt));
+                call
+            };
+            let sent = store.send(&link, store.slot(tag), until, Weight::Unhurried, question).await;
+            let Ok((_, value)) = sent else { return };
+            if let Ok(told) = wire::Told::read(&value, &[&quota])
+                && !store.state.owes_for(&limit, key)
+            {
+                told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
+            }
+        });
+    }
+}
