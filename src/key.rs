@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, Method, header};
 use smallvec::SmallVec;
 
+use crate::auth::jwt::Verified;
 use crate::client_ip::mask;
 use crate::config::ApiKeySource;
 
@@ -45,6 +46,10 @@ pub enum Part {
     Query(String),
     /// A cookie.
     Cookie(String),
+    /// The user of a verified token.
+    User,
+    /// A claim of a verified token.
+    Claim(String),
 }
 
 /// The request as keys see it.
@@ -70,6 +75,8 @@ pub struct Subject<'a> {
     pub route: &'a str,
     /// The parameters of its path.
     pub params: &'a [(&'a str, &'a str)],
+    /// The verified token.
+    pub token: Option<&'a Verified>,
 }
 
 /// A key as the tables know it. Never zero.
@@ -214,6 +221,7 @@ impl fmt::Display for Part {
             Self::Header(_) => "header:",
             Self::Query(_) => "query:",
             Self::Cookie(_) => "cookie:",
+            Self::Claim(_) => "jwt:",
             _ => "",
         };
         write!(f, "{kind}{}", self.name())
@@ -238,6 +246,8 @@ impl Part {
             Self::Header(name) => header(subject.headers, name)?,
             Self::Query(name) => return query(subject.query?, name),
             Self::Cookie(name) => cookie(subject.headers, name)?,
+            Self::User => subject.token?.user()?.as_bytes(),
+            Self::Claim(name) => subject.token?.claim(name)?.as_bytes(),
         };
         (!bytes.is_empty()).then_some(Found::Borrowed(bytes))
     }
@@ -268,9 +278,14 @@ impl Part {
             Self::Header(_) => 9,
             Self::Query(_) => 10,
             Self::Cookie(_) => 11,
+            Self::User => 13, // 12 is the consumer
+            Self::Claim(_) => 14,
         };
         text.push(kind);
-        if matches!(self, Self::Param(_) | Self::Header(_) | Self::Query(_) | Self::Cookie(_)) {
+        if matches!(
+            self,
+            Self::Param(_) | Self::Header(_) | Self::Query(_) | Self::Cookie(_) | Self::Claim(_)
+        ) {
             text.extend_from_slice(self.name().as_bytes());
             text.push(0); // names have no such character
         }
@@ -287,7 +302,8 @@ impl Part {
             Self::Method => "method",
             Self::Path => "path",
             Self::Route => "route",
-            Self::Param(name) | Self::Query(name) | Self::Cookie(name) => name,
+            Self::User => "user",
+            Self::Param(name) | Self::Query(name) | Self::Cookie(name) | Self::Claim(name) => name,
             Self::Header(name) => name.as_str(),
         }
     }

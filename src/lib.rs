@@ -4,7 +4,7 @@
 //!
 //! 1. [`listen`]: accept, connections, deadlines, drain
 //! 2. [`pipeline`]: **read first**: route → identify → keys → decide → forward | refuse → observe
-//! 3. [`route`] and [`client_ip`]: which route, which client
+//! 3. [`route`], [`client_ip`] and [`auth`]: which route, which client, who is asking
 //! 4. [`key`]: parts of a request → one fingerprint per limit
 //! 5. [`limit`]: check all, then charge all
 //! 6. [`respond`] a local answer, or [`forward`] upstream
@@ -13,6 +13,7 @@
 //! [`config`] turns gateway.yaml into a [`snapshot`], [`app`] wires it all, [`cli`] is the commands.
 
 pub mod app;
+pub mod auth;
 pub mod cli;
 pub mod client_ip;
 pub mod clock;

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -15,6 +16,7 @@ use hyper::body::Incoming;
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
+use crate::auth::jwt::{TokenError, Verified};
 use crate::config::{Cost, OnMissing};
 use crate::forward::{self, Body, Exchange};
 use crate::key::{KeyText, Subject};
@@ -43,6 +45,8 @@ pub struct Found<'s> {
     pub client: IpAddr,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
+    /// The verified token, if anything wants to know the user.
+    pub token: Option<Arc<Verified>>,
     /// The limits that are asked, as indices into the route's.
     pub asked: SmallVec<[usize; 2]>,
     /// What each of them is asked.
@@ -61,6 +65,8 @@ pub struct Judged<'s> {
     pub client: IpAddr,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
+    /// The verified token, if anything wants to know the user.
+    pub token: Option<Arc<Verified>>,
     /// The limits that were asked, as indices into the route's; the decision's verdicts are in this order.
     pub asked: SmallVec<[usize; 2]>,
     /// The limits that were not, and why.
@@ -91,6 +97,13 @@ pub enum Unjudged {
     Framing,
     /// No route matches.
     NoRoute,
+    /// Its token does not hold, or it lacks the one that it needs.
+    Token {
+        /// The route's index.
+        route: usize,
+        /// Why.
+        error: TokenError,
+    },
     /// The limit at this place of the route wants a key that the request lacks.
     KeyMissing {
         /// The route's index.
@@ -121,8 +134,8 @@ pub fn judge<'s>(
 impl<'s> Found<'s> {
     /// With the decision of its limits.
     pub fn decided(self, decision: Decision) -> Judged<'s> {
-        let Self { route, route_index, client, normal_path, asked, spared, .. } = self;
-        Judged { route, route_index, client, normal_path, asked, spared, decision }
+        let Self { route, route_index, client, normal_path, token, asked, spared, .. } = self;
+        Judged { route, route_index, client, normal_path, token, asked, spared, decision }
     }
 }
 
@@ -154,6 +167,12 @@ pub fn find<'s>(
     let (route_index, params) = snapshot.table.find(&asked).ok_or(Unjudged::NoRoute)?;
     let route = &snapshot.routes[route_index];
     let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
+    let token = match snapshot.jwt.as_ref().filter(|_| route.wants_user) {
+        Some(jwt) => jwt
+            .identify(&parts.headers, now)
+            .map_err(|error| Unjudged::Token { route: route_index, error })?,
+        None => None,
+    };
 
     let subject = Subject {
         client,
@@ -166,6 +185,7 @@ pub fn find<'s>(
         headers: &parts.headers,
         route: &route.name,
         params: &params,
+        token: token.as_deref(),
     };
     let mut asks: SmallVec<[Ask<'s>; 2]> = SmallVec::new();
     let mut asked = SmallVec::new();
@@ -204,7 +224,7 @@ pub fn find<'s>(
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path.clone()),
     };
-    Ok(Found { route, route_index, client, normal_path, asked, asks, spared })
+    Ok(Found { route, route_index, client, normal_path, token, asked, asks, spared })
 }
 
 /// Whether the one transfer coding is `chunked`. The gateway undoes no other, and to pass one on undone would be
@@ -294,11 +314,14 @@ pub async fn serve(
     let found = match find(&view.snapshot, connection.origin(), &parts, now) {
         Ok(found) => found,
         Err(unjudged) => {
-            if let Unjudged::KeyMissing { route, .. } = unjudged {
+            if let Unjudged::KeyMissing { route, .. } | Unjudged::Token { route, .. } = unjudged {
                 exchange.set_route(route);
             }
             respond::drain(connection, body, &parts);
-            let response = LocalError::from(unjudged).response(exchange.id());
+            let response = match unjudged {
+                Unjudged::Token { error, .. } => respond::unauthenticated(&parts, error, exchange.id()),
+                unjudged => LocalError::from(unjudged).response(exchange.id()),
+            };
             return Ok(exchange.answer(response));
         }
     };
@@ -315,7 +338,7 @@ pub async fn serve(
         respond::drain(connection, body, &parts);
         return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
     }
-    let Judged { route, normal_path, asked, mut decision, .. } = judged;
+    let Judged { route, normal_path, token, asked, mut decision, .. } = judged;
     let told = respond::Told::new(route, &asked, &decision);
     exchange.hold(std::mem::take(&mut decision.holds));
     if !decision.delay.is_zero() {
@@ -330,6 +353,9 @@ pub async fn serve(
         Target::Upstream { index, original_path } => {
             if let Some(path) = normal_path.filter(|_| !original_path) {
                 parts.uri = with_path(&parts.uri, &path);
+            }
+            if let Some(jwt) = &view.snapshot.jwt {
+                jwt.tell_upstream(&mut parts.headers, token.as_deref());
             }
             let upstream = view.upstream(*index);
             match forward::forward(connection, &exchange, upstream, route, parts, body).await {

@@ -3,9 +3,11 @@
 mod conceal;
 mod env;
 mod forms;
+mod jwt;
 mod model;
 mod node;
 mod raw;
+mod raw_jwt;
 mod read;
 mod report;
 mod schema;
@@ -17,6 +19,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 
+pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use model::{
     Action, AdminConfig, ApiKeySource, ClientIpConfig, Config, Cost, Exempt, ForwardedHeader, HeaderFamilies,
     LimitConfig, ListenerConfig, Match, Mode, OnMissing, OnStoreFailure, Quota, Reject, RouteConfig,

@@ -9,6 +9,7 @@ use sluicegate_limiter::{
     Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, TokenBucket,
 };
 
+use super::jwt::JwtConfig;
 use super::store::RedisConfig;
 use crate::key::KeySpec;
 use crate::route::{HostPattern, PathPattern};
@@ -24,6 +25,8 @@ pub struct Config {
     pub client_ip: ClientIpConfig,
     /// Where the API key is.
     pub api_key: ApiKeySource,
+    /// How user tokens are verified; without it there are none.
+    pub jwt: Option<JwtConfig>,
     /// Where shared counters live; without it all counters are local.
     pub store: Option<RedisConfig>,
     /// The limits, in the order of the file.

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Action, ApiKeySource, Config, Cost, HeaderFamilies, LimitConfig, Match, RedisConfig, RedisServers,
-    RouteConfig, UpstreamConfig,
+    Action, ApiKeySource, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, Match, RedisConfig,
+    RedisServers, RouteConfig, UpstreamConfig,
 };
 use crate::snapshot::Snapshot;
 
@@ -28,7 +28,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
             "header": config.client_ip.header.name(),
             "ipv6_prefix": config.client_ip.ipv6_prefix,
         },
-        "auth": { "api_key": match &config.api_key {
+        "auth": { "jwt": config.jwt.as_ref().map(jwt), "api_key": match &config.api_key {
             ApiKeySource::Header(name) => json!({ "header": name.as_str() }),
             ApiKeySource::Query(name) => json!({ "query": name }),
         }},
@@ -39,6 +39,27 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "workers": config.workers,
         "max_head": config.max_head,
         "drain": seconds(config.drain),
+    })
+}
+
+fn jwt(jwt: &JwtConfig) -> Value {
+    let (kind, keys) = match &jwt.keys {
+        JwtKeys::Fixed(_) => ("key", redacted(true).into()),
+        JwtKeys::File { path, .. } => ("jwks", json!({ "file": path.display().to_string() })),
+        JwtKeys::Url(url) => ("jwks", json!({ "url": url.text, "refresh": seconds(url.refresh) })),
+    };
+    let forward: Map<String, Value> =
+        jwt.forward.iter().map(|(header, claim)| (header.to_string(), claim.as_str().into())).collect();
+    json!({
+        "header": jwt.header.as_str(),
+        "issuer": jwt.issuer,
+        "audience": jwt.audience,
+        kind: keys,
+        "user_claim": jwt.user_claim,
+        "leeway": seconds(jwt.leeway),
+        "require_exp": jwt.require_exp,
+        "required": jwt.required,
+        "forward": forward,
     })
 }
 

@@ -117,6 +117,11 @@ impl<'s> Replay<'s> {
                 limit: Some(limit),
                 ..Row::unmatched()
             },
+            Err(Unjudged::Token { route, .. }) => Row {
+                outcome: Outcome::Refused,
+                route: Some(self.snapshot.routes[route].name.clone()),
+                ..Row::unmatched()
+            },
             Err(_) => Row::unmatched(),
         }
     }

@@ -12,6 +12,8 @@ pub(super) type Status = (&'static str, &'static str);
 
 /// The quota is used up.
 pub(super) const RESOURCE_EXHAUSTED: Status = ("8", "rate limit exceeded");
+/// The call is nobody's that is known here.
+pub(super) const UNAUTHENTICATED: &str = "16";
 /// Nothing that the client did.
 pub(super) const UNAVAILABLE: Status = ("14", "the gateway cannot count this call at the moment");
 

@@ -8,5 +8,5 @@ mod scratch;
 
 pub use drain::{drain, drain_rest};
 pub use limits::{Told, refusal, refusal_headers, retry_after, speaker};
-pub use problem::{LocalError, bare, fixed, unavailable};
+pub use problem::{LocalError, bare, fixed, unauthenticated, unavailable};
 pub use scratch::{Scratch, Writer};

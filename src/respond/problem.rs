@@ -5,7 +5,8 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use sluicegate_limiter::Span;
 
-use super::grpc::{UNAVAILABLE, grpc, is_grpc};
+use super::grpc::{UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
+use crate::auth::jwt::TokenError;
 use crate::forward::Body;
 use crate::pipeline::Unjudged;
 use crate::route::PathError;
@@ -102,7 +103,7 @@ impl From<Unjudged> for LocalError {
             Unjudged::Method => Self::Method,
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
             Unjudged::NoRoute => Self::NoRoute,
-            Unjudged::KeyMissing { .. } => Self::KeyMissing,
+            Unjudged::KeyMissing { .. } | Unjudged::Token { .. } => Self::KeyMissing,
         }
     }
 }
@@ -138,6 +139,31 @@ pub fn unavailable(parts: &Parts, id: HeaderValue) -> Response<Body> {
     response.headers_mut().insert(X_REQUEST_ID, id);
     response.headers_mut().insert(header::RETRY_AFTER, seconds);
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// The answer to a request whose token does not hold, or that lacks the one it needs (RFC 6750).
+pub fn unauthenticated(parts: &Parts, error: TokenError, id: HeaderValue) -> Response<Body> {
+    let description = error.description();
+    if is_grpc(parts) {
+        let mut response = Response::new(Body::empty());
+        grpc(&mut response, (UNAUTHENTICATED, description), None);
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        return response;
+    }
+    let challenge = match error {
+        TokenError::Missing => "Bearer realm=\"sluicegate\"".to_owned(), // nothing of the request is wrong
+        _ => format!(
+            "Bearer realm=\"sluicegate\", error=\"invalid_token\", error_description=\"{description}\""
+        ),
+    };
+    let body = body(StatusCode::UNAUTHORIZED, description, &id);
+    let mut response = fixed(StatusCode::UNAUTHORIZED, body, PROBLEM_JSON);
+    response.headers_mut().insert(X_REQUEST_ID, id);
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    // Made of our own words, so it is a value.
+    let challenge = HeaderValue::try_from(challenge).unwrap_or(HeaderValue::from_static("Bearer"));
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     response
 }
 

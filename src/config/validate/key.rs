@@ -10,7 +10,7 @@ use crate::client_ip::parse_network;
 use crate::key::{KeySpec, Part};
 
 /// Keys without a name of their own.
-const PLAIN: [(&str, Part); 7] = [
+const PLAIN: [(&str, Part); 8] = [
     ("ip", Part::Ip),
     ("api_key", Part::ApiKey),
     ("global", Part::Global),
@@ -18,13 +18,15 @@ const PLAIN: [(&str, Part); 7] = [
     ("method", Part::Method),
     ("path", Part::Path),
     ("route", Part::Route),
+    ("user", Part::User),
 ];
 /// Keys with one, and an example of it.
-const NAMED: [(&str, &str); 4] = [
+const NAMED: [(&str, &str); 5] = [
     ("path", "path:id"),
     ("header", "header:X-Tenant"),
     ("query", "query:key"),
     ("cookie", "cookie:session"),
+    ("jwt", "jwt:tenant"),
 ];
 
 pub(super) fn key(raw: &At<OneOrMany<At<String>>>, report: &mut Report) -> Option<KeySpec> {
@@ -65,7 +67,7 @@ fn part(text: &At<String>, report: &mut Report) -> Option<Part> {
     if let Some((_, known)) = PLAIN.iter().find(|(name, _)| *name == part) {
         return Some(known.clone());
     }
-    if matches!(part, "user" | "consumer") || part.starts_with("jwt:") || part.starts_with("tls:") {
+    if part == "consumer" || part.starts_with("tls:") {
         report.error(
             not_available(text.at, &format!("the key `{part}`")).help(
                 "it needs a verified identity; use ip, api_key, header:NAME, query:NAME or cookie:NAME",
@@ -99,17 +101,18 @@ fn named(part: &str) -> Result<Part, Option<(String, String)>> {
         "path" => Part::Param(name.to_owned()),
         "query" => Part::Query(name.to_owned()),
         "cookie" => Part::Cookie(name.to_owned()),
+        "jwt" => Part::Claim(name.to_owned()),
         _ => Part::Header(header()?),
     })
 }
 
 fn unknown(text: &At<String>) -> Problem {
-    let known = PLAIN.iter().map(|(name, _)| *name).chain(["header:", "query:", "cookie:", "path:"]);
+    let known = PLAIN.iter().map(|(name, _)| *name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
     let problem = text.problem(format!("unknown key `{}`", text.value));
     match nearest(&text.value, known) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help(
-            "known keys: ip, api_key, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME",
+            "known keys: ip, api_key, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM",
         ),
     }
 }

@@ -1,6 +1,7 @@
 //! Raw -> valid: every value checked, every name resolved, everything wrong reported.
 
 mod edge;
+mod jwt;
 mod key;
 mod limit;
 mod matching;
@@ -39,6 +40,7 @@ pub(super) fn config(raw: &RawConfig, folder: &Path, report: &mut Report) -> Opt
     let listeners = edge::listeners(raw, report);
     let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
     let api_key = edge::api_key(raw.auth.as_ref().and_then(|auth| auth.value.api_key.as_ref()), report);
+    let jwt = jwt::jwt(raw, folder, report);
     let client_ip = edge::client_ip(raw.client_ip.as_ref(), report);
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
     let limits = Section::new("limit", raw.wrong.contains(&"limits"));
@@ -68,6 +70,7 @@ pub(super) fn config(raw: &RawConfig, folder: &Path, report: &mut Report) -> Opt
         listeners: listeners.into_valid(),
         admin,
         api_key,
+        jwt,
         store,
         limits: limits.into_valid(),
         upstreams: upstreams.into_valid(),

@@ -1,0 +1,3 @@
+//! 3: who is asking, proved.
+
+pub mod jwt;
