@@ -1,0 +1,274 @@
+//! Tokens on the wire: what clients are answered, what the upstream is told, and issuers that are down, slow, or lie.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod harness;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use harness::issuer::{Signer, jwks};
+use harness::{Exchange, Gateway, Setup, Upstream, until};
+use serde_json::{Value, json};
+
+const RULES: &str = "
+auth: {jwt: {audience: api, jwks: {url: 'http://{issuer}/keys', refresh: 1h}, MORE}}
+limits: {per-user: {key: user | ip, rate: 1000/h}}
+upstreams: {api: {servers: ['http://{upstream}']}}
+routes: [{name: api, upstream: api, limits: [per-user]}]
+";
+
+/// A server of keys that does what it is told.
+struct Issuer {
+    server: Upstream,
+    answer: Arc<Mutex<Answer>>,
+}
+
+#[derive(Clone)]
+enum Answer {
+    /// 200 with this body.
+    Says(String),
+    /// A redirect.
+    Elsewhere,
+    /// 500.
+    Fails,
+    /// Not a word.
+    Hangs,
+    /// No end.
+    Floods,
+}
+
+impl Issuer {
+    fn new(answer: Answer) -> Self {
+        let answer = Arc::new(Mutex::new(answer));
+        let told = Arc::clone(&answer);
+        let server = Upstream::scripted(move |exchange: &mut Exchange<'_>| {
+            let answer = told.lock().unwrap().clone();
+            match answer {
+                Answer::Says(body) => exchange.answer(200, &[], body.as_bytes()),
+                Answer::Elsewhere => exchange.answer(302, &[("location", "http://127.0.0.1:1/")], b""),
+                Answer::Fails => exchange.answer(500, &[], b"{}"),
+                Answer::Hangs => exchange.silence(),
+                Answer::Floods => {
+                    exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n");
+                    while exchange.write(vec![b' '; 64 << 10]) {}
+                    exchange.close();
+                }
+            }
+        });
+        Self { server, answer }
+    }
+
+    fn now(&self, answer: Answer) {
+        *self.answer.lock().unwrap() = answer;
+    }
+}
+
+fn soon() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 600
+}
+
+fn claims() -> Value {
+    json!({ "aud": "api", "sub": "ada", "exp": soon() })
+}
+
+fn start(upstream: &Upstream, issuer: &Issuer, more: &str) -> Gateway {
+    let rules = RULES.replace(", MORE", if more.is_empty() { "" } else { more });
+    Setup::default().upstream(upstream).value("issuer", issuer.server.address).start(&rules)
+}
+
+fn ask(gateway: &Gateway, token: &str) -> u16 {
+    gateway.ask("GET", "/", &[("authorization", &format!("Bearer {token}"))]).status
+}
+
+fn knows(gateway: &Gateway, keys: u64) {
+    until("the keys are known", || {
+        (gateway.admin_get("/status").json()["jwt"]["keys"] == keys).then_some(())
+    });
+}
+
+fn trouble(gateway: &Gateway) -> String {
+    until("the trouble is told", || {
+        gateway.admin_get("/status").json()["jwt"]["trouble"].as_str().map(str::to_owned)
+    })
+}
+
+#[test]
+fn a_token_that_does_not_hold_is_answered_401_and_says_why() {
+    let signer = Signer::ed25519("k");
+    let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
+    let upstream = Upstream::answering("ok");
+    let gateway = start(&upstream, &issuer, "");
+    knows(&gateway, 1);
+    assert_eq!(ask(&gateway, &signer.token(&claims())), 200);
+    assert_eq!(gateway.get("/").status, 200, "without a token, none is required");
+    let mut old = claims();
+    old["exp"] = 1_000_000_000.into();
+    let bearer = format!("Bearer {}", signer.token(&old));
+    let answer = gateway.ask("GET", "/", &[("authorization", &bearer)]);
+    assert_eq!(answer.status, 401);
+    assert_eq!(
+        answer.header("www-authenticate"),
+        Some(
+            "Bearer realm=\"sluicegate\", error=\"invalid_token\", error_description=\"the token has expired\""
+        )
+    );
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(answer.problem()["detail"], "the token has expired");
+    let grpc = [("authorization", bearer.as_str()), ("content-type", "application/grpc")];
+    let answer = gateway.ask("POST", "/", &grpc);
+    assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("16")));
+    assert_eq!(upstream.seen().len(), 2, "none of the refused ones came through");
+    assert_eq!(gateway.metric("sluicegate_requests_total", &[("route", "api"), ("code", "401")]), 1.0);
+}
+
+#[test]
+fn a_required_token_is_asked_for() {
+    let signer = Signer::ed25519("k");
+    let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
+    let upstream = Upstream::answering("ok");
+    let gateway = start(&upstream, &issuer, ", required: true");
+    knows(&gateway, 1);
+    let answer = gateway.get("/");
+    assert_eq!(answer.status, 401);
+    assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"sluicegate\""));
+    answer.problem();
+    assert_eq!(ask(&gateway, &signer.token(&claims())), 200);
+}
+
+#[test]
+fn the_upstream_is_told_who_the_user_is_and_never_by_the_client() {
+    let signer = Signer::ed25519("k");
+    let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
+    let upstream = Upstream::answering("ok");
+    let gateway = start(&upstream, &issuer, ", forward: {X-User: sub, X-Tenant: org.id, X-Name: name}");
+    knows(&gateway, 1);
+    let forged =
+        [("X-User", "root"), ("x-user", "root"), ("X_User", "root"), ("x-tenant", "1"), ("X-Name", "n")];
+    gateway.ask("GET", "/", &forged);
+    let seen = upstream.last().head;
+    for name in ["x-user", "x_user", "x-tenant", "x-name"] {
+        assert_eq!(seen.all(name), Vec::<&str>::new(), "{name} without a token");
+    }
+    let mut claims = claims();
+    claims["org"] = json!({ "id": 7 });
+    claims["name"] = "a\r\nX-User: root".into();
+    let bearer = format!("Bearer {}", signer.token(&claims));
+    for connection in ["close, X-User", "x-tenant , close", "keep-alive"] {
+        let headers = [&forged[..], &[("authorization", &bearer), ("connection", connection)]].concat();
+        assert_eq!(gateway.ask("GET", "/", &headers).status, 200);
+        let seen = upstream.last().head;
+        assert_eq!((seen.all("x-user"), seen.all("x_user")), (vec!["ada"], vec![]), "{connection}");
+        assert_eq!((seen.all("x-tenant"), seen.all("x-name")), (vec!["7"], vec![]), "{connection}");
+    }
+}
+
+#[test]
+fn new_keys_are_fetched_when_a_token_names_one_and_old_ones_are_gone() {
+    let (old, new) = (Signer::ed25519("old"), Signer::es256("new"));
+    let issuer = Issuer::new(Answer::Says(jwks(&[&old])));
+    let upstream = Upstream::answering("ok");
+    let gateway = start(&upstream, &issuer, "");
+    knows(&gateway, 1);
+    let (of_old, of_new) = (old.token(&claims()), new.token(&claims()));
+    assert_eq!(ask(&gateway, &of_old), 200);
+    issuer.now(Answer::Says(jwks(&[&new])));
+    assert_eq!(ask(&gateway, &of_new), 401, "no request waits for the issuer");
+    until("the new key is known", || (ask(&gateway, &of_new) == 200).then_some(()));
+    assert_eq!(ask(&gateway, &of_old), 401, "what the old key had verified is forgotten");
+    // Whoever makes up keys does not have the issuer asked for each.
+    for kid in 0..50 {
+        assert_eq!(ask(&gateway, &Signer::ed25519(&kid.to_string()).token(&claims())), 401);
+    }
+    assert_eq!(issuer.server.seen().len(), 2);
+}
+
+#[test]
+fn the_gateway_starts_without_its_issuer_and_finds_it_later() {
+    let signer = Signer::ed25519("k");
+    let issuer = Issuer::new(Answer::Fails);
+    let upstream = Upstream::answering("ok");
+    let gateway = start(&upstream, &issuer, "");
+    assert_eq!(trouble(&gateway), "it answers 500");
+    let bearer = format!("Bearer {}", signer.token(&claims()));
+    let answer = gateway.ask("GET", "/", &[("authorization", &bearer)]);
+    assert_eq!(answer.status, 401);
+    assert_eq!(answer.problem()["detail"], "tokens cannot be verified at the moment");
+    assert_eq!(gateway.get("/").status, 200, "who needs no token is served");
+    issuer.now(Answer::Says(jwks(&[&signer])));
+    until("the issuer is back", || (ask(&gateway, &signer.token(&claims())) == 200).then_some(()));
+    assert_eq!(gateway.admin_get("/status").json()["jwt"], json!({ "keys": 1, "trouble": null }));
+}
+
+#[test]
+fn an_issuer_that_lies_changes_nothing() {
+    let signer = Signer::ed25519("k");
+    let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
+    let upstream = Upstream::answering("ok");
+    let rules = RULES.replace(", MORE", "").replace("refresh: 1h", "refresh: 1s");
+    let gateway = Setup::default().upstream(&upstream).value("issuer", issuer.server.address).start(&rules);
+    knows(&gateway, 1);
+    for (answer, why) in [
+        (Answer::Says("<html>Sign in</html>".to_owned()), "it is not JSON"),
+        (Answer::Says("{}".to_owned()), "it is no JWK set: `keys` is missing"),
+        (Answer::Says(r#"{"keys":[]}"#.to_owned()), "it holds no keys"),
+        (
+            Answer::Says(jwks(&[&Signer::hs256(b"0123456789abcdef0123456789abcdef")])),
+            "it holds no key that verifies tokens: a key is neither RSA, P-256, P-384 nor Ed25519",
+        ),
+        (Answer::Elsewhere, "it answers 302"),
+        (Answer::Floods, "its answer breaks off, or is larger than 1 MiB"),
+    ] {
+        issuer.now(answer);
+        until(why, || (trouble(&gateway) == why).then_some(()));
+        assert_eq!(ask(&gateway, &signer.token(&claims())), 200, "{why}");
+    }
+    assert!(gateway.peak_memory() < 200 << 20, "{}", gateway.peak_memory());
+    assert_eq!(gateway.log().matches("gives no keys for tokens").count(), 1, "people are told once");
+    issuer.now(Answer::Says(jwks(&[&signer])));
+    until("all is well", || gateway.admin_get("/status").json()["jwt"]["trouble"].is_null().then_some(()));
+}
+
+#[test]
+fn a_slow_issuer_is_given_up_and_slows_nobody() {
+    let signer = Signer::ed25519("k");
+    let issuer = Issuer::new(Answer::Hangs);
+    let upstream = Upstream::answering("ok");
+    let gateway = start(&upstream, &issuer, "");
+    let (status, time) = harness::timed(|| ask(&gateway, &signer.token(&claims())));
+    assert_eq!(status, 401);
+    assert!(time < Duration::from_secs(2), "{time:?}");
+    assert_eq!(trouble(&gateway), "it did not answer within 5 seconds");
+}
+
+#[test]
+fn a_file_of_keys_is_watched() {
+    let (old, new) = (Signer::ed25519("old"), Signer::rsa("new", "RS256"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys.json");
+    std::fs::write(&file, jwks(&[&old])).unwrap();
+    let upstream = Upstream::answering("ok");
+    let rules =
+        RULES.replace(", MORE", "").replace("url: 'http://{issuer}/keys', refresh: 1h", "file: '{file}'");
+    let gateway = Setup::default().upstream(&upstream).value("file", file.display()).start(&rules);
+    assert_eq!(ask(&gateway, &old.token(&claims())), 200);
+    std::fs::write(&file, "{").unwrap();
+    assert_eq!(trouble(&gateway), "it is not JSON");
+    assert_eq!(ask(&gateway, &old.token(&claims())), 200, "the last good keys stay");
+    std::fs::write(&file, jwks(&[&new])).unwrap();
+    until("the new key is known", || (ask(&gateway, &new.token(&claims())) == 200).then_some(()));
+    assert_eq!(ask(&gateway, &old.token(&claims())), 401);
+}
+
+#[test]
+fn nothing_tells_a_secret() {
+    let secret = "sesame-sesame-sesame-sesame-sesame";
+    let rules = format!(
+        "auth: {{jwt: {{audience: api, secret: {secret}, required: true}}}}\nroutes: [{{name: a, respond: {{status: 200}}}}]\n"
+    );
+    let gateway = Gateway::start(&rules);
+    assert_eq!(ask(&gateway, &Signer::hs256(secret.as_bytes()).token(&claims())), 200);
+    for path in ["/config", "/status", "/metrics", "/limits"] {
+        assert!(!gateway.admin_get(path).text().contains("sesame"), "{path}");
+    }
+    assert!(!gateway.log().contains("sesame"));
+}
