@@ -3,6 +3,8 @@
 
 mod harness;
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -238,6 +240,54 @@ fn a_slow_issuer_is_given_up_and_slows_nobody() {
     assert_eq!(status, 401);
     assert!(time < Duration::from_secs(2), "{time:?}");
     assert_eq!(trouble(&gateway), "it did not answer within 5 seconds");
+}
+
+/// One answer after the other over TLS, by a certificate that nobody signed but itself.
+fn over_tls(body: String) -> (SocketAddr, String) {
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let pem = own.cert.pem();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![own.cert.into()], key.into())
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut tls = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::Stream::new(&mut tls, &mut stream);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            // Whoever does not believe the certificate goes away.
+            if stream.read(&mut [0; 4096]).is_ok() && stream.write_all(head.as_bytes()).is_ok() {
+                let _ = stream.read(&mut [0; 16]); // until the gateway has read it all
+            }
+        }
+    });
+    (address, pem)
+}
+
+#[test]
+fn keys_come_over_tls_from_the_one_whom_the_authority_vouches_for() {
+    let signer = Signer::ed25519("k");
+    let (address, ca) = over_tls(jwks(&[&signer]));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("ca.pem"), ca).unwrap();
+    let upstream = Upstream::answering("ok");
+    let rules = RULES.replace("http://{issuer}", "https://{issuer}").replace("refresh: 1h", "ca: '{ca}'");
+    let rules = rules.replace(", MORE", "");
+    let setup = || Setup::default().upstream(&upstream).value("issuer", address);
+    let gateway = setup().value("ca", folder.path().join("ca.pem").display()).start(&rules);
+    knows(&gateway, 1);
+    assert_eq!(ask(&gateway, &signer.token(&claims())), 200);
+    let stranger = setup().start(&rules.replace(", ca: '{ca}'", ""));
+    let why = trouble(&stranger);
+    assert!(why.starts_with("TLS with 127.0.0.1: ") || why.starts_with("this machine has no"), "{why}");
+    assert_eq!(ask(&stranger, &signer.token(&claims())), 401);
 }
 
 #[test]

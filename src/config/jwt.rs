@@ -50,7 +50,7 @@ pub enum JwtKeys {
 /// A JWK set that the issuer serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwksUrl {
-    /// The URL as the file has it.
+    /// The URL as people are told it, without its query.
     pub text: String,
     /// Whether it is https.
     pub tls: bool,
