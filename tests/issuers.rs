@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use harness::issuer::{Signer, jwks};
-use harness::{Exchange, Gateway, Setup, Upstream, until};
+use harness::{Exchange, Fleet, Gateway, RedisServer, Setup, Upstream, until};
 use serde_json::{Value, json};
 
 const RULES: &str = "
@@ -162,6 +162,15 @@ fn the_upstream_is_told_who_the_user_is_and_never_by_the_client() {
         assert_eq!((seen.all("x-user"), seen.all("x_user")), (vec!["ada"], vec![]), "{connection}");
         assert_eq!((seen.all("x-tenant"), seen.all("x-name")), (vec!["7"], vec![]), "{connection}");
     }
+    // Behind the body is still in the request.
+    let mut client = gateway.client();
+    let head = [("transfer-encoding", "chunked"), ("te", "trailers"), ("trailer", "X-User, X_User, X-Sum")];
+    client
+        .request("POST", "/", &head)
+        .send("1\r\na\r\n0\r\nX-User: root\r\nX_User: root\r\nX-Sum: 1\r\n\r\n");
+    assert_eq!(client.response().status, 200);
+    let seen = upstream.last().head;
+    assert_eq!((seen.all("x-user"), seen.all("x_user"), seen.all("x-sum")), (vec![], vec![], vec!["1"]));
 }
 
 #[test]
@@ -307,6 +316,33 @@ fn a_file_of_keys_is_watched() {
     std::fs::write(&file, jwks(&[&new])).unwrap();
     until("the new key is known", || (ask(&gateway, &new.token(&claims())) == 200).then_some(()));
     assert_eq!(ask(&gateway, &old.token(&claims())), 401);
+}
+
+#[test]
+fn gateways_that_share_a_store_share_a_users_limit() {
+    let signer = Signer::ed25519("k");
+    let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
+    let redis = RedisServer::start();
+    let rules =
+        RULES.replace(", MORE", "").replace("user | ip, rate: 1000/h", "[user, 'jwt:org.id'], rate: 10/366d");
+    let rules = redis.store() + &rules.replace("upstream: api", "respond: {status: 200}");
+    let rules = rules.replace("upstreams: {api: {servers: ['http://{upstream}']}}\n", "");
+    let setup = || Setup::default().value("issuer", issuer.server.address);
+    let fleet = Fleet::of(vec![setup(), setup()], &rules);
+    fleet.up();
+    fleet.iter().for_each(|gateway| knows(gateway, 1));
+    let token = |sub: &str, org: u32| {
+        let mut claims = claims();
+        claims["sub"] = sub.into();
+        claims["org"] = json!({ "id": org });
+        signer.token(&claims)
+    };
+    // Another token of the same user each time, on the one gateway and the other.
+    let admitted = (0..30).filter(|turn| ask(&fleet[turn % 2], &token("ada", 7)) == 200).count();
+    assert_eq!(admitted, 10);
+    assert_eq!(ask(&fleet[0], &token("eve", 7)), 200);
+    assert_eq!(ask(&fleet[1], &token("ada", 8)), 200);
+    assert_eq!(fleet.fallbacks(), 0.0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the upstream is told of the user. It believes these headers, so no client ever writes one.
 
-use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, TRAILER};
 
 use super::Verified;
 
@@ -18,7 +18,8 @@ pub(super) fn tell(headers: &mut HeaderMap, told: &[(HeaderName, String)], user:
     for name in alike {
         headers.remove(name);
     }
-    keep_from_connection(headers, told);
+    unlist(headers, CONNECTION, told);
+    unlist(headers, TRAILER, told);
     for (name, value) in user.map_or(&[][..], |user| &user.forward) {
         headers.insert(name.clone(), value.clone());
     }
@@ -31,18 +32,20 @@ fn reads_like(name: &HeaderName, header: &HeaderName) -> bool {
         && name.as_str().bytes().map(plain).eq(header.as_str().bytes().map(plain))
 }
 
-/// Takes the names out of Connection: whatever that names is removed on the way, and a client must not remove what
-/// the gateway says.
-fn keep_from_connection(headers: &mut HeaderMap, told: &[(HeaderName, String)]) {
-    let is_told =
-        |name: &[u8]| told.iter().any(|(told, _)| name.eq_ignore_ascii_case(told.as_str().as_bytes()));
-    let lines = || headers.get_all(CONNECTION).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
-    if !lines().any(|name| is_told(name.trim_ascii())) {
+/// Takes the names out of a header that lists names. What Connection lists is removed on the way, and a client must
+/// not remove what the gateway says; what Trailer does not list does not come through behind a body.
+fn unlist(headers: &mut HeaderMap, list: HeaderName, told: &[(HeaderName, String)]) {
+    let is_told = |name: &[u8]| {
+        let name = HeaderName::from_bytes(name.trim_ascii());
+        name.is_ok_and(|name| told.iter().any(|(header, _)| reads_like(&name, header)))
+    };
+    let lines = || headers.get_all(&list).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
+    if !lines().any(is_told) {
         return;
     }
-    let kept: Vec<&[u8]> = lines().map(<[u8]>::trim_ascii).filter(|name| !is_told(name)).collect();
+    let kept: Vec<&[u8]> = lines().filter(|name| !is_told(name)).map(<[u8]>::trim_ascii).collect();
     match HeaderValue::from_bytes(&kept.join(&b", "[..])) {
-        Ok(kept) => _ = headers.insert(CONNECTION, kept),
-        Err(_) => _ = headers.remove(CONNECTION), // made of pieces of values, it is one
+        Ok(kept) => _ = headers.insert(list, kept),
+        Err(_) => _ = headers.remove(list), // made of pieces of values, it is one
     }
 }
