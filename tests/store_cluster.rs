@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use harness::fleet::route;
 use harness::load::admitted;
-use harness::{Cluster, Fleet, Load, Sentinels, until, within};
+use harness::{Cluster, Fleet, Load, Sentinels, let_pass, until, within};
 
 /// A limit that nobody reaches, and one of 100 on `/tight`.
 const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: api_key, rate: 100/366d}}\nroutes:\n  \
@@ -113,6 +113,8 @@ fn the_master_changes() {
         fleet.in_turn(2, "other");
         (sentinels.servers[1].scripts() > 0).then_some(())
     });
+    let_pass(Duration::from_secs(1)); // each worker finds out for itself
+    fleet.up();
     let rest = Load::on(&fleet, 50).target("/tight").keys(&["half"]).send(200);
     assert_eq!(admitted(&rest), 50, "the other half");
     exact(&fleet, "after");

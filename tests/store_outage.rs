@@ -179,8 +179,8 @@ fn operators_see_the_store_come_and_go() {
     let up = |gateway: &Gateway| gateway.admin_get("/status").json()["store"]["up"].as_bool().unwrap();
     let key = [("x-api-key", "k")];
     gateway.statuses(10, "/", &key);
-    assert!(operations("ok") >= 10.0 && up(gateway));
-    assert!(gateway.metric("sluicegate_store_duration_seconds_count", &[]) >= 10.0);
+    assert!(operations("ok") >= 1.0 && up(gateway));
+    assert!(gateway.metric("sluicegate_store_duration_seconds_count", &[]) >= 1.0);
     let logged = gateway.log().len();
     redis.kill();
     gateway.statuses(50, "/", &key);

@@ -15,6 +15,13 @@ pub struct InFlight {
     taken: u64,
 }
 
+impl InFlight {
+    /// So many places taken.
+    pub const fn new(taken: u64) -> Self {
+        Self { taken }
+    }
+}
+
 impl Concurrency {
     /// At most `max` in flight.
     ///

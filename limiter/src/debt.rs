@@ -10,8 +10,8 @@ use crate::{Rate, Receipt, Span, Time};
 /// A rate as a reduced fraction: `per_nano` ticks drain in a nanosecond, a request adds `per_request` ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    per_nano: u64,
-    per_request: u64,
+    pub(crate) per_nano: u64,
+    pub(crate) per_request: u64,
 }
 
 /// What one key of a bucket owes: the tick at which it owes nothing. Two words, so that a slot needs no more
@@ -23,7 +23,8 @@ pub struct Debt {
 }
 
 impl Pace {
-    pub(crate) fn of(rate: Rate) -> Self {
+    /// The pace of a rate.
+    pub fn of(rate: Rate) -> Self {
         let (count, period) = (rate.count(), rate.period().as_nanos());
         let divisor = gcd(count, period);
         Self { per_nano: count / divisor, per_request: period / divisor }
@@ -82,13 +83,11 @@ impl Debt {
         Receipt::from_number(self.paid_at())
     }
 
-    /// Takes back at `now` what has not yet drained of `ticks` that were charged with `receipt`: they drain after
-    /// those that were owed before them.
+    /// Takes back at `now` what has not yet drained of `ticks` that were charged with `receipt`. They drain after
+    /// those that were owed before them, so what is left of them is what is left until the receipt.
     pub(crate) fn take_back(&mut self, pace: Pace, now: Time, ticks: u128, receipt: Receipt) {
-        let from = receipt.number().saturating_sub(ticks);
-        let drained = pace.clock(now).saturating_sub(from);
-        let forgiven = ticks.saturating_sub(drained).min(self.owed(pace, now));
-        self.set_paid_at(self.paid_at() - forgiven);
+        let left = receipt.number().saturating_sub(pace.clock(now)).min(ticks);
+        self.set_paid_at(self.paid_at() - left.min(self.owed(pace, now)));
     }
 
     /// Owes `ticks` from `now`, whatever was owed before.
@@ -127,7 +126,7 @@ fn divide(a: u128, b: u64) -> u128 {
     }
 }
 
-fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

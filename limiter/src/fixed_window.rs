@@ -15,6 +15,13 @@ pub struct Window {
     used: u64,
 }
 
+impl Window {
+    /// So much used in the window of this index since the Unix epoch.
+    pub const fn new(index: u64, used: u64) -> Self {
+        Self { index, used }
+    }
+}
+
 impl FixedWindow {
     /// `rate.count()` in each window of `rate.period()`.
     pub const fn new(rate: Rate) -> Self {

@@ -2,7 +2,9 @@
 
 use crate::debt::scale_up;
 use crate::quota::checked_count;
-use crate::{Algorithm, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
+use crate::{
+    Algorithm, BucketInMicros, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time,
+};
 
 /// Admits while the queue has room and holds each request until its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,17 @@ impl LeakyBucket {
     /// When `burst` is outside 1 to [`MAX_COUNT`](crate::MAX_COUNT).
     pub fn new(rate: Rate, burst: u64, max_delay: Option<Span>) -> Result<Self, QuotaError> {
         Ok(Self { pace: Pace::of(rate), burst: checked_count(burst)?, max_delay })
+    }
+
+    /// The numbers for a request of `cost` in a store that counts microseconds; none if they do not fit there.
+    pub fn in_micros(&self, cost: u64) -> Option<BucketInMicros> {
+        let room = (cost <= self.burst).then(|| self.allowed_before(cost));
+        BucketInMicros::of(self.pace, cost.min(self.burst), room, self.pace.ticks(self.burst))
+    }
+
+    /// How fast it drains.
+    pub const fn pace(&self) -> Pace {
+        self.pace
     }
 
     /// The time that one request of `cost` adds to the wait of those behind it, rounded down to a nanosecond.

@@ -27,6 +27,18 @@ struct Entry {
     cost: u64,
 }
 
+impl Log {
+    /// A log of these places, in the order in which they were taken.
+    pub fn of(places: impl Iterator<Item = (Time, u64)>) -> Self {
+        let mut log = Self::default();
+        for (at, cost) in places {
+            let at = SlidingLog::seen(&log, at);
+            SlidingLog::append(&mut log, at, cost);
+        }
+        log
+    }
+}
+
 impl SlidingLog {
     /// `rate.count()` in any window of `rate.period()`; with `count_rejected`, refused requests hold places too.
     ///
@@ -69,6 +81,9 @@ impl SlidingLog {
     }
 
     fn append(state: &mut Log, at: Time, cost: u64) {
+        if cost == 0 {
+            return;
+        }
         state.held += cost;
         match state.entries.back_mut() {
             Some(newest) if newest.at == at => newest.cost += cost,

@@ -36,6 +36,23 @@ impl SlidingWindow {
         Ok(Self { rate, slices })
     }
 
+    /// The state of a key whose newest sub-window is the one of this index since the Unix epoch, with the counts of
+    /// it and of those before it.
+    pub fn state(&self, index: u64, counts: impl Iterator<Item = u32>) -> Slices {
+        let mut all = vec![0; self.slices as usize + 1];
+        let mut any = false;
+        for (place, count) in all.iter_mut().zip(counts) {
+            *place = count;
+            any |= count > 0;
+        }
+        if any { Slices { index, counts: all.into_boxed_slice() } } else { Slices::default() }
+    }
+
+    /// The sub-windows of a period.
+    pub const fn slices(&self) -> u32 {
+        self.slices
+    }
+
     fn period(&self) -> u64 {
         self.rate.period().as_nanos()
     }

@@ -2,7 +2,9 @@
 
 use crate::debt::scale_up;
 use crate::quota::checked_count;
-use crate::{Algorithm, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
+use crate::{
+    Algorithm, BucketInMicros, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time,
+};
 
 /// Admits while the bucket holds the cost. A missing token is a debt that drains at the rate, so a bucket that
 /// pauses is never fuller than full.
@@ -19,6 +21,17 @@ impl TokenBucket {
     /// When `burst` is outside 1 to [`MAX_COUNT`](crate::MAX_COUNT).
     pub fn new(rate: Rate, burst: u64) -> Result<Self, QuotaError> {
         Ok(Self { pace: Pace::of(rate), burst: checked_count(burst)? })
+    }
+
+    /// The numbers for a request of `cost` in a store that counts microseconds; none if they do not fit there.
+    pub fn in_micros(&self, cost: u64) -> Option<BucketInMicros> {
+        let room = self.burst.checked_sub(cost).map(|left| self.pace.ticks(left));
+        BucketInMicros::of(self.pace, cost.min(self.burst), room, self.capacity())
+    }
+
+    /// How fast it is refilled.
+    pub const fn pace(&self) -> Pace {
+        self.pace
     }
 
     fn capacity(&self) -> u128 {

@@ -272,7 +272,7 @@ async fn shared_key(
                 |name: &str| snapshot.limit(name).into_iter().for_each(|limit| limit.counters.forget());
             pardoned |= store.pardon(limit, *key, text, forget).await?;
         } else {
-            let peeked = store.peek(limit, text).await?;
+            let peeked = store.peek(limit, *key, text).await?;
             found = found.filter(|_| !peeked.known).or(Some(peeked));
             if peeked.known {
                 break;

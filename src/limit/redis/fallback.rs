@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, Value};
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
@@ -21,6 +22,14 @@ use crate::limit::{Ask, Decision, Holds, Verdict, decide_here};
 /// Keys that are written back in one call.
 const BATCH: usize = 32;
 
+/// What is known of spending that could not be written back.
+enum Unwritten {
+    /// The store has said that it was not.
+    Certainly,
+    /// There was no answer.
+    Perhaps,
+}
+
 impl Store {
     /// Decides without the store: `local` limits from the last state that it told, each request counted once for
     /// every live gateway, so that all of them together stay within the limit.
@@ -35,7 +44,7 @@ impl Store {
         }
         let gateways = self.state.gateways();
         for ask in asks.iter_mut().filter(|ask| ask.limit.config.shared) {
-            ask.at = self.clock_of(ask).at_least(now);
+            ask.at = self.link_of(ask).map_or(now, |link| link.clock.at_least(now));
             ask.share = gateways;
         }
         let counted = |ask: &Ask<'_>| !ask.limit.config.shared || policy(ask) == OnStoreFailure::Local;
@@ -82,23 +91,29 @@ impl Store {
             if batch.is_empty() {
                 return;
             }
-            if !self.charge_back(&batch, connection, now).await {
-                // Whatever may have been written already is not written twice: it is lost to nobody's harm.
-                for (key, owed) in left {
-                    self.state.spent_without(&owed.limit, key, owed.tag, owed.cost);
+            let unwritten = match self.charge_back(&batch, connection, now).await {
+                Ok(()) => continue,
+                Err(Unwritten::Certainly) => batch,
+                Err(Unwritten::Perhaps) => {
+                    // It is not written twice: better some spending forgiven than a client charged for nothing.
+                    batch.iter().for_each(|(key, owed)| _ = owed.limit.counters.pardon(*key));
+                    Vec::new()
                 }
-                return;
+            };
+            for (key, owed) in unwritten.into_iter().chain(left) {
+                self.state.spent_without(&owed.limit, key, owed.tag, owed.cost);
             }
+            return;
         }
     }
 
-    /// Charges some keys for what they spent; whether the store has said so.
+    /// Charges some keys for what they spent.
     async fn charge_back(
         &self,
         batch: &[(Fingerprint, Outstanding)],
         connection: &mut MultiplexedConnection,
         now: Time,
-    ) -> bool {
+    ) -> Result<(), Unwritten> {
         let gateways = u64::from(self.state.gateways());
         let amounts: Vec<(&Fingerprint, &Outstanding, u64)> = batch
             .iter()
@@ -110,21 +125,29 @@ impl Store {
             .filter(|(.., amount)| *amount > 0)
             .collect();
         if amounts.is_empty() {
-            return true;
+            return Ok(());
         }
         let names: Vec<Vec<u8>> =
             amounts.iter().map(|(_, owed, _)| owed.tag.name(&owed.limit.names)).collect();
         let mut call = SCRIPTS.spend.call(names.iter().map(Vec::as_slice));
-        let spent = amounts.iter().map(|(_, owed, amount)| (&owed.limit.config.quota, *amount));
-        wire::spend_arguments(&mut call, spent);
+        for (_, owed, amount) in &amounts {
+            call.arg(wire::spend_argument(&owed.limit.config.quota, *amount));
+        }
         let within = std::time::Duration::from_nanos(UNHURRIED.as_nanos());
         let answer = tokio::time::timeout(within, connection.send_packed_command(&call)).await;
-        let Ok(Ok(value)) = answer else { return false };
+        let value = match answer {
+            Ok(Ok(Value::ServerError(_))) => return Err(Unwritten::Certainly),
+            Ok(Ok(value)) => value,
+            Ok(Err(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
+                return Err(Unwritten::Certainly);
+            }
+            _ => return Err(Unwritten::Perhaps),
+        };
         let quotas: Vec<_> = amounts.iter().map(|(_, owed, _)| &owed.limit.config.quota).collect();
-        let Ok((now, states)) = wire::read_states(value, &quotas) else { return false };
-        for ((key, owed, _), state) in amounts.iter().zip(&states) {
-            owed.limit.counters.learn(**key, state, now);
+        let Ok(told) = wire::Told::read(&value, &quotas) else { return Err(Unwritten::Perhaps) };
+        for ((key, owed, _), state) in amounts.iter().zip(&told.keys) {
+            owed.limit.counters.learn(**key, state, told.now);
         }
-        true
+        Ok(())
     }
 }

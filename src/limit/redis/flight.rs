@@ -17,7 +17,8 @@ use super::link::{Link, Pending, Trouble};
 use super::name::Tag;
 use super::outcome::{Charge, Outcome};
 use super::scripts::SCRIPTS;
-use super::wire::{self, Reply};
+use super::tend::LEASE;
+use super::wire::{self, Algorithms, Reply};
 use super::{Servers, Store};
 use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
@@ -51,18 +52,37 @@ type Bound = SmallVec<[(usize, u64, u64); 2]>;
 #[derive(Default)]
 pub(super) struct Flights(RefCell<HashMap<Bound, Vec<Rider>>>);
 
-/// What the store says to a call.
-enum Told {
-    /// What it decided.
-    Outcome(Outcome),
-    /// The call came too late, at this time, and changed nothing.
-    TooLate(Time),
-}
-
 /// A request that waits.
 struct Rider {
     answer: oneshot::Sender<Option<Decision>>,
     since: Time,
+}
+
+impl Flights {
+    /// Takes a rider; whether there is a flight already that takes it along.
+    fn joined(&self, bound: &Bound, rider: Rider) -> bool {
+        let mut flights = self.0.borrow_mut();
+        match flights.get_mut(bound) {
+            Some(waiting) => waiting.push(rider),
+            None => {
+                flights.insert(bound.clone(), vec![rider]);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Those who ride in the next call. If nobody waits, the flight has ended.
+    fn next(&self, bound: &Bound) -> Vec<Rider> {
+        let mut flights = self.0.borrow_mut();
+        let Some(waiting) = flights.get_mut(bound) else { return Vec::new() };
+        if waiting.is_empty() {
+            flights.remove(bound);
+            return Vec::new();
+        }
+        let rest = waiting.split_off(waiting.len().min(MAX_RIDERS));
+        std::mem::replace(waiting, rest)
+    }
 }
 
 impl Item {
@@ -91,16 +111,9 @@ impl Store {
         let bound: Bound =
             items.iter().map(|item| (Arc::as_ptr(&item.limit) as usize, item.key.get(), item.cost)).collect();
         let (answer, decided) = oneshot::channel();
-        let rider = Rider { answer, since: now };
-        let mut flights = self.flights.0.borrow_mut();
-        match flights.get_mut(&bound) {
-            Some(waiting) => waiting.push(rider),
-            None => {
-                flights.insert(bound.clone(), vec![rider]);
-                tokio::task::spawn_local(Rc::clone(self).fly(bound, items));
-            }
+        if !self.flights.joined(&bound, Rider { answer, since: now }) {
+            tokio::task::spawn_local(Rc::clone(self).fly(bound, items));
         }
-        drop(flights);
         decided.await.ok().flatten()
     }
 
@@ -123,16 +136,10 @@ impl Store {
     /// Calls the store for all that ride together, and again for those that came meanwhile.
     async fn fly(self: Rc<Self>, bound: Bound, items: Items) {
         loop {
-            let riders = {
-                let mut flights = self.flights.0.borrow_mut();
-                let waiting = flights.entry(bound.clone()).or_default();
-                if waiting.is_empty() {
-                    flights.remove(&bound);
-                    return;
-                }
-                let rest = waiting.split_off(waiting.len().min(MAX_RIDERS));
-                std::mem::replace(waiting, rest)
-            };
+            let riders = self.flights.next(&bound);
+            if riders.is_empty() {
+                return;
+            }
             let since = riders.iter().map(|rider| rider.since).min().unwrap_or(Time::EPOCH);
             let decided = self.ask(&items, riders.len(), since.plus(self.timeout)).await;
             let mut decisions = decided.unwrap_or_default().into_iter();
@@ -202,18 +209,18 @@ impl Store {
         let finish = |operation| self.stripe.finish(operation, received.since(sent));
         match result {
             Ok((link, value)) => match self.read(items, &stop, riders, value) {
-                Ok(Told::Outcome(outcome)) => {
+                Ok((now, Some(outcome))) => {
                     finish(Operation::Ok);
-                    link.clock.seen(outcome.now, sent, received);
+                    link.clock.seen(now, sent, received);
                     self.learn(items, &outcome);
                     Some(outcome)
                 }
-                Ok(Told::TooLate(now)) => {
+                Ok((now, None)) => {
                     finish(Operation::Expired);
                     link.clock.seen(now, sent, received); // perhaps it was only that clock
                     None
                 }
-                Err(wire::Malformed) => {
+                Err(wire::Malformed(_)) => {
                     finish(Operation::Error);
                     None
                 }
@@ -277,34 +284,32 @@ impl Store {
     /// The script's call for these limits.
     fn question(&self, items: &Items, stop: &[usize], riders: usize, until: Time, link: &Link) -> Cmd {
         let names: SmallVec<[Vec<u8>; 2]> = stop.iter().map(|at| items[*at].name()).collect();
-        let mut call = SCRIPTS.decide.call(names.iter().map(Vec::as_slice));
+        let algorithms = Algorithms::of(stop.iter().map(|at| &items[*at].limit.config.quota));
+        let mut call = SCRIPTS.decide(algorithms).call(names.iter().map(Vec::as_slice));
         let margin = self.timeout.as_nanos() / WAY_BACK;
         let deadline = link.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
-        wire::decide_arguments(
-            &mut call,
-            deadline,
-            riders,
-            link.holder(),
-            stop.iter().map(|at| items[*at].argument()),
-        );
+        call.arg(deadline).arg(riders).arg(&link.holder()).arg(LEASE.as_micros() as u64);
+        for at in stop {
+            call.arg(&*items[*at].argument());
+        }
         call
     }
 
-    /// What an answer says.
+    /// What an answer says, and the server's time: no outcome if the call came too late and changed nothing.
     fn read(
         &self,
         items: &Items,
         stop: &SmallVec<[usize; 2]>,
         riders: usize,
         value: Value,
-    ) -> Result<Told, wire::Malformed> {
+    ) -> Result<(Time, Option<Outcome>), wire::Malformed> {
         let quotas: SmallVec<[_; 2]> = stop.iter().map(|at| &items[*at].limit.config.quota).collect();
-        match Reply::read(value, &quotas)? {
-            Reply::Expired { now } => Ok(Told::TooLate(now)),
+        match Reply::read(&value, &quotas)? {
+            Reply::Expired { now } => Ok((now, None)),
             Reply::Decided { now, admitted, keys } => {
                 let outcome = Outcome::new(items, stop.clone(), keys, riders, now);
                 debug_assert_eq!(outcome.admitted(), admitted as usize, "the script and the core disagree");
-                Ok(Told::Outcome(outcome))
+                Ok((now, Some(outcome)))
             }
         }
     }
@@ -312,7 +317,7 @@ impl Store {
     /// An answer that came when nobody waited any more: what it charged is given back.
     async fn late(self: Rc<Self>, items: Items, stop: SmallVec<[usize; 2]>, riders: usize, pending: Pending) {
         let Ok(value) = pending.await else { return };
-        if let Ok(Told::Outcome(outcome)) = self.read(&items, &stop, riders, value) {
+        if let Ok((_, Some(outcome))) = self.read(&items, &stop, riders, value) {
             self.take_back(&items, &outcome, 0);
         }
     }
@@ -408,12 +413,12 @@ impl Store {
             let question = |link: &Link| {
                 let name = tag.name(&limit.names);
                 let mut call = SCRIPTS.refund.call([name.as_slice()].into_iter());
-                wire::refund_arguments(&mut call, link.holder(), [(&quota, cost, receipt)].into_iter());
+                call.arg(&link.holder()).arg(wire::refund_argument(&quota, cost, receipt));
                 call
             };
             let Ok((_, value)) = store.send(&link, store.slot(tag), until, question).await else { return };
-            if let Ok((now, states)) = wire::read_states(value, &[&quota]) {
-                states.iter().for_each(|state| limit.counters.learn(key, state, now));
+            if let Ok(told) = wire::Told::read(&value, &[&quota]) {
+                told.keys.iter().for_each(|state| limit.counters.learn(key, state, told.now));
             }
         });
     }

@@ -11,7 +11,7 @@ use super::flight::UNHURRIED;
 use super::link::Link;
 use super::name::Tag;
 use super::scripts::SCRIPTS;
-use super::wire::{self, Reply};
+use super::wire::{self, Algorithms, Reply};
 use crate::key::{Fingerprint, KeyText};
 use crate::limit::{Key, Limit};
 
@@ -76,22 +76,24 @@ impl Store {
     }
 
     /// What is left of a key, without spending anything; `None` if the store does not answer.
-    pub async fn peek(self: &Rc<Self>, limit: &Limit, text: &KeyText) -> Option<Peeked> {
+    pub async fn peek(self: &Rc<Self>, limit: &Limit, key: Fingerprint, text: &KeyText) -> Option<Peeked> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
         let link = self.servers.of(slot)?;
         let quota = limit.config.quota;
         let question = |link: &Link| {
             let name = tag.name(&limit.names);
-            let mut call = SCRIPTS.decide.call([name.as_slice()].into_iter());
-            let argument = wire::argument(&quota, false, 1);
-            wire::decide_arguments(&mut call, 0, 0, link.holder(), [argument.as_slice()].into_iter());
+            let mut call =
+                SCRIPTS.decide(Algorithms::of([&quota].into_iter())).call([name.as_slice()].into_iter());
+            call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(wire::argument(&quota, false, 1));
             call
         };
         let until = self.clock.now().plus(UNHURRIED);
         let (_, value) = self.send(&link, slot, until, question).await.ok()?;
-        let Ok(Reply::Decided { now, keys, .. }) = Reply::read(value, &[&quota]) else { return None };
-        let standing = keys.first()?.standing(now);
+        let Ok(Reply::Decided { now, keys, .. }) = Reply::read(&value, &[&quota]) else { return None };
+        let state = keys.first()?;
+        limit.counters.learn(key, state, now);
+        let standing = state.standing(now);
         Some(Peeked { known: standing.remaining < standing.capacity || !standing.reset.is_zero(), standing })
     }
 

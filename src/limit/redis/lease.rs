@@ -38,7 +38,7 @@ pub(super) struct Places {
 }
 
 /// Places of one request; dropping it frees them.
-pub struct Lease {
+pub(in crate::limit) struct Lease {
     store: Rc<Store>,
     limit: Arc<Limit>,
     key: Fingerprint,

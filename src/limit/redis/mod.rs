@@ -16,10 +16,13 @@ mod link;
 mod name;
 mod outcome;
 mod remote;
+mod script;
 mod scripts;
 mod server_clock;
 mod state;
 mod tend;
+#[cfg(all(test, not(feature = "model")))]
+mod tests;
 mod wire;
 
 use std::cell::RefCell;
@@ -37,11 +40,12 @@ use self::flight::{Flights, Items};
 pub use self::keeper::Peeked;
 pub(super) use self::lease::Lease;
 use self::lease::Leases;
+use self::link::Link;
 pub(super) use self::name::Tag;
 pub(super) use self::remote::RemoteKey;
-use self::server_clock::ServerClock;
 pub use self::state::{StoreState, StoreStatus};
 pub(super) use self::wire::argument;
+pub use self::wire::can_be_shared;
 use super::{Ask, Decision, Holds, Verdict, decide_here, refuse_here};
 use crate::clock::Clock;
 use crate::observe::StoreStripe;
@@ -106,20 +110,20 @@ impl Store {
             return refusal;
         }
         let mixed = asks.iter().any(|ask| !ask.limit.config.shared);
-        let reserved = match mixed.then(|| self.reserve(&asks)) {
-            Some(Err(refusal)) => return refusal,
-            Some(Ok(reserved)) => Some(reserved),
-            None => None,
-        };
+        let reserved = mixed.then(|| self.reserve(&asks));
+        if let Some(refusal) = reserved.as_ref().filter(|local| !local.admitted) {
+            let verdicts = refusal.verdicts.clone();
+            return together(&asks, Decision { verdicts, ..Decision::default() }, self.unasked(&asks));
+        }
         let items: Items = asks.iter().filter(|ask| ask.limit.config.shared).map(Item::of).collect();
         match self.ride(items, now).await {
             Some(decision) => match reserved {
-                Some(reserved) => reserved.with(&asks, decision, self.clock.now()),
+                Some(reserved) => self.with_reserved(&asks, reserved, decision),
                 None => decision,
             },
             None => {
-                if let Some(reserved) = reserved {
-                    reserved.undo(self.clock.now());
+                if let Some(mut reserved) = reserved {
+                    reserved.holds.undo(self.clock.now());
                 }
                 self.fall_back(&mut asks, now)
             }
@@ -134,7 +138,8 @@ impl Store {
             if ask.limit.counts_refusals() {
                 return None; // the store must hear of every request
             }
-            let clock = self.clock_of(ask);
+            let link = self.link_of(ask).filter(|link| link.is_up())?;
+            let clock = &link.clock;
             ask.at = clock.at_least(now);
             let refusal = ask.limit.counters.refusal(ask.key, clock.at_most(now), ask.cost);
             refuses |= ask.limit.enforces()
@@ -150,32 +155,34 @@ impl Store {
         asks.iter().zip(&refusal.verdicts).any(told).then_some(refusal)
     }
 
-    /// The clock of the server that holds the ask's counter.
-    fn clock_of(&self, ask: &Ask<'_>) -> Arc<ServerClock> {
+    /// The connection to the server that holds the ask's counter.
+    fn link_of(&self, ask: &Ask<'_>) -> Option<Rc<Link>> {
         match self.servers.only() {
-            Some(link) => Arc::clone(&link.clock),
-            None => self
-                .servers
-                .of(Tag::of(&ask.text).slot())
-                .map_or_else(Arc::default, |link| Arc::clone(&link.clock)),
+            Some(link) => Some(Rc::clone(link)),
+            None => self.servers.of(Tag::of(&ask.text).slot()),
         }
     }
 
     /// Charges the limits that are counted here, until the store has decided about the others.
-    fn reserve(&self, asks: &[Ask<'_>]) -> Result<Reserved, Decision> {
-        let local: SmallVec<[Ask<'_>; 2]> =
-            asks.iter().filter(|ask| !ask.limit.config.shared).cloned().collect();
-        let decision = decide_here(&local, true, true);
-        if decision.admitted {
-            return Ok(Reserved(decision));
-        }
+    fn reserve(&self, asks: &[Ask<'_>]) -> Decision {
+        let local = asks.iter().filter(|ask| !ask.limit.config.shared).cloned();
+        decide_here(&local.collect::<SmallVec<[Ask<'_>; 2]>>(), true, true)
+    }
+
+    /// What is said of shared limits that were not asked, because one that is counted here refuses.
+    fn unasked(&self, asks: &[Ask<'_>]) -> Decision {
         let shared = asks.iter().filter(|ask| ask.limit.config.shared);
-        let unasked = Decision {
-            admitted: true,
-            verdicts: shared.map(Verdict::unasked).collect(),
-            ..Decision::default()
-        };
-        Err(together(asks, decision, unasked))
+        Decision { admitted: true, verdicts: shared.map(Verdict::unasked).collect(), ..Decision::default() }
+    }
+
+    /// The decision of all limits, now that the store has decided about its own.
+    fn with_reserved(&self, asks: &[Ask<'_>], mut local: Decision, shared: Decision) -> Decision {
+        if shared.admitted {
+            local.holds.keep();
+        } else {
+            local.holds.undo(self.clock.now());
+        }
+        together(asks, local, shared)
     }
 
     /// The slot of a tag, where slots matter.
@@ -188,26 +195,6 @@ impl Store {
         let mut tasks = self.tasks.borrow_mut();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
-    }
-}
-
-/// What local limits have admitted and charged for a request that the store still has to decide about.
-struct Reserved(Decision);
-
-impl Reserved {
-    /// The decision of all limits, in the order of `asks`.
-    fn with(self, asks: &[Ask<'_>], shared: Decision, now: Time) -> Decision {
-        let mut local = self.0;
-        if shared.admitted {
-            local.holds.keep();
-        } else {
-            local.holds.undo(now);
-        }
-        together(asks, local, shared)
-    }
-
-    fn undo(mut self, now: Time) {
-        self.0.holds.undo(now);
     }
 }
 

@@ -6,12 +6,13 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult};
 
-use super::wire;
+use super::script;
+use super::wire::Algorithms;
 
 /// All scripts.
 pub(super) struct Scripts {
-    /// Checks all limits, then charges all.
-    pub(super) decide: Script,
+    /// Checks all limits, then charges all: one script for each kind of algorithms.
+    decide: [Script; 6],
     /// Takes charges back.
     pub(super) refund: Script,
     /// Writes back what was spent while the store was away.
@@ -24,36 +25,41 @@ pub(super) struct Scripts {
 
 /// One script.
 pub(super) struct Script {
-    text: String,
+    text: &'static str,
     sha1: String,
 }
 
 /// The scripts of this version.
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
-    decide: Script::new(wire::decide_script()),
-    refund: Script::new(wire::refund_script()),
-    spend: Script::new(wire::spend_script()),
-    renew: Script::new(wire::renew_script()),
-    beat: Script::new(include_str!("beat.lua").to_owned()),
+    decide: Algorithms::ALL.map(|algorithms| Script::new(script::decide(algorithms))),
+    refund: Script::new(script::REFUND),
+    spend: Script::new(script::SPEND),
+    renew: Script::new(script::RENEW),
+    beat: Script::new(include_str!("beat.lua")),
 });
 
 impl Scripts {
+    /// The script that decides about limits of these algorithms.
+    pub(super) fn decide(&self, algorithms: Algorithms) -> &Script {
+        &self.decide[algorithms as usize]
+    }
+
     /// Gives the scripts to a server.
     ///
     /// # Errors
     /// When the server does not take them.
     pub(super) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let scripts = [&SCRIPTS.decide, &SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.renew, &SCRIPTS.beat];
+        let others = [&SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.renew, &SCRIPTS.beat];
         let mut pipeline = Pipeline::new();
-        for script in scripts {
-            pipeline.cmd("SCRIPT").arg("LOAD").arg(&script.text).ignore();
+        for script in SCRIPTS.decide.iter().chain(others) {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
         }
         pipeline.exec_async(connection).await
     }
 }
 
 impl Script {
-    fn new(text: String) -> Self {
+    fn new(text: &'static str) -> Self {
         let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
         let sha1 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         Self { text, sha1 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use super::link::random;
 use super::name::Tag;
 use super::server_clock::ServerClock;
@@ -20,6 +22,8 @@ pub struct StoreState {
     pub config: RedisConfig,
     /// This gateway's name among those that share it.
     pub(super) gateway: String,
+    /// Told when a worker has lost its connection, so that the others look at theirs.
+    pub(super) alarm: Notify,
     /// Live gateways, this one among them, as of the last word from the store.
     gateways: AtomicU32,
     clocks: Mutex<HashMap<String, Arc<ServerClock>>>,
@@ -63,6 +67,7 @@ impl StoreState {
         Self {
             config,
             gateway: random().iter().map(|byte| format!("{byte:02x}")).collect(),
+            alarm: Notify::new(),
             gateways: AtomicU32::new(1),
             clocks: Mutex::default(),
             health: Mutex::default(),

@@ -7,12 +7,12 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, RedisResult};
 use sluicegate_limiter::Time;
 
+use super::Store;
 use super::cluster::{self, CLUSTER, Map, Servers};
 use super::connect::{self, connect};
 use super::link::Link;
 use super::name::{self, Tag};
 use super::scripts::{SCRIPTS, Scripts};
-use super::{Store, wire};
 use crate::config::RedisAddress;
 
 /// The longest that making and preparing a connection may take.
@@ -61,6 +61,9 @@ impl Store {
                 return;
             }
             self.state.lost(self.worker, &link.name, &link.why());
+            if pause == AT_ONCE {
+                self.state.alarm.notify_waiters();
+            }
             if let Servers::Cluster(map) = &self.servers {
                 map.outdated.notify_one();
             }
@@ -103,19 +106,31 @@ impl Store {
         redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(connection).await
     }
 
-    /// Looks after a connection until it breaks.
+    /// Looks after a connection until it breaks. That a server can no longer be written to is found out here, before
+    /// requests do, and at once when another worker has lost it.
     async fn mind(self: &Rc<Self>, link: &Rc<Link>, mut connection: MultiplexedConnection) {
         let mut looks = 0;
-        while tokio::time::timeout(MIND, link.broken()).await.is_err() {
-            looks += 1;
-            if self.state.owes() {
-                self.write_back(link, &mut connection).await;
+        loop {
+            let pause = async {
+                let alarm = self.state.alarm.notified();
+                let _ = tokio::time::timeout(MIND, alarm).await;
+            };
+            tokio::select! {
+                () = link.broken() => return,
+                () = pause => looks += 1,
             }
-            if looks % LOOKS_PER_RENEWAL == 0
-                && let Ok(Err(error)) =
-                    tokio::time::timeout(DIAL, self.renew(link, &mut connection, false)).await
-            {
-                link.shut(told(&error));
+            let look = async {
+                self.try_write(link, &mut connection).await?;
+                if looks % LOOKS_PER_RENEWAL == 0 {
+                    self.renew(link, &mut connection, false).await?;
+                }
+                Ok(())
+            };
+            match tokio::time::timeout(DIAL, look).await {
+                Ok(Ok(())) if self.state.owes() => self.write_back(link, &mut connection).await,
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => link.shut(told(&error)),
+                Err(_) => link.shut("it does not answer in time".to_owned()),
             }
         }
     }
@@ -137,8 +152,11 @@ impl Store {
         for held in held.chunks(batch) {
             let names: Vec<Vec<u8>> = held.iter().map(|held| held.tag.name(&held.limit.names)).collect();
             let mut call = SCRIPTS.renew.call(names.iter().map(Vec::as_slice));
-            let places = held.iter().map(|held| held.places);
-            wire::renew_arguments(&mut call, link.holder(), anew.then_some(old), places);
+            let before: &[u8] = if anew { &old } else { b"" };
+            call.arg(&link.holder()).arg(before).arg(LEASE.as_micros() as u64);
+            for held in held {
+                call.arg(held.places);
+            }
             call.exec_async(connection).await?;
         }
         Ok(())

@@ -1,52 +1,261 @@
-//! stub
-use super::remote::RemoteKey;
-use crate::config::Quota;
-use redis::{Cmd, Value};
-use sluicegate_limiter::{Receipt, Time};
+//! What goes to the scripts and comes back: bytes and numbers, no connection.
+//!
+//! An argument is made of a quota and a cost and of nothing else, so it can be made once. All numbers are
+//! big-endian:
+//!
+//! | bytes | |
+//! | --- | --- |
+//! | 1 | the algorithm: 1 the buckets, 2 fixed_window, 3 sliding_window, 4 sliding_log, 5 concurrency |
+//! | 1 | flags: 1 its refusal counts, 2 the cost is never admitted |
+//! | buckets | scale 8 (a double), parts of a microsecond 4, then cost, room and whole, each 7 + 4 |
+//! | fixed_window | period 6, count 4, cost 4 |
+//! | sliding_window | period 6, slices 2, count 4, cost 4 |
+//! | sliding_log | period 6, count 4, cost 4, whether it counts the rejected 1 |
+//! | concurrency | max 4, cost 4 |
+//! | a receipt | buckets: instant 7 + 4; fixed_window: index 6; sliding_window: index 7; sliding_log: instant 7 |
+
+use redis::Value;
+use sluicegate_limiter::{BucketInMicros, Micros, Rate, Receipt, Time};
 use smallvec::SmallVec;
 
-#[derive(Debug)]
-pub(super) struct Malformed;
-pub(super) enum Reply {
-    Expired { now: Time },
-    Decided { now: Time, admitted: u32, keys: SmallVec<[RemoteKey; 2]> },
+use super::remote::RemoteKey;
+use crate::config::Quota;
+
+const NEVER: u8 = 2;
+
+/// The algorithms of the keys of a call, where they are all of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithms {
+    Buckets,
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+    Concurrency,
+    Several,
 }
-impl Reply {
-    pub(super) fn read(_: Value, _: &[&Quota]) -> Result<Self, Malformed> {
-        Err(Malformed)
+
+impl Algorithms {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Buckets,
+        Self::FixedWindow,
+        Self::SlidingWindow,
+        Self::SlidingLog,
+        Self::Concurrency,
+        Self::Several,
+    ];
+
+    /// Those of these quotas.
+    pub(super) fn of<'a>(quotas: impl Iterator<Item = &'a Quota>) -> Self {
+        let kinds = quotas.map(|quota| match quota {
+            Quota::TokenBucket(..) | Quota::LeakyBucket(..) => Self::Buckets,
+            Quota::FixedWindow(..) => Self::FixedWindow,
+            Quota::SlidingWindow(..) => Self::SlidingWindow,
+            Quota::SlidingLog(..) => Self::SlidingLog,
+            Quota::Concurrency(..) => Self::Concurrency,
+        });
+        kinds.reduce(|all, kind| if all == kind { all } else { Self::Several }).unwrap_or(Self::Several)
     }
 }
-pub(super) fn read_states(_: Value, _: &[&Quota]) -> Result<(Time, SmallVec<[RemoteKey; 2]>), Malformed> {
-    Err(Malformed)
+
+/// What the script that decides answers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reply {
+    /// The deadline had passed, and nothing was changed.
+    Expired {
+        /// The server's time.
+        now: Time,
+    },
+    /// It was decided.
+    Decided {
+        /// The server's time, at which all of it was decided.
+        now: Time,
+        /// How many of the requests were admitted: the first ones.
+        admitted: u32,
+        /// The state of each key before the first of them. `limit::settle` over these gives the same answers.
+        keys: SmallVec<[RemoteKey; 2]>,
+    },
 }
-pub(in crate::limit) fn argument(_: &Quota, _: bool, _: u64) -> Vec<u8> {
-    Vec::new()
+
+/// What the other scripts answer: the state of each key afterwards.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    /// The server's time.
+    pub now: Time,
+    /// The keys, in the order in which they were asked.
+    pub keys: SmallVec<[RemoteKey; 2]>,
 }
-pub(super) fn decide_script() -> String {
-    String::new()
+
+/// A reply that none of the scripts gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected {0}, found something else: is another program answering, or another version of the script?"
+)]
+pub(super) struct Malformed(pub(super) &'static str);
+
+/// Whether a store can hold the states of a quota: its periods are whole microseconds, and its buckets drain in
+/// less than some 200 years.
+pub fn can_be_shared(quota: &Quota) -> bool {
+    match quota {
+        Quota::TokenBucket(bucket, ..) => bucket.in_micros(0).is_some(),
+        Quota::LeakyBucket(bucket, ..) => bucket.in_micros(0).is_some(),
+        Quota::FixedWindow(_, rate) | Quota::SlidingLog(_, rate) | Quota::SlidingWindow(_, rate) => {
+            rate.period().as_nanos().is_multiple_of(1_000)
+        }
+        Quota::Concurrency(..) => true,
+    }
 }
-pub(super) fn refund_script() -> String {
-    String::new()
+
+/// What the script that decides must know of a limit, and what the request costs.
+pub(in crate::limit) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
+    let flags = u8::from(enforces) | if cost > most(quota) { NEVER } else { 0 };
+    let cost_bytes = number(cost.min(most(quota)));
+    match quota {
+        Quota::TokenBucket(bucket, rate, burst) => {
+            let scale = micros_of(*rate) * *burst as f64 / rate.count() as f64;
+            of_bucket(flags, scale, bucket.in_micros(cost))
+        }
+        Quota::LeakyBucket(bucket, rate, _) => {
+            of_bucket(flags, micros_of(*rate) / rate.count() as f64, bucket.in_micros(cost))
+        }
+        Quota::FixedWindow(_, rate) => {
+            [&[2, flags][..], &period(*rate), &number(rate.count()), &cost_bytes].concat()
+        }
+        Quota::SlidingWindow(window, rate) => {
+            let slices = &window.slices().to_be_bytes()[2..];
+            [&[3, flags][..], &period(*rate), slices, &number(rate.count()), &cost_bytes].concat()
+        }
+        Quota::SlidingLog(log, rate) => {
+            let counts = [u8::from(log.counts_rejected())];
+            [&[4, flags][..], &period(*rate), &number(rate.count()), &cost_bytes, &counts].concat()
+        }
+        Quota::Concurrency(_, max) => [&[5, flags][..], &number(*max), &cost_bytes].concat(),
+    }
 }
-pub(super) fn spend_script() -> String {
-    String::new()
+
+/// What the script that takes back must know: the quota under which the cost was charged, and the receipt.
+pub(super) fn refund_argument(quota: &Quota, cost: u64, receipt: Receipt) -> Vec<u8> {
+    let mut bytes = argument(quota, false, cost);
+    let index = receipt.number() as u64; // an index or an instant, both below 2⁶⁴
+    match quota {
+        Quota::TokenBucket(bucket, ..) => put(&mut bytes, bucket.pace().paid_at(receipt)),
+        Quota::LeakyBucket(bucket, ..) => put(&mut bytes, bucket.pace().paid_at(receipt)),
+        Quota::FixedWindow(..) => bytes.extend(&index.to_be_bytes()[2..]),
+        Quota::SlidingWindow(..) => bytes.extend(&index.to_be_bytes()[1..]),
+        Quota::SlidingLog(..) => bytes.extend(&(index / 1_000).to_be_bytes()[1..]),
+        Quota::Concurrency(..) => {}
+    }
+    bytes
 }
-pub(super) fn renew_script() -> String {
-    String::new()
+
+/// What the script that charges afterwards must know: `amount` is what was spent, all requests together.
+pub(super) fn spend_argument(quota: &Quota, amount: u64) -> Vec<u8> {
+    argument(quota, false, amount.min(most(quota)))
 }
-pub(super) fn decide_arguments<A: AsRef<[u8]>>(
-    _: &mut Cmd,
-    _: u64,
-    _: usize,
-    _: [u8; 8],
-    _: impl Iterator<Item = A>,
-) {
+
+impl Reply {
+    /// Reads the reply to a call for keys of these quotas.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(super) fn read(value: &Value, quotas: &[&Quota]) -> Result<Self, Malformed> {
+        let [now, admitted, keys @ ..] = list(value)? else {
+            return Err(Malformed("the time and a number"));
+        };
+        let now = time(now)?;
+        if *admitted == Value::Int(-1) {
+            return Ok(Self::Expired { now });
+        }
+        let admitted = u32::try_from(whole(admitted)?).map_err(|_| Malformed("a number of requests"))?;
+        Ok(Self::Decided { now, admitted, keys: read_keys(keys, quotas, now)? })
+    }
 }
-pub(super) fn refund_arguments<'a>(
-    _: &mut Cmd,
-    _: [u8; 8],
-    _: impl Iterator<Item = (&'a Quota, u64, Receipt)>,
-) {
+
+impl Told {
+    /// Reads the reply to a call for keys of these quotas.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(super) fn read(value: &Value, quotas: &[&Quota]) -> Result<Self, Malformed> {
+        let [now, keys @ ..] = list(value)? else { return Err(Malformed("the time")) };
+        let now = time(now)?;
+        Ok(Self { now, keys: read_keys(keys, quotas, now)? })
+    }
 }
-pub(super) fn spend_arguments<'a>(_: &mut Cmd, _: impl Iterator<Item = (&'a Quota, u64)>) {}
-pub(super) fn renew_arguments(_: &mut Cmd, _: [u8; 8], _: Option<[u8; 8]>, _: impl Iterator<Item = u64>) {}
+
+fn read_keys(keys: &[Value], quotas: &[&Quota], now: Time) -> Result<SmallVec<[RemoteKey; 2]>, Malformed> {
+    if keys.len() != quotas.len() {
+        return Err(Malformed("a state for each key"));
+    }
+    keys.iter().zip(quotas).map(|(key, quota)| RemoteKey::read(quota, list(key)?, now)).collect()
+}
+
+/// The largest cost that is ever admitted.
+fn most(quota: &Quota) -> u64 {
+    match quota {
+        Quota::TokenBucket(_, _, most) | Quota::LeakyBucket(_, _, most) | Quota::Concurrency(_, most) => {
+            *most
+        }
+        Quota::FixedWindow(_, rate) | Quota::SlidingLog(_, rate) | Quota::SlidingWindow(_, rate) => {
+            rate.count()
+        }
+    }
+}
+
+fn of_bucket(flags: u8, scale: f64, numbers: Option<BucketInMicros>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(2 + 8 + 4 + 3 * 11 + 11);
+    // A quota that cannot be shared is refused where the configuration is read. Here it admits nobody.
+    let room = numbers.and_then(|numbers| numbers.room);
+    let numbers = numbers.unwrap_or(BucketInMicros {
+        parts: 1,
+        cost: Micros::default(),
+        room: None,
+        whole: Micros::default(),
+    });
+    bytes.extend([1, if room.is_none() { flags | NEVER } else { flags }]);
+    bytes.extend(scale.to_be_bytes());
+    bytes.extend(numbers.parts.to_be_bytes());
+    for micros in [numbers.cost, room.unwrap_or_default(), numbers.whole] {
+        put(&mut bytes, micros);
+    }
+    bytes
+}
+
+fn put(bytes: &mut Vec<u8>, micros: Micros) {
+    bytes.extend(&micros.whole.to_be_bytes()[1..]);
+    bytes.extend(&micros.part.to_be_bytes()[4..]);
+}
+
+fn micros_of(rate: Rate) -> f64 {
+    rate.period().as_nanos() as f64 / 1_000.0
+}
+
+fn period(rate: Rate) -> [u8; 6] {
+    let [_, _, bytes @ ..] = rate.period().ceil_micros().to_be_bytes();
+    bytes
+}
+
+/// A count, which is at most a billion.
+fn number(count: u64) -> [u8; 4] {
+    u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+fn list(value: &Value) -> Result<&[Value], Malformed> {
+    match value {
+        Value::Array(values) => Ok(values),
+        _ => Err(Malformed("a list")),
+    }
+}
+
+/// A whole number that a double can hold.
+pub(super) fn whole(value: &Value) -> Result<u64, Malformed> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok().filter(|number| *number < 1 << 53),
+        _ => None,
+    }
+    .ok_or(Malformed("a whole number"))
+}
+
+/// An instant of the server's clock.
+pub(super) fn time(value: &Value) -> Result<Time, Malformed> {
+    Ok(Time::from_nanos(whole(value)? * 1_000))
+}

@@ -1,0 +1,168 @@
+//! States as a store keeps them that counts in whole microseconds and fractions of one: its numbers are doubles,
+//! exact to 2⁵³ and no further.
+//!
+//! With the rate N/W, W in microseconds, reduced to n'/w', a microsecond has n' parts and a request is w' of them. A
+//! part is a whole number of ticks, so a debt that was charged at whole microseconds is the same in both.
+
+use crate::debt::gcd;
+use crate::{Debt, Pace, Receipt, Time};
+
+/// The longest that a shared bucket may take to drain: some 200 years. Until 2053 the instant at which it is empty
+/// is then below 2⁵³ µs.
+pub const MAX_SHARED_MICROS: u64 = 6_300_000_000_000_000;
+
+/// A length of time or an instant: microseconds and parts of one, of which the [`Pace`] says how many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Micros {
+    /// Whole microseconds.
+    pub whole: u64,
+    /// Parts of one.
+    pub part: u64,
+}
+
+/// What a store must know of a bucket and a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketInMicros {
+    /// The parts of a microsecond.
+    pub parts: u32,
+    /// What the request adds to the debt.
+    pub cost: Micros,
+    /// The most that may be owed before it; none if it is never admitted.
+    pub room: Option<Micros>,
+    /// What a whole bucket, or a full queue, owes.
+    pub whole: Micros,
+}
+
+impl BucketInMicros {
+    pub(crate) fn of(pace: Pace, cost: u64, room: Option<u128>, whole: u128) -> Option<Self> {
+        let numbers = Self {
+            parts: u32::try_from(pace.parts()).ok()?,
+            cost: pace.micros_up(pace.ticks(cost)),
+            room: room.map(|ticks| pace.micros_down(ticks)),
+            whole: pace.micros_up(whole),
+        };
+        (numbers.whole.whole <= MAX_SHARED_MICROS).then_some(numbers)
+    }
+}
+
+impl Pace {
+    fn per_micro(self) -> u64 {
+        self.per_nano * 1_000
+    }
+
+    /// The ticks of a part.
+    fn ticks_a_part(self) -> u64 {
+        gcd(self.per_micro(), self.per_request)
+    }
+
+    /// The parts of a microsecond.
+    pub fn parts(self) -> u64 {
+        self.per_micro() / self.ticks_a_part()
+    }
+
+    fn micros_from(self, parts: u128) -> Micros {
+        let a_micro = u128::from(self.parts());
+        Micros {
+            whole: u64::try_from(parts / a_micro).unwrap_or(u64::MAX),
+            part: (parts % a_micro) as u64, // less than a u64 to begin with
+        }
+    }
+
+    fn micros_up(self, ticks: u128) -> Micros {
+        self.micros_from(ticks.div_ceil(u128::from(self.ticks_a_part())))
+    }
+
+    fn micros_down(self, ticks: u128) -> Micros {
+        self.micros_from(ticks / u128::from(self.ticks_a_part()))
+    }
+
+    fn ticks_in(self, micros: Micros) -> u128 {
+        let parts = u128::from(micros.whole) * u128::from(self.parts()) + u128::from(micros.part);
+        parts.saturating_mul(u128::from(self.ticks_a_part()))
+    }
+
+    /// A debt of so much at `now`.
+    pub fn debt(self, now: Time, owed: Micros) -> Debt {
+        let mut debt = Debt::default();
+        debt.set_owed(self, now, self.ticks_in(owed));
+        debt
+    }
+
+    /// What is owed at `now`, rounded up to a part.
+    pub fn owed(self, debt: Debt, now: Time) -> Micros {
+        self.micros_up(debt.owed(self, now))
+    }
+
+    /// The instant since the Unix epoch that the receipt of a bucket stands for.
+    pub fn paid_at(self, receipt: Receipt) -> Micros {
+        self.micros_up(receipt.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Algorithm, LeakyBucket, MAX_COUNT, MAX_PERIOD, Rate, Span, TokenBucket};
+
+    fn rates() -> impl Strategy<Value = Rate> {
+        let counts = prop_oneof![1..=100_u64, 1..=MAX_COUNT, Just(MAX_COUNT)];
+        let periods = prop_oneof![1_000..=1_000_000_u64, 1_000..=MAX_PERIOD.as_nanos() / 1_000];
+        (counts, periods)
+            .prop_map(|(count, micros)| Rate::new(count, Span::from_nanos(micros * 1_000)).unwrap())
+    }
+
+    proptest! {
+        /// A debt that was charged at whole microseconds goes to a store and comes back as it was, and a store
+        /// that knows nothing but these numbers admits what the bucket admits.
+        #[test]
+        fn nothing_is_lost_on_the_way(
+            rate in rates(), burst in 1..=1_000_u64, start in 0..10_000_000_000_000_000_u64,
+            charges in prop::collection::vec((0..5_000_000_u64, 1..=400_u64), 1..20),
+            max_delay in prop::option::of(0..100_000_000_u64),
+        ) {
+            let bucket = TokenBucket::new(rate, burst).unwrap();
+            let queue = LeakyBucket::new(rate, burst, max_delay.map(Span::from_nanos)).unwrap();
+            let (mut level, mut backlog, mut micros) = (Debt::default(), Debt::default(), start);
+            for (later, cost) in charges {
+                micros += later;
+                let now = Time::from_nanos(micros * 1_000);
+                let pace = bucket.pace();
+                let admits = [bucket.check(&level, now, cost).is_ok(), queue.check(&backlog, now, cost).is_ok()];
+                let numbers = [bucket.in_micros(cost), queue.in_micros(cost)];
+                for ((state, told), admitted) in [&mut level, &mut backlog].into_iter().zip(numbers).zip(admits) {
+                    let Some(told) = told else { return Ok(()) };
+                    let owed = pace.owed(*state, now);
+                    prop_assert_eq!(pace.debt(now, owed).owed(pace, now), state.owed(pace, now));
+                    prop_assert_eq!(told.room.is_some_and(|room| owed <= room), admitted);
+                    if admitted {
+                        let receipt = state.add(pace, now, pace.ticks(cost));
+                        let sum = pace.ticks_in(owed) + pace.ticks_in(told.cost);
+                        prop_assert_eq!(pace.ticks_in(pace.owed(*state, now)), sum);
+                        prop_assert_eq!(pace.ticks_in(pace.paid_at(receipt)), receipt.number());
+                        prop_assert!(pace.owed(*state, now) <= told.whole);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bucket_of_a_thousand_years_cannot_be_shared() {
+        let rate = |count| Rate::new(count, Span::from_secs(366 * 86_400)).unwrap();
+        assert_eq!(TokenBucket::new(rate(1), 1_000).unwrap().in_micros(1), None);
+        assert!(TokenBucket::new(rate(1), 190).unwrap().in_micros(1).is_some());
+        assert!(LeakyBucket::new(rate(MAX_COUNT), MAX_COUNT, None).unwrap().in_micros(1).is_some());
+    }
+
+    #[test]
+    fn seven_in_ninety_seconds_has_sevenths() {
+        let rate = Rate::new(7, Span::from_secs(90)).unwrap();
+        let numbers = TokenBucket::new(rate, 7).unwrap().in_micros(1).unwrap();
+        assert_eq!(numbers.parts, 7);
+        assert_eq!(numbers.cost, Micros { whole: 12_857_142, part: 6 });
+        assert_eq!(numbers.room, Some(Micros { whole: 77_142_857, part: 1 }));
+        assert_eq!(numbers.whole, Micros { whole: 90_000_000, part: 0 });
+    }
+}

@@ -1,0 +1,55 @@
+//! The scripts that run on the server.
+//!
+//! Each is the common part, the algorithms it needs, and one operation. They run on Redis 6.2 and later and on
+//! Valkey; a script reads the clock and each key once, decides, and writes what has changed. What they keep under
+//! a key is told at the top of each algorithm's file. All numbers of a reply are whole.
+
+use super::wire::Algorithms;
+
+macro_rules! script {
+    ($($file:literal),+) => { concat!(include_str!("common.lua"), $(include_str!($file)),+) };
+}
+
+macro_rules! of_all {
+    ($operation:literal) => {
+        script!("bucket.lua", "window.lua", "sliding.lua", "log.lua", "concurrency.lua", $operation)
+    };
+}
+
+/// Decides requests: checks all keys, then charges all, for each of so many identical requests in turn.
+///
+/// `ARGV`: the deadline in microseconds of the server's clock (0: none), how many requests (0: only looks and
+/// changes nothing), 8 bytes that stand for this gateway, the lease of its places in microseconds, and an
+/// [`argument`](super::wire::argument) for each of `KEYS`. The reply is a [`Reply`](super::wire::Reply).
+///
+/// A server makes all functions of a script anew for each call, so there is one for each algorithm alone, as most
+/// requests need it, beside the one for all.
+pub(super) const fn decide(algorithms: Algorithms) -> &'static str {
+    match algorithms {
+        Algorithms::Buckets => script!("bucket.lua", "decide.lua"),
+        Algorithms::FixedWindow => script!("window.lua", "decide.lua"),
+        Algorithms::SlidingWindow => script!("sliding.lua", "decide.lua"),
+        Algorithms::SlidingLog => script!("log.lua", "decide.lua"),
+        Algorithms::Concurrency => script!("concurrency.lua", "decide.lua"),
+        Algorithms::Several => of_all!("decide.lua"),
+    }
+}
+
+/// Takes charges back.
+///
+/// `ARGV`: the 8 bytes of this gateway, and a [`refund_argument`](super::wire::refund_argument) for each of `KEYS`.
+/// The reply is a [`Told`](super::wire::Told).
+pub(super) const REFUND: &str = of_all!("refund.lua");
+
+/// Charges what was spent while the store was out of reach, as far as it fits.
+///
+/// `ARGV`: a [`spend_argument`](super::wire::spend_argument) for each of `KEYS`. The reply is a
+/// [`Told`](super::wire::Told).
+pub(super) const SPEND: &str = of_all!("spend.lua");
+
+/// Gives the places of a gateway more time.
+///
+/// `ARGV`: the 8 bytes of this gateway, the 8 bytes that it had before or nothing, the lease in microseconds, and
+/// for each of `KEYS` the places that it holds there. These are counted where it was not known, or had another
+/// name; otherwise only their time is extended. The reply is a [`Told`](super::wire::Told).
+pub(super) const RENEW: &str = script!("concurrency.lua", "renew.lua");

@@ -1,0 +1,130 @@
+-- sliding_window: period 6 bytes, sub-windows in it 2, index of the newest one since the epoch 7, and 4 bytes for
+-- the count of each, newest first, without the zeros at the old end.
+algorithms[3] = function()
+    local kind = {}
+
+    -- The index of the sub-window that `now` is in, and how far inside, in microseconds times `slices`.
+    local function position(period, slices)
+        local inside = now % period
+        local more, rest = muldiv(inside, slices, period)
+        return (now - inside) / period * slices + more, rest
+    end
+
+    -- The counts of all sub-windows but the oldest, and of the oldest.
+    local function parts(counts, slices)
+        local n = #counts / 4
+        local numbers = {struct.unpack('>' .. string.rep('I4', n), counts)}
+        local sum = 0
+        for i = 1, math.min(n, slices) do
+            sum = sum + numbers[i]
+        end
+        return sum, n > slices and numbers[slices + 1] or 0
+    end
+
+    -- Moves the counts so that sub-window `index` is the newest. If they are ahead of it, they are left there.
+    local function advance(counts, from, index, slices)
+        local steps = math.min(index - from, slices + 1)
+        return string.sub(string.rep('\0\0\0\0', steps) .. counts, 1, 4 * (slices + 1))
+    end
+
+    local function estimate(counts, period, slices, inside)
+        local sum, oldest = parts(counts, slices)
+        return sum + (muldiv(period - inside, oldest, period))
+    end
+
+    function kind.load(key, at)
+        local period, slices
+        period, slices, key.count, key.cost, key.tail = struct.unpack('>I6I2I4I4', key.argument, at)
+        key.period, key.slices = period, slices
+        local value = get(key.name)
+        local index, inside = position(period, slices)
+        local current, counts = index, ''
+        if #value >= 19 and #value % 4 == 3 then
+            local old, old_slices, newest = struct.unpack('>I6I2I7', value)
+            if is_period(old) and old_slices >= 1 and old_slices <= 1000 and #value <= 15 + 4 * (old_slices + 1) then
+                local old_index, old_inside = position(old, old_slices)
+                counts = string.sub(value, 16)
+                if newest > old_index then
+                    old_index, old_inside = newest, 0 -- the clock was set back
+                else
+                    counts = advance(counts, newest, old_index, old_slices)
+                end
+                local same = old == period and old_slices == slices
+                -- Counted in other sub-windows, or so far ahead that the clock must have been set back by more than
+                -- a period: what is estimated counts in the current one.
+                if not same or newest > current + slices then
+                    local used = estimate(counts, old, old_slices, old_inside)
+                    counts = used > 0 and struct.pack('>I4', math.min(used, 4294967295)) or ''
+                    key.changed = used > 0
+                else
+                    index, inside = old_index, old_inside
+                end
+            end
+        end
+        key.ahead = index - current
+        key.value, key.index, key.inside, key.was = value, index, inside, counts
+        key.newest = #counts >= 4 and struct.unpack('>I4', counts) or 0
+        key.used = estimate(counts, period, slices, inside)
+    end
+
+    function kind.fits(key)
+        return not key.never and key.used + key.cost <= key.count
+    end
+
+    function kind.charge(key)
+        key.used, key.newest = key.used + key.cost, key.newest + key.cost
+        key.changed = true
+    end
+
+    function kind.refuse()
+        return false
+    end
+
+    function kind.spend(key)
+        key.cost = math.max(0, math.min(key.cost, key.count - key.used))
+        kind.charge(key)
+    end
+
+    local function counts(key)
+        return struct.pack('>I4', math.min(key.newest, 4294967295)) .. string.sub(key.was, 5)
+    end
+
+    function kind.refund(key)
+        local age = key.index - struct.unpack('>I7', key.argument, key.tail)
+        local at = 4 * age + 1
+        if age == 0 then
+            key.newest = math.max(0, key.newest - key.cost)
+            key.changed = true
+        elseif age > 0 and at < #key.was then
+            local left = math.max(0, struct.unpack('>I4', key.was, at) - key.cost)
+            key.was = string.sub(key.was, 1, at - 1) .. struct.pack('>I4', left) .. string.sub(key.was, at + 4)
+            key.changed = true
+        end
+    end
+
+    function kind.told(key)
+        return {key.index, key.was}
+    end
+
+    function kind.retold(key)
+        return {key.index, counts(key)}
+    end
+
+    function kind.save(key)
+        local kept = counts(key)
+        local stop = #kept
+        while stop > 0 and string.sub(kept, stop - 3, stop) == '\0\0\0\0' do
+            stop = stop - 4
+        end
+        if stop == 0 then
+            set(key.name, key.value, '', 0)
+            return
+        end
+        local value = struct.pack('>I6I2I7', key.period, key.slices, key.index) .. string.sub(kept, 1, stop)
+        -- The newest sub-window is out of sight one period after its end.
+        local to_end = ((key.ahead + 1) * key.period - key.inside) / key.slices
+        set(key.name, key.value, value, math.ceil(to_end) + key.period)
+    end
+
+    return kind
+end
