@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use harness::issuer::{Signer, jwks};
+use harness::issuer::{Signer, jwks, soon};
 use harness::{Exchange, Fleet, Gateway, RedisServer, Setup, Upstream, until};
 use serde_json::{Value, json};
 
@@ -63,10 +63,6 @@ impl Issuer {
     fn now(&self, answer: Answer) {
         *self.answer.lock().unwrap() = answer;
     }
-}
-
-fn soon() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 600
 }
 
 fn claims() -> Value {

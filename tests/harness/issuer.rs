@@ -138,3 +138,8 @@ pub fn unsigned(header: &str, claims: &str) -> String {
 pub fn jwks(signers: &[&Signer]) -> String {
     json!({ "keys": signers.iter().map(|signer| signer.jwk()).collect::<Vec<_>>() }).to_string()
 }
+
+/// Ten minutes from now, as tokens say it.
+pub fn soon() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 600
+}

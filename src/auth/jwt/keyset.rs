@@ -276,3 +276,69 @@ pub(super) fn hash(bytes: &[u8]) -> [u8; 32] {
     let digest = digest(&SHA256, bytes);
     std::array::from_fn(|at| digest.as_ref()[at])
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rsa(bytes: usize, exponent: &[u8]) -> Value {
+        let modulus: Vec<u8> = vec![0xff; bytes];
+        json!({ "kty": "RSA", "n": URL_SAFE_NO_PAD.encode(modulus), "e": URL_SAFE_NO_PAD.encode(exponent) })
+    }
+
+    fn with(mut key: Value, name: &str, value: Value) -> Value {
+        key[name] = value;
+        key
+    }
+
+    fn read(keys: &[Value]) -> Result<usize, String> {
+        KeySet::jwks(json!({ "keys": keys }).to_string().as_bytes()).map(|set| set.len())
+    }
+
+    #[test]
+    fn a_key_that_is_weak_malformed_or_for_something_else_is_left_out() {
+        let good = rsa(256, &[1, 0, 1]);
+        assert_eq!(read(std::slice::from_ref(&good)), Ok(1));
+        let zeros = URL_SAFE_NO_PAD.encode([0; 32]);
+        for (bad, why) in [
+            (rsa(128, &[1, 0, 1]), "an RSA key has between 2048 and 8192 bits, not 1024"),
+            (rsa(2048, &[1, 0, 1]), "an RSA key has between 2048 and 8192 bits, not 16384"),
+            (rsa(256, &[1]), "an RSA key is malformed"),
+            (rsa(256, &[2]), "an RSA key is malformed"),
+            (with(good.clone(), "n", "!".into()), "a key is malformed"),
+            (with(good.clone(), "use", "enc".into()), "a key is not for signatures"),
+            (with(good.clone(), "key_ops", json!(["encrypt"])), "a key is not for signatures"),
+            (with(good.clone(), "alg", "ES256".into()), "the `alg` of a key is not one of its type"),
+            (with(good.clone(), "alg", "HS256".into()), "the `alg` of a key is not one of its type"),
+            (with(good.clone(), "alg", "RSA-OAEP".into()), "the `alg` of a key is not one of its type"),
+            (json!({ "kty": "EC", "crv": "P-256", "x": zeros, "y": zeros }), "a key is no point of P-256"),
+            (json!({ "kty": "OKP", "crv": "Ed25519", "x": "AAAA" }), "a key is no point of Ed25519"),
+            (
+                json!({ "kty": "oct", "k": zeros, "alg": "HS256" }),
+                "a key is neither RSA, P-256, P-384 nor Ed25519",
+            ),
+            (json!({ "kty": "new" }), "a key is neither RSA, P-256, P-384 nor Ed25519"),
+            (json!(7), "a key is malformed"),
+        ] {
+            let told = format!("it holds no key that verifies tokens: {why}");
+            assert_eq!(read(std::slice::from_ref(&bad)), Err(told), "{bad}");
+            assert_eq!(read(&[bad, good.clone()]), Ok(1), "the others stay");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_for_hashes_that_are_no_longer_than_it_is() {
+        let algorithms = |length| KeySet::secret(&vec![7; length]).map(|set| set.keys[0].algorithms.clone());
+        assert!(algorithms(31).is_err());
+        assert_eq!(algorithms(32), Ok(vec![Algorithm::HS256]));
+        assert_eq!(algorithms(63), Ok(vec![Algorithm::HS256, Algorithm::HS384]));
+        assert_eq!(algorithms(64), Ok(vec![Algorithm::HS256, Algorithm::HS384, Algorithm::HS512]));
+    }
+
+    #[test]
+    fn printing_a_set_tells_no_secret() {
+        assert_eq!(format!("{:?}", KeySet::secret(&[7; 32]).unwrap()), "KeySet { keys: 1, .. }");
+    }
+}
