@@ -231,6 +231,11 @@ fn an_issuer_that_lies_changes_nothing() {
     }
     assert!(gateway.peak_memory() < 200 << 20, "{}", gateway.peak_memory());
     assert_eq!(gateway.log().matches("gives no keys for tokens").count(), 1, "people are told once");
+    // The same place, asked less often: what is known of it stays.
+    let before = gateway.generation();
+    gateway.write(&rules.replace("refresh: 1s", "refresh: 1h"));
+    until("the new file is in force", || (gateway.generation() > before).then_some(()));
+    assert_eq!(ask(&gateway, &signer.token(&claims())), 200);
     issuer.now(Answer::Says(jwks(&[&signer])));
     until("all is well", || gateway.admin_get("/status").json()["jwt"]["trouble"].is_null().then_some(()));
 }

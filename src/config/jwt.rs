@@ -65,3 +65,10 @@ pub struct JwksUrl {
     /// The authorities that are believed, as PEM; `None` for those of the system.
     pub ca: Option<Vec<u8>>,
 }
+
+impl JwksUrl {
+    /// Whether another URL leads to the same place.
+    pub fn is_at(&self, other: &Self) -> bool {
+        (self.tls, &self.host, self.port, &self.path) == (other.tls, &other.host, other.port, &other.path)
+    }
+}

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::KeySet;
 use super::fetch::{Fetcher, MAX_SET};
+use super::keyset::hash;
 use super::schedule::Schedule;
 use crate::clock::Clock;
 use crate::config::{self, JwksUrl, JwtKeys};
@@ -36,11 +37,14 @@ pub struct KeysStatus {
 }
 
 impl Keys {
-    /// The keys of a source, as far as they are known.
-    pub(super) fn new(source: &JwtKeys) -> Self {
+    /// The keys of a source, as far as they are known: what `before` had from the same place is good until the first
+    /// fetch.
+    pub(super) fn new(source: &JwtKeys, before: Option<&Self>) -> Self {
         let known = match source {
             JwtKeys::Fixed(keys) | JwtKeys::File { keys, .. } => Arc::clone(keys),
-            JwtKeys::Url(_) => Arc::new(KeySet::empty()),
+            JwtKeys::Url(url) => before
+                .filter(|before| matches!(&before.source, JwtKeys::Url(old) if old.is_at(url)))
+                .map_or_else(|| Arc::new(KeySet::empty()), |before| Arc::clone(&before.current())),
         };
         Self {
             source: source.clone(),
@@ -76,10 +80,10 @@ impl Keys {
     }
 
     async fn look(&self, path: &Path) {
-        let mut read = read(path);
+        let mut read = read(path, &self.current());
         if read.is_err() {
             tokio::time::sleep(HALF_WRITTEN).await;
-            read = self::read(path);
+            read = self::read(path, &self.current());
         }
         self.found(&path.display().to_string(), read);
     }
@@ -126,13 +130,16 @@ impl Keys {
     }
 }
 
-/// The keys in a file.
-fn read(path: &Path) -> Result<KeySet, String> {
+/// The keys in a file; the `known` ones are not read again.
+fn read(path: &Path, known: &KeySet) -> Result<KeySet, String> {
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut json = Vec::new();
     file.take(MAX_SET as u64 + 1).read_to_end(&mut json).map_err(|error| error.to_string())?;
     if json.len() > MAX_SET {
         return Err("it is larger than 1 MiB".to_owned());
+    }
+    if hash(&json) == *known.id() {
+        return Ok(known.clone());
     }
     KeySet::jwks(&json)
 }

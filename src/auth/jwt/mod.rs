@@ -94,7 +94,7 @@ impl Jwt {
         }
         let keys = match before.filter(|before| before.config.keys == config.keys) {
             Some(before) => Arc::clone(&before.keys),
-            None => Arc::new(Keys::new(&config.keys)),
+            None => Arc::new(Keys::new(&config.keys, before.map(|before| &*before.keys))),
         };
         Arc::new(Self { config: config.clone(), wanted, keys, remembered: Remembered::default() })
     }
