@@ -207,6 +207,27 @@ fn a_token_is_remembered_whole_and_never_in_part() {
     }
 }
 
+#[test]
+fn a_token_with_any_other_character_is_another_token() {
+    let signer = Signer::ed25519("k");
+    let house = House::before(&[&signer], "");
+    let token = signer.token(&claims());
+    assert_eq!(house.ask(&token), Ok(vec![0, 1]));
+    let others = |at: usize| {
+        if at + 1 == token.len() { "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef0123456789-_" } else { "A.=" }
+    };
+    for at in 0..token.len() {
+        for other in others(at).chars().filter(|other| !token[at..].starts_with(*other)) {
+            let changed = format!("{}{other}{}", &token[..at], &token[at + 1..]);
+            // No user: refused, or no token at all.
+            assert!(
+                house.ask(&changed).is_ok_and(|asked| asked.is_empty()) || house.ask(&changed).is_err(),
+                "{changed}"
+            );
+        }
+    }
+}
+
 /// The tricks by which libraries were fooled.
 #[test]
 fn the_key_says_how_a_token_is_signed() {
