@@ -13,8 +13,9 @@ use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
-use tokio::task::LocalSet;
+use tokio::task::{AbortHandle, LocalSet};
 
+use crate::auth::jwt::Keys;
 use crate::auth::{Unusable, Watch};
 use crate::clock::Clock;
 use crate::config::{self, Config, ListenerConfig, Loaded};
@@ -59,6 +60,8 @@ struct Supervisor {
     consumers: Option<Watch>,
     /// This thread's own way to the store.
     store: Rc<RefCell<Option<Rc<Store>>>>,
+    /// The keys for tokens, and what ends their care.
+    keys: Option<(Arc<Keys>, AbortHandle)>,
 }
 
 /// How long a bad file may be half-written before it is reported.
@@ -104,6 +107,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         admin: None,
         consumers: None,
         store: Rc::default(),
+        keys: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -114,6 +118,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
         supervisor.serve_admin(admin).await.map_err(StartError::System)?;
         supervisor.keep_store();
+        supervisor.keep_keys();
         supervisor.loaded();
         supervisor.open(sockets);
         supervisor.run(requests).await;
@@ -283,6 +288,7 @@ impl Supervisor {
 
         let generation = self.put_in_force(config, &before);
         self.keep_store();
+        self.keep_keys();
         for id in gone {
             self.tell(|| Command::Close(id.clone()));
         }
@@ -395,6 +401,22 @@ impl Supervisor {
             });
         }
         *self.store.borrow_mut() = store;
+    }
+
+    /// Has the keys for tokens kept fresh where the configuration in force says.
+    fn keep_keys(&mut self) {
+        let keys = self.shared.snapshot.load().jwt.as_ref().map(|jwt| Arc::clone(jwt.keys()));
+        let kept = self.keys.as_ref().map(|(keys, _)| keys);
+        if keys.as_ref().map(Arc::as_ptr) == kept.map(Arc::as_ptr) {
+            return;
+        }
+        let next = keys.map(|keys| {
+            let tending = Arc::clone(&keys).tend(self.shared.clock);
+            (keys, tokio::task::spawn_local(tending).abort_handle())
+        });
+        if let Some((_, before)) = std::mem::replace(&mut self.keys, next) {
+            before.abort();
+        }
     }
 
     /// Notes that a configuration came into force.

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, Method, header};
 use smallvec::SmallVec;
 
+use crate::auth::jwt::Verified;
 use crate::client_ip::mask;
 use crate::config::{ApiKeyConfig, ApiKeySource};
 
@@ -47,6 +48,10 @@ pub enum Part {
     Query(String),
     /// A cookie.
     Cookie(String),
+    /// The user of a verified token.
+    User,
+    /// A claim of a verified token.
+    Claim(String),
 }
 
 /// The request as keys see it.
@@ -74,6 +79,8 @@ pub struct Subject<'a> {
     pub route: &'a str,
     /// The parameters of its path.
     pub params: &'a [(&'a str, &'a str)],
+    /// The verified token.
+    pub token: Option<&'a Verified>,
 }
 
 /// A key as the tables know it. Never zero.
@@ -154,6 +161,12 @@ impl KeySpec {
         Some(Fingerprint::from_hash(hasher.finish()))
     }
 
+    /// Whether what a request lacks of its key can be had with a token.
+    pub fn lacks_user(&self, subject: &Subject<'_>) -> bool {
+        let lacking = self.all.iter().find(|alternatives| first(alternatives, subject).is_none());
+        lacking.is_some_and(|alternatives| alternatives.iter().any(Part::is_of_user))
+    }
+
     /// The fingerprint that all requests without the key share.
     pub fn missing(secret: &KeySecret) -> Fingerprint {
         Fingerprint::from_hash(secret.0.hash_one("requests without the key"))
@@ -218,6 +231,7 @@ impl fmt::Display for Part {
             Self::Header(_) => "header:",
             Self::Query(_) => "query:",
             Self::Cookie(_) => "cookie:",
+            Self::Claim(_) => "jwt:",
             _ => "",
         };
         write!(f, "{kind}{}", self.name())
@@ -225,6 +239,11 @@ impl fmt::Display for Part {
 }
 
 impl Part {
+    /// Whether only a verified token has it.
+    pub(crate) const fn is_of_user(&self) -> bool {
+        matches!(self, Self::User | Self::Claim(_))
+    }
+
     /// The request's value. What is empty, or given twice, is not there: a client cannot choose between two.
     fn of<'a>(&'a self, subject: &'a Subject<'_>) -> Option<Found<'a>> {
         let bytes = match self {
@@ -242,6 +261,8 @@ impl Part {
             Self::Header(name) => header(subject.headers, name)?,
             Self::Query(name) => return query(subject.query?, name),
             Self::Cookie(name) => cookie(subject.headers, name)?,
+            Self::User => subject.token?.user()?.as_bytes(),
+            Self::Claim(name) => subject.token?.claim(name)?.as_bytes(),
         };
         (!bytes.is_empty()).then_some(Found::Borrowed(bytes))
     }
@@ -273,9 +294,14 @@ impl Part {
             Self::Query(_) => 10,
             Self::Cookie(_) => 11,
             Self::Consumer => 12,
+            Self::User => 13,
+            Self::Claim(_) => 14,
         };
         text.push(kind);
-        if matches!(self, Self::Param(_) | Self::Header(_) | Self::Query(_) | Self::Cookie(_)) {
+        if matches!(
+            self,
+            Self::Param(_) | Self::Header(_) | Self::Query(_) | Self::Cookie(_) | Self::Claim(_)
+        ) {
             text.extend_from_slice(self.name().as_bytes());
             text.push(0); // names have no such character
         }
@@ -293,7 +319,8 @@ impl Part {
             Self::Method => "method",
             Self::Path => "path",
             Self::Route => "route",
-            Self::Param(name) | Self::Query(name) | Self::Cookie(name) => name,
+            Self::User => "user",
+            Self::Param(name) | Self::Query(name) | Self::Cookie(name) | Self::Claim(name) => name,
             Self::Header(name) => name.as_str(),
         }
     }

@@ -42,7 +42,7 @@ pub struct Found<'s> {
     pub route_index: usize,
     /// The client's address.
     pub client: IpAddr,
-    /// What is proved of the client.
+    /// What is proved of whoever sent it.
     pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
@@ -62,7 +62,7 @@ pub struct Judged<'s> {
     pub route_index: usize,
     /// The client's address.
     pub client: IpAddr,
-    /// What is proved of the client.
+    /// What is proved of whoever sent it.
     pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
@@ -109,6 +109,8 @@ pub enum Unjudged {
         route: usize,
         /// The limit's name.
         limit: String,
+        /// Whether the key can be had with a token.
+        of_user: bool,
     },
 }
 
@@ -166,7 +168,8 @@ pub fn find<'s>(
     let (route_index, params) = snapshot.table.find(&asked).ok_or(Unjudged::NoRoute)?;
     let route = &snapshot.routes[route_index];
     let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
-    let identity = auth::identify(&snapshot.config.api_key, parts)
+    let jwt = snapshot.jwt.as_deref().filter(|_| route.wants_user);
+    let identity = auth::identify(&snapshot.config.api_key, jwt, parts, now)
         .map_err(|why| Unjudged::Unproven { route: route_index, why })?;
 
     let subject = Subject {
@@ -181,6 +184,7 @@ pub fn find<'s>(
         headers: &parts.headers,
         route: &route.name,
         params: &params,
+        token: identity.token.as_deref(),
     };
     let mut asks: SmallVec<[Ask<'s>; 2]> = SmallVec::new();
     let mut asked = SmallVec::new();
@@ -209,7 +213,11 @@ pub fn find<'s>(
                 continue;
             }
             (None, OnMissing::Deny) => {
-                return Err(Unjudged::KeyMissing { route: route_index, limit: limit.config.name.clone() });
+                return Err(Unjudged::KeyMissing {
+                    route: route_index,
+                    limit: limit.config.name.clone(),
+                    of_user: limit.config.key.lacks_user(&subject),
+                });
             }
         };
         asks.push(Ask { text, ..Ask::new(limit, key, cost(&limit.config.cost, &parts.headers), now) });
@@ -345,6 +353,9 @@ pub async fn serve(
         Target::Upstream { index, original_path } => {
             if let Some(path) = normal_path.filter(|_| !original_path) {
                 parts.uri = with_path(&parts.uri, &path);
+            }
+            if let Some(jwt) = &view.snapshot.jwt {
+                jwt.tell_upstream(&mut parts.headers, identity.token.as_deref());
             }
             let upstream = view.upstream(*index);
             let told = auth::told(&view.snapshot.config.api_key, identity.consumer);

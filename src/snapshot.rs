@@ -8,11 +8,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sluicegate_limiter::{Span, Time};
 
+use crate::auth::jwt::Jwt;
 use crate::config::{
     Action, Config, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject, RouteConfig,
     UpstreamConfig,
 };
-use crate::key::KeySecret;
+use crate::key::{KeySecret, Part};
 use crate::limit::{Counters, Limit, StoreState};
 use crate::respond::refusal_headers;
 use crate::route::RouteTable;
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub secret: KeySecret,
     /// What the threads share of the store.
     pub store: Option<Arc<StoreState>>,
+    /// Verifies user tokens.
+    pub jwt: Option<Arc<Jwt>>,
 }
 
 /// A route with what its answers are made of.
@@ -53,6 +56,8 @@ pub struct Route {
     pub reject: Option<Reject>,
     /// The longest request body in bytes.
     pub max_body: Option<u64>,
+    /// Whether anything needs to know the user.
+    pub wants_user: bool,
 }
 
 /// A limit as one route asks it.
@@ -132,6 +137,11 @@ impl Lineage {
             limits.iter().filter(|limit| limit.config.shared).for_each(|limit| limit.counters.forget());
             Arc::new(StoreState::new(config.clone()))
         };
+        let jwt = config
+            .jwt
+            .as_ref()
+            .map(|jwt| Jwt::next(jwt, claims(&config), before.and_then(|before| before.jwt.as_ref())));
+        let all_want = jwt.as_ref().is_some_and(|jwt| jwt.concerns_all());
         Snapshot {
             store: config
                 .store
@@ -139,15 +149,14 @@ impl Lineage {
                 .map(|config| same_store(config).unwrap_or_else(|| new_store(config))),
             generation: before.map_or(1, |before| before.generation + 1),
             table: RouteTable::new(config.routes.iter().map(|route| route.matches.clone()).collect()),
-            routes: config.routes.iter().map(|route| Route::new(route, &limits)).collect(),
+            routes: config.routes.iter().map(|route| Route::new(route, &limits, all_want)).collect(),
             limits,
+            jwt,
             secret: self.secret.clone(),
             config,
         }
     }
-}
 
-impl Lineage {
     /// Has the counters of `old` count as `new` says; whether they can.
     fn carry_over(&self, old: &Limit, new: &LimitConfig, now: Time) -> bool {
         if old.config.quota == new.quota && old.config.max_keys == new.max_keys {
@@ -159,6 +168,20 @@ impl Lineage {
         }
         old.counters.reconfigure(&new.quota, new.max_keys, now)
     }
+}
+
+/// The claims that keys of limits ask for.
+fn claims(config: &Config) -> Vec<String> {
+    let parts = config.limits.iter().flat_map(|limit| limit.key.parts());
+    let mut claims: Vec<String> = parts
+        .filter_map(|part| match part {
+            Part::Claim(name) => Some(name.clone()),
+            _ => None,
+        })
+        .collect();
+    claims.sort();
+    claims.dedup();
+    claims
 }
 
 /// Whether counters made under `old` mean the same under `new`.
@@ -179,7 +202,7 @@ impl Snapshot {
 }
 
 impl Route {
-    fn new(config: &RouteConfig, limits: &[Arc<Limit>]) -> Self {
+    fn new(config: &RouteConfig, limits: &[Arc<Limit>], wants_user: bool) -> Self {
         let asked = config.limits.iter().filter(|index| limits[**index].config.mode != Mode::Off);
         let limits: Vec<RouteLimit> = asked
             .map(|index| {
@@ -187,6 +210,8 @@ impl Route {
                 RouteLimit { shown: HeaderValue::from(shown(&limit.config.quota)), index: *index, limit }
             })
             .collect();
+        let wants_user =
+            wants_user || limits.iter().any(|l| l.limit.config.key.parts().any(Part::is_of_user));
         let enforced = limits.iter().filter(|l| l.limit.enforces());
         let policies: Vec<String> = enforced.map(|l| policy(&l.limit.config)).collect();
         // Names are checked to be printable, so this is always a header value.
@@ -200,6 +225,7 @@ impl Route {
             limits,
             reject: config.reject.clone(),
             max_body: config.max_body,
+            wants_user,
         }
     }
 }

@@ -2,6 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 #![allow(unsafe_code, reason = "an allocator that counts has to be one")]
 
+mod harness;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
@@ -42,6 +44,34 @@ limits:
 routes:
   - {name: api, match: {host: api.test, path: /v1/*}, respond: {status: 200}, limits: [per-key, per-path]}
 ";
+
+/// A token that was verified before: its user and its claims are keys without an allocation.
+#[test]
+fn a_remembered_token_allocates_nothing() {
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+    let rules = format!(
+        "{}\nauth: {{jwt: {{secret: {SECRET}}}}}\n",
+        RULES.replace("api_key | ip", "user").replace("[ip, path]", "['jwt:tenant', path]")
+    );
+    let config = config::parse(rules, "gateway.yaml", Path::new(".")).config.unwrap();
+    let now = Time::from_nanos(1_795_000_000_000_000_000);
+    let snapshot = Lineage::default().next(config, None, now);
+    let claims = r#"{"sub":"ada","tenant":7,"exp":1800000000}"#;
+    let token = harness::issuer::Signer::hs256(SECRET.as_bytes()).signed(r#"{"alg":"HS256"}"#, claims);
+    let request = http::Request::builder().uri("/v1/items").header("host", "api.test");
+    let parts = request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0;
+    let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap() };
+    for turn in 0..100 {
+        let before = ALLOCATIONS.get();
+        let judged = judge(&snapshot, origin, &parts, now.plus(Span::from_millis(turn)), true).unwrap();
+        let allocations = ALLOCATIONS.get() - before;
+        assert_eq!(judged.asked.len(), 2);
+        assert_eq!(judged.decision.admitted, turn < 5);
+        if turn > 0 {
+            assert_eq!(allocations, 0, "turn {turn}");
+        }
+    }
+}
 
 /// Two limits on one request, admitted or refused: no allocation, from the head to the decision.
 #[test]

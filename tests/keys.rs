@@ -139,7 +139,7 @@ fn requests_without_the_key_can_be_denied() {
     let gateway = two_a_day("key: api_key, on_missing: deny");
     let denied = gateway.get("/");
     assert_eq!(denied.status, 401);
-    assert!(denied.header("www-authenticate").is_some());
+    assert_eq!(denied.header("www-authenticate"), Some("ApiKey realm=\"sluicegate\""));
     denied.problem();
     assert_eq!(gateway.statuses(3, "/", &[("x-api-key", "k")]), [200, 200, 429]);
 }

@@ -1,30 +1,37 @@
 //! 3: who is asking, as far as it is proved.
 //!
-//! [`Consumers`] are the known API keys: a file of digests, watched by [`Watch`] and changed by [`edit`].
-//! [`identify`] says whose key a request carries.
+//! [`Consumers`] are the known API keys: a file of digests, watched by [`Watch`] and changed by [`edit`]. [`jwt`]
+//! verifies the tokens of users. [`identify`] says who a request proves to be, by both.
 
 mod consumers;
 pub mod edit;
 mod file;
+pub mod jwt;
 mod read;
 mod scan;
 
-use http::request::Parts;
+use std::sync::Arc;
 
+use http::request::Parts;
+use sluicegate_limiter::Time;
+
+use self::jwt::{Jwt, TokenError, Verified};
 use crate::config::ApiKeyConfig;
 use crate::key;
 
-pub use consumers::{Consumer, Consumers, Unusable};
-pub use file::Watch;
+pub use self::consumers::{Consumer, Consumers, Unusable};
+pub use self::file::Watch;
 
 /// The longest API key that is looked at: a longer one is nobody's.
 pub const MAX_KEY: usize = 4 << 10;
 
 /// What is proved of whoever sent a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Identity<'s> {
     /// The consumer whose key was sent.
     pub consumer: Option<Consumer<'s>>,
+    /// What its token says, if anything wants to know the user.
+    pub token: Option<Arc<Verified>>,
 }
 
 /// Why a request that has to prove itself does not.
@@ -34,22 +41,39 @@ pub enum Unproven {
     NoKey,
     /// It carries one that nobody here has.
     UnknownKey,
+    /// Its token does not hold, or it lacks the one that it needs.
+    Token(TokenError),
 }
 
-/// Who sent a request. Nothing is allocated; a request costs one SHA-256 of its key, and no comparison ever sees the
-/// key itself, so how long it takes tells nothing of the keys that exist.
+/// Who sent a request, asked once for each. `jwt` verifies tokens where anything wants to know the user.
 ///
 /// # Errors
-/// When a known key is required and the request has none.
-pub fn identify<'s>(config: &'s ApiKeyConfig, parts: &Parts) -> Result<Identity<'s>, Unproven> {
-    let Some(consumers) = &config.consumers else { return Ok(Identity::default()) };
+/// When a known key or a token is required and the request has none, or its token does not hold at `now`.
+pub fn identify<'s>(
+    api_key: &'s ApiKeyConfig,
+    jwt: Option<&Jwt>,
+    parts: &Parts,
+    now: Time,
+) -> Result<Identity<'s>, Unproven> {
+    let consumer = consumer(api_key, parts)?;
+    let token = match jwt {
+        Some(jwt) => jwt.identify(&parts.headers, now).map_err(Unproven::Token)?,
+        None => None,
+    };
+    Ok(Identity { consumer, token })
+}
+
+/// Whose API key a request carries. Nothing is allocated; it costs one SHA-256 of the key, and no comparison ever sees
+/// the key itself, so how long it takes tells nothing of the keys that exist.
+fn consumer<'s>(config: &'s ApiKeyConfig, parts: &Parts) -> Result<Option<Consumer<'s>>, Unproven> {
+    let Some(consumers) = &config.consumers else { return Ok(None) };
     let sent = key::api_key(&config.source, &parts.headers, parts.uri.query());
     let why = if sent.is_some() { Unproven::UnknownKey } else { Unproven::NoKey };
     let consumer = sent.and_then(|sent| consumers.known.find(sent.bytes()));
     if consumer.is_none() && consumers.required {
         return Err(why);
     }
-    Ok(Identity { consumer })
+    Ok(consumer)
 }
 
 /// What the upstream is told of the consumer, in headers that nobody else can write.

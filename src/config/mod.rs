@@ -3,9 +3,11 @@
 mod conceal;
 mod env;
 mod forms;
+mod jwt;
 mod model;
 mod node;
 mod raw;
+mod raw_jwt;
 mod read;
 mod report;
 mod schema;
@@ -18,6 +20,7 @@ mod watch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use model::{
     Action, AdminConfig, ApiKeyConfig, ApiKeySource, ClientIpConfig, Config, ConsumersConfig, Cost, Exempt,
     ForwardedHeader, HeaderFamilies, LimitConfig, ListenerConfig, Match, Mode, OnMissing, OnStoreFailure,

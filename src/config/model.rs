@@ -11,6 +11,7 @@ use sluicegate_limiter::{
     Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, TokenBucket,
 };
 
+use super::jwt::JwtConfig;
 use super::store::RedisConfig;
 use crate::auth::Consumers;
 use crate::key::KeySpec;
@@ -27,6 +28,8 @@ pub struct Config {
     pub client_ip: ClientIpConfig,
     /// API keys.
     pub api_key: ApiKeyConfig,
+    /// How user tokens are verified; without it there are none.
+    pub jwt: Option<JwtConfig>,
     /// Where shared counters live; without it all counters are local.
     pub store: Option<RedisConfig>,
     /// The limits, in the order of the file.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
 use super::node::Node;
+use super::raw_jwt::RawJwt;
 use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::{Family, Scalar};
@@ -103,8 +104,8 @@ mapping! {
     struct RawAuth {
         /// API keys.
         api_key: RawApiKey,
-        #[schemars(skip)]
-        jwt: Later,
+        /// User tokens.
+        jwt: RawJwt,
     }
 }
 

@@ -187,6 +187,10 @@ impl Admin {
                     "trouble": status.trouble,
                 })
             }),
+            "jwt": self.shared.snapshot.load().jwt.as_ref().map(|jwt| {
+                let status = jwt.keys().status();
+                json!({ "keys": status.keys, "trouble": status.trouble })
+            }),
         })
     }
 

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Action, ApiKeyConfig, ApiKeySource, Config, Cost, HeaderFamilies, LimitConfig, Match, RedisConfig,
-    RedisServers, RouteConfig, UpstreamConfig,
+    Action, ApiKeyConfig, ApiKeySource, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, Match,
+    RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
 };
 use crate::snapshot::Snapshot;
 
@@ -28,7 +28,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
             "header": config.client_ip.header.name(),
             "ipv6_prefix": config.client_ip.ipv6_prefix,
         },
-        "auth": { "api_key": api_key(&config.api_key) },
+        "auth": { "api_key": api_key(&config.api_key), "jwt": config.jwt.as_ref().map(jwt) },
         "store": config.store.as_ref().map(|redis| json!({ "redis": self::redis(redis) })),
         "limits": limits,
         "upstreams": upstreams,
@@ -50,6 +50,27 @@ fn api_key(api_key: &ApiKeyConfig) -> Value {
         value["forward"] = consumers.forward.into();
     }
     value
+}
+
+fn jwt(jwt: &JwtConfig) -> Value {
+    let (kind, keys) = match &jwt.keys {
+        JwtKeys::Fixed(_) => ("key", redacted(true).into()),
+        JwtKeys::File { path, .. } => ("jwks", json!({ "file": path.display().to_string() })),
+        JwtKeys::Url(url) => ("jwks", json!({ "url": url.text, "refresh": seconds(url.refresh) })),
+    };
+    let forward: Map<String, Value> =
+        jwt.forward.iter().map(|(header, claim)| (header.to_string(), claim.as_str().into())).collect();
+    json!({
+        "header": jwt.header.as_str(),
+        "issuer": jwt.issuer,
+        "audience": jwt.audience,
+        kind: keys,
+        "user_claim": jwt.user_claim,
+        "leeway": seconds(jwt.leeway),
+        "require_exp": jwt.require_exp,
+        "required": jwt.required,
+        "forward": forward,
+    })
 }
 
 /// A limit with its defaults.

@@ -111,7 +111,7 @@ impl<'s> Replay<'s> {
         let origin = Origin { listener: 0, peer: request.client };
         match judge(self.snapshot, origin, &request.parts, self.now, false) {
             Ok(judged) => self.row(judged, request.duration),
-            Err(Unjudged::KeyMissing { route, limit }) => Row {
+            Err(Unjudged::KeyMissing { route, limit, .. }) => Row {
                 outcome: Outcome::Refused,
                 route: Some(self.snapshot.routes[route].name.clone()),
                 limit: Some(limit),

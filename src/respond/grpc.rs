@@ -12,8 +12,8 @@ pub(super) type Status = (&'static str, &'static str);
 
 /// The quota is used up.
 pub(super) const RESOURCE_EXHAUSTED: Status = ("8", "rate limit exceeded");
-/// The call does not prove whose it is.
-pub(super) const UNAUTHENTICATED: Status = ("16", "the call needs credentials that it does not carry");
+/// The call does not prove whose it is. What it is told depends on what it lacks.
+pub(super) const UNAUTHENTICATED: &str = "16";
 /// Nothing that the client did.
 pub(super) const UNAVAILABLE: Status = ("14", "the gateway cannot count this call at the moment");
 

@@ -7,6 +7,7 @@ use sluicegate_limiter::Span;
 
 use super::grpc::{UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
 use crate::auth::Unproven;
+use crate::auth::jwt::TokenError;
 use crate::forward::Body;
 use crate::pipeline::Unjudged;
 use crate::route::PathError;
@@ -23,10 +24,14 @@ pub enum LocalError {
     Malformed(&'static str),
     /// 401: the request lacks the key that a limit wants.
     KeyMissing,
+    /// 401: it lacks the user that a limit wants, whom a token names.
+    UserMissing,
     /// 401: it lacks the API key that this gateway wants.
     NoApiKey,
     /// 401: its API key is nobody's.
     UnknownApiKey,
+    /// 401: its token does not hold, or it lacks the one that it needs.
+    Token(TokenError),
     /// 404: no route.
     NoRoute,
     /// 405: a method that a gateway does not serve.
@@ -46,7 +51,9 @@ impl LocalError {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::KeyMissing | Self::NoApiKey | Self::UnknownApiKey => StatusCode::UNAUTHORIZED,
+            Self::KeyMissing | Self::UserMissing | Self::NoApiKey | Self::UnknownApiKey | Self::Token(_) => {
+                StatusCode::UNAUTHORIZED
+            }
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
@@ -59,9 +66,12 @@ impl LocalError {
     const fn detail(self) -> &'static str {
         match self {
             Self::Malformed(what) => what,
-            Self::KeyMissing => "this route needs credentials that the request does not carry",
+            Self::KeyMissing | Self::UserMissing => {
+                "this route needs credentials that the request does not carry"
+            }
             Self::NoApiKey => "this API needs an API key, exactly one, and the request does not carry it",
             Self::UnknownApiKey => "the API key of the request is not known here",
+            Self::Token(error) => error.description(),
             Self::NoRoute => "no route matches this request",
             Self::Method => "this method is not served here",
             Self::Slow => "the request did not come in time",
@@ -77,18 +87,33 @@ impl LocalError {
         let mut response = fixed(self.status(), body, PROBLEM_JSON);
         response.headers_mut().insert(X_REQUEST_ID, id);
         response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
-        match self {
-            Self::KeyMissing | Self::NoApiKey | Self::UnknownApiKey => {
-                let challenge = HeaderValue::from_static("ApiKey realm=\"sluicegate\"");
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-            }
-            Self::Method => {
-                let served = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-                response.headers_mut().insert(header::ALLOW, served);
-            }
-            _ => {}
+        if let Some(challenge) = self.challenge() {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if self == Self::Method {
+            let served = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            response.headers_mut().insert(header::ALLOW, served);
         }
         response
+    }
+
+    /// What would be let in. Of a token that does not hold it says why (RFC 6750), of one that is not there nothing:
+    /// then nothing of the request is wrong.
+    fn challenge(self) -> Option<HeaderValue> {
+        match self {
+            Self::KeyMissing | Self::NoApiKey | Self::UnknownApiKey => {
+                Some(HeaderValue::from_static("ApiKey realm=\"sluicegate\""))
+            }
+            Self::UserMissing | Self::Token(TokenError::Missing) => {
+                Some(HeaderValue::from_static("Bearer realm=\"sluicegate\""))
+            }
+            Self::Token(error) => HeaderValue::try_from(format!(
+                "Bearer realm=\"sluicegate\", error=\"invalid_token\", error_description=\"{}\"",
+                error.description()
+            ))
+            .ok(), // made of our own words, it is a value
+            _ => None,
+        }
     }
 }
 
@@ -109,9 +134,11 @@ impl From<Unjudged> for LocalError {
             Unjudged::Method => Self::Method,
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
             Unjudged::NoRoute => Self::NoRoute,
+            Unjudged::KeyMissing { of_user: true, .. } => Self::UserMissing,
             Unjudged::KeyMissing { .. } => Self::KeyMissing,
             Unjudged::Unproven { why: Unproven::NoKey, .. } => Self::NoApiKey,
             Unjudged::Unproven { why: Unproven::UnknownKey, .. } => Self::UnknownApiKey,
+            Unjudged::Unproven { why: Unproven::Token(error), .. } => Self::Token(error),
         }
     }
 }
@@ -121,7 +148,7 @@ pub fn unjudged(unjudged: Unjudged, parts: &Parts, id: HeaderValue) -> Response<
     let error = LocalError::from(unjudged);
     if error.status() == StatusCode::UNAUTHORIZED && is_grpc(parts) {
         let mut response = Response::new(Body::empty());
-        grpc(&mut response, UNAUTHENTICATED, None);
+        grpc(&mut response, (UNAUTHENTICATED, error.detail()), None);
         response.headers_mut().insert(X_REQUEST_ID, id);
         return response;
     }

@@ -8,6 +8,7 @@ pub mod client;
 mod cluster;
 pub mod fleet;
 mod gateway;
+pub mod issuer;
 pub mod load;
 mod message;
 mod ports;

@@ -6,11 +6,12 @@ use super::super::model::Exempt;
 use super::super::read::{At, OneOrMany, not_available};
 use super::super::report::{Problem, Report, nearest};
 use super::header_name;
+use super::limit::Given;
 use crate::client_ip::parse_network;
 use crate::key::{KeySpec, Part};
 
 /// Keys without a name of their own.
-const PLAIN: [(&str, Part); 8] = [
+const PLAIN: [(&str, Part); 9] = [
     ("ip", Part::Ip),
     ("api_key", Part::ApiKey),
     ("consumer", Part::Consumer),
@@ -19,29 +20,30 @@ const PLAIN: [(&str, Part); 8] = [
     ("method", Part::Method),
     ("path", Part::Path),
     ("route", Part::Route),
+    ("user", Part::User),
 ];
 /// Keys with one, and an example of it.
-const NAMED: [(&str, &str); 4] = [
+const NAMED: [(&str, &str); 5] = [
     ("path", "path:id"),
     ("header", "header:X-Tenant"),
     ("query", "query:key"),
     ("cookie", "cookie:session"),
+    ("jwt", "jwt:tenant"),
 ];
 
-/// `consumers`: whether there are any, without whom a key cannot be theirs.
-pub(super) fn key(raw: &At<OneOrMany<At<String>>>, consumers: bool, report: &mut Report) -> Option<KeySpec> {
+pub(super) fn key(raw: &At<OneOrMany<At<String>>>, given: Given, report: &mut Report) -> Option<KeySpec> {
     if raw.value.0.is_empty() {
         report.error(raw.problem("the key is empty").help("such as `key: ip`"));
         return None;
     }
     // All of it is read, so that all that is wrong is told at once.
     let all: Vec<Option<Vec<Part>>> =
-        raw.value.0.iter().map(|text| alternatives(text, consumers, report)).collect();
+        raw.value.0.iter().map(|text| alternatives(text, given, report)).collect();
     all.into_iter().collect::<Option<Vec<_>>>().map(KeySpec::new)
 }
 
 /// `a | b`: the first that the request has.
-fn alternatives(text: &At<String>, consumers: bool, report: &mut Report) -> Option<Vec<Part>> {
+fn alternatives(text: &At<String>, given: Given, report: &mut Report) -> Option<Vec<Part>> {
     if text.value.trim().is_empty() {
         report.error(text.problem("the key is empty").help("such as `key: ip`"));
         return None;
@@ -57,27 +59,34 @@ fn alternatives(text: &At<String>, consumers: bool, report: &mut Report) -> Opti
             return None;
         }
         let start = from + piece.len() - piece.trim_start().len();
-        parts.push(part(&text.piece(start, name), consumers, report));
+        parts.push(part(&text.piece(start, name), given, report));
         from += piece.len() + 1;
     }
     parts.into_iter().collect()
 }
 
-fn part(text: &At<String>, consumers: bool, report: &mut Report) -> Option<Part> {
+fn part(text: &At<String>, given: Given, report: &mut Report) -> Option<Part> {
     let part = text.value.as_str();
-    if part == "consumer" && !consumers {
+    if part == "consumer" && !given.consumers {
         report.error(
             text.problem("the key `consumer` needs consumers, and the file has none")
                 .help("such as `auth: {api_key: {consumers: consumers.yaml}}`"),
         );
         return None;
     }
+    if (part == "user" || part.starts_with("jwt:")) && !given.jwt {
+        report.error(
+            text.problem(format!("the key `{part}` needs `auth.jwt`"))
+                .help("only a verified token says who a user is: `auth: {jwt: {jwks: {url: https://…}}}`"),
+        );
+        return None;
+    }
     if let Some((_, known)) = PLAIN.iter().find(|(name, _)| *name == part) {
         return Some(known.clone());
     }
-    if part == "user" || part.starts_with("jwt:") || part.starts_with("tls:") {
+    if part.starts_with("tls:") {
         report.error(not_available(text.at, &format!("the key `{part}`")).help(
-            "it needs a verified identity; use ip, api_key, consumer, header:NAME, query:NAME or cookie:NAME",
+            "it needs a verified identity; use consumer, user, jwt:CLAIM, or what is not verified, such as header:NAME",
         ));
         return None;
     }
@@ -107,17 +116,18 @@ fn named(part: &str) -> Result<Part, Option<(String, String)>> {
         "path" => Part::Param(name.to_owned()),
         "query" => Part::Query(name.to_owned()),
         "cookie" => Part::Cookie(name.to_owned()),
+        "jwt" => Part::Claim(name.to_owned()),
         _ => Part::Header(header()?),
     })
 }
 
 fn unknown(text: &At<String>) -> Problem {
-    let known = PLAIN.iter().map(|(name, _)| *name).chain(["header:", "query:", "cookie:", "path:"]);
+    let known = PLAIN.iter().map(|(name, _)| *name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
     let problem = text.problem(format!("unknown key `{}`", text.value));
     match nearest(&text.value, known) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help(
-            "known keys: ip, api_key, consumer, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME",
+            "known keys: ip, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM",
         ),
     }
 }

@@ -26,6 +26,7 @@ const MAX_KEYS: u64 = 1_000_000;
 pub(super) struct Given {
     pub(super) store: bool,
     pub(super) consumers: bool,
+    pub(super) jwt: bool,
 }
 
 pub(super) fn limit(
@@ -37,7 +38,7 @@ pub(super) fn limit(
     if raw.key.is_none() {
         missing(name.at, &format!("the limit `{}`", name.value), ("key", "ip"), &raw.wrong, report);
     }
-    let key = raw.key.as_ref().and_then(|key| key::key(key, given.consumers, report));
+    let key = raw.key.as_ref().and_then(|key| key::key(key, given, report));
     let quota = quota(name, raw, report);
     let cost = match &raw.cost {
         Some(cost) => self::cost(cost, quota.as_ref(), report),

@@ -2,6 +2,7 @@
 
 mod api_key;
 mod edge;
+mod jwt;
 mod key;
 mod limit;
 mod matching;
@@ -47,14 +48,19 @@ pub(super) fn config(
 ) -> Option<Config> {
     let listeners = edge::listeners(raw, report);
     let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
-    let raw_key = raw.auth.as_ref().and_then(|auth| auth.value.api_key.as_ref());
-    let api_key = api_key::api_key(raw_key, folder, known, report);
+    let raw_auth = raw.auth.as_ref().map(|auth| &auth.value);
+    let auth_wrong = raw.wrong.contains(&"auth");
+    let api_key = api_key::api_key(raw_auth.and_then(|auth| auth.api_key.as_ref()), folder, known, report);
+    let jwt = raw_auth.and_then(|auth| auth.jwt.as_ref()).and_then(|raw| jwt::jwt(raw, folder, report));
     let client_ip = edge::client_ip(raw.client_ip.as_ref(), report);
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
     let limits = Section::new("limit", raw.wrong.contains(&"limits"));
     let given = limit::Given {
         store: raw.store.is_some() || raw.wrong.contains(&"store"),
-        consumers: api_key::has_consumers(raw_key),
+        consumers: raw_auth.map_or(auth_wrong, |auth| {
+            api_key::has_consumers(auth.api_key.as_ref()) || auth.wrong.contains(&"api_key")
+        }),
+        jwt: raw_auth.map_or(auth_wrong, |auth| auth.jwt.is_some() || auth.wrong.contains(&"jwt")),
     };
     let limits =
         limits.read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, given, report));
@@ -81,6 +87,7 @@ pub(super) fn config(
         listeners: listeners.into_valid(),
         admin,
         api_key,
+        jwt,
         store,
         limits: limits.into_valid(),
         upstreams: upstreams.into_valid(),

@@ -33,7 +33,8 @@ pub(super) fn tls(raw: &RawRedisTls, folder: &Path, report: &mut Report) -> Opti
     (report.errors.len() == before).then_some(RedisTls { ca, client })
 }
 
-fn ca(path: &At<String>, folder: &Path, report: &mut Report) -> Option<Vec<u8>> {
+/// Authorities, as PEM.
+pub(super) fn ca(path: &At<String>, folder: &Path, report: &mut Report) -> Option<Vec<u8>> {
     let pem = file(path, folder, report)?;
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path, &pem, report)? {

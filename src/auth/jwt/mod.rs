@@ -1,0 +1,153 @@
+//! User tokens: JWT (RFC 7519), signed with keys of the issuer.
+//!
+//! A request's token is taken apart (`token`), its signature verified with the one key that it can be signed with
+//! (`keyset`), and what it says is checked (`claims`). What was good is remembered (`remembered`), so the next request
+//! with the same token costs a hash. The keys of an issuer are fetched and watched beside the requests (`keys`,
+//! `fetch`): no request ever waits for them.
+//!
+//! What is no JWT is no token, and somebody else's business. A JWT that does not hold is refused, required or not: who
+//! sends one wants to be somebody, and is not.
+
+mod claims;
+mod fetch;
+mod headers;
+mod keys;
+mod keyset;
+mod remembered;
+mod schedule;
+mod token;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use sluicegate_limiter::Time;
+
+pub use self::claims::Verified;
+pub use self::keys::{Keys, KeysStatus};
+pub use self::keyset::KeySet;
+use self::keyset::{NoKey, hash};
+use self::remembered::Remembered;
+use self::token::Token;
+use crate::config::JwtConfig;
+
+/// Verifies the tokens of requests.
+pub struct Jwt {
+    config: JwtConfig,
+    /// The claims that keys of limits ask for.
+    wanted: Vec<String>,
+    keys: Arc<Keys>,
+    remembered: Remembered,
+}
+
+/// Why a request is refused for its token, or for the lack of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// There is none.
+    Missing,
+    /// It is longer than any token is.
+    TooLong,
+    /// There are several.
+    Several,
+    /// It is not written as a token is.
+    Malformed,
+    /// It is not signed with a key of the issuer, or not as that key signs.
+    Untrusted,
+    /// The issuer's keys are not known yet.
+    NoKeys,
+    /// It has expired.
+    Expired,
+    /// It does not say when it expires.
+    Endless,
+    /// Its time has not come.
+    Early,
+    /// It is of another issuer.
+    Issuer,
+    /// It is for another audience.
+    Audience,
+}
+
+impl TokenError {
+    /// What clients are told: enough to mend it, nothing of keys or settings.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Missing => "this route needs a token, and the request carries none",
+            Self::TooLong => "the token is longer than 8 KiB",
+            Self::Several => "the request carries more than one token",
+            Self::Malformed => "the token is malformed",
+            Self::Untrusted => "the token is not signed with a key that is trusted here",
+            Self::NoKeys => "tokens cannot be verified at the moment",
+            Self::Expired => "the token has expired",
+            Self::Endless => "the token does not say when it expires",
+            Self::Early => "the token is not valid yet",
+            Self::Issuer => "the token is of another issuer",
+            Self::Audience => "the token is for another audience",
+        }
+    }
+}
+
+impl Jwt {
+    /// Verifies tokens by `config`; `wanted` are the claims that keys of limits ask for. It is `before` if that does
+    /// the same, and keeps that one's keys if they are from the same source.
+    pub fn next(config: &JwtConfig, wanted: Vec<String>, before: Option<&Arc<Self>>) -> Arc<Self> {
+        if let Some(same) = before.filter(|before| before.config == *config && before.wanted == wanted) {
+            return Arc::clone(same);
+        }
+        let keys = match before.filter(|before| before.config.keys == config.keys) {
+            Some(before) => Arc::clone(&before.keys),
+            None => Arc::new(Keys::new(&config.keys, before.map(|before| &*before.keys))),
+        };
+        Arc::new(Self { config: config.clone(), wanted, keys, remembered: Remembered::default() })
+    }
+
+    /// The issuer's keys.
+    pub const fn keys(&self) -> &Arc<Keys> {
+        &self.keys
+    }
+
+    /// Whether every request is looked at, whatever limits its route has.
+    pub fn concerns_all(&self) -> bool {
+        self.config.required || !self.config.forward.is_empty()
+    }
+
+    /// Who sends a request; `None` if it has no token and needs none.
+    ///
+    /// # Errors
+    /// When its token does not hold at `now`, or it lacks the one that it needs.
+    pub fn identify(&self, headers: &HeaderMap, now: Time) -> Result<Option<Arc<Verified>>, TokenError> {
+        match token::of(headers, &self.config.header)? {
+            Some(token) => self.verify(token, now).map(Some),
+            None if self.config.required => Err(TokenError::Missing),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes what the upstream is told of the user, and removes what a client says of itself there.
+    pub fn tell_upstream(&self, headers: &mut HeaderMap, user: Option<&Verified>) {
+        headers::tell(headers, &self.config.forward, user);
+    }
+
+    fn verify(&self, text: &str, now: Time) -> Result<Arc<Verified>, TokenError> {
+        let keys = self.keys.current();
+        let digest = hash(text.as_bytes());
+        // One that other keys have verified is a new one.
+        if let Some(known) = self.remembered.get(&digest).filter(|known| known.keys == *keys.id()) {
+            return if known.expired(now) { Err(TokenError::Expired) } else { Ok(known) };
+        }
+        if keys.is_empty() {
+            return Err(TokenError::NoKeys);
+        }
+        let token = Token::parse(text)?;
+        match keys.verifies(&token) {
+            Ok(true) => {}
+            Ok(false) | Err(NoKey::Unfit) => return Err(TokenError::Untrusted),
+            Err(NoKey::Unknown) => {
+                self.keys.ask();
+                return Err(TokenError::Untrusted);
+            }
+        }
+        let verified = Verified::new(&token.claims()?, *keys.id(), &self.config, &self.wanted, now)?;
+        let verified = Arc::new(verified);
+        self.remembered.insert(digest, Arc::clone(&verified));
+        Ok(verified)
+    }
+}

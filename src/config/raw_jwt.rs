@@ -1,0 +1,51 @@
+//! `auth.jwt` as it is written.
+
+use super::forms::RawSecret;
+use super::node::Node;
+use super::raw::RawText;
+use super::read::{At, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::report::{Place, Report};
+
+mapping! {
+    /// User tokens (JWT), verified with one of jwks, secret and public_key.
+    "auth.jwt"
+    struct RawJwt {
+        /// The header that holds the token, in Authorization behind `Bearer`. Default: Authorization.
+        header: RawText,
+        /// Who has to have issued the token: its claim iss, character by character.
+        issuer: RawText,
+        /// For whom it has to be meant: its claim aud names one of these.
+        audience: OneOrMany<At<RawText>>,
+        /// The issuer's public keys as a JWK set.
+        jwks: RawJwks,
+        /// A secret shared with the issuer, of at least 32 bytes: HS256, HS384, HS512.
+        secret: RawSecret,
+        /// The issuer's public key: PEM, -----BEGIN PUBLIC KEY-----.
+        public_key: RawSecret,
+        /// The claim that says who the user is. Default: sub.
+        user_claim: RawText,
+        /// How far the issuer's clock and this one may differ. Default: 30s.
+        leeway: RawText,
+        /// Whether a token has to say when it expires. Default: true.
+        require_exp: bool,
+        /// Whether a request without a valid token is answered 401. Default: false.
+        required: bool,
+        /// Headers that the upstream gets, and the claim in each: {X-User: sub}. Those of clients are removed.
+        forward: Named<At<RawText>>,
+    }
+}
+
+mapping! {
+    /// A JWK set: in a file, which is watched, or where the issuer serves it.
+    "auth.jwt.jwks"
+    struct RawJwks {
+        /// The file.
+        file: RawText,
+        /// https://…; http:// only to this machine.
+        url: RawText,
+        /// How often the URL is fetched. Default: 10min.
+        refresh: RawText,
+        /// The authorities that sign the server's certificate: a PEM file. Default: those of the system.
+        ca: RawText,
+    }
+}
