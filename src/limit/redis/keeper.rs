@@ -18,6 +18,8 @@ use crate::limit::{Key, Limit};
 /// How often the gateway says that it lives, and how long its word holds.
 const BEAT: Duration = Duration::from_millis(500);
 const LIVES: Duration = Duration::from_secs(5);
+/// How long it is remembered that a key was pardoned: far longer than a gateway goes without asking.
+const REMEMBERED: Duration = Duration::from_secs(86_400);
 
 /// What the store says of one key.
 #[derive(Clone, Copy, Debug)]
@@ -42,20 +44,24 @@ impl Store {
     }
 
     async fn beat(self: &Rc<Self>, pardoned: &str, forget: &dyn Fn(&str)) -> Option<()> {
-        let prefix = &self.state.config().prefix;
-        let keys = [format!("{prefix}:{{gateways}}"), format!("{prefix}:{{gateways}}:pardons")];
+        let [gateways, pardons] = self.lists();
         let slot = super::name::slot(b"gateways");
-        let link = self.mapped(slot, self.clock.instant(self.clock.now().plus(UNHURRIED))).await?;
-        link.known(self.clock.instant(self.clock.now().plus(UNHURRIED))).await;
-        let question = |_: &Link| {
-            let mut call = SCRIPTS.beat.call(keys.iter().map(String::as_bytes));
-            call.arg(&self.state.gateway).arg(LIVES.as_millis() as u64).arg(pardoned);
-            call
-        };
-        let until = self.clock.now().plus(UNHURRIED);
-        let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
-        let (gateways, pardons): (u32, HashMap<String, i64>) = redis::from_redis_value(value).ok()?;
-        self.state.set_gateways(gateways);
+        let until = self.clock.instant(self.clock.now().plus(UNHURRIED));
+        let link = self.mapped(slot, until).await?;
+        link.known(until).await;
+        let now = link.clock.at_least(self.clock.now()).as_nanos() / 1_000_000;
+        let lives = LIVES.as_millis() as u64;
+        if !pardoned.is_empty() {
+            self.say(redis::cmd("HINCRBY").arg(&pardons).arg(pardoned).arg(1)).await?;
+            self.say(redis::cmd("PEXPIRE").arg(&pardons).arg(REMEMBERED.as_millis() as u64)).await?;
+        }
+        self.say(redis::cmd("ZADD").arg(&gateways).arg(now + lives).arg(&self.state.gateway)).await?;
+        self.say(redis::cmd("ZREMRANGEBYSCORE").arg(&gateways).arg("-inf").arg(now)).await?;
+        self.say(redis::cmd("PEXPIRE").arg(&gateways).arg(lives)).await?;
+        let living = self.say(redis::cmd("ZCARD").arg(&gateways)).await?;
+        let pardons = self.say(redis::cmd("HGETALL").arg(&pardons)).await?;
+        self.state.set_gateways(redis::from_redis_value(living).ok()?);
+        let pardons: HashMap<String, i64> = redis::from_redis_value(pardons).ok()?;
         let before = self.pardons.replace(Some(pardons.clone()));
         for (limit, times) in &pardons {
             if before.as_ref().is_some_and(|before| before.get(limit) != Some(times)) {
@@ -65,14 +71,26 @@ impl Store {
         Some(())
     }
 
-    /// Takes the gateway's name off the list of those that live.
-    pub async fn leave(&self) {
-        let prefix = &self.state.config().prefix;
+    /// Says something about gateways, for which nobody waits.
+    async fn say(self: &Rc<Self>, command: &redis::Cmd) -> Option<redis::Value> {
         let slot = super::name::slot(b"gateways");
-        let Some(link) = self.servers.of(slot) else { return };
-        let mut leave = redis::cmd("ZREM");
-        leave.arg(format!("{prefix}:{{gateways}}")).arg(&self.state.gateway);
-        let _ = link.call(leave, self.clock.now().plus(UNHURRIED), Weight::Unhurried, &self.clock).await; // or its word runs out
+        let link = self.servers.of(slot)?;
+        let until = self.clock.now().plus(UNHURRIED);
+        let sent = self.send(&link, slot, until, Weight::Unhurried, |_| command.clone()).await;
+        sent.ok().map(|(_, value)| value)
+    }
+
+    /// The keys of what gateways tell each other, in one slot: who lives until when, and how often each limit had a
+    /// key pardoned.
+    fn lists(&self) -> [String; 2] {
+        let prefix = &self.state.config().prefix;
+        [format!("{prefix}:{{gateways}}"), format!("{prefix}:{{gateways}}:pardons")]
+    }
+
+    /// Takes the gateway's name off the list of those that live.
+    pub async fn leave(self: &Rc<Self>) {
+        let [gateways, _] = self.lists();
+        self.say(redis::cmd("ZREM").arg(&gateways).arg(&self.state.gateway)).await; // or its word runs out
     }
 
     /// What is left of a key, without spending anything; `None` if the store does not answer.

@@ -19,8 +19,6 @@ pub(super) struct Scripts {
     pub(super) spend: Script,
     /// Prolongs the places of requests in flight.
     pub(super) renew: Script,
-    /// Says that a gateway lives.
-    pub(super) beat: Script,
 }
 
 /// One script.
@@ -35,7 +33,6 @@ pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     refund: Script::new(script::REFUND),
     spend: Script::new(script::SPEND),
     renew: Script::new(script::RENEW),
-    beat: Script::new(include_str!("beat.lua")),
 });
 
 impl Scripts {
@@ -49,7 +46,7 @@ impl Scripts {
     /// # Errors
     /// When the server does not take them.
     pub(super) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let others = [&SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.renew, &SCRIPTS.beat];
+        let others = [&SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.renew];
         let mut pipeline = Pipeline::new();
         for script in SCRIPTS.decide.iter().chain(others) {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
