@@ -215,6 +215,14 @@ fn the_upstream_is_told_the_consumer() {
     assert_eq!(told(&[("x-api-key", "sk-nobody")]), [None, None]);
     assert_eq!(told(&[]), [None, None]);
 
+    // Behind the body is still in the request.
+    let mut client = gateway.client();
+    let head = [("transfer-encoding", "chunked"), ("te", "trailers"), ("trailer", "X-Consumer-Name, X-Sum")];
+    client.request("POST", "/", &head).send("1\r\na\r\n0\r\nX-Consumer-Name: root\r\nX-Sum: 1\r\n\r\n");
+    assert_eq!(client.response().status, 200);
+    let seen = upstream.last().head;
+    assert_eq!((seen.all("x-consumer-name"), seen.all("x-sum")), (vec![], vec!["1"]));
+
     gateway.reload(&config(", forward: false"));
     gateway.ask("GET", "/", &[("x-api-key", "sk-acme"), ("x-consumer-name", "own")]);
     assert_eq!(upstream.last().head.one("x-consumer-name"), Some("own"), "these headers are the API's then");

@@ -6,6 +6,7 @@
 mod consumers;
 pub mod edit;
 mod file;
+mod headers;
 pub mod jwt;
 mod read;
 mod scan;
@@ -21,6 +22,7 @@ use crate::key;
 
 pub use self::consumers::{Consumer, Consumers, Unusable};
 pub use self::file::Watch;
+pub use self::headers::{disown, reads_like};
 
 /// The longest API key that is looked at: a longer one is nobody's.
 pub const MAX_KEY: usize = 4 << 10;

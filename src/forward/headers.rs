@@ -3,7 +3,7 @@
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-use crate::auth::Told;
+use crate::auth::{Told, disown, reads_like};
 use crate::listen::Connection;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -162,26 +162,10 @@ pub(super) fn request(
     id
 }
 
-/// Tells the upstream whose API key was sent. What the client says of itself under these names goes: with
-/// underscores too, which many servers take for hyphens. It is done after Connection was looked at, so that a client
-/// cannot have the gateway's word removed by naming it there.
+/// Tells the upstream whose API key was sent. It is done after Connection was looked at, so that a client cannot have
+/// the gateway's word removed by naming it there.
 pub(super) fn tell_consumer(connection: &Connection, headers: &mut HeaderMap, told: Told<'_>) {
-    let says = |name: &HeaderName| {
-        let name = name.as_str().as_bytes();
-        name.len() == "x-consumer-name".len()
-            && [&X_CONSUMER_NAME, &X_CONSUMER_PLAN].iter().any(|own| {
-                own.as_str()
-                    .bytes()
-                    .zip(name)
-                    .all(|(own, said)| own == *said || (own == b'-' && *said == b'_'))
-            })
-    };
-    if headers.keys().any(says) {
-        let said: SmallVec<[HeaderName; 4]> = headers.keys().filter(|name| says(name)).cloned().collect();
-        for name in said {
-            headers.remove(name);
-        }
-    }
+    disown(headers, |name| reads_like(name, &X_CONSUMER_NAME) || reads_like(name, &X_CONSUMER_PLAN));
     let Some(consumer) = told.0 else { return };
     let value = |text: &str| connection.worker.scratch.value(|out| out.bytes(text.as_bytes()));
     headers.insert(X_CONSUMER_NAME, value(consumer.name));

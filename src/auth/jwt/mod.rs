@@ -10,7 +10,6 @@
 
 mod claims;
 mod fetch;
-mod headers;
 mod keys;
 mod keyset;
 mod remembered;
@@ -28,6 +27,7 @@ pub use self::keyset::KeySet;
 use self::keyset::{NoKey, hash};
 use self::remembered::Remembered;
 use self::token::Token;
+use super::headers::{disown, reads_like};
 use crate::config::JwtConfig;
 
 /// Verifies the tokens of requests.
@@ -123,7 +123,14 @@ impl Jwt {
 
     /// Writes what the upstream is told of the user, and removes what a client says of itself there.
     pub fn tell_upstream(&self, headers: &mut HeaderMap, user: Option<&Verified>) {
-        headers::tell(headers, &self.config.forward, user);
+        let forward = &self.config.forward;
+        if forward.is_empty() {
+            return;
+        }
+        disown(headers, |name| forward.iter().any(|(own, _)| reads_like(name, own)));
+        for (name, value) in user.map_or(&[][..], |user| &user.forward) {
+            headers.insert(name.clone(), value.clone());
+        }
     }
 
     fn verify(&self, text: &str, now: Time) -> Result<Arc<Verified>, TokenError> {
