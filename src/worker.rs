@@ -238,19 +238,18 @@ impl View {
     pub fn observe(&self, judged: &Judged<'_>) {
         let Decision { verdicts, admitted, fallen_back, unavailable, .. } = &judged.decision;
         if *fallen_back {
-            for route_limit in judged.asked.iter().map(|asked| &judged.route.limits[*asked]) {
-                if route_limit.limit.config.shared {
-                    self.limits[route_limit.index].fell_back(route_limit.limit.config.on_store_failure);
-                }
+            for asked in judged.asked.iter().filter(|asked| asked.limit.config.shared && !asked.candidate) {
+                self.limits[asked.index].fell_back(asked.limit.config.on_store_failure);
             }
         }
         if *unavailable {
             return; // no limit said anything
         }
         for (asked, verdict) in judged.asked.iter().zip(verdicts) {
-            let route_limit = &judged.route.limits[*asked];
-            let stripe = &self.limits[route_limit.index];
-            stripe.count(match (verdict.answer, route_limit.limit.enforces()) {
+            let stripe = &self.limits[asked.index];
+            stripe.count(match (verdict.answer, asked.limit.enforces()) {
+                (Err(_), _) if asked.candidate => Outcome::CandidateRefused,
+                (Ok(_), _) if asked.candidate => continue, // the limit itself is counted
                 (Err(_), true) => Outcome::Refused,
                 (Err(_), false) => Outcome::ShadowRefused,
                 // Admitted by this limit but refused by another: nothing was taken, nothing is counted.
@@ -264,10 +263,12 @@ impl View {
             });
         }
         for (index, spared) in &judged.spared {
-            self.limits[judged.route.limits[*index].index].count(match spared {
+            let outcome = match spared {
                 Spared::Exempt => Outcome::Exempt,
                 Spared::Skipped => Outcome::Skipped,
-            });
+                Spared::Elsewhere => continue, // it is none of its requests
+            };
+            self.limits[judged.route.limits[*index].index].count(outcome);
         }
     }
 }

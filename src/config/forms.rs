@@ -1,7 +1,7 @@
 //! Values that may be written in more than one form, or in one that this version does not have yet.
 
 use super::node::{Node, Value};
-use super::raw::{RawListenerFields, RawRespond, RawSecretFile, RawServerFields};
+use super::raw::{RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields};
 use super::read::{At, Read, not_available, parsed, text, wrong, wrong_kind};
 use super::report::{Problem, Report};
 use super::values;
@@ -28,6 +28,10 @@ pub(super) struct RawCount(pub(super) u64);
 /// A cost: a number or `header:NAME`.
 #[derive(Clone, Debug)]
 pub(super) struct RawCost(pub(super) String);
+
+/// The numbers of a limit for some requests: a rate, a number of places, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawPlan(pub(super) RawPlanFields);
 
 /// A way to spread requests.
 #[derive(Clone, Debug)]
@@ -91,6 +95,20 @@ impl Read for RawCost {
             return None;
         }
         text(node, "a number or header:NAME", report).map(Self)
+    }
+}
+
+impl Read for RawPlan {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let Value::Scalar(text) = &node.value else {
+            return RawPlanFields::read(node, report).map(Self);
+        };
+        let mut fields = RawPlanFields::empty(node.at);
+        match values::count(text) {
+            Ok(places) => fields.max = Some(At { at: node.at, value: RawCount(places) }),
+            Err(_) => fields.rate = Some(At { at: node.at, value: text.clone() }),
+        }
+        Some(Self(fields))
     }
 }
 

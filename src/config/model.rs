@@ -132,6 +132,12 @@ pub struct LimitConfig {
     pub key: KeySpec,
     /// How it is counted.
     pub quota: Quota,
+    /// How it is counted for those on a plan, by the plan's name.
+    pub plans: Vec<(String, Quota)>,
+    /// Another quota that is counted beside it and never enforced.
+    pub candidate: Option<Quota>,
+    /// The requests that it concerns; `None` for all.
+    pub when: Option<When>,
     /// What a request spends.
     pub cost: Cost,
     /// Whether it refuses.
@@ -192,6 +198,21 @@ pub struct Exempt {
     pub networks: Vec<IpNet>,
     /// Keys of these values; a composite key is its values joined by commas.
     pub values: Vec<String>,
+    /// Consumers of these names.
+    pub consumers: Vec<String>,
+    /// Those on these plans.
+    pub plans: Vec<String>,
+}
+
+/// The requests that a limit concerns: all that is given fits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct When {
+    /// One of these methods; empty for any.
+    pub methods: Vec<Method>,
+    /// These headers with these values, or with any.
+    pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// A key of one of these values; empty for any.
+    pub keys: Vec<String>,
 }
 
 /// What becomes of a request without the key.
@@ -348,6 +369,11 @@ impl Quota {
             Self::SlidingWindow(..) => "sliding_window",
             Self::Concurrency(..) => "concurrency",
         }
+    }
+
+    /// The rate's count, or the bucket's size where that is larger.
+    pub fn shown(&self) -> u64 {
+        self.capacity().max(self.rate().map_or(0, |rate| rate.count()))
     }
 
     /// Whether it counts requests in flight.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
+use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawPlan, RawSecret, RawServer};
 use super::node::Node;
 use super::raw_jwt::RawJwt;
 use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
@@ -236,14 +236,41 @@ mapping! {
         on_store_failure: RawText,
         /// Live counters this limit may hold. Default: 1M.
         max_keys: RawCount,
-        #[schemars(skip)]
-        candidate: Later,
-        #[schemars(skip)]
-        when: Later,
-        #[schemars(skip)]
-        plans: Later,
+        /// A second rate, counted beside the enforced one and reported, never enforced.
+        candidate: RawPlan,
+        /// The requests that it concerns. Without it: all.
+        when: RawWhen,
+        /// Other rates for consumers and users on these plans.
+        plans: Named<RawPlan>,
         #[schemars(skip)]
         ban: Later,
+    }
+}
+
+mapping! {
+    /// The numbers of a limit for some requests.
+    "a rate with fields"
+    struct RawPlanFields {
+        /// Count per period.
+        rate: RawText,
+        /// Bucket size or queue places. Default: the rate's count.
+        burst: RawCount,
+        /// concurrency: requests in flight.
+        max: RawCount,
+    }
+}
+
+mapping! {
+    /// The requests that a limit concerns; all that is given has to fit.
+    "when"
+    struct RawWhen {
+        /// Methods.
+        methods: OneOrMany<At<RawText>>,
+        /// Request headers and their exact values; `*` for any value.
+        #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
+        headers: Named<At<RawText>>,
+        /// Values of the limit's key.
+        key: OneOrMany<At<RawText>>,
     }
 }
 

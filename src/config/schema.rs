@@ -7,8 +7,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
-use super::raw::{RawConfig, RawListenerFields, RawRespond, RawSecretFile, RawServerFields};
+use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawPlan, RawSecret, RawServer};
+use super::raw::{RawConfig, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields};
 use super::read::{At, Named, OneOrMany};
 
 /// The schema of the whole file.
@@ -95,6 +95,10 @@ told_as! {
     RawAnswer, "Answer" => generator RawRespond::json_schema(generator);
     RawListener, "Listener" => generator either::<RawListenerFields>(generator);
     RawServer, "Server" => generator either::<RawServerFields>(generator);
+    RawPlan, "Plan" => generator {
+        let fields = generator.subschema_for::<RawPlanFields>();
+        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
+    };
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
     At<T> where T, "At" => generator T::json_schema(generator);
     Named<T> where T, "Named" => generator <BTreeMap<String, T>>::json_schema(generator);

@@ -39,6 +39,12 @@ pub struct Limit {
     pub missing: Fingerprint,
     /// The keys that it leaves alone.
     pub exempt: Vec<Fingerprint>,
+    /// The only keys that it concerns, if it does not concern all.
+    pub only: Vec<Fingerprint>,
+    /// The same limit for those on a plan, by the plan's name.
+    pub plans: Vec<(String, Arc<Limit>)>,
+    /// The same limit with the quota that is tried.
+    pub candidate: Option<Arc<Limit>>,
     /// What the names of its keys in a shared store begin with.
     names: Vec<u8>,
     /// What the store is told of it, where every request costs the same.
@@ -112,14 +118,42 @@ impl Limit {
         prefix: &str,
     ) -> Self {
         let readings = |value: &String| config.key.from_text(value, ipv6_prefix, secret);
-        let exempt = config.exempt.values.iter().flat_map(readings).map(|(key, _)| key).collect();
+        let fingerprints = |values: &[String]| -> Vec<Fingerprint> {
+            values.iter().flat_map(readings).map(|(key, _)| key).collect()
+        };
+        let exempt = fingerprints(&config.exempt.values);
+        let only = fingerprints(config.when.as_ref().map_or(&[], |when| &when.keys));
         let names = format!("{prefix}:{}:", config.name).into_bytes();
+        let missing = KeySpec::missing(secret);
+        let (plans, candidate) = (Vec::new(), None);
         let mut limit =
-            Self { counters, missing: KeySpec::missing(secret), exempt, names, argument: None, config };
+            Self { counters, missing, exempt, only, plans, candidate, names, argument: None, config };
         if let (true, Cost::Constant(cost)) = (limit.config.shared, &limit.config.cost) {
             limit.argument = Some(redis::argument(&limit.config.quota, limit.enforces(), *cost));
         }
         limit
+    }
+
+    /// With these variants for some requests. The plans of a limit share the names of its keys in a store, where a
+    /// debt under another quota is carried over; a candidate is counted apart.
+    pub fn with_variants(mut self, plans: Vec<(String, Arc<Self>)>, candidate: Option<Self>) -> Self {
+        self.plans = plans;
+        self.candidate = candidate.map(|mut candidate| {
+            candidate.names.splice(candidate.names.len() - 1.., *b"+candidate:");
+            Arc::new(candidate)
+        });
+        self
+    }
+
+    /// The limit for those on this plan.
+    pub fn for_plan(self: &Arc<Self>, plan: Option<&str>) -> &Arc<Self> {
+        let of_plan = plan.and_then(|plan| self.plans.iter().find(|(name, _)| name == plan));
+        of_plan.map_or(self, |(_, limit)| limit)
+    }
+
+    /// The limit and its variants, each with counters of its own.
+    pub fn all(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        std::iter::once(self).chain(self.plans.iter().map(|(_, limit)| limit)).chain(&self.candidate)
     }
 
     /// Whether its refusal counts.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{
     Action, ApiKeyConfig, ApiKeySource, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, Match,
-    RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
+    Quota, RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
 };
 use crate::snapshot::Snapshot;
 
@@ -80,16 +80,36 @@ pub(super) fn limit(limit: &LimitConfig) -> Value {
         "algorithm": limit.quota.algorithm(),
         "rate": limit.quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
         "capacity": limit.quota.capacity(),
+        "plans": limit.plans.iter().map(|(name, plan)| (name.clone(), quota(plan))).collect::<Map<_, _>>(),
+        "candidate": limit.candidate.as_ref().map(quota),
+        "when": limit.when.as_ref().map(|when| json!({
+            "methods": texts(&when.methods),
+            "headers": when.headers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            "keys": when.keys.len(),
+        })),
         "cost": match &limit.cost {
             Cost::Constant(cost) => json!(cost),
             Cost::Header(name) => json!(format!("header:{name}")),
         },
         "mode": word(&limit.mode),
-        "exempt": { "networks": texts(&limit.exempt.networks), "keys": limit.exempt.values.len() },
+        "exempt": {
+            "networks": texts(&limit.exempt.networks),
+            "keys": limit.exempt.values.len(),
+            "consumers": limit.exempt.consumers,
+            "plans": limit.exempt.plans,
+        },
         "on_missing": word(&limit.on_missing),
         "scope": if limit.shared { "shared" } else { "local" },
         "on_store_failure": limit.shared.then(|| word(&limit.on_store_failure)),
         "max_keys": limit.max_keys,
+    })
+}
+
+/// The numbers of a variant of a limit.
+fn quota(quota: &Quota) -> Value {
+    json!({
+        "rate": quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
+        "capacity": quota.capacity(),
     })
 }
 

@@ -11,6 +11,7 @@ use super::super::read::{At, not_available};
 use super::super::report::{Mistake, Problem, Report};
 use super::super::values;
 use super::key::{self, exempt};
+use super::plan;
 use super::quota::quota;
 use super::section::Section;
 use super::{in_range, missing, value, word};
@@ -62,10 +63,30 @@ pub(super) fn limit(
         check_drain(quota, raw, report);
     }
     let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), report);
+    // What is wrong with the limit itself would be told again for each of its variants.
+    let sound = quota.is_some();
+    let plans = if sound { plan::plans(name, raw, cost.as_ref(), report) } else { None };
+    let candidate = if sound { plan::candidate(name, raw, cost.as_ref(), report) } else { None };
+    for quota in plans.iter().flatten().map(|(_, quota)| quota).chain(candidate.iter().flatten()) {
+        if shared == Some(true) {
+            check_drain(quota, raw, report);
+        }
+    }
+    if let (Some(plans), false, false) = (&raw.plans, given.consumers, given.jwt) {
+        report.error(
+            plans
+                .problem("`plans` need something that says who is on which")
+                .help("auth.api_key.consumers with a plan for each, or auth.jwt with a plan_claim"),
+        );
+    }
+    let when = plan::when(raw.when.as_ref(), report);
     Some(LimitConfig {
         name: name.value.clone(),
         key: key?,
         quota: quota?,
+        plans: plans?,
+        candidate: candidate?,
+        when,
         cost: cost?,
         mode: mode?,
         exempt,

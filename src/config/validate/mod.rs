@@ -6,6 +6,7 @@ mod jwt;
 mod key;
 mod limit;
 mod matching;
+mod plan;
 mod quota;
 mod redis_tls;
 mod redis_url;
