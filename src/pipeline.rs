@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::{self, Identity, Unproven};
-use crate::config::{Cost, Exempt, OnMissing, When};
+use crate::config::{Cost, DetailedCost, Exempt, OnMissing, When};
 use crate::forward::{self, Body, Exchange};
 use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, Limit, decide};
@@ -250,13 +250,13 @@ pub fn find<'s>(
                 });
             }
         };
-        let cost = cost(&limit.config.cost, &parts.headers);
+        let (cost, base) = cost(&limit.config.cost, parts);
         let tried = route_limit.limit.candidate.as_ref().filter(|_| Arc::ptr_eq(limit, &route_limit.limit));
         if let Some(tried) = tried {
-            asks.push(Ask { text: text.clone(), ..Ask::new(tried, key, cost, now) });
+            asks.push(Ask { text: text.clone(), base, ..Ask::new(tried, key, cost, now) });
             asked.push(AskedLimit { index: route_limit.index, limit: tried, candidate: true });
         }
-        asks.push(Ask { text, ..Ask::new(limit, key, cost, now) });
+        asks.push(Ask { text, base, ..Ask::new(limit, key, cost, now) });
         asked.push(AskedLimit { index: route_limit.index, limit, candidate: false });
     }
     let normal_path = match &path {
@@ -342,17 +342,37 @@ fn host_name(text: &str) -> Option<Cow<'_, str>> {
     (no_port && port.bytes().all(|b| b.is_ascii_digit())).then_some(name)
 }
 
-/// What the request spends: never nothing, or a client could ask for free. Of several lines the largest counts,
-/// and a number that is too large to hold is too large for every limit.
-fn cost(cost: &Cost, headers: &HeaderMap) -> u64 {
-    match cost {
-        Cost::Constant(cost) => *cost,
-        Cost::Header(name) => {
+/// What the request is asked for, and what it costs by itself: never nothing, or a client could ask for free.
+fn cost(cost: &Cost, parts: &Parts) -> (u64, u64) {
+    let base = match cost {
+        Cost::Constant(cost) => return (*cost, *cost),
+        Cost::Header(name) => said(name, &parts.headers).unwrap_or(1).max(1),
+        Cost::Detailed(cost) => {
+            let of_method = cost.methods.iter().find(|(method, _)| *method == parts.method);
             let said =
-                headers.get_all(name).iter().filter_map(|value| whole_number(value.to_str().ok()?.trim()));
-            said.max().unwrap_or(1).max(1)
+                cost.request_header.as_ref().map(|name| said(name, &parts.headers).unwrap_or(1).max(1));
+            let base = of_method.map(|(_, cost)| *cost).or(said).unwrap_or(cost.request);
+            return (cost.reserve.filter(|_| cost.settles()).unwrap_or(base.max(1)), base);
         }
+    };
+    (base, base)
+}
+
+/// What a request costs now that the answer is there, without the bytes of its body.
+pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &HeaderMap) -> u64 {
+    let status = status.as_u16();
+    if !cost.status.is_empty() && !cost.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
+    {
+        return 0;
     }
+    let told = cost.response_header.as_ref().and_then(|name| said(name, headers)).unwrap_or(0);
+    base.saturating_add(told)
+}
+
+/// The number in a header. Of several lines the largest counts, and a number that is too large to hold is too large
+/// for every limit.
+fn said(name: &HeaderName, headers: &HeaderMap) -> Option<u64> {
+    headers.get_all(name).iter().filter_map(|value| whole_number(value.to_str().ok()?.trim())).max()
 }
 
 fn whole_number(text: &str) -> Option<u64> {
@@ -404,7 +424,9 @@ pub async fn serve(
     let mut response = match &route.target {
         Target::Answer { status, body: answer, content_type } => {
             respond::drain(connection, body, &parts);
-            respond::fixed(*status, answer.clone(), content_type.clone())
+            let response = respond::fixed(*status, answer.clone(), content_type.clone());
+            exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
+            response
         }
         Target::Upstream { index, original_path } => {
             if let Some(path) = normal_path.filter(|_| !original_path) {
@@ -416,7 +438,11 @@ pub async fn serve(
             let upstream = view.upstream(*index);
             let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
             match forward::forward(connection, &exchange, upstream, route, told, parts, body).await {
-                Ok(response) => response,
+                Ok(response) => {
+                    exchange
+                        .answered(|cost, base| settled(cost, base, response.status(), response.headers()));
+                    response
+                }
                 Err(error) => error.response(&exchange),
             }
         }

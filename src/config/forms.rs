@@ -1,7 +1,9 @@
 //! Values that may be written in more than one form, or in one that this version does not have yet.
 
 use super::node::{Node, Value};
-use super::raw::{RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields};
+use super::raw::{
+    RawCostFields, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields,
+};
 use super::read::{At, Read, not_available, parsed, text, wrong, wrong_kind};
 use super::report::{Problem, Report};
 use super::values;
@@ -25,9 +27,12 @@ pub(super) enum RawSecret {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawCount(pub(super) u64);
 
-/// A cost: a number or `header:NAME`.
+/// A cost: a number, `header:NAME`, or a mapping.
 #[derive(Clone, Debug)]
-pub(super) struct RawCost(pub(super) String);
+pub(super) enum RawCost {
+    Text(String),
+    Fields(Box<RawCostFields>),
+}
 
 /// The numbers of a limit for some requests: a rate, a number of places, or a mapping.
 #[derive(Clone, Debug)]
@@ -87,14 +92,14 @@ impl Read for RawSecret {
 
 impl Read for RawCost {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        if let Value::Map(_) = &node.value {
-            report.error(
-                not_available(node.at, "a cost with fields")
-                    .help("write a number, or header:NAME for a number in that request header"),
-            );
-            return None;
+        if let Value::Map(entries) = &node.value {
+            // `header: X-Cost` is what YAML makes a mapping of, header:X-Cost is what is meant.
+            let meant = matches!(entries.as_slice(), [(Node { value: Value::Scalar(kind), .. }, _)] if kind == "header");
+            if !meant {
+                return RawCostFields::read(node, report).map(|fields| Self::Fields(Box::new(fields)));
+            }
         }
-        text(node, "a number or header:NAME", report).map(Self)
+        text(node, "a number, header:NAME or a mapping", report).map(Self::Text)
     }
 }
 

@@ -214,7 +214,7 @@ mapping! {
         max: RawCount,
         /// leaky_bucket: a longer wait is refused instead.
         max_delay: RawText,
-        /// What a request spends: a number (default 1) or `header:NAME` of the request.
+        /// What a request spends: a number (default 1), `header:NAME` of the request, or a mapping.
         cost: RawCost,
         /// enforce (default), shadow (counted and reported, refuses nobody) or off.
         #[schemars(extend("enum" = ["enforce", "shadow", "off"]))]
@@ -257,6 +257,29 @@ mapping! {
         burst: RawCount,
         /// concurrency: requests in flight.
         max: RawCount,
+    }
+}
+
+mapping! {
+    /// What a request spends, by what it is and by what came of it.
+    "a cost with fields"
+    struct RawCostFields {
+        /// For the request itself: a number or `header:NAME`. Default: 1 with `status` or `methods`, else 0.
+        #[schemars(with = "Option<Scalar>")]
+        request: RawText,
+        /// For requests with these methods, instead.
+        methods: Named<RawCount>,
+        /// Only answers with these statuses cost anything: 401, 5xx.
+        #[schemars(with = "Option<OneOrMany<Scalar>>")]
+        status: OneOrMany<At<RawText>>,
+        /// A header of the answer, whose number is charged too.
+        response_header: RawText,
+        /// The bytes of the answer's body are charged too: response.
+        #[schemars(extend("enum" = ["response"]))]
+        bytes: RawText,
+        /// What is taken before the answer is there, and settled behind it. Default: what the request itself costs, at
+        /// least 1.
+        reserve: RawCount,
     }
 }
 

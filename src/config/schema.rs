@@ -8,7 +8,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawPlan, RawSecret, RawServer};
-use super::raw::{RawConfig, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields};
+use super::raw::{
+    RawConfig, RawCostFields, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields,
+};
 use super::read::{At, Named, OneOrMany};
 
 /// The schema of the whole file.
@@ -90,7 +92,10 @@ told_as! {
     Scalar, "Scalar" => _generator json_schema!({ "type": ["string", "number", "boolean"] });
     Family, "Family" => _generator json_schema!({ "type": "string", "enum": ["x-ratelimit", "ietf", "retry-after"] });
     RawCount, "Count" => _generator json_schema!({ "type": ["integer", "string"] });
-    RawCost, "Cost" => _generator json_schema!({ "type": ["integer", "string"] });
+    RawCost, "Cost" => generator {
+        let fields = generator.subschema_for::<RawCostFields>();
+        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
+    };
     RawBalance, "Balance" => _generator json_schema!({ "type": "string", "enum": ["round_robin"] });
     RawAnswer, "Answer" => generator RawRespond::json_schema(generator);
     RawListener, "Listener" => generator either::<RawListenerFields>(generator);

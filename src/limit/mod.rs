@@ -26,7 +26,7 @@ use counters::{Shared, Taken};
 pub use redis::{Peeked, Store, StoreState, StoreStatus};
 pub use turn::{Hold, Holds};
 
-use crate::config::{Cost, LimitConfig, Mode, Quota};
+use crate::config::{Cost, DetailedCost, LimitConfig, Mode, Quota};
 use crate::key::{Fingerprint, KeySecret, KeySpec, KeyText};
 
 /// A limit of the configuration in force, with its counters.
@@ -58,8 +58,10 @@ pub struct Ask<'a> {
     pub limit: &'a Arc<Limit>,
     /// The request's key.
     pub key: Fingerprint,
-    /// What it spends.
+    /// What it spends, or what is taken until that is known.
     pub cost: u64,
+    /// What the request itself costs.
+    pub base: u64,
     /// When it asks, on the gateway's clock.
     pub now: Time,
     /// The same on the clock of whoever counts.
@@ -161,6 +163,14 @@ impl Limit {
         self.config.mode == Mode::Enforce
     }
 
+    /// What its requests cost, if that is only known when the answer is there.
+    fn settles(&self) -> Option<&DetailedCost> {
+        match &self.config.cost {
+            Cost::Detailed(cost) if cost.settles() => Some(cost),
+            _ => None,
+        }
+    }
+
     /// Whether it must hear of every request, also of those that it refuses.
     fn counts_refusals(&self) -> bool {
         matches!(self.config.quota, Quota::SlidingLog(log, _) if log.counts_rejected())
@@ -185,7 +195,7 @@ impl Limit {
 impl<'a> Ask<'a> {
     /// A limit that is asked at `at`.
     pub fn new(limit: &'a Arc<Limit>, key: Fingerprint, cost: u64, at: Time) -> Self {
-        Self { limit, key, cost, now: at, at, share: 1, text: KeyText::new() }
+        Self { limit, key, cost, base: cost, now: at, at, share: 1, text: KeyText::new() }
     }
 }
 
@@ -217,13 +227,13 @@ fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     let mut decision = settle(asks, &mut held, true, |index, key, delay, receipt| {
         let ask = &asks[index];
         let taken = match key.taken(ask.now, delay, queue && ask.limit.enforces()) {
-            Taken::Nothing if keep => Taken::Spent,
+            Taken::Nothing if keep || ask.limit.settles().is_some() => Taken::Spent,
             taken => taken,
         };
         if taken != Taken::Nothing {
             let cost = key.times(ask.at, ask.cost);
             let hold = Hold::new(Arc::clone(&ask.limit.counters), key.key(), cost, receipt, taken);
-            holds.push(hold.counted_at(ask.now, ask.at));
+            holds.push(hold.counted_at(ask.now, ask.at).settling(ask.limit, ask.base, ask.share));
         }
     });
     decision.holds = holds;

@@ -90,6 +90,17 @@ pub(super) fn limit(limit: &LimitConfig) -> Value {
         "cost": match &limit.cost {
             Cost::Constant(cost) => json!(cost),
             Cost::Header(name) => json!(format!("header:{name}")),
+            Cost::Detailed(cost) => json!({
+                "request": match &cost.request_header {
+                    Some(name) => json!(format!("header:{name}")),
+                    None => json!(cost.request),
+                },
+                "methods": cost.methods.iter().map(|(method, cost)| (method.to_string(), json!(cost))).collect::<Map<_, _>>(),
+                "status": cost.status,
+                "response_header": cost.response_header.as_ref().map(ToString::to_string),
+                "bytes": cost.bytes.then_some("response"),
+                "reserve": cost.reserve,
+            }),
         },
         "mode": word(&limit.mode),
         "exempt": {

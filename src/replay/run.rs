@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use http::HeaderMap;
 use sluicegate_limiter::{Span, Time};
 
 use super::Request;
 use crate::limit::Holds;
-use crate::pipeline::{Judged, Origin, Unjudged, judge};
+use crate::pipeline::{Judged, Origin, Unjudged, judge, settled};
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
 
@@ -114,7 +115,7 @@ impl<'s> Replay<'s> {
         }
         let origin = Origin { listener: 0, peer: request.client };
         match judge(self.snapshot, origin, &request.parts, self.now, false) {
-            Ok(judged) => self.row(judged, request.duration),
+            Ok(judged) => self.row(judged, request),
             Err(Unjudged::KeyMissing { route, limit, .. }) => Row {
                 outcome: Outcome::Refused,
                 route: Some(self.snapshot.routes[route].name.clone()),
@@ -130,7 +131,7 @@ impl<'s> Replay<'s> {
         }
     }
 
-    fn row(&mut self, mut judged: Judged<'_>, duration: Option<Span>) -> Row {
+    fn row(&mut self, mut judged: Judged<'_>, request: &Request) -> Row {
         let decision = &judged.decision;
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
         for (asked, verdict) in judged.asked.iter().zip(&decision.verdicts) {
@@ -162,7 +163,13 @@ impl<'s> Replay<'s> {
             shadow,
             candidate,
         };
-        let holds = std::mem::take(&mut judged.decision.holds);
+        let mut holds = std::mem::take(&mut judged.decision.holds);
+        if let Some(status) = request.status {
+            // What an answer's headers said is in no log.
+            holds.answered(|cost, base| settled(cost, base, status, &HeaderMap::new()));
+            holds.settle(self.now, request.bytes.unwrap_or(0));
+        }
+        let duration = request.duration;
         if !holds.is_empty() {
             self.without_duration += u64::from(duration.is_none());
             let at = self.now.plus(row.delay).plus(duration.unwrap_or_default());
