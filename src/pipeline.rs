@@ -402,6 +402,11 @@ pub async fn serve(
         }
     };
     exchange.set_route(found.route_index);
+    let Some(target) = &found.route.target else {
+        let usage = view.usage(&found).await;
+        respond::drain(connection, body, &parts);
+        return Ok(exchange.answer(respond::usage(connection, &found, &usage)));
+    };
     let judged = view.decide(found, now).await;
     view.observe(&judged);
 
@@ -421,7 +426,7 @@ pub async fn serve(
         exchange.wait_for_turn().await;
     }
 
-    let mut response = match &route.target {
+    let mut response = match target {
         Target::Answer { status, body: answer, content_type } => {
             respond::drain(connection, body, &parts);
             let response = respond::fixed(*status, answer.clone(), content_type.clone());

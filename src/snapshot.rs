@@ -44,8 +44,8 @@ pub struct Route {
     pub name: String,
     /// The limits that it asks, without those that are off.
     pub limits: Vec<RouteLimit>,
-    /// What becomes of an admitted request.
-    pub target: Target,
+    /// What becomes of an admitted request; `None` where clients are told their own limits, which spends nothing.
+    pub target: Option<Target>,
     /// The answer headers that tell of limits.
     pub headers: HeaderFamilies,
     /// What is the same in all answers.
@@ -278,17 +278,18 @@ impl Said {
 }
 
 impl Target {
-    fn new(action: &Action) -> Self {
-        match action {
+    fn new(action: &Action) -> Option<Self> {
+        Some(match action {
             Action::Forward { upstream, original_path } => {
                 Self::Upstream { index: *upstream, original_path: *original_path }
             }
+            Action::Usage => return None,
             Action::Respond { status, body, content_type } => Self::Answer {
                 status: *status,
                 body: Bytes::from(body.clone()),
                 content_type: content_type.clone(),
             },
-        }
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Standing, Time};
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
@@ -16,7 +16,7 @@ use crate::forward::Upstream;
 use crate::limit::{self, Decision, Store, StoreState};
 use crate::listen::{Deadlines, Listener, Opened};
 use crate::observe::{LimitStripe, Metrics, Outcome, RouteStripe};
-use crate::pipeline::{Found, Judged, Spared};
+use crate::pipeline::{AskedLimit, Found, Judged, Spared};
 use crate::respond::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -232,6 +232,21 @@ impl View {
             _ => limit::decide(&asks, true),
         };
         found.decided(decision)
+    }
+
+    /// What is left of each enforced limit of a request, which spends nothing.
+    pub async fn usage<'s>(&self, found: &Found<'s>) -> Vec<(AskedLimit<'s>, Standing)> {
+        let mut usage = Vec::new();
+        for (asked, ask) in found.asked.iter().zip(&found.asks).filter(|(asked, _)| asked.limit.enforces()) {
+            let told = match self.store.as_ref().filter(|_| ask.limit.config.shared) {
+                Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
+                None => None,
+            };
+            let here = || ask.limit.counters.standing(ask.key, ask.now);
+            let standing = told.map(|told| told.standing).or_else(here);
+            usage.push((*asked, standing.unwrap_or_else(|| ask.limit.counters.fresh(ask.now))));
+        }
+        usage
     }
 
     /// Counts what the limits of a request said.

@@ -42,9 +42,12 @@ pub(super) struct RawPlan(pub(super) RawPlanFields);
 #[derive(Clone, Debug)]
 pub(super) struct RawBalance(pub(super) String);
 
-/// An answer of the gateway itself.
+/// An answer of the gateway itself: a mapping, or `usage`.
 #[derive(Clone, Debug)]
-pub(super) struct RawAnswer(pub(super) RawRespond);
+pub(super) enum RawAnswer {
+    Fixed(Box<RawRespond>),
+    Usage,
+}
 
 impl Read for RawCount {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
@@ -140,14 +143,11 @@ impl Read for RawBalance {
 impl Read for RawAnswer {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         match &node.value {
-            Value::Scalar(text) if text == "usage" => {
-                report.error(not_available(node.at, "`respond: usage`"));
-                None
-            }
+            Value::Scalar(text) if text == "usage" => Some(Self::Usage),
             Value::Scalar(text) if text.parse::<u16>().is_ok() => {
                 wrong(node, "respond (a mapping)", Some(format!("write {{status: {text}}}")), report)
             }
-            _ => RawRespond::read(node, report).map(Self),
+            _ => RawRespond::read(node, report).map(|fields| Self::Fixed(Box::new(fields))),
         }
     }
 }

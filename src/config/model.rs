@@ -334,6 +334,8 @@ pub enum Action {
         /// Whether the path goes out as it came in.
         original_path: bool,
     },
+    /// The client is told its own limits, which spends nothing.
+    Usage,
     /// It is answered by the gateway.
     Respond {
         /// The status.

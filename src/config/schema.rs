@@ -97,7 +97,10 @@ told_as! {
         json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
     };
     RawBalance, "Balance" => _generator json_schema!({ "type": "string", "enum": ["round_robin"] });
-    RawAnswer, "Answer" => generator RawRespond::json_schema(generator);
+    RawAnswer, "Answer" => generator {
+        let fields = generator.subschema_for::<RawRespond>();
+        json_schema!({ "anyOf": [{ "type": "string", "enum": ["usage"] }, fields] })
+    };
     RawListener, "Listener" => generator either::<RawListenerFields>(generator);
     RawServer, "Server" => generator either::<RawServerFields>(generator);
     RawPlan, "Plan" => generator {

@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use sluicegate_limiter::Standing;
+use sluicegate_limiter::{Span, Standing};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -281,7 +281,7 @@ async fn shared_key(
                 pardoned |= store.pardon(limit, *key, text, forget).await?;
             }
         } else {
-            let peeked = store.peek(limit, *key, text).await?;
+            let peeked = store.peek(limit, *key, text, Span::SECOND).await?;
             found = found.filter(|_| !peeked.known).or(Some(peeked));
             if peeked.known {
                 break;

@@ -177,6 +177,7 @@ fn route(config: &Config, route: &RouteConfig) -> Value {
             value["upstream"] = config.upstreams[*upstream].name.clone().into();
             value["forward_path"] = if *original_path { "original" } else { "normalized" }.into();
         }
+        Action::Usage => value["respond"] = "usage".into(),
         Action::Respond { status, .. } => value["respond"] = json!({ "status": status.as_u16() }),
     }
     if let Some(reject) = &route.reject {

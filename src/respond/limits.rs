@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
-use sluicegate_limiter::{Refusal, Span};
+use sluicegate_limiter::{Refusal, Span, Standing};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
@@ -78,6 +78,16 @@ impl<'s> Told<'s> {
         let standing = decision.verdicts[at].standing;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
         Some(Self { limit: asked[at].limit, said, remaining, reset })
+    }
+
+    /// What a request is told that spends nothing, if any limit speaks: the one that is closest to its end.
+    pub(super) fn of(said: &'s Said, usage: &[(AskedLimit<'s>, Standing)]) -> Option<Self> {
+        let left = |standing: &Standing, other: &Standing| {
+            u128::from(standing.remaining) * u128::from(other.capacity)
+        };
+        let (asked, standing) = usage.iter().min_by(|(_, a), (_, b)| left(a, b).cmp(&left(b, a)))?;
+        let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
+        Some(Self { limit: asked.limit, said, remaining, reset })
     }
 
     /// Writes the headers over whatever the upstream says under the same names.

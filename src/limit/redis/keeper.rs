@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sluicegate_limiter::Standing;
+use sluicegate_limiter::{Span, Standing};
 
 use super::Store;
 use super::call::UNHURRIED;
@@ -93,8 +93,14 @@ impl Store {
         self.say(redis::cmd("ZREM").arg(&gateways).arg(&self.state.gateway)).await; // or its word runs out
     }
 
-    /// What is left of a key, without spending anything; `None` if the store does not answer.
-    pub async fn peek(self: &Rc<Self>, limit: &Limit, key: Fingerprint, text: &KeyText) -> Option<Peeked> {
+    /// What is left of a key, without spending anything; `None` if the store does not answer within `within`.
+    pub async fn peek(
+        self: &Rc<Self>,
+        limit: &Limit,
+        key: Fingerprint,
+        text: &KeyText,
+        within: Span,
+    ) -> Option<Peeked> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
         let link = self.servers.of(slot)?;
@@ -108,7 +114,7 @@ impl Store {
             call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(argument);
             call
         };
-        let until = self.clock.now().plus(UNHURRIED);
+        let until = self.clock.now().plus(within);
         let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
         let Ok(Reply::Decided { now, keys, .. }) = Reply::read(&value, &[&quota]) else { return None };
         let state = keys.first()?;
