@@ -1,5 +1,7 @@
 //! Keys: what a limit counts apart, and whom it leaves alone.
 
+use std::ops::RangeInclusive;
+
 use http::HeaderName;
 
 use super::super::model::Exempt;
@@ -22,6 +24,8 @@ const PLAIN: [(&str, Part); 9] = [
     ("route", Part::Route),
     ("user", Part::User),
 ];
+/// Bits of IPv6 addresses that can be a key: below are parts of the world, and what was meant for IPv4.
+const PREFIXES: RangeInclusive<u8> = 32..=128;
 /// Keys with one, and an example of it.
 const NAMED: [(&str, &str); 5] = [
     ("path", "path:id"),
@@ -90,6 +94,16 @@ fn part(text: &At<String>, given: Given, report: &mut Report) -> Option<Part> {
         ));
         return None;
     }
+    if let Some(bits) = part.strip_prefix("ip/") {
+        let problem =
+            text.problem(format!("`ip/` needs the bits of an IPv6 address, {} to 128", PREFIXES.start()));
+        let written = |number: &u8| PREFIXES.contains(number) && number.to_string() == bits;
+        let bits = bits.parse().ok().filter(written);
+        if bits.is_none() {
+            report.error(problem.help("such as ip/64, ip/56 or ip/48; an IPv4 client is its whole address"));
+        }
+        return bits.map(Part::IpPrefix);
+    }
     match named(part) {
         Ok(part) => Some(part),
         Err(help) => {
@@ -127,7 +141,7 @@ fn unknown(text: &At<String>) -> Problem {
     match nearest(&text.value, known) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help(
-            "known keys: ip, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM",
+            "known keys: ip, ip/BITS, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM",
         ),
     }
 }
@@ -137,7 +151,7 @@ pub(super) fn exempt(
     key: Option<&KeySpec>,
     report: &mut Report,
 ) -> Exempt {
-    let by_address = key.is_some_and(|key| key.parts().all(|part| matches!(part, Part::Ip | Part::Global)));
+    let by_address = key.is_some_and(|key| key.parts().all(Part::is_of_address));
     let mut exempt = Exempt::default();
     for text in raw.map_or(&[][..], |raw| &raw.value) {
         match parse_network(&text.value) {

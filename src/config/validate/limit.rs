@@ -177,9 +177,8 @@ pub(super) fn doubts(
     api_key: &ApiKeyConfig,
     report: &mut Report,
 ) {
-    let enforced_by_address = |limit: &LimitConfig| {
-        limit.mode == Mode::Enforce && limit.key.parts().all(|part| matches!(part, Part::Ip | Part::Global))
-    };
+    let enforced_by_address =
+        |limit: &LimitConfig| limit.mode == Mode::Enforce && limit.key.parts().all(Part::is_of_address);
     let guards: Vec<bool> = limits.valid().map(|(_, limit)| enforced_by_address(limit)).collect();
     let guarded = |route: &RouteConfig| route.limits.iter().any(|used| guards.get(*used) == Some(&true));
     let unverified = |limit: &LimitConfig, part: &Part| match (part, &api_key.consumers) {
