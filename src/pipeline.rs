@@ -22,7 +22,7 @@ use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, decide};
 use crate::listen::Connection;
 use crate::respond;
-use crate::route::{Asked, PathError, normalize};
+use crate::route::{Asked, PathError, normalize, preflight};
 use crate::snapshot::{Route, Snapshot, Target};
 
 /// Where a request came from.
@@ -96,6 +96,11 @@ pub enum Unjudged {
     Framing,
     /// No route matches.
     NoRoute,
+    /// Its address is not let in.
+    NotLetIn {
+        /// The route's index.
+        route: usize,
+    },
     /// It has to prove who sent it, and does not.
     Unproven {
         /// The route's index.
@@ -168,9 +173,18 @@ pub fn find<'s>(
     let (route_index, params) = snapshot.table.find(&asked).ok_or(Unjudged::NoRoute)?;
     let route = &snapshot.routes[route_index];
     let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
+    let config = &snapshot.config.routes[route_index];
+    if !config.access.admits(&snapshot.config.lists, client) {
+        return Err(Unjudged::NotLetIn { route: route_index });
+    }
+    // A browser sends no credentials with its question whether it may ask, so it can have none.
+    let goes_free = config.matches.preflight && preflight(&parts.method, &parts.headers).is_some();
     let jwt = snapshot.jwt.as_deref().filter(|_| route.wants_user);
-    let identity = auth::identify(&snapshot.config.api_key, jwt, parts, now)
-        .map_err(|why| Unjudged::Unproven { route: route_index, why })?;
+    let identity = match goes_free {
+        true => Identity::default(),
+        false => auth::identify(&snapshot.config.api_key, jwt, parts, now)
+            .map_err(|why| Unjudged::Unproven { route: route_index, why })?,
+    };
 
     let subject = Subject {
         client,
@@ -191,7 +205,7 @@ pub fn find<'s>(
     let mut spared = SmallVec::new();
     for (index, route_limit) in route.limits.iter().enumerate() {
         let limit = &route_limit.limit;
-        if limit.config.exempt.networks.iter().any(|network| network.contains(&client)) {
+        if goes_free || limit.config.exempt.covers(&snapshot.config.lists, client) {
             spared.push((index, Spared::Exempt));
             continue;
         }
@@ -317,7 +331,10 @@ pub async fn serve(
     let found = match find(&view.snapshot, connection.origin(), &parts, now) {
         Ok(found) => found,
         Err(unjudged) => {
-            if let Unjudged::KeyMissing { route, .. } | Unjudged::Unproven { route, .. } = unjudged {
+            if let Unjudged::KeyMissing { route, .. }
+            | Unjudged::Unproven { route, .. }
+            | Unjudged::NotLetIn { route } = unjudged
+            {
                 exchange.set_route(route);
             }
             respond::drain(connection, body, &parts);

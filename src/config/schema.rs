@@ -7,8 +7,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
-use super::raw::{RawConfig, RawListenerFields, RawRespond, RawSecretFile, RawServerFields};
+use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawList, RawListener, RawSecret, RawServer};
+use super::raw::{RawConfig, RawListFile, RawListenerFields, RawRespond, RawSecretFile, RawServerFields};
 use super::read::{At, Named, OneOrMany};
 
 /// The schema of the whole file.
@@ -96,6 +96,10 @@ told_as! {
     RawListener, "Listener" => generator either::<RawListenerFields>(generator);
     RawServer, "Server" => generator either::<RawServerFields>(generator);
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
+    RawList, "List" => generator {
+        let (networks, file) = (generator.subschema_for::<Vec<String>>(), generator.subschema_for::<RawListFile>());
+        json_schema!({ "anyOf": [networks, file] })
+    };
     At<T> where T, "At" => generator T::json_schema(generator);
     Named<T> where T, "Named" => generator <BTreeMap<String, T>>::json_schema(generator);
     OneOrMany<T> where T, "OneOrMany" => generator {

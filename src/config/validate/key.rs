@@ -4,11 +4,13 @@ use std::ops::RangeInclusive;
 
 use http::HeaderName;
 
+use super::super::lists::ListConfig;
 use super::super::model::Exempt;
 use super::super::read::{At, OneOrMany, not_available};
 use super::super::report::{Problem, Report, nearest};
 use super::header_name;
 use super::limit::Given;
+use super::section::Section;
 use crate::client_ip::parse_network;
 use crate::key::{KeySpec, Part};
 
@@ -35,7 +37,7 @@ const NAMED: [(&str, &str); 5] = [
     ("jwt", "jwt:tenant"),
 ];
 
-pub(super) fn key(raw: &At<OneOrMany<At<String>>>, given: Given, report: &mut Report) -> Option<KeySpec> {
+pub(super) fn key(raw: &At<OneOrMany<At<String>>>, given: Given<'_>, report: &mut Report) -> Option<KeySpec> {
     if raw.value.0.is_empty() {
         report.error(raw.problem("the key is empty").help("such as `key: ip`"));
         return None;
@@ -47,7 +49,7 @@ pub(super) fn key(raw: &At<OneOrMany<At<String>>>, given: Given, report: &mut Re
 }
 
 /// `a | b`: the first that the request has.
-fn alternatives(text: &At<String>, given: Given, report: &mut Report) -> Option<Vec<Part>> {
+fn alternatives(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Vec<Part>> {
     if text.value.trim().is_empty() {
         report.error(text.problem("the key is empty").help("such as `key: ip`"));
         return None;
@@ -69,7 +71,7 @@ fn alternatives(text: &At<String>, given: Given, report: &mut Report) -> Option<
     parts.into_iter().collect()
 }
 
-fn part(text: &At<String>, given: Given, report: &mut Report) -> Option<Part> {
+fn part(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Part> {
     let part = text.value.as_str();
     if part == "consumer" && !given.consumers {
         report.error(
@@ -149,17 +151,23 @@ fn unknown(text: &At<String>) -> Problem {
 pub(super) fn exempt(
     raw: Option<&At<Vec<At<String>>>>,
     key: Option<&KeySpec>,
+    lists: &Section<ListConfig>,
     report: &mut Report,
 ) -> Exempt {
     let by_address = key.is_some_and(|key| key.parts().all(Part::is_of_address));
     let mut exempt = Exempt::default();
     for text in raw.map_or(&[][..], |raw| &raw.value) {
+        if let Some(name) = text.value.strip_prefix("list:") {
+            let name = text.piece("list:".len(), name);
+            exempt.lists.extend(lists.find(&name, report).map(|(index, _)| index));
+            continue;
+        }
         match parse_network(&text.value) {
             Ok(network) => exempt.networks.push(network),
             Err(message) if looks_like_address(&text.value) => report.error(text.problem(message)),
             Err(_) if by_address => report.error(
                 text.problem(format!("`{}` is no address, and this limit has no other key", text.value))
-                    .help("write an address or a network such as 10.0.0.0/8"),
+                    .help("write an address, a network such as 10.0.0.0/8, or list:NAME"),
             ),
             Err(_) => exempt.values.push(text.value.clone()),
         }

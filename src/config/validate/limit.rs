@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::forms::RawCost;
+use super::super::lists::ListConfig;
 use super::super::model::{
     ApiKeyConfig, ClientIpConfig, Cost, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota, RouteConfig,
 };
@@ -23,7 +24,8 @@ const MAX_KEYS: u64 = 1_000_000;
 
 /// What else the file has that limits refer to.
 #[derive(Clone, Copy)]
-pub(super) struct Given {
+pub(super) struct Given<'a> {
+    pub(super) lists: &'a Section<ListConfig>,
     pub(super) store: bool,
     pub(super) consumers: bool,
     pub(super) jwt: bool,
@@ -32,7 +34,7 @@ pub(super) struct Given {
 pub(super) fn limit(
     name: &At<String>,
     raw: &RawLimit,
-    given: Given,
+    given: Given<'_>,
     report: &mut Report,
 ) -> Option<LimitConfig> {
     if raw.key.is_none() {
@@ -61,7 +63,7 @@ pub(super) fn limit(
     if let Some((quota, true)) = quota.as_ref().zip(shared) {
         check_drain(quota, raw, report);
     }
-    let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), report);
+    let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), given.lists, report);
     Some(LimitConfig {
         name: name.value.clone(),
         key: key?,
