@@ -1,5 +1,7 @@
 //! Wiring: sockets, workers, reload, signals, the end.
 
+mod files;
+
 use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -16,7 +18,6 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, LocalSet};
 
 use crate::auth::jwt::Keys;
-use crate::auth::{Unusable, Watch};
 use crate::clock::Clock;
 use crate::config::{self, Config, ListenerConfig, Loaded};
 use crate::limit::Store;
@@ -24,6 +25,7 @@ use crate::listen::{self, Opened};
 use crate::observe::{Admin, Metrics, ReloadRequest};
 use crate::snapshot::{Lineage, Snapshot};
 use crate::worker::{Command, Shared, Status, Worker};
+use files::Files;
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -56,8 +58,8 @@ struct Supervisor {
     text: String,
     /// Where the admin API is served, and what ends it.
     admin: Option<(SocketAddr, Rc<Notify>)>,
-    /// The file of consumers, if there is one.
-    consumers: Option<Watch>,
+    /// The files beside it.
+    files: Files,
     /// This thread's own way to the store.
     store: Rc<RefCell<Option<Rc<Store>>>>,
     /// The keys for tokens, and what ends their care.
@@ -105,7 +107,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         reloads,
         text: loaded.text,
         admin: None,
-        consumers: None,
+        files: Files::default(),
         store: Rc::default(),
         keys: None,
     };
@@ -204,44 +206,7 @@ impl Supervisor {
                 let _ = self.reload().await; // reported where operators look
             }
         }
-        self.look_at_consumers().await;
-    }
-
-    /// Loads the file of consumers if it has changed. The rest of the configuration stays.
-    async fn look_at_consumers(&mut self) {
-        let Some(watch) = &mut self.consumers else { return };
-        let Some(read) = watch.look().await else { return };
-        let waiting = self.note_consumers(read.as_ref().err());
-        let Ok(known) = read else { return };
-        if waiting {
-            let _ = self.reload().await; // a configuration that was refused may have waited for them
-        }
-        let before = self.shared.snapshot.load_full();
-        let mut config = before.config.clone();
-        let Some(consumers) = &mut config.api_key.consumers else { return };
-        if consumers.known.is_same(&known) {
-            return; // a mistake was taken back, or the reload has them already
-        }
-        tracing::info!("{} is in force: {} consumers", consumers.file.display(), known.len());
-        consumers.known = known;
-        self.put_in_force(config, &before);
-    }
-
-    /// Notes whether the file of consumers is right. A bad one changes nothing, is logged once and stands in
-    /// /status. Answers whether the configuration itself was refused.
-    fn note_consumers(&self, wrong: Option<&Unusable>) -> bool {
-        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let report = wrong.map(ToString::to_string);
-        if let Some(report) =
-            report.as_ref().filter(|report| status.consumers_error.as_ref() != Some(*report))
-        {
-            tracing::error!("{report}\nthe consumers from before stay in force");
-        }
-        let waiting = status.last_error.is_some();
-        let successful = report.is_none() && !waiting;
-        status.consumers_error = report;
-        self.shared.metrics.reload_successful.store(u64::from(successful), Ordering::Relaxed);
-        waiting
+        self.look_at_files().await;
     }
 
     /// Loads the file. A bad one changes nothing, is logged once and stands in /status.
@@ -417,13 +382,12 @@ impl Supervisor {
 
     /// Notes that a configuration came into force.
     fn loaded(&mut self) {
-        let consumers = &self.shared.snapshot.load().config.api_key.consumers;
-        self.consumers = consumers.as_ref().map(|consumers| Watch::new(&consumers.file, &consumers.known));
+        self.files = Files::of(&self.shared.snapshot.load().config);
         let at = self.shared.clock.wall();
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.loaded_at = at.to_string();
         status.last_error = None;
-        status.consumers_error = None;
+        status.file_errors.clear();
         let metrics = &self.shared.metrics;
         metrics.reload_successful.store(1, Ordering::Relaxed);
         metrics.reload_at.store(u64::try_from(at.as_second()).unwrap_or(0), Ordering::Relaxed);

@@ -26,6 +26,8 @@ pub struct KeySpec {
 pub enum Part {
     /// The client's address, or the network that counts as one client.
     Ip,
+    /// The client's address, of IPv6 only so many bits, whatever else counts as one client.
+    IpPrefix(u8),
     /// The API key; where keys are known, only a known one.
     ApiKey,
     /// The consumer whose API key was sent.
@@ -234,7 +236,10 @@ impl fmt::Display for Part {
             Self::Claim(_) => "jwt:",
             _ => "",
         };
-        write!(f, "{kind}{}", self.name())
+        match self {
+            Self::IpPrefix(bits) => write!(f, "ip/{bits}"),
+            part => write!(f, "{kind}{}", part.name()),
+        }
     }
 }
 
@@ -244,10 +249,16 @@ impl Part {
         matches!(self, Self::User | Self::Claim(_))
     }
 
+    /// Whether nothing but the client's address decides it.
+    pub(crate) const fn is_of_address(&self) -> bool {
+        matches!(self, Self::Ip | Self::IpPrefix(_) | Self::Global)
+    }
+
     /// The request's value. What is empty, or given twice, is not there: a client cannot choose between two.
     fn of<'a>(&'a self, subject: &'a Subject<'_>) -> Option<Found<'a>> {
         let bytes = match self {
             Self::Ip => return Some(Found::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix)))),
+            Self::IpPrefix(bits) => return Some(Found::Owned(address_bytes(mask(subject.client, *bits)))),
             Self::Global => return Some(Found::Borrowed(b"")),
             // An unknown key is no key, or a new one with each request would be a new counter with each.
             Self::ApiKey if subject.api_key.consumers.is_some() && subject.consumer.is_none() => return None,
@@ -272,6 +283,7 @@ impl Part {
         let text = text.strip_prefix(self.name()).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
         match self {
             Self::Ip => Some(address_bytes(mask(text.parse().ok()?, ipv6_prefix))),
+            Self::IpPrefix(bits) => Some(address_bytes(mask(text.parse().ok()?, *bits))),
             Self::Global => Some(Bytes::new()),
             Self::Host => Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes())),
             _ => Some(Bytes::from_slice(text.as_bytes())),
@@ -296,8 +308,12 @@ impl Part {
             Self::Consumer => 12,
             Self::User => 13,
             Self::Claim(_) => 14,
+            Self::IpPrefix(_) => 15,
         };
         text.push(kind);
+        if let Self::IpPrefix(bits) = self {
+            text.push(*bits);
+        }
         if matches!(
             self,
             Self::Param(_) | Self::Header(_) | Self::Query(_) | Self::Cookie(_) | Self::Claim(_)
@@ -311,7 +327,7 @@ impl Part {
 
     fn name(&self) -> &str {
         match self {
-            Self::Ip => "ip",
+            Self::Ip | Self::IpPrefix(_) => "ip",
             Self::ApiKey => "api_key",
             Self::Consumer => "consumer",
             Self::Global => "global",

@@ -17,13 +17,13 @@ use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::{self, Identity, Unproven};
-use crate::config::{Cost, DetailedCost, Exempt, OnMissing, When};
+use crate::config::{Cost, DetailedCost, Exempt, ListConfig, OnMissing, When};
 use crate::forward::{self, Body, Exchange};
 use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, Limit, decide};
 use crate::listen::Connection;
 use crate::respond;
-use crate::route::{Asked, PathError, normalize};
+use crate::route::{Asked, PathError, normalize, preflight};
 use crate::snapshot::{Route, Said, Snapshot, Target};
 
 /// Where a request came from.
@@ -112,6 +112,11 @@ pub enum Unjudged {
     Framing,
     /// No route matches.
     NoRoute,
+    /// Its address is not let in.
+    NotLetIn {
+        /// The route's index.
+        route: usize,
+    },
     /// It has to prove who sent it, and does not.
     Unproven {
         /// The route's index.
@@ -185,9 +190,18 @@ pub fn find<'s>(
     let (route_index, params) = snapshot.table.find(&asked).ok_or(Unjudged::NoRoute)?;
     let route = &snapshot.routes[route_index];
     let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
+    let config = &snapshot.config.routes[route_index];
+    if !config.access.admits(&snapshot.config.lists, client) {
+        return Err(Unjudged::NotLetIn { route: route_index });
+    }
+    // A browser sends no credentials with its question whether it may ask, so it can have none.
+    let goes_free = config.matches.preflight && preflight(&parts.method, &parts.headers).is_some();
     let jwt = snapshot.jwt.as_deref().filter(|_| route.wants_user);
-    let identity = auth::identify(&snapshot.config.api_key, jwt, parts, now)
-        .map_err(|why| Unjudged::Unproven { route: route_index, why })?;
+    let identity = match goes_free {
+        true => Identity::default(),
+        false => auth::identify(&snapshot.config.api_key, jwt, parts, now)
+            .map_err(|why| Unjudged::Unproven { route: route_index, why })?,
+    };
 
     let subject = Subject {
         client,
@@ -213,7 +227,7 @@ pub fn find<'s>(
             spared.push((index, Spared::Elsewhere));
             continue;
         }
-        if is_exempt(&limit.config.exempt, client, &identity, plan) {
+        if goes_free || is_exempt(&limit.config.exempt, &snapshot.config.lists, client, &identity, plan) {
             spared.push((index, Spared::Exempt));
             continue;
         }
@@ -280,8 +294,14 @@ fn concerns(when: &When, parts: &Parts) -> bool {
 }
 
 /// Whether a limit leaves a client alone, whatever its key.
-fn is_exempt(exempt: &Exempt, client: IpAddr, identity: &Identity<'_>, plan: Option<&str>) -> bool {
-    exempt.networks.iter().any(|network| network.contains(&client))
+fn is_exempt(
+    exempt: &Exempt,
+    lists: &[ListConfig],
+    client: IpAddr,
+    identity: &Identity<'_>,
+    plan: Option<&str>,
+) -> bool {
+    exempt.covers(lists, client)
         || identity.consumer.is_some_and(|consumer| exempt.consumers.iter().any(|name| name == consumer.name))
         || plan.is_some_and(|plan| exempt.plans.iter().any(|name| name == plan))
 }
@@ -393,7 +413,10 @@ pub async fn serve(
     let found = match find(&view.snapshot, connection.origin(), &parts, now) {
         Ok(found) => found,
         Err(unjudged) => {
-            if let Unjudged::KeyMissing { route, .. } | Unjudged::Unproven { route, .. } = unjudged {
+            if let Unjudged::KeyMissing { route, .. }
+            | Unjudged::Unproven { route, .. }
+            | Unjudged::NotLetIn { route } = unjudged
+            {
                 exchange.set_route(route);
             }
             respond::drain(connection, body, &parts);

@@ -2,6 +2,7 @@
 //! path of a request crosses threads.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,8 +46,8 @@ pub struct Status {
     pub loaded_at: String,
     /// The report on the last file, if that one was refused.
     pub last_error: Option<String>,
-    /// What is wrong with the file of consumers, if that one was refused.
-    pub consumers_error: Option<String>,
+    /// What is wrong with files beside it, of consumers or addresses, that were refused.
+    pub file_errors: BTreeMap<String, String>,
 }
 
 impl Shared {

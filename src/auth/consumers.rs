@@ -6,11 +6,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use aws_lc_rs::digest::{SHA256, digest};
-
 use super::MAX_KEY;
-use super::file::Stamp;
-use super::read::{Digest, Entry, Mistakes, read};
+use super::read::{Entry, read};
+use crate::watched::{Digest, Mistakes, Source, Unusable, Watched, sha256};
 
 /// All consumers of a file. Immutable; a changed file makes another.
 pub struct Consumers {
@@ -24,10 +22,7 @@ pub struct Consumers {
     plans: Vec<Box<str>>,
     /// Names and metadata.
     text: String,
-    /// The file as it was when it was read.
-    pub(super) stamp: Option<Stamp>,
-    /// The digest of its text.
-    pub(super) digest: Digest,
+    source: Option<Source>,
 }
 
 /// A consumer.
@@ -39,15 +34,6 @@ pub struct Consumer<'s> {
     pub plan: Option<&'s str>,
     /// Names and values, each ended by a NUL.
     metadata: &'s str,
-}
-
-/// Why a file of consumers cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unusable {
-    /// What is wrong.
-    pub message: String,
-    /// Each mistake with its line.
-    pub details: Vec<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -79,28 +65,25 @@ impl std::fmt::Debug for Consumers {
     }
 }
 
-impl Consumers {
-    /// The consumers of a text, which stands in `file`.
-    ///
-    /// # Errors
-    /// All that is wrong with it.
-    pub fn parse(text: &str, file: &str) -> Result<Self, Unusable> {
+impl Watched for Consumers {
+    fn parse(text: &str, file: &str) -> Result<Self, Unusable> {
         let mut mistakes = Mistakes::default();
         let mut building = Building::default();
         read(text, &mut mistakes, |entry, mistakes| building.add(&entry, mistakes));
         let consumers = building.finish(&mut mistakes);
-        match mistakes.count() {
-            0 => Ok(Self { digest: sha256(text.as_bytes()), ..consumers }),
-            count => {
-                let message = match count {
-                    1 => format!("{file} has a mistake"),
-                    count => format!("{file} has {count} mistakes"),
-                };
-                Err(Unusable { message, details: mistakes.told(file) })
-            }
-        }
+        mistakes.or(consumers, file)
     }
 
+    fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
+    }
+
+    fn read_from(self, source: Source) -> Self {
+        Self { source: Some(source), ..self }
+    }
+}
+
+impl Consumers {
     /// Whose key was sent, if anybody's.
     pub fn find(&self, sent: &[u8]) -> Option<Consumer<'_>> {
         if sent.is_empty() || sent.len() > MAX_KEY {
@@ -129,21 +112,6 @@ impl Consumers {
         self.keys.len()
     }
 
-    /// Whether users other than the owner and the group of the file may read or change it.
-    pub fn open_to_others(&self) -> bool {
-        self.stamp.as_ref().is_some_and(|stamp| stamp.mode & 0o006 != 0)
-    }
-
-    /// With what the file system tells of their file.
-    pub(super) fn stamped(self, stamp: Stamp) -> Self {
-        Self { stamp: Some(stamp), ..self }
-    }
-
-    /// Whether they were read from the same text.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.digest == other.digest
-    }
-
     fn consumer(&self, record: &Record) -> Option<Consumer<'_>> {
         let name = record.at as usize;
         let metadata = name + usize::from(record.name);
@@ -168,12 +136,6 @@ impl<'s> Consumer<'s> {
 fn bucket(digest: &Digest, shift: u32) -> usize {
     let first = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
     first.checked_shr(shift).unwrap_or(0) as usize
-}
-
-pub(super) fn sha256(bytes: &[u8]) -> Digest {
-    let mut out = [0; 32];
-    out.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    out
 }
 
 /// Consumers of which not all are read.
@@ -284,7 +246,7 @@ impl Building {
         self.records.shrink_to_fit();
         self.text.shrink_to_fit();
         let Self { keys, records, plans, text, .. } = self;
-        Consumers { keys, starts, shift, records, plans, text, stamp: None, digest: [0; 32] }
+        Consumers { keys, starts, shift, records, plans, text, source: None }
     }
 }
 

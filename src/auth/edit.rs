@@ -9,8 +9,9 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::consumers::{Consumers, Unusable, sha256};
-use super::read::{Mistakes, check_name, check_plan, read};
+use super::consumers::Consumers;
+use super::read::{check_name, check_plan, read};
+use crate::watched::{self, Mistakes, Unusable, Watched, sha256};
 
 /// What `consumers list` tells of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl From<Unusable> for EditError {
 /// # Errors
 /// When it cannot be read or has mistakes.
 pub fn list(path: &Path) -> Result<Vec<Listed>, EditError> {
-    let (text, _) = super::file::text(path)
+    let (text, _) = watched::read(path)
         .map_err(|error| EditError::Refused(format!("cannot read {}: {error}", path.display())))?;
     listed(&text, path)
 }

@@ -1,11 +1,10 @@
 //! 3: who is asking, as far as it is proved.
 //!
-//! [`Consumers`] are the known API keys: a file of digests, watched by [`Watch`] and changed by [`edit`]. [`jwt`]
+//! [`Consumers`] are the known API keys: a file of digests, [watched](crate::watched) and changed by [`edit`]. [`jwt`]
 //! verifies the tokens of users. [`identify`] says who a request proves to be, by both.
 
 mod consumers;
 pub mod edit;
-mod file;
 mod headers;
 pub mod jwt;
 mod read;
@@ -20,8 +19,7 @@ use self::jwt::{Jwt, TokenError, Verified};
 use crate::config::ApiKeyConfig;
 use crate::key;
 
-pub use self::consumers::{Consumer, Consumers, Unusable};
-pub use self::file::Watch;
+pub use self::consumers::{Consumer, Consumers};
 pub use self::headers::{disown, reads_like};
 
 /// The longest API key that is looked at: a longer one is nobody's.

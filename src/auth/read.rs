@@ -8,9 +8,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::scan::{Scan, Value, Wrong};
-
-/// What is kept of a key.
-pub(super) type Digest = [u8; 32];
+use crate::watched::{Digest, Mistakes};
 
 /// A consumer as the file has it.
 #[derive(Debug)]
@@ -23,48 +21,11 @@ pub(super) struct Entry<'t> {
     pub(super) metadata: Vec<(Cow<'t, str>, Cow<'t, str>)>,
 }
 
-/// What is wrong with a file: the first mistakes, and how many there are.
-#[derive(Debug, Default)]
-pub(super) struct Mistakes {
-    first: Vec<(u32, String)>,
-    count: usize,
-}
-
-/// Mistakes that are told.
-const TOLD: usize = 20;
 /// The longest name of a consumer and of a plan, and the longest metadata.
 const MAX_NAME: usize = 128;
 const MAX_PLAN: usize = 64;
 const MAX_METADATA: usize = 4 << 10;
 const FIELDS: [&str; 5] = ["name", "key", "keys", "plan", "metadata"];
-
-impl Mistakes {
-    /// Notes one.
-    pub(super) fn add(&mut self, line: u32, message: impl Into<String>) {
-        self.count += 1;
-        self.first.push((line, message.into()));
-        if self.first.len() > 4 * TOLD {
-            self.first.sort_by_key(|(line, _)| *line); // some are found at the end, for lines far above
-            self.first.truncate(TOLD);
-        }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// The mistakes as people read them, from the top.
-    pub(super) fn told(mut self, file: &str) -> Vec<String> {
-        self.first.sort_by_key(|(line, _)| *line);
-        self.first.truncate(TOLD);
-        let mut told: Vec<String> =
-            self.first.iter().map(|(line, message)| format!("{file}:{line}: {message}")).collect();
-        if self.count > told.len() {
-            told.push(format!("and {} more", self.count - told.len()));
-        }
-        told
-    }
-}
 
 /// Calls `each` with every entry that is right, and notes what is wrong with the others.
 pub(super) fn read<'t>(

@@ -2,7 +2,7 @@
 
 use super::node::{Node, Value};
 use super::raw::{
-    RawCostFields, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields,
+    RawCostFields, RawListFile, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields,
 };
 use super::read::{At, Read, not_available, parsed, text, wrong, wrong_kind};
 use super::report::{Problem, Report};
@@ -20,6 +20,13 @@ pub(super) struct RawServer(pub(super) RawServerFields);
 #[derive(Clone, Debug)]
 pub(super) enum RawSecret {
     Value(String),
+    File(At<String>),
+}
+
+/// A list of addresses: networks, or `{file: PATH}`.
+#[derive(Clone, Debug)]
+pub(super) enum RawList {
+    Networks(Vec<At<String>>),
     File(At<String>),
 }
 
@@ -89,6 +96,34 @@ impl Read for RawSecret {
                 raw.file.map(Self::File)
             }
             _ => wrong_kind(node, "a value or {file: PATH}", report),
+        }
+    }
+}
+
+impl Read for RawList {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Map(_) => {
+                let before = report.errors.len();
+                let raw = RawListFile::read(node, report)?;
+                if raw.file.is_none() && report.errors.len() == before {
+                    report.error(Problem::new(node.at, "a list is networks, [10.0.0.0/8], or {file: PATH}"));
+                }
+                raw.file.map(Self::File)
+            }
+            Value::Scalar(text) => {
+                let help =
+                    match text.parse::<ipnet::IpNet>().is_ok() || text.parse::<std::net::IpAddr>().is_ok() {
+                        true => format!("write [{text}]"),
+                        false => format!("write {{file: {text}}} for what stands in a file"),
+                    };
+                wrong(node, "networks or {file: PATH}", Some(help), report)
+            }
+            Value::List(items) => {
+                let read: Vec<_> = items.iter().map(|item| At::read(item, report)).collect();
+                read.into_iter().collect::<Option<_>>().map(Self::Networks)
+            }
+            _ => wrong_kind(node, "networks or {file: PATH}", report),
         }
     }
 }

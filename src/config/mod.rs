@@ -4,6 +4,7 @@ mod conceal;
 mod env;
 mod forms;
 mod jwt;
+mod lists;
 mod model;
 mod node;
 mod raw;
@@ -18,9 +19,9 @@ mod values;
 mod watch;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
+pub use lists::{Access, ListConfig};
 pub use model::{
     Action, AdminConfig, ApiKeyConfig, ApiKeySource, ClientIpConfig, Config, ConsumersConfig, Cost,
     DetailedCost, Exempt, ForwardedHeader, HeaderFamilies, LimitConfig, ListenerConfig, Match, Mode,
@@ -30,7 +31,6 @@ pub use report::{Place, Problem, Report};
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use watch::watch;
 
-use crate::auth::Consumers;
 use node::Value;
 use read::Read;
 
@@ -63,8 +63,7 @@ pub fn load_after(path: &Path, before: Option<&Config>) -> Result<Loaded, std::i
     let not_text = |_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8");
     let text = String::from_utf8(std::fs::read(path)?).map_err(not_text)?;
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    let known = before.and_then(|before| before.api_key.consumers.as_ref()).map(|before| &before.known);
-    Ok(parse_after(text, &path.display().to_string(), &folder, known))
+    Ok(parse_after(text, &path.display().to_string(), &folder, before))
 }
 
 /// Reads a text as if it stood in `file`; other files it names are looked for in `folder`.
@@ -72,9 +71,9 @@ pub fn parse(text: String, file: &str, folder: &Path) -> Loaded {
     parse_after(text, file, folder, None)
 }
 
-fn parse_after(text: String, file: &str, folder: &Path, known: Option<&Arc<Consumers>>) -> Loaded {
+fn parse_after(text: String, file: &str, folder: &Path, before: Option<&Config>) -> Loaded {
     let mut report = Report::default();
-    let config = raw(&text, &mut report).and_then(|raw| validate::config(&raw, folder, known, &mut report));
+    let config = raw(&text, &mut report).and_then(|raw| validate::config(&raw, folder, before, &mut report));
     report.sort();
     let config = config.filter(|_| report.errors.is_empty());
     let rendered = report.render(file, &text);

@@ -12,6 +12,7 @@ use sluicegate_limiter::{
 };
 
 use super::jwt::JwtConfig;
+use super::lists::{Access, ListConfig};
 use super::store::RedisConfig;
 use crate::auth::Consumers;
 use crate::key::KeySpec;
@@ -32,6 +33,8 @@ pub struct Config {
     pub jwt: Option<JwtConfig>,
     /// Where shared counters live; without it all counters are local.
     pub store: Option<RedisConfig>,
+    /// The lists of addresses, in the order of the file.
+    pub lists: Vec<ListConfig>,
     /// The limits, in the order of the file.
     pub limits: Vec<LimitConfig>,
     /// The upstreams, in the order of the file.
@@ -224,6 +227,8 @@ pub enum Mode {
 pub struct Exempt {
     /// Clients at these addresses.
     pub networks: Vec<IpNet>,
+    /// Clients on these lists: indices into [`Config::lists`].
+    pub lists: Vec<usize>,
     /// Keys of these values; a composite key is its values joined by commas.
     pub values: Vec<String>,
     /// Consumers of these names.
@@ -297,6 +302,8 @@ pub struct RouteConfig {
     pub name: String,
     /// Which requests it takes.
     pub matches: Match,
+    /// Whom it lets in.
+    pub access: Access,
     /// What becomes of them.
     pub action: Action,
     /// Indices into [`Config::limits`].
@@ -320,6 +327,8 @@ pub struct Match {
     pub paths: Vec<PathPattern>,
     /// One of these methods; empty for all.
     pub methods: Vec<Method>,
+    /// Whether it takes CORS preflight requests for its methods too, and asks them for no limit and no credentials.
+    pub preflight: bool,
     /// These headers with these values; `None` for any value.
     pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
 }

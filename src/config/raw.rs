@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawPlan, RawSecret, RawServer};
+use super::forms::{
+    RawAnswer, RawBalance, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer,
+};
 use super::node::Node;
 use super::raw_jwt::RawJwt;
 use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
@@ -26,6 +28,12 @@ mapping! {
         auth: RawAuth,
         /// Where counters live that several gateways share. Without it they live in the process.
         store: RawStore,
+        /// Lists of addresses, by name: networks, or a file that holds one a line.
+        lists: Named<RawList>,
+        /// Lists of clients that are answered 403, on every route.
+        deny: OneOrMany<At<RawText>>,
+        /// Lists of the only clients that are let in, on routes that have no `allow` of their own.
+        allow: OneOrMany<At<RawText>>,
         /// The limits, by name.
         limits: Named<RawLimit>,
         /// The APIs behind the gateway, by name.
@@ -195,7 +203,7 @@ mapping! {
     /// A limit.
     "a limit"
     struct RawLimit {
-        /// What is counted apart: ip, api_key, consumer, global, host, method, path, path:NAME, route, header:NAME,
+        /// What is counted apart: ip, ip/64 (and other bits of IPv6), api_key, consumer, global, host, method, path, path:NAME, route, header:NAME,
         /// query:NAME, cookie:NAME. `a | b` is the first that the request has, a list is all together.
         #[schemars(required)]
         key: OneOrMany<At<RawText>>,
@@ -219,7 +227,7 @@ mapping! {
         /// enforce (default), shadow (counted and reported, refuses nobody) or off.
         #[schemars(extend("enum" = ["enforce", "shadow", "off"]))]
         mode: RawText,
-        /// Addresses, networks and key values that this limit leaves alone.
+        /// Addresses, networks, lists (`list:NAME`) and key values that this limit leaves alone.
         #[schemars(with = "Option<Vec<Scalar>>")]
         exempt: Vec<At<RawText>>,
         /// A request without the key: shared (default, one bucket for all of them), skip or deny (401).
@@ -355,6 +363,13 @@ mapping! {
         upstream: RawText,
         /// The answer, if the gateway itself gives it.
         respond: RawAnswer,
+        /// Lists of clients that are answered 403, besides those on top.
+        deny: OneOrMany<At<RawText>>,
+        /// Lists of the only clients that are let in, instead of those on top.
+        allow: OneOrMany<At<RawText>>,
+        /// CORS preflight requests: counted (default), or exempt from limits and authentication.
+        #[schemars(extend("enum" = ["counted", "exempt"]))]
+        preflight: RawText,
         /// The limits that all have to admit them.
         limits: Vec<At<RawText>>,
         /// The path that is forwarded: normalized (default) or original.
@@ -416,6 +431,15 @@ mapping! {
         body: RawText,
         /// Default: text/plain; charset=utf-8
         content_type: RawText,
+    }
+}
+
+mapping! {
+    "a list"
+    struct RawListFile {
+        /// The file, with an address or a network a line.
+        #[schemars(required)]
+        file: RawText,
     }
 }
 

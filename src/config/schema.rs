@@ -7,9 +7,12 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawPlan, RawSecret, RawServer};
+use super::forms::{
+    RawAnswer, RawBalance, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer,
+};
 use super::raw::{
-    RawConfig, RawCostFields, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields,
+    RawConfig, RawCostFields, RawListFile, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile,
+    RawServerFields,
 };
 use super::read::{At, Named, OneOrMany};
 
@@ -108,6 +111,10 @@ told_as! {
         json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
     };
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
+    RawList, "List" => generator {
+        let (networks, file) = (generator.subschema_for::<Vec<String>>(), generator.subschema_for::<RawListFile>());
+        json_schema!({ "anyOf": [networks, file] })
+    };
     At<T> where T, "At" => generator T::json_schema(generator);
     Named<T> where T, "Named" => generator <BTreeMap<String, T>>::json_schema(generator);
     OneOrMany<T> where T, "OneOrMany" => generator {

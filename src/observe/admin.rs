@@ -174,8 +174,16 @@ impl Admin {
                 "file": consumers.file.display().to_string(),
                 "consumers": consumers.known.len(),
                 "keys": consumers.known.keys(),
-                "last_reload_error": status.consumers_error,
+                "last_reload_error": status.file_errors.get(&consumers.file.display().to_string()),
             })),
+            "lists": self.shared.snapshot.load().config.lists.iter().map(|list| json!({
+                "name": list.name,
+                "file": list.file.as_ref().map(|file| file.display().to_string()),
+                "entries": list.known.len(),
+                "last_reload_error": list.file.as_ref().and_then(|file| {
+                    status.file_errors.get(&file.display().to_string())
+                }),
+            })).collect::<Vec<_>>(),
             "draining": self.shared.draining.load(Ordering::Relaxed),
             "connections": self.shared.metrics.open_connections(),
             "store": self.shared.snapshot.load().store.as_ref().map(|state| {
@@ -197,7 +205,7 @@ impl Admin {
     fn limits(&self) -> Value {
         let snapshot = self.shared.snapshot.load();
         let limits = snapshot.limits.iter().map(|limit| {
-            let mut value = effective::limit(&limit.config);
+            let mut value = effective::limit(&limit.config, &snapshot.config.lists);
             value["name"] = limit.config.name.clone().into();
             value["keys"] = limit.all().map(|limit| limit.counters.keys()).sum::<usize>().into();
             value["overflowed"] = limit.all().map(|limit| limit.counters.overflowed()).sum::<u64>().into();

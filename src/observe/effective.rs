@@ -3,15 +3,16 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Action, ApiKeyConfig, ApiKeySource, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, Match,
-    Quota, RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
+    Action, ApiKeyConfig, ApiKeySource, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig,
+    ListConfig, Match, Quota, RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
 };
 use crate::snapshot::Snapshot;
 
 /// What /config tells.
 pub(super) fn config(snapshot: &Snapshot) -> Value {
     let config = &snapshot.config;
-    let limits: Map<String, Value> = config.limits.iter().map(|l| (l.name.clone(), limit(l))).collect();
+    let limits: Map<String, Value> =
+        config.limits.iter().map(|l| (l.name.clone(), limit(l, &config.lists))).collect();
     let upstreams: Map<String, Value> =
         config.upstreams.iter().map(|u| (u.name.clone(), upstream(u))).collect();
     json!({
@@ -30,6 +31,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         },
         "auth": { "api_key": api_key(&config.api_key), "jwt": config.jwt.as_ref().map(jwt) },
         "store": config.store.as_ref().map(|redis| json!({ "redis": self::redis(redis) })),
+        "lists": config.lists.iter().map(|l| (l.name.clone(), list(l))).collect::<Map<_, _>>(),
         "limits": limits,
         "upstreams": upstreams,
         "routes": config.routes.iter().map(|r| route(config, r)).collect::<Vec<_>>(),
@@ -74,7 +76,7 @@ fn jwt(jwt: &JwtConfig) -> Value {
 }
 
 /// A limit with its defaults.
-pub(super) fn limit(limit: &LimitConfig) -> Value {
+pub(super) fn limit(limit: &LimitConfig, lists: &[ListConfig]) -> Value {
     json!({
         "key": limit.key.to_string(),
         "algorithm": limit.quota.algorithm(),
@@ -105,6 +107,7 @@ pub(super) fn limit(limit: &LimitConfig) -> Value {
         "mode": word(&limit.mode),
         "exempt": {
             "networks": texts(&limit.exempt.networks),
+            "lists": names(lists, &limit.exempt.lists),
             "keys": limit.exempt.values.len(),
             "consumers": limit.exempt.consumers,
             "plans": limit.exempt.plans,
@@ -122,6 +125,15 @@ fn quota(quota: &Quota) -> Value {
         "rate": quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
         "capacity": quota.capacity(),
     })
+}
+
+fn list(list: &ListConfig) -> Value {
+    let file = list.file.as_ref().map(|file| file.display().to_string());
+    json!({ "file": file, "entries": list.known.len() })
+}
+
+fn names(lists: &[ListConfig], indices: &[usize]) -> Vec<String> {
+    indices.iter().map(|index| lists[*index].name.clone()).collect()
 }
 
 fn redis(redis: &RedisConfig) -> Value {
@@ -168,6 +180,9 @@ fn route(config: &Config, route: &RouteConfig) -> Value {
     let mut value = json!({
         "name": route.name,
         "match": matches(config, &route.matches),
+        "deny": names(&config.lists, &route.access.deny),
+        "allow": names(&config.lists, &route.access.allow),
+        "preflight": if route.matches.preflight { "exempt" } else { "counted" },
         "limits": route.limits.iter().map(|index| config.limits[*index].name.clone()).collect::<Vec<_>>(),
         "headers": families(route.headers),
         "max_body": route.max_body,

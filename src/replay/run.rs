@@ -122,7 +122,7 @@ impl<'s> Replay<'s> {
                 limit: Some(limit),
                 ..Row::unmatched()
             },
-            Err(Unjudged::Unproven { route, .. }) => Row {
+            Err(Unjudged::Unproven { route, .. } | Unjudged::NotLetIn { route }) => Row {
                 outcome: Outcome::Refused,
                 route: Some(self.snapshot.routes[route].name.clone()),
                 ..Row::unmatched()

@@ -14,6 +14,8 @@ pub(super) type Status = (&'static str, &'static str);
 pub(super) const RESOURCE_EXHAUSTED: Status = ("8", "rate limit exceeded");
 /// The call does not prove whose it is. What it is told depends on what it lacks.
 pub(super) const UNAUTHENTICATED: &str = "16";
+/// The caller is not let in.
+pub(super) const PERMISSION_DENIED: &str = "7";
 /// Nothing that the client did.
 pub(super) const UNAVAILABLE: Status = ("14", "the gateway cannot count this call at the moment");
 

@@ -5,7 +5,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use sluicegate_limiter::Span;
 
-use super::grpc::{UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
+use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
 use crate::auth::Unproven;
 use crate::auth::jwt::TokenError;
 use crate::forward::Body;
@@ -32,6 +32,8 @@ pub enum LocalError {
     UnknownApiKey,
     /// 401: its token does not hold, or it lacks the one that it needs.
     Token(TokenError),
+    /// 403: clients with this address are not let in.
+    NotLetIn,
     /// 404: no route.
     NoRoute,
     /// 405: a method that a gateway does not serve.
@@ -54,6 +56,7 @@ impl LocalError {
             Self::KeyMissing | Self::UserMissing | Self::NoApiKey | Self::UnknownApiKey | Self::Token(_) => {
                 StatusCode::UNAUTHORIZED
             }
+            Self::NotLetIn => StatusCode::FORBIDDEN,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
@@ -72,6 +75,7 @@ impl LocalError {
             Self::NoApiKey => "this API needs an API key, exactly one, and the request does not carry it",
             Self::UnknownApiKey => "the API key of the request is not known here",
             Self::Token(error) => error.description(),
+            Self::NotLetIn => "clients with this address are not let in here",
             Self::NoRoute => "no route matches this request",
             Self::Method => "this method is not served here",
             Self::Slow => "the request did not come in time",
@@ -134,6 +138,7 @@ impl From<Unjudged> for LocalError {
             Unjudged::Method => Self::Method,
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
             Unjudged::NoRoute => Self::NoRoute,
+            Unjudged::NotLetIn { .. } => Self::NotLetIn,
             Unjudged::KeyMissing { of_user: true, .. } => Self::UserMissing,
             Unjudged::KeyMissing { .. } => Self::KeyMissing,
             Unjudged::Unproven { why: Unproven::NoKey, .. } => Self::NoApiKey,
@@ -146,9 +151,14 @@ impl From<Unjudged> for LocalError {
 /// The answer to a request that never came to its limits.
 pub fn unjudged(unjudged: Unjudged, parts: &Parts, id: HeaderValue) -> Response<Body> {
     let error = LocalError::from(unjudged);
-    if error.status() == StatusCode::UNAUTHORIZED && is_grpc(parts) {
+    let in_grpc = match error.status() {
+        StatusCode::UNAUTHORIZED => Some(UNAUTHENTICATED),
+        StatusCode::FORBIDDEN => Some(PERMISSION_DENIED),
+        _ => None,
+    };
+    if let Some(status) = in_grpc.filter(|_| is_grpc(parts)) {
         let mut response = Response::new(Body::empty());
-        grpc(&mut response, (UNAUTHENTICATED, error.detail()), None);
+        grpc(&mut response, (status, error.detail()), None);
         response.headers_mut().insert(X_REQUEST_ID, id);
         return response;
     }

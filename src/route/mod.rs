@@ -2,8 +2,10 @@
 
 mod path;
 mod pattern;
+mod preflight;
 mod table;
 
 pub use path::{PathError, normalize};
 pub use pattern::{HostPattern, Params, PathPattern, PatternError};
+pub use preflight::preflight;
 pub use table::{Asked, RouteTable};

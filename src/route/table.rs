@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use http::{HeaderMap, Method};
 
-use super::Params;
+use super::{Params, preflight};
 use crate::config::Match;
 
 /// A table of so many routes is looked through without an index.
@@ -76,10 +76,16 @@ impl RouteTable {
 fn matches<'a>(route: &'a Match, asked: &Asked<'a>, params: &mut Params<'a>) -> bool {
     route.listener.is_none_or(|listener| listener == asked.listener)
         && (route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(asked.host)))
-        && (route.methods.is_empty() || route.methods.contains(asked.method))
+        && (route.methods.is_empty() || route.methods.contains(asked.method) || takes_preflight(route, asked))
         && (route.paths.is_empty() || route.paths.iter().any(|path| path.matches(asked.path, params)))
         && route.headers.iter().all(|(name, wanted)| match wanted {
             Some(value) => asked.headers.get_all(name).iter().any(|found| found == value),
             None => asked.headers.contains_key(name),
         })
+}
+
+/// Whether it is the question whether the route may be asked.
+fn takes_preflight(route: &Match, asked: &Asked<'_>) -> bool {
+    let wanted = route.preflight.then(|| preflight(asked.method, asked.headers)).flatten();
+    wanted.is_some_and(|wanted| route.methods.iter().any(|method| method.as_str().as_bytes() == wanted))
 }

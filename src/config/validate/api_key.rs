@@ -10,6 +10,7 @@ use super::super::relative;
 use super::super::report::Report;
 use super::{header_name, value};
 use crate::auth::Consumers;
+use crate::watched::{Source, Watched};
 
 /// Whether the file wants known keys, rightly written or not.
 pub(super) fn has_consumers(raw: Option<&At<RawApiKey>>) -> bool {
@@ -69,7 +70,7 @@ fn load(
     let path = relative(folder, &file.value);
     match Consumers::load(&path, known) {
         Ok(consumers) => {
-            if consumers.open_to_others() {
+            if consumers.source().is_some_and(Source::open_to_others) {
                 report.warning(
                     file.problem(format!("{} can be read by every user of this machine", path.display()))
                         .help(

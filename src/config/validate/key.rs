@@ -1,12 +1,16 @@
 //! Keys: what a limit counts apart, and whom it leaves alone.
 
+use std::ops::RangeInclusive;
+
 use http::HeaderName;
 
+use super::super::lists::ListConfig;
 use super::super::model::Exempt;
 use super::super::read::{At, OneOrMany, not_available};
 use super::super::report::{Problem, Report, nearest};
 use super::header_name;
 use super::limit::Given;
+use super::section::Section;
 use crate::client_ip::parse_network;
 use crate::key::{KeySpec, Part};
 
@@ -22,6 +26,8 @@ const PLAIN: [(&str, Part); 9] = [
     ("route", Part::Route),
     ("user", Part::User),
 ];
+/// Bits of IPv6 addresses that can be a key: below are parts of the world, and what was meant for IPv4.
+const PREFIXES: RangeInclusive<u8> = 32..=128;
 /// Keys with one, and an example of it.
 const NAMED: [(&str, &str); 5] = [
     ("path", "path:id"),
@@ -31,7 +37,7 @@ const NAMED: [(&str, &str); 5] = [
     ("jwt", "jwt:tenant"),
 ];
 
-pub(super) fn key(raw: &At<OneOrMany<At<String>>>, given: Given, report: &mut Report) -> Option<KeySpec> {
+pub(super) fn key(raw: &At<OneOrMany<At<String>>>, given: Given<'_>, report: &mut Report) -> Option<KeySpec> {
     if raw.value.0.is_empty() {
         report.error(raw.problem("the key is empty").help("such as `key: ip`"));
         return None;
@@ -43,7 +49,7 @@ pub(super) fn key(raw: &At<OneOrMany<At<String>>>, given: Given, report: &mut Re
 }
 
 /// `a | b`: the first that the request has.
-fn alternatives(text: &At<String>, given: Given, report: &mut Report) -> Option<Vec<Part>> {
+fn alternatives(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Vec<Part>> {
     if text.value.trim().is_empty() {
         report.error(text.problem("the key is empty").help("such as `key: ip`"));
         return None;
@@ -65,7 +71,7 @@ fn alternatives(text: &At<String>, given: Given, report: &mut Report) -> Option<
     parts.into_iter().collect()
 }
 
-fn part(text: &At<String>, given: Given, report: &mut Report) -> Option<Part> {
+fn part(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Part> {
     let part = text.value.as_str();
     if part == "consumer" && !given.consumers {
         report.error(
@@ -89,6 +95,16 @@ fn part(text: &At<String>, given: Given, report: &mut Report) -> Option<Part> {
             "it needs a verified identity; use consumer, user, jwt:CLAIM, or what is not verified, such as header:NAME",
         ));
         return None;
+    }
+    if let Some(bits) = part.strip_prefix("ip/") {
+        let problem =
+            text.problem(format!("`ip/` needs the bits of an IPv6 address, {} to 128", PREFIXES.start()));
+        let written = |number: &u8| PREFIXES.contains(number) && number.to_string() == bits;
+        let bits = bits.parse().ok().filter(written);
+        if bits.is_none() {
+            report.error(problem.help("such as ip/64, ip/56 or ip/48; an IPv4 client is its whole address"));
+        }
+        return bits.map(Part::IpPrefix);
     }
     match named(part) {
         Ok(part) => Some(part),
@@ -127,7 +143,7 @@ fn unknown(text: &At<String>) -> Problem {
     match nearest(&text.value, known) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help(
-            "known keys: ip, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM",
+            "known keys: ip, ip/BITS, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM",
         ),
     }
 }
@@ -135,12 +151,18 @@ fn unknown(text: &At<String>) -> Problem {
 pub(super) fn exempt(
     raw: Option<&At<Vec<At<String>>>>,
     key: Option<&KeySpec>,
+    lists: &Section<ListConfig>,
     report: &mut Report,
 ) -> Exempt {
-    let by_address = key.is_some_and(|key| key.parts().all(|part| matches!(part, Part::Ip | Part::Global)));
+    let by_address = key.is_some_and(|key| key.parts().all(Part::is_of_address));
     let mut exempt = Exempt::default();
     let names_consumer = key.is_some_and(|key| key.parts().any(|part| *part == Part::Consumer));
     for text in raw.map_or(&[][..], |raw| &raw.value) {
+        if let Some(name) = text.value.strip_prefix("list:") {
+            let name = text.piece("list:".len(), name);
+            exempt.lists.extend(lists.find(&name, report).map(|(index, _)| index));
+            continue;
+        }
         if let Some(plan) = text.value.strip_prefix("plan:") {
             exempt.plans.push(plan.to_owned());
             continue;
@@ -154,7 +176,7 @@ pub(super) fn exempt(
             Err(message) if looks_like_address(&text.value) => report.error(text.problem(message)),
             Err(_) if by_address => report.error(
                 text.problem(format!("`{}` is no address, and this limit has no other key", text.value))
-                    .help("write an address or a network such as 10.0.0.0/8"),
+                    .help("write an address, a network such as 10.0.0.0/8, or list:NAME"),
             ),
             Err(_) => exempt.values.push(text.value.clone()),
         }

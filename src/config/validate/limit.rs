@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::lists::ListConfig;
 use super::super::model::{
     ApiKeyConfig, ClientIpConfig, Cost, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota, RouteConfig,
 };
@@ -23,7 +24,8 @@ const MAX_KEYS: u64 = 1_000_000;
 
 /// What else the file has that limits refer to.
 #[derive(Clone, Copy)]
-pub(super) struct Given {
+pub(super) struct Given<'a> {
+    pub(super) lists: &'a Section<ListConfig>,
     pub(super) store: bool,
     pub(super) consumers: bool,
     pub(super) jwt: bool,
@@ -32,7 +34,7 @@ pub(super) struct Given {
 pub(super) fn limit(
     name: &At<String>,
     raw: &RawLimit,
-    given: Given,
+    given: Given<'_>,
     report: &mut Report,
 ) -> Option<LimitConfig> {
     if raw.key.is_none() {
@@ -61,7 +63,7 @@ pub(super) fn limit(
     if let Some((quota, true)) = quota.as_ref().zip(shared) {
         check_drain(quota, raw, report);
     }
-    let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), report);
+    let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), given.lists, report);
     // What is wrong with the limit itself would be told again for each of its variants.
     let sound = quota.is_some();
     let plans = if sound { plan::plans(name, raw, cost.as_ref(), report) } else { None };
@@ -168,9 +170,8 @@ pub(super) fn doubts(
     api_key: &ApiKeyConfig,
     report: &mut Report,
 ) {
-    let enforced_by_address = |limit: &LimitConfig| {
-        limit.mode == Mode::Enforce && limit.key.parts().all(|part| matches!(part, Part::Ip | Part::Global))
-    };
+    let enforced_by_address =
+        |limit: &LimitConfig| limit.mode == Mode::Enforce && limit.key.parts().all(Part::is_of_address);
     let guards: Vec<bool> = limits.valid().map(|(_, limit)| enforced_by_address(limit)).collect();
     let guarded = |route: &RouteConfig| route.limits.iter().any(|used| guards.get(*used) == Some(&true));
     let unverified = |limit: &LimitConfig, part: &Part| match (part, &api_key.consumers) {

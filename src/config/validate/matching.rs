@@ -33,6 +33,7 @@ pub(super) fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) ->
         hosts: each("host", raw.host.as_ref(), report, host),
         paths: each("path", raw.path.as_ref(), report, path),
         methods: each("methods", raw.methods.as_ref(), report, method),
+        preflight: false, // the route says it
         headers,
     }
 }
@@ -144,8 +145,12 @@ fn covers(wide: &Match, narrow: &Match) -> bool {
         narrow.headers.iter().any(|(other, wanted)| name == other && (value.is_none() || value == wanted))
     };
     let everything = PathPattern::parse("/*").is_ok_and(|all| wide.paths.contains(&all));
+    let takes_options = |route: &Match| {
+        route.methods.is_empty() || route.methods.contains(&Method::OPTIONS) || route.preflight
+    };
     (wide.listener.is_none() || wide.listener == narrow.listener)
         && subset(wide.methods.is_empty(), narrow.methods.is_empty(), narrow.methods.iter().all(methods))
+        && (takes_options(wide) || !narrow.preflight)
         && subset(
             wide.paths.is_empty() || everything,
             narrow.paths.is_empty(),

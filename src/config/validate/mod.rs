@@ -6,6 +6,7 @@ mod edge;
 mod jwt;
 mod key;
 mod limit;
+mod lists;
 mod matching;
 mod plan;
 mod quota;
@@ -18,7 +19,6 @@ mod upstream;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -31,7 +31,6 @@ use super::relative;
 use super::report::{Mistake, Place, Problem, Report, nearest};
 use super::store::{RedisConfig, RedisServers};
 use super::values;
-use crate::auth::Consumers;
 use section::Section;
 
 /// The longest request head when nothing else is said.
@@ -41,23 +40,27 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// Names go into metrics, headers and files.
 const MAX_NAME: usize = 64;
 
-/// `known` are the consumers of the configuration in force: a large file that is the same is not read twice.
+/// `before` is the configuration in force: a large file that is the same is not read twice.
 pub(super) fn config(
     raw: &RawConfig,
     folder: &Path,
-    known: Option<&Arc<Consumers>>,
+    before: Option<&Config>,
     report: &mut Report,
 ) -> Option<Config> {
     let listeners = edge::listeners(raw, report);
     let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
     let raw_auth = raw.auth.as_ref().map(|auth| &auth.value);
     let auth_wrong = raw.wrong.contains(&"auth");
+    let known = before.and_then(|before| before.api_key.consumers.as_ref()).map(|before| &before.known);
     let api_key = api_key::api_key(raw_auth.and_then(|auth| auth.api_key.as_ref()), folder, known, report);
     let jwt = raw_auth.and_then(|auth| auth.jwt.as_ref()).and_then(|raw| jwt::jwt(raw, folder, report));
     let client_ip = edge::client_ip(raw.client_ip.as_ref(), report);
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
+    let lists = lists::lists(raw, folder, before.map_or(&[], |before| &before.lists), report);
+    let access = lists::on_top(raw, &lists, report);
     let limits = Section::new("limit", raw.wrong.contains(&"limits"));
     let given = limit::Given {
+        lists: &lists,
         store: raw.store.is_some() || raw.wrong.contains(&"store"),
         consumers: raw_auth.map_or(auth_wrong, |auth| {
             api_key::has_consumers(auth.api_key.as_ref()) || auth.wrong.contains(&"api_key")
@@ -72,6 +75,8 @@ pub(super) fn config(
     let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));
     let known = route::Known {
         listeners: &listeners,
+        lists: &lists,
+        access: &access,
         limits: &limits,
         upstreams: &upstreams,
         headers: families,
@@ -80,6 +85,7 @@ pub(super) fn config(
     };
     let routes = route::all(raw, &known, report);
     limit::doubts(&limits, &routes, &client_ip, &api_key, report);
+    lists::doubts(&lists, &access, &routes, &limits, report);
     upstream::doubts(&upstreams, &routes, report);
 
     let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));
@@ -91,6 +97,7 @@ pub(super) fn config(
         api_key,
         jwt,
         store,
+        lists: lists.into_valid(),
         limits: limits.into_valid(),
         upstreams: upstreams.into_valid(),
         routes,

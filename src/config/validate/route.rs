@@ -5,12 +5,14 @@ use std::ops::RangeInclusive;
 use http::{HeaderValue, StatusCode};
 
 use super::super::forms::{RawAnswer, RawCount};
+use super::super::lists::{Access, ListConfig};
 use super::super::model::{
     Action, HeaderFamilies, LimitConfig, ListenerConfig, Match, Mode, Reject, RouteConfig, UpstreamConfig,
 };
 use super::super::raw::{RawConfig, RawRoute};
 use super::super::read::At;
 use super::super::report::{Problem, Report};
+use super::lists::of_route;
 use super::matching::{matches, unreachable};
 use super::section::Section;
 use super::{check_name, empty, families, in_range, missing, value, word};
@@ -19,6 +21,9 @@ use crate::key::Part;
 /// What routes refer to.
 pub(super) struct Known<'a> {
     pub(super) listeners: &'a Section<ListenerConfig>,
+    pub(super) lists: &'a Section<ListConfig>,
+    /// Whom the file lets in.
+    pub(super) access: &'a Access,
     pub(super) limits: &'a Section<LimitConfig>,
     pub(super) upstreams: &'a Section<UpstreamConfig>,
     pub(super) headers: HeaderFamilies,
@@ -57,12 +62,15 @@ pub(super) fn all(raw: &RawConfig, known: &Known<'_>, report: &mut Report) -> Ve
         }
         names.push(name.clone());
         let mut sound = !raw.wrong.contains(&"match");
-        let matches = raw.matches.as_ref().map_or_else(Match::default, |raw| {
+        let mut matches = raw.matches.as_ref().map_or_else(Match::default, |raw| {
             let before = report.errors.len();
             let matches = matches(&raw.value, known, report);
             sound &= raw.value.wrong.is_empty() && report.errors.len() == before;
             matches
         });
+        let words = [("counted", false), ("exempt", true)];
+        let preflight = raw.preflight.as_ref().and_then(|text| word(text, "preflight", &words, report));
+        matches.preflight = preflight.unwrap_or(false);
         // What is not understood would be taken for a match of everything.
         if sound {
             unreachable(&matched, &name, &matches, report);
@@ -99,8 +107,9 @@ fn route(
         }
     });
     let headers = families(raw.headers.as_ref(), report).unwrap_or(known.headers);
+    let access = of_route(raw, known.access, known.lists, report);
     let action = action(name, raw, known, report)?;
-    Some(RouteConfig { name: name.value.clone(), matches, action, limits, headers, reject, max_body })
+    Some(RouteConfig { name: name.value.clone(), matches, access, action, limits, headers, reject, max_body })
 }
 
 /// The limits of a route; `matches` if that is known.
