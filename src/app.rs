@@ -396,7 +396,7 @@ impl Supervisor {
             let shared = Arc::clone(&self.shared);
             store.keep(move |limit| {
                 if let Some(limit) = shared.snapshot.load().limit(limit) {
-                    limit.counters.forget();
+                    limit.forget();
                 }
             });
         }

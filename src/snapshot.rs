@@ -122,8 +122,10 @@ impl Lineage {
                     Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
                 };
                 let counters = counters.unwrap_or_else(new);
+                let old = standing.get(limit.name.as_str()).filter(|old| old.config.key == limit.key);
+                let bans = Limit::bans(limit.ban, limit.max_keys, old.and_then(|old| old.bans.as_ref()), now);
                 let ipv6_prefix = config.client_ip.ipv6_prefix;
-                Arc::new(Limit::new(limit.clone(), counters, ipv6_prefix, &self.secret, prefix))
+                Arc::new(Limit::new(limit.clone(), counters, bans, ipv6_prefix, &self.secret, prefix))
             })
             .collect();
         let same_store = |config: &RedisConfig| {

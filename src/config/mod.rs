@@ -7,6 +7,7 @@ mod jwt;
 mod model;
 mod node;
 mod raw;
+mod raw_ban;
 mod raw_jwt;
 mod read;
 mod report;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
 use super::node::Node;
+use super::raw_ban::RawBan;
 use super::raw_jwt::RawJwt;
 use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
@@ -216,6 +217,8 @@ mapping! {
         max_delay: RawText,
         /// What a request spends: a number (default 1) or `header:NAME` of the request.
         cost: RawCost,
+        /// After a refusal the key is refused for this long: 15min, or {after: 5, within: 1min, for: 15min}.
+        ban: RawBan,
         /// enforce (default), shadow (counted and reported, refuses nobody) or off.
         #[schemars(extend("enum" = ["enforce", "shadow", "off"]))]
         mode: RawText,
@@ -242,8 +245,6 @@ mapping! {
         when: Later,
         #[schemars(skip)]
         plans: Later,
-        #[schemars(skip)]
-        ban: Later,
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
 use super::raw::{RawConfig, RawListenerFields, RawRespond, RawSecretFile, RawServerFields};
+use super::raw_ban::{RawBan, RawBanFields};
 use super::read::{At, Named, OneOrMany};
 
 /// The schema of the whole file.
@@ -95,6 +96,7 @@ told_as! {
     RawAnswer, "Answer" => generator RawRespond::json_schema(generator);
     RawListener, "Listener" => generator either::<RawListenerFields>(generator);
     RawServer, "Server" => generator either::<RawServerFields>(generator);
+    RawBan, "Ban" => generator either::<RawBanFields>(generator);
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
     At<T> where T, "At" => generator T::json_schema(generator);
     Named<T> where T, "Named" => generator <BTreeMap<String, T>>::json_schema(generator);

@@ -15,14 +15,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use sluicegate_limiter::Standing;
+use sluicegate_limiter::{Span, Standing};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::{collect, effective};
 use crate::key::{Fingerprint, KeyText};
-use crate::limit::{Limit, Store};
+use crate::limit::{Limit, Peeked, Store};
 use crate::snapshot::Snapshot;
 use crate::worker::Shared;
 
@@ -233,33 +233,37 @@ impl Admin {
             Some(Found::Pardoned(pardoned)) => {
                 reply(&json!({ "limit": name, "key": key, "pardoned": pardoned }))
             }
-            Some(Found::Key { known, standing }) => reply(&json!({
+            Some(Found::Key { known, standing, banned_for }) => reply(&json!({
                 "limit": name,
                 "key": key,
                 "known": known,
                 "capacity": standing.capacity,
                 "remaining": standing.remaining,
                 "reset": standing.reset.as_nanos() as f64 / 1e9,
+                "banned_for": banned_for.unwrap_or(Span::ZERO).as_nanos() as f64 / 1e9,
             })),
         }
     }
 
     fn local_key(&self, limit: &Limit, readings: &[(Fingerprint, KeyText)], pardon: bool) -> Found {
         if pardon {
-            return Found::Pardoned(
-                readings.iter().filter(|(key, _)| limit.counters.pardon(*key)).count() > 0,
-            );
+            return Found::Pardoned(readings.iter().filter(|(key, _)| limit.pardon(*key)).count() > 0);
         }
         let now = self.shared.clock.now();
         let standing = readings.iter().find_map(|(key, _)| limit.counters.standing(*key, now));
-        Found::Key { known: standing.is_some(), standing: standing.unwrap_or(limit.counters.fresh(now)) }
+        let banned_for = readings.iter().find_map(|(key, _)| limit.banned_for(*key, now));
+        Found::Key {
+            known: standing.is_some() || banned_for.is_some(),
+            standing: standing.unwrap_or(limit.counters.fresh(now)),
+            banned_for,
+        }
     }
 }
 
 /// What was found under a key, or done to it.
 enum Found {
     Pardoned(bool),
-    Key { known: bool, standing: Standing },
+    Key { known: bool, standing: Standing, banned_for: Option<Span> },
 }
 
 /// The same for a limit that a store counts; `None` if it does not answer.
@@ -274,8 +278,7 @@ async fn shared_key(
     let mut pardoned = false;
     for (key, text) in readings {
         if pardon {
-            let forget =
-                |name: &str| snapshot.limit(name).into_iter().for_each(|limit| limit.counters.forget());
+            let forget = |name: &str| snapshot.limit(name).into_iter().for_each(|limit| limit.forget());
             pardoned |= store.pardon(limit, *key, text, forget).await?;
         } else {
             let peeked = store.peek(limit, *key, text).await?;
@@ -286,7 +289,7 @@ async fn shared_key(
         }
     }
     match found {
-        Some(peeked) => Some(Found::Key { known: peeked.known, standing: peeked.standing }),
+        Some(Peeked { known, standing, banned_for }) => Some(Found::Key { known, standing, banned_for }),
         None => Some(Found::Pardoned(pardoned)),
     }
 }

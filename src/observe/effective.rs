@@ -84,6 +84,11 @@ pub(super) fn limit(limit: &LimitConfig) -> Value {
             Cost::Constant(cost) => json!(cost),
             Cost::Header(name) => json!(format!("header:{name}")),
         },
+        "ban": limit.ban.map(|ban| json!({
+            "after": ban.after(),
+            "within": (ban.after() > 1).then(|| ban.within().to_string()),
+            "for": ban.span().to_string(),
+        })),
         "mode": word(&limit.mode),
         "exempt": { "networks": texts(&limit.exempt.networks), "keys": limit.exempt.values.len() },
         "on_missing": word(&limit.on_missing),

@@ -10,6 +10,7 @@ use super::super::raw::RawLimit;
 use super::super::read::{At, not_available};
 use super::super::report::{Mistake, Problem, Report};
 use super::super::values;
+use super::ban;
 use super::key::{self, exempt};
 use super::quota::quota;
 use super::section::Section;
@@ -44,6 +45,7 @@ pub(super) fn limit(
         Some(cost) => self::cost(cost, quota.as_ref(), report),
         None => Some(Cost::Constant(1)),
     };
+    let ban = ban::ban(raw, report);
     let modes = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
     let mode = raw.mode.as_ref().map_or(Some(Mode::Enforce), |text| word(text, "mode", &modes, report));
     let missings = [("shared", OnMissing::Shared), ("skip", OnMissing::Skip), ("deny", OnMissing::Deny)];
@@ -67,6 +69,7 @@ pub(super) fn limit(
         key: key?,
         quota: quota?,
         cost: cost?,
+        ban: ban?,
         mode: mode?,
         exempt,
         on_missing: on_missing?,
@@ -202,6 +205,7 @@ pub(super) fn doubts(
                     .help("nothing verifies this key; put a limit with `key: ip` (or `global`) beside it"),
             );
         }
+        ban::doubts(name, limit, report);
         if matches!(limit.cost, Cost::Header(_)) && client_ip.trusted_proxies.is_empty() && !users.is_empty()
         {
             report.warning(
