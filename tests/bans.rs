@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use harness::fleet::{limit, route};
 use harness::load::admitted;
-use harness::{Fleet, Gateway, Load, RedisServer, Response, let_pass, program, until};
+use harness::{Cluster, Fleet, Gateway, Load, RedisServer, Response, let_pass, program, until};
 use serde_json::Value;
 
 const ABNORMAL_USAGE: &str = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
@@ -247,4 +247,19 @@ fn a_replay_bans() {
         .collect();
     let refused = |wait| ("refused", wait);
     assert_eq!(told, [("admitted", 0.0), refused(10.0), refused(5.5), refused(0.1), ("admitted", 0.0)]);
+}
+
+/// In a cluster a ban stands beside its counter, and holds on every gateway too.
+#[test]
+fn bans_hold_in_a_cluster() {
+    let cluster = Cluster::start();
+    let limits = "  one: {key: api_key, rate: 2/day, ban: 1h}\n  other: {key: global, rate: 100/day}";
+    let fleet = Fleet::start(2, &(cluster.store() + &route("other, one", limits)));
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(fleet.in_turn(5, key), [200, 200, 429, 429, 429]);
+        fleet.iter().for_each(|gateway| assert_eq!(kind(&ask(gateway, key)), ABNORMAL_USAGE));
+    }
+    until("what bans refused took nothing", || (fleet[0].remaining("other", "any") == 92).then_some(()));
+    fleet[0].admin_change("DELETE", "/limits/one/keys/a");
+    assert_eq!(ask(&fleet[0], "a").status, 200);
 }

@@ -80,6 +80,9 @@ impl Bans {
             // Full of bans. Nobody is banned for what others did; the limit itself goes on refusing.
             return None;
         }
+        if held.check(now, 1).is_err() {
+            return None; // another thread's refusal began it
+        }
         held.refused(now, 1);
         let began = held.check(now, 1).err().and_then(Refusal::retry_after);
         let added = held.added;
@@ -183,4 +186,58 @@ impl Limit {
 pub(super) fn longer(left: Span, own: Option<Refusal>) -> Refusal {
     let own = own.and_then(Refusal::retry_after).unwrap_or(Span::ZERO);
     Refusal::Banned(left.max(own))
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    const AT: Time = Time::from_nanos(1_795_000_000_000_000_000);
+
+    fn bans(after: u64, max_keys: usize) -> Bans {
+        let ban = Ban::new(after, Span::SECOND, Span::from_secs(60));
+        Bans::new(ban.expect("a ban"), max_keys)
+    }
+
+    fn key(n: u64) -> Fingerprint {
+        Fingerprint::for_tests((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Of refusals at once exactly one begins the ban, and those that come later do not begin another.
+    #[test]
+    fn a_ban_begins_once_on_eight_threads() {
+        let bans = bans(100, 1_000);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..50).for_each(|_| _ = bans.refused(key(1), AT)));
+            }
+        });
+        assert_eq!((bans.begun(), bans.left(key(1), AT)), (1, Some(Span::from_secs(60))));
+        assert_eq!(bans.left(key(2), AT), None);
+    }
+
+    /// A flood of refused keys ends no ban and bans nobody for others; when bans have ended there is room again.
+    #[test]
+    fn a_flood_ends_no_ban_and_bans_nobody_else() {
+        let bans = bans(1, 1_000);
+        assert_eq!((0..50_000).filter(|n| bans.refused(key(*n), AT).is_some()).count(), 1_000);
+        assert_eq!(bans.table.keys(), 1_000);
+        assert_eq!((0..50_000).filter(|n| bans.left(key(*n), AT).is_some()).count(), 1_000);
+        assert_eq!(bans.left(Fingerprint::OVERFLOW, AT), None);
+        let then = AT.plus(Span::from_secs(60));
+        let found_room = (50_000..60_000).filter(|n| bans.refused(key(*n), then).is_some()).count();
+        assert!(found_room >= 900, "{found_room}");
+        assert!(bans.table.keys() <= 1_000);
+    }
+
+    /// What counts towards a ban leaves when it is out of sight.
+    #[test]
+    fn what_no_longer_counts_makes_room() {
+        let bans = bans(2, 1_000);
+        (0..1_000).for_each(|n| _ = bans.refused(key(n), AT));
+        let then = AT.plus(Span::SECOND);
+        (1_000..50_000).for_each(|n| _ = bans.refused(key(n), then));
+        assert_eq!(bans.begun(), 0);
+        assert_eq!(bans.refused(key(1), then.plus(Span::SECOND)), None, "the first one is forgotten");
+    }
 }
