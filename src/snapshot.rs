@@ -14,7 +14,7 @@ use crate::config::{
     UpstreamConfig,
 };
 use crate::key::{KeySecret, Part};
-use crate::limit::{Counters, Limit, StoreState};
+use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::respond::refusal_headers;
 use crate::route::RouteTable;
 
@@ -115,7 +115,7 @@ impl Lineage {
             .collect();
         let prefix = config.store.as_ref().map_or("", |store| store.prefix.as_str());
         let ipv6_prefix = config.client_ip.ipv6_prefix;
-        let make = |limit: &LimitConfig, old: Option<&Arc<Limit>>| {
+        let make = |limit: &LimitConfig, bans: &Option<Arc<Bans>>, old: Option<&Arc<Limit>>| {
             let kept = old
                 .filter(|old| keeps_counters(&old.config, limit))
                 .filter(|old| carry_over(old, limit, now))
@@ -124,10 +124,13 @@ impl Lineage {
                 let order = self.orders.fetch_add(1, Ordering::Relaxed);
                 Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
             });
-            Limit::new(limit.clone(), counters, ipv6_prefix, &self.secret, prefix)
+            Limit::new(limit.clone(), counters, bans.clone(), ipv6_prefix, &self.secret, prefix)
         };
         let with_variants = |limit: &LimitConfig| {
             let old = standing.get(limit.name.as_str()).copied();
+            let same_key = old.filter(|old| old.config.key == limit.key);
+            let bans =
+                Limit::bans(limit.ban, limit.max_keys, same_key.and_then(|old| old.bans.as_ref()), now);
             let variant = |quota: Quota, mode: Mode| LimitConfig {
                 quota,
                 mode,
@@ -137,14 +140,16 @@ impl Lineage {
             };
             let of_plan = |(name, quota): &(String, Quota)| {
                 let old = old.and_then(|old| old.plans.iter().find(|(plan, _)| plan == name));
-                let made = make(&variant(*quota, limit.mode), old.map(|(_, limit)| limit));
+                let made = make(&variant(*quota, limit.mode), &bans, old.map(|(_, limit)| limit));
                 (name.clone(), Arc::new(made))
             };
             let plans = limit.plans.iter().map(of_plan).collect();
             let tried = limit.candidate.filter(|_| limit.mode != Mode::Off);
-            let candidate = tried
-                .map(|quota| make(&variant(quota, Mode::Shadow), old.and_then(|old| old.candidate.as_ref())));
-            Arc::new(make(limit, old).with_variants(plans, candidate))
+            let candidate = tried.map(|quota| {
+                let tried = LimitConfig { ban: None, ..variant(quota, Mode::Shadow) };
+                make(&tried, &None, old.and_then(|old| old.candidate.as_ref()))
+            });
+            Arc::new(make(limit, &bans, old).with_variants(plans, candidate))
         };
         let limits: Vec<Arc<Limit>> = config.limits.iter().map(with_variants).collect();
         let same_store = |config: &RedisConfig| {
@@ -156,7 +161,7 @@ impl Lineage {
         let new_store = |config: &RedisConfig| {
             // What another store has told says nothing of this one.
             let all = limits.iter().flat_map(Limit::all).filter(|limit| limit.config.shared);
-            all.for_each(|limit| limit.counters.forget());
+            all.for_each(|limit| limit.forget());
             Arc::new(StoreState::new(config.clone()))
         };
         let jwt = config
@@ -227,7 +232,7 @@ impl Snapshot {
 
     /// Has a limit forget what a store has told of its keys.
     pub fn forget(&self, limit: &str) {
-        self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.counters.forget());
+        self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.forget());
     }
 
     /// The upstream that a target leads to.

@@ -53,6 +53,8 @@ pub enum Refusal {
     Busy,
     /// The cost is above what the limit could ever hold.
     Never,
+    /// The key is banned for this long, whatever it has left; see [`Ban`](crate::Ban).
+    Banned(Span),
 }
 
 /// What a key has left.
@@ -82,7 +84,7 @@ impl Refusal {
     /// The wait that the refusal names, if it names one.
     pub const fn retry_after(self) -> Option<Span> {
         match self {
-            Self::Until(span) => Some(span),
+            Self::Until(span) | Self::Banned(span) => Some(span),
             Self::Busy | Self::Never => None,
         }
     }

@@ -27,6 +27,7 @@
 //! assert_eq!(refusal.retry_after(), Some(Span::from_millis(200)));
 //! ```
 
+mod ban;
 mod concurrency;
 mod debt;
 mod decision;
@@ -39,6 +40,7 @@ mod sliding_window;
 mod time;
 mod token_bucket;
 
+pub use ban::{Ban, MAX_BAN_AFTER, Strikes};
 pub use concurrency::{Concurrency, InFlight};
 pub use debt::{Debt, Pace};
 pub use decision::{Algorithm, Receipt, Refusal, Standing};

@@ -8,6 +8,7 @@ mod lists;
 mod model;
 mod node;
 mod raw;
+mod raw_ban;
 mod raw_jwt;
 mod read;
 mod report;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use ipnet::IpNet;
 use sluicegate_limiter::{
-    Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, TokenBucket,
+    Ban, Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, TokenBucket,
 };
 
 use super::jwt::JwtConfig;
@@ -143,6 +143,8 @@ pub struct LimitConfig {
     pub when: Option<When>,
     /// What a request spends.
     pub cost: Cost,
+    /// Whether refusals lead to a ban.
+    pub ban: Option<Ban>,
     /// Whether it refuses.
     pub mode: Mode,
     /// Whom it leaves alone.

@@ -8,6 +8,7 @@ use super::forms::{
     RawAnswer, RawBalance, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer,
 };
 use super::node::Node;
+use super::raw_ban::RawBan;
 use super::raw_jwt::RawJwt;
 use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
@@ -224,6 +225,8 @@ mapping! {
         max_delay: RawText,
         /// What a request spends: a number (default 1), `header:NAME` of the request, or a mapping.
         cost: RawCost,
+        /// After a refusal the key is refused for this long: 15min, or {after: 5, within: 1min, for: 15min}.
+        ban: RawBan,
         /// enforce (default), shadow (counted and reported, refuses nobody) or off.
         #[schemars(extend("enum" = ["enforce", "shadow", "off"]))]
         mode: RawText,
@@ -250,8 +253,6 @@ mapping! {
         when: RawWhen,
         /// Other rates for consumers and users on these plans.
         plans: Named<RawPlan>,
-        #[schemars(skip)]
-        ban: Later,
     }
 }
 

@@ -14,6 +14,7 @@ use super::raw::{
     RawConfig, RawCostFields, RawListFile, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile,
     RawServerFields,
 };
+use super::raw_ban::{RawBan, RawBanFields};
 use super::read::{At, Named, OneOrMany};
 
 /// The schema of the whole file.
@@ -110,6 +111,7 @@ told_as! {
         let fields = generator.subschema_for::<RawPlanFields>();
         json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
     };
+    RawBan, "Ban" => generator either::<RawBanFields>(generator);
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
     RawList, "List" => generator {
         let (networks, file) = (generator.subschema_for::<Vec<String>>(), generator.subschema_for::<RawListFile>());

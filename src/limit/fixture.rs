@@ -15,6 +15,7 @@ pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Arc<Limit> {
         candidate: None,
         when: None,
         cost: Cost::Constant(1),
+        ban: None,
         mode: Mode::Enforce,
         exempt: Exempt::default(),
         on_missing: OnMissing::Shared,
@@ -23,5 +24,5 @@ pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Arc<Limit> {
         max_keys,
     };
     let counters = Arc::new(Counters::new(&quota, max_keys, order));
-    Arc::new(Limit::new(config, counters, 64, &KeySecret::default(), ""))
+    Arc::new(Limit::new(config, counters, None, 64, &KeySecret::default(), ""))
 }

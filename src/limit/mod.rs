@@ -2,6 +2,7 @@
 //!
 //! Knows no HTTP and reads no clock: the key is a fingerprint, the time an argument.
 
+mod ban;
 mod counters;
 #[cfg(test)]
 mod fixture;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
 use smallvec::SmallVec;
 
+pub use ban::Bans;
+use ban::{Bar, Bars, longer};
 pub use counters::Counters;
 use counters::{Shared, Taken};
 pub use redis::{Peeked, Store, StoreState, StoreStatus};
@@ -35,6 +38,8 @@ pub struct Limit {
     pub config: LimitConfig,
     /// The counters, which live on when the file changes.
     pub counters: Arc<Counters>,
+    /// Who is banned, if it bans. They live on too.
+    pub bans: Option<Arc<Bans>>,
     /// The key of all requests that lack theirs.
     pub missing: Fingerprint,
     /// The keys that it leaves alone.
@@ -115,6 +120,7 @@ impl Limit {
     pub fn new(
         config: LimitConfig,
         counters: Arc<Counters>,
+        bans: Option<Arc<Bans>>,
         ipv6_prefix: u8,
         secret: &KeySecret,
         prefix: &str,
@@ -129,9 +135,9 @@ impl Limit {
         let missing = KeySpec::missing(secret);
         let (plans, candidate) = (Vec::new(), None);
         let mut limit =
-            Self { counters, missing, exempt, only, plans, candidate, names, argument: None, config };
+            Self { counters, bans, missing, exempt, only, plans, candidate, names, argument: None, config };
         if let (true, Cost::Constant(cost)) = (limit.config.shared, &limit.config.cost) {
-            limit.argument = Some(redis::argument(&limit.config.quota, limit.enforces(), *cost));
+            limit.argument = Some(redis::limit_argument(&limit.config, *cost));
         }
         limit
     }
@@ -171,9 +177,10 @@ impl Limit {
         }
     }
 
-    /// Whether it must hear of every request, also of those that it refuses.
+    /// Whether whoever counts it must hear of every request, also of those that it refuses.
     fn counts_refusals(&self) -> bool {
-        matches!(self.config.quota, Quota::SlidingLog(log, _) if log.counts_rejected())
+        self.config.ban.is_some()
+            || matches!(self.config.quota, Quota::SlidingLog(log, _) if log.counts_rejected())
     }
 
     /// Takes over what the store told of a key after giving back or writing back. Of a log it then tells too little to
@@ -224,7 +231,8 @@ pub fn decide(asks: &[Ask<'_>], queue: bool) -> Decision {
 fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     let mut held = hold(asks);
     let mut holds = Holds::default();
-    let mut decision = settle(asks, &mut held, true, |index, key, delay, receipt| {
+    let mut bars = bars(asks, &held);
+    let mut decision = settle(asks, &mut held, &mut bars, true, |index, key, delay, receipt| {
         let ask = &asks[index];
         let taken = match key.taken(ask.now, delay, queue && ask.limit.enforces()) {
             Taken::Nothing if keep || ask.limit.settles().is_some() => Taken::Spent,
@@ -249,7 +257,9 @@ fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
 
 /// What all limits say of a request that is refused in any case: nothing is charged.
 fn refuse_here(asks: &[Ask<'_>]) -> Decision {
-    settle(asks, &mut hold(asks), false, |_, _, _, _| {})
+    let mut held = hold(asks);
+    let mut bars = bars(asks, &held);
+    settle(asks, &mut held, &mut bars, false, |_, _, _, _| {})
 }
 
 /// Locks the keys, in the order that is the same for everybody.
@@ -265,20 +275,35 @@ fn hold<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, Shared<'a>); 2]> {
     order.into_iter().map(locked).collect()
 }
 
+/// What bars each of the asks' keys.
+fn bars<'a>(asks: &'a [Ask<'_>], held: &[(usize, Shared<'_>)]) -> Bars<'a> {
+    let alone = |index: usize| held.iter().any(|(at, key)| *at == index && key.key() == asks[index].key);
+    asks.iter().enumerate().map(|(index, ask)| Bar::here(ask, alone(index))).collect()
+}
+
 /// Checks all keys, each with the index of its ask, then charges all if every enforced limit admits, unless it is
 /// known that the request is refused. `charged` is told of each charge, with the delay that goes with it.
+///
+/// A request that a ban refuses counts for nothing anywhere, or it would cost a banned client other limits too, and
+/// every gateway would have to hear of it.
 fn settle<K: Key>(
     asks: &[Ask<'_>],
     keys: &mut [(usize, K)],
+    bars: &mut [Bar<'_>],
     may_admit: bool,
     mut charged: impl FnMut(usize, &K, Span, Receipt),
 ) -> Decision {
     let mut decision = Decision { admitted: may_admit, ..Decision::default() };
     let empty = Standing { remaining: 0, capacity: 0, reset: Span::ZERO };
     decision.verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), standing: empty });
+    let mut barred = false;
     for (index, key) in &*keys {
         let ask = &asks[*index];
-        let answer = key.check(ask.at, ask.cost);
+        let mut answer = key.check(ask.at, ask.cost);
+        if let Some(left) = bars[*index].left(ask.now) {
+            answer = Err(longer(left, answer.err()));
+            barred |= ask.limit.enforces();
+        }
         decision.verdicts[*index].answer = answer;
         if ask.limit.enforces() {
             match answer {
@@ -296,9 +321,20 @@ fn settle<K: Key>(
                 charged(*index, key, delay, receipt);
             }
             Ok(_) => {}
-            Err(_) => key.refused(ask.at, ask.cost),
+            Err(Refusal::Banned(_)) => {}
+            Err(_) if barred => {}
+            Err(refusal) => {
+                key.refused(ask.at, ask.cost);
+                if let Some(left) = bars[*index].refused(ask.now) {
+                    verdict.answer = Err(longer(left, Some(refusal)));
+                }
+            }
         }
         verdict.standing = key.standing(ask.at);
+        if let Err(Refusal::Banned(left)) = verdict.answer {
+            verdict.standing.remaining = 0;
+            verdict.standing.reset = verdict.standing.reset.max(left);
+        }
     }
     if !decision.admitted {
         decision.delay = Span::ZERO;

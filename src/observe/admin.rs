@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 use super::{collect, effective};
 use crate::key::{Fingerprint, KeyText};
-use crate::limit::{Limit, Store};
+use crate::limit::{Limit, Peeked, Store};
 use crate::snapshot::Snapshot;
 use crate::worker::Shared;
 
@@ -241,13 +241,14 @@ impl Admin {
             Some(Found::Pardoned(pardoned)) => {
                 reply(&json!({ "limit": name, "key": key, "pardoned": pardoned }))
             }
-            Some(Found::Key { known, standing }) => reply(&json!({
+            Some(Found::Key { known, standing, banned_for }) => reply(&json!({
                 "limit": name,
                 "key": key,
                 "known": known,
                 "capacity": standing.capacity,
                 "remaining": standing.remaining,
                 "reset": standing.reset.as_nanos() as f64 / 1e9,
+                "banned_for": banned_for.unwrap_or(Span::ZERO).as_nanos() as f64 / 1e9,
             })),
         }
     }
@@ -255,21 +256,26 @@ impl Admin {
     fn local_key(&self, limit: &Arc<Limit>, readings: &[(Fingerprint, KeyText)], pardon: bool) -> Found {
         if pardon {
             let all = limit.all().flat_map(|limit| readings.iter().map(move |(key, _)| (limit, *key)));
-            return Found::Pardoned(all.filter(|(limit, key)| limit.counters.pardon(*key)).count() > 0);
+            return Found::Pardoned(all.filter(|(limit, key)| limit.pardon(*key)).count() > 0);
         }
         // Whoever is on a plan is counted under that: the first that knows the key speaks.
         let now = self.shared.clock.now();
         let mut variants = limit.all().filter(|variant| variant.enforces() || !limit.enforces());
         let standing = variants
             .find_map(|limit| readings.iter().find_map(|(key, _)| limit.counters.standing(*key, now)));
-        Found::Key { known: standing.is_some(), standing: standing.unwrap_or(limit.counters.fresh(now)) }
+        let banned_for = readings.iter().find_map(|(key, _)| limit.banned_for(*key, now));
+        Found::Key {
+            known: standing.is_some() || banned_for.is_some(),
+            standing: standing.unwrap_or(limit.counters.fresh(now)),
+            banned_for,
+        }
     }
 }
 
 /// What was found under a key, or done to it.
 enum Found {
     Pardoned(bool),
-    Key { known: bool, standing: Standing },
+    Key { known: bool, standing: Standing, banned_for: Option<Span> },
 }
 
 /// The same for a limit that a store counts; `None` if it does not answer.
@@ -297,7 +303,7 @@ async fn shared_key(
         }
     }
     match found {
-        Some(peeked) => Some(Found::Key { known: peeked.known, standing: peeked.standing }),
+        Some(Peeked { known, standing, banned_for }) => Some(Found::Key { known, standing, banned_for }),
         None => Some(Found::Pardoned(pardoned)),
     }
 }

@@ -166,6 +166,12 @@ impl Scrape {
             "Requests that shared the overflow bucket because the limit held max_keys live counters.",
             of(&|limit| limit.all().map(|limit| limit.counters.overflowed()).sum()),
         );
+        let banning = snapshot.limits.iter().filter_map(|limit| Some((limit, limit.bans.as_ref()?)));
+        self.counters(
+            "sluicegate_limit_bans_total",
+            "Bans that began on this gateway.",
+            banning.map(|(l, bans)| (vec![("limit", l.config.name.clone())], bans.begun())).collect(),
+        );
         self.histograms(
             "sluicegate_limit_delay_seconds",
             "How long leaky buckets hold the requests that they hold.",

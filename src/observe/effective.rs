@@ -104,6 +104,11 @@ pub(super) fn limit(limit: &LimitConfig, lists: &[ListConfig]) -> Value {
                 "reserve": cost.reserve,
             }),
         },
+        "ban": limit.ban.map(|ban| json!({
+            "after": ban.after(),
+            "within": (ban.after() > 1).then(|| ban.within().to_string()),
+            "for": ban.span().to_string(),
+        })),
         "mode": word(&limit.mode),
         "exempt": {
             "networks": texts(&limit.exempt.networks),

@@ -60,7 +60,7 @@ pub fn speaker(asked: &[AskedLimit<'_>], decision: &Decision) -> Option<usize> {
 fn wait(verdict: &Verdict) -> Span {
     match verdict.answer {
         Ok(_) => Span::ZERO,
-        Err(Refusal::Until(span)) => span,
+        Err(Refusal::Until(span) | Refusal::Banned(span)) => span,
         Err(Refusal::Busy) => BUSY,
         Err(Refusal::Never) => Span::MAX,
     }
@@ -214,14 +214,18 @@ fn exceeded(worker: &Worker, judged: &Judged<'_>, seconds: Option<u64>, id: &Hea
     let violated = (0..decision.verdicts.len())
         .map(|at| (asked[at].limit, &decision.verdicts[at]))
         .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
+    let banned = violated.clone().any(|(_, verdict)| matches!(verdict.answer, Err(Refusal::Banned(_))));
     worker.scratch.bytes(|out| {
-        out.bytes(
-            b"{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
-              \"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"",
-        );
+        out.bytes(b"{\"type\":\"https://iana.org/assignments/http-problem-types#");
+        out.bytes(if banned { b"abnormal-usage-detected" } else { b"quota-exceeded" });
+        out.bytes(b"\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"");
         match seconds {
             Some(seconds) => {
-                out.bytes(b"the quota is used up; try again in ");
+                out.bytes(if banned {
+                    b"too many requests were refused, and now all are for a while; try again in "
+                } else {
+                    b"the quota is used up; try again in "
+                });
                 out.number(seconds);
                 out.bytes(if seconds == 1 { b" second" } else { b" seconds" });
             }

@@ -72,6 +72,7 @@ pub fn keeps_its_word(key: &dyn Limit, now: Time, cost: u64) -> TestCaseResult {
         }
         Refusal::Busy => prop_assert_eq!(key.name(), "concurrency"),
         Refusal::Never => prop_assert!(cost > key.capacity(), "{}", key.name()),
+        Refusal::Banned(_) => prop_assert!(false, "{}: no limit bans by itself", key.name()),
     }
     Ok(())
 }

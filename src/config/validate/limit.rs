@@ -9,6 +9,7 @@ use super::super::model::{
 use super::super::raw::RawLimit;
 use super::super::read::{At, not_available};
 use super::super::report::{Problem, Report};
+use super::ban;
 use super::cost;
 use super::key::{self, exempt};
 use super::plan;
@@ -46,6 +47,7 @@ pub(super) fn limit(
         Some(cost) => cost::cost(cost, quota.as_ref(), report),
         None => Some(Cost::Constant(1)),
     };
+    let ban = ban::ban(raw, report);
     let modes = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
     let mode = raw.mode.as_ref().map_or(Some(Mode::Enforce), |text| word(text, "mode", &modes, report));
     let missings = [("shared", OnMissing::Shared), ("skip", OnMissing::Skip), ("deny", OnMissing::Deny)];
@@ -89,6 +91,7 @@ pub(super) fn limit(
         candidate: candidate?,
         when,
         cost: cost?,
+        ban: ban?,
         mode: mode?,
         exempt,
         on_missing: on_missing?,
@@ -194,6 +197,7 @@ pub(super) fn doubts(
                     .help("nothing verifies this key; put a limit with `key: ip` (or `global`) beside it"),
             );
         }
+        ban::doubts(name, limit, report);
         let chosen = match &limit.cost {
             Cost::Constant(_) => false,
             Cost::Header(_) => true,

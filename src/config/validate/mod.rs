@@ -1,6 +1,7 @@
 //! Raw -> valid: every value checked, every name resolved, everything wrong reported.
 
 mod api_key;
+mod ban;
 mod cost;
 mod edge;
 mod jwt;

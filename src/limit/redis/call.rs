@@ -57,11 +57,16 @@ impl Item {
         self.tag.name(&self.limit.names)
     }
 
+    /// What the key's ban is called there, if the limit bans.
+    fn ban(&self) -> Option<Vec<u8>> {
+        self.limit.config.ban.map(|_| self.tag.ban(&self.limit.names))
+    }
+
     /// What the script is told of the limit.
     fn argument(&self) -> Cow<'_, [u8]> {
         match &self.limit.argument {
             Some(argument) => Cow::Borrowed(argument),
-            None => Cow::Owned(wire::argument(&self.limit.config.quota, self.limit.enforces(), self.cost)),
+            None => Cow::Owned(wire::limit_argument(&self.limit.config, self.cost)),
         }
     }
 }
@@ -141,7 +146,7 @@ impl Store {
                 Ok((now, Some(outcome))) => {
                     finish(Operation::Ok);
                     link.clock.seen(now, sent, received);
-                    self.learn(items, &outcome);
+                    self.learn(items, &outcome, sent);
                     Some(outcome)
                 }
                 Ok((now, None)) => {
@@ -214,8 +219,10 @@ impl Store {
 
     /// The script's call for these limits.
     fn question(&self, items: &Items, stop: &[usize], riders: usize, until: Time, link: &Link) -> Cmd {
-        let names: SmallVec<[Vec<u8>; 2]> = stop.iter().map(|at| items[*at].name()).collect();
-        let algorithms = Algorithms::of(stop.iter().map(|at| &items[*at].limit.config.quota));
+        let all = || stop.iter().map(|at| &items[*at]);
+        let bans = all().filter_map(Item::ban);
+        let names: SmallVec<[Vec<u8>; 2]> = all().map(Item::name).chain(bans).collect();
+        let algorithms = Algorithms::of(all().map(|item| &item.limit.config.quota));
         let mut call = SCRIPTS.decide(algorithms).call(names.iter().map(Vec::as_slice));
         let margin = self.share(WAY_BACK).as_nanos();
         let deadline = link.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
@@ -236,10 +243,11 @@ impl Store {
         value: Value,
     ) -> Result<(Time, Option<Outcome>), wire::Malformed> {
         let quotas: SmallVec<[_; 2]> = stop.iter().map(|at| &items[*at].limit.config.quota).collect();
-        match Reply::read(&value, &quotas)? {
+        let bans: SmallVec<[_; 2]> = stop.iter().filter_map(|at| items[*at].limit.config.ban).collect();
+        match Reply::read(&value, &quotas, &bans)? {
             Reply::Expired { now } => Ok((now, None)),
-            Reply::Decided { now, admitted, keys } => {
-                let outcome = Outcome::new(items, stop.clone(), keys, riders, holder, now);
+            Reply::Decided { now, admitted, keys, bans } => {
+                let outcome = Outcome::new(items, stop.clone(), (keys, bans), riders, holder, now);
                 debug_assert_eq!(outcome.admitted(), admitted as usize, "the script and the core disagree");
                 Ok((now, Some(outcome)))
             }
@@ -255,13 +263,20 @@ impl Store {
         }
     }
 
-    /// Keeps in the limits' tables what the store has told.
-    fn learn(&self, items: &Items, outcome: &Outcome) {
+    /// Keeps in the limits' tables what the store has told. A ban is counted from the sending of the call, so that it is
+    /// never remembered for longer than it holds.
+    fn learn(&self, items: &Items, outcome: &Outcome, sent: Time) {
         for (at, state) in outcome.items.iter().zip(&outcome.left) {
             let Item { limit, key, .. } = &items[*at];
             // What was spent without the store, and it has not heard of yet, must not be forgotten here.
             if !self.state.owes_for(limit, *key) {
                 limit.counters.learn(*key, state, outcome.now);
+            }
+        }
+        for (item, told) in &outcome.bans {
+            let Item { limit, key, .. } = &items[*item];
+            if let (Some(bans), Some(left)) = (&limit.bans, told.ban.left(&told.strikes, outcome.now)) {
+                bans.learn(*key, sent.plus(left), told.begun, sent);
             }
         }
     }

@@ -55,7 +55,7 @@ end
 --   load(key, at)   reads the rest of the argument, from byte `at`, and the state
 --   fits(key)       whether the cost is admitted as things are
 --   charge(key)     takes it
---   refuse(key)     notes a refusal, and says whether that changed anything
+--   refuse(key, banned)  notes a refusal, and says whether that changed anything: never if it is by a ban
 --   spend(key)      takes as much of the cost as still fits
 --   refund(key)     takes the cost back; the receipt follows the argument
 --   told(key)       the state as it was loaded, for the reply; `retold` as it is now
@@ -67,7 +67,8 @@ local function load(name, argument)
     local tag, flags = struct.unpack('>BB', argument)
     local key = {name = name, argument = argument, kind = tag, changed = false}
     key.enforces = flags % 2 == 1
-    key.never = flags >= 2
+    key.never = flags % 4 >= 2
+    key.bans = flags >= 4
     if type(algorithms[tag]) == 'function' then
         algorithms[tag] = algorithms[tag]()
     end
@@ -76,11 +77,16 @@ local function load(name, argument)
     return key
 end
 
--- All keys of the call, whose arguments follow the first `skipped`.
+-- The keys of all limits of the call, whose arguments follow the first `skipped`. Behind them are those of bans, one for
+-- each limit that bans.
 local function load_all(skipped)
-    local keys = {}
-    for i = 1, #KEYS do
+    local keys, limits = {}, #KEYS
+    while #keys < limits do
+        local i = #keys + 1
         keys[i] = load(KEYS[i], ARGV[skipped + i])
+        if keys[i].bans then
+            limits = limits - 1
+        end
     end
     return keys
 end

@@ -1,6 +1,10 @@
 -- ARGV: deadline in microseconds of this server's clock (0: none), riders (0: only look), holder, lease in
--- microseconds, and an argument for each key. Reply: now, how many were admitted (-1: too late, and nothing was
--- done), and the state of each key before the call.
+-- microseconds, and an argument for each limit. KEYS: that of each limit, then the bans of those that ban. Reply: now,
+-- how many were admitted (-1: too late, and nothing was done), and the state of each key before the call: of a ban what
+-- is left of it and the refusals that count towards one.
+--
+-- A ban is kept as its end, 7 bytes, or 0 and the instants of refusals, 7 bytes each, oldest first. The argument of its
+-- limit ends with it: refusals 2, the time within which they count 7, how long it lasts 7.
 local deadline = tonumber(ARGV[1])
 if deadline > 0 and now > deadline then
     return {now, -1}
@@ -9,6 +13,44 @@ local riders = tonumber(ARGV[2])
 holder, lease = ARGV[3], tonumber(ARGV[4])
 local keys = load_all(4)
 local admitted = 0
+
+local bans = {}
+for i = 1, #keys do
+    local key = keys[i]
+    if key.bans then
+        local ban = {name = KEYS[#keys + #bans + 1], changed = false}
+        ban.after, ban.within, ban.span = struct.unpack('>I2I7I7', key.argument, #key.argument - 15)
+        ban.value, ban.till, ban.log = get(ban.name), 0, ''
+        if #ban.value >= 7 and #ban.value % 7 == 0 then
+            ban.till = struct.unpack('>I7', ban.value)
+            local at = 8
+            while at < #ban.value and struct.unpack('>I7', ban.value, at) + ban.within <= now do
+                at = at + 7
+            end
+            ban.log = string.sub(ban.value, at)
+        end
+        -- The clock was set back, or bans are shorter now: nobody is banned for longer than a ban lasts.
+        if ban.till > now + ban.span then
+            ban.till = now + ban.span
+        end
+        ban.told = {math.max(0, ban.till - now), #ban.log / 7}
+        bans[#bans + 1], key.ban = ban, ban
+    end
+end
+
+-- Counts a refusal towards a ban, if the limit bans; whether that changed anything.
+local function strike(ban)
+    if not ban then
+        return false
+    end
+    if #ban.log / 7 + 1 >= ban.after then
+        ban.till, ban.log = now + ban.span, ''
+    else
+        ban.log = ban.log .. struct.pack('>I7', now)
+    end
+    ban.changed = true
+    return true
+end
 
 -- A look only asks, so that a log tells when the cost would fit.
 if riders == 0 then
@@ -19,10 +61,15 @@ if riders == 0 then
     end
 end
 for _ = 1, riders do
-    local all, moved = true, false
+    local all, barred, moved = true, false, false
     for i = 1, #keys do
         local key = keys[i]
-        key.yes = key.algorithm.fits(key)
+        key.own = key.algorithm.fits(key)
+        key.yes, key.banned = key.own, key.ban and key.ban.till > now
+        if key.banned then
+            key.yes = false
+            barred = barred or key.enforces
+        end
         if key.enforces and not key.yes then
             all = false
         end
@@ -30,7 +77,13 @@ for _ = 1, riders do
     for i = 1, #keys do
         local key = keys[i]
         if not key.yes then
-            moved = key.algorithm.refuse(key) or moved
+            local banned = barred or key.banned
+            if not key.own then
+                moved = key.algorithm.refuse(key, banned) or moved
+            end
+            if not banned then
+                moved = strike(key.ban) or moved
+            end
         elseif all then
             key.algorithm.charge(key)
         end
@@ -48,6 +101,14 @@ for i = 1, #keys do
     reply[i + 2] = key.algorithm.told(key)
     if riders > 0 and key.changed then
         key.algorithm.save(key)
+    end
+end
+for i = 1, #bans do
+    local ban = bans[i]
+    reply[#keys + 2 + i] = ban.told
+    if ban.changed then
+        local life = ban.till > now and ban.till - now or ban.within
+        set(ban.name, ban.value, struct.pack('>I7', math.max(0, ban.till)) .. ban.log, life)
     end
 end
 return reply

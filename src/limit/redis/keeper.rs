@@ -28,6 +28,8 @@ pub struct Peeked {
     pub known: bool,
     /// What is left.
     pub standing: Standing,
+    /// What is left of its ban.
+    pub banned_for: Option<Span>,
 }
 
 impl Store {
@@ -107,22 +109,28 @@ impl Store {
         let quota = limit.config.quota;
         let question = |link: &Link| {
             let name = tag.name(&limit.names);
-            let mut call =
-                SCRIPTS.decide(Algorithms::of([&quota].into_iter())).call([name.as_slice()].into_iter());
+            let names = [Some(name), limit.config.ban.map(|_| tag.ban(&limit.names))];
+            let names: Vec<&[u8]> = names.iter().flatten().map(Vec::as_slice).collect();
+            let mut call = SCRIPTS.decide(Algorithms::of([&quota].into_iter())).call(names.into_iter());
             // The cost that requests have: of a log only the part is told that decides about them.
-            let argument = limit.argument.clone().unwrap_or_else(|| wire::argument(&quota, false, 1));
+            let argument = limit.argument.clone().unwrap_or_else(|| wire::limit_argument(&limit.config, 1));
             call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(argument);
             call
         };
         let until = self.clock.now().plus(within);
         let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
-        let Ok(Reply::Decided { now, keys, .. }) = Reply::read(&value, &[&quota]) else { return None };
+        let bans = limit.config.ban;
+        let read = Reply::read(&value, &[&quota], bans.as_slice());
+        let Ok(Reply::Decided { now, keys, bans, .. }) = read else { return None };
         let state = keys.first()?;
         if !self.state.owes_for(limit, key) {
             limit.counters.learn(key, state, now);
         }
         let standing = state.standing(now);
-        Some(Peeked { known: standing.remaining < standing.capacity || !standing.reset.is_zero(), standing })
+        let there = bans.first().and_then(|told| told.ban.left(&told.strikes, now));
+        let banned_for = there.max(limit.banned_for(key, self.clock.now())); // one of an outage is known here alone
+        let spent = standing.remaining < standing.capacity || !standing.reset.is_zero();
+        Some(Peeked { known: spent || banned_for.is_some(), standing, banned_for })
     }
 
     /// Forgets a key and its debt, and tells the other gateways to forget what they remember of this limit. Whether
@@ -134,22 +142,24 @@ impl Store {
         text: &KeyText,
         forget: impl Fn(&str),
     ) -> Option<bool> {
-        if limit.config.quota.is_concurrency() {
-            return Some(false);
-        }
         let tag = Tag::of(text);
         let slot = self.slot(tag);
         let link = self.servers.of(slot)?;
-        let name = tag.name(&limit.names);
+        let counter = (!limit.config.quota.is_concurrency()).then(|| tag.name(&limit.names));
+        let ban = limit.config.ban.map(|_| tag.ban(&limit.names));
+        if counter.is_none() && ban.is_none() {
+            return Some(false);
+        }
         let question = |_: &Link| {
             let mut call = redis::cmd("DEL");
-            call.arg(&name);
+            call.arg(&counter).arg(&ban); // what is none is no argument
             call
         };
         let until = self.clock.now().plus(UNHURRIED);
         let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
-        limit.counters.pardon(key);
+        let here_banned = limit.banned_for(key, self.clock.now()).is_some();
+        limit.pardon(key);
         self.beat(&limit.config.name, &forget).await?; // or the other gateways would never hear of it
-        Some(matches!(value, redis::Value::Int(1..)))
+        Some(here_banned || matches!(value, redis::Value::Int(1..)))
     }
 }

@@ -296,7 +296,7 @@ algorithms[4] = function()
     end
 
     -- Notes how many of the oldest places must be free before the cost fits: the reply tells when that is.
-    function kind.refuse(log)
+    function kind.refuse(log, banned)
         if log.never then
             return false
         end
@@ -305,10 +305,10 @@ algorithms[4] = function()
         if needed <= log.held and needed ~= log.thresholds[#log.thresholds] then
             log.thresholds[#log.thresholds + 1] = needed
         end
-        if own > 0 then
+        if own > 0 and not banned then
             log.added, log.full, log.changed = log.added + own, true, true
         end
-        return own > 0
+        return own > 0 and not banned
     end
 
     function kind.spend(log)

@@ -47,8 +47,8 @@ use self::link::Link;
 pub(super) use self::name::Tag;
 pub(super) use self::remote::RemoteKey;
 pub use self::state::{StoreState, StoreStatus};
-pub(super) use self::wire::argument;
 pub use self::wire::can_be_shared;
+pub(super) use self::wire::limit_argument;
 use super::{Ask, Decision, Holds, Verdict, decide_here, refuse_here};
 use crate::clock::Clock;
 use crate::observe::StoreStripe;
@@ -145,10 +145,16 @@ impl Store {
     }
 
     /// The refusal, if one of the limits is known to refuse until some moment that is not there yet. Nobody but this
-    /// gateway's own clock was asked, and it is exact: others can only have spent more.
+    /// gateway's own clock was asked, and it is exact: others can only have spent more. A ban holds even while the store
+    /// is away.
     fn remembered(&self, asks: &mut [Ask<'_>], now: Time) -> Option<Decision> {
-        let mut refuses = false;
+        let banned = self.banned(asks, now);
+        let mut refuses = banned;
         for ask in asks.iter_mut().filter(|ask| ask.limit.config.shared) {
+            if banned {
+                ask.at = self.link_of(ask).map_or(now, |link| link.clock.at_least(now));
+                continue;
+            }
             if ask.limit.counts_refusals() {
                 return None; // the store must hear of every request
             }
@@ -167,6 +173,11 @@ impl Store {
         let told = |(ask, verdict): (&Ask<'_>, &Verdict)| ask.limit.enforces() && verdict.answer.is_err();
         // A table that has just learned better no longer refuses.
         asks.iter().zip(&refusal.verdicts).any(told).then_some(refusal)
+    }
+
+    /// Whether the request is refused by a ban that this gateway knows of, with the store or without it.
+    fn banned(&self, asks: &[Ask<'_>], now: Time) -> bool {
+        asks.iter().any(|ask| ask.limit.enforces() && ask.limit.banned_for(ask.key, now).is_some())
     }
 
     /// The connection to the server that holds the ask's counter.

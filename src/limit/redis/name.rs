@@ -42,6 +42,11 @@ impl Tag {
         name
     }
 
+    /// The name of this key's ban: `sluicegate:per-key:ban:{TAG}`, in the same slot.
+    pub(super) fn ban(&self, start: &[u8]) -> Vec<u8> {
+        self.name(&[start, b"ban:"].concat())
+    }
+
     /// Its hash slot.
     pub(super) fn slot(&self) -> u16 {
         slot(&self.0)

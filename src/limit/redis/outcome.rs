@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::call::Item;
 use super::remote::RemoteKey;
+use crate::limit::ban::{Bar, Bars, RemoteBan};
 use crate::limit::{Ask, Decision, settle};
 
 /// What one call decided: the same request so many times over, one after the other, at one instant.
@@ -17,6 +18,8 @@ pub(super) struct Outcome {
     pub(super) charges: Vec<Charge>,
     /// The states that they left behind.
     pub(super) left: SmallVec<[RemoteKey; 2]>,
+    /// The bans that they left behind, and whose they are: an item of the flight.
+    pub(super) bans: Vec<(usize, RemoteBan)>,
     /// Whom the server took for the holder of places.
     pub(super) holder: [u8; 8],
     /// The server's time.
@@ -40,7 +43,7 @@ impl Outcome {
     pub(super) fn new(
         all: &[Item],
         items: SmallVec<[usize; 2]>,
-        states: SmallVec<[RemoteKey; 2]>,
+        (states, bans): (SmallVec<[RemoteKey; 2]>, Vec<RemoteBan>),
         riders: usize,
         holder: [u8; 8],
         now: Time,
@@ -51,16 +54,24 @@ impl Outcome {
             .map(|item| Ask::new(&item.limit, item.key, item.cost, now))
             .collect();
         let mut keys: SmallVec<[(usize, RemoteKey); 2]> = states.into_iter().enumerate().collect();
+        let mut bans = bans.into_iter();
+        let told = |at: &usize| all[*at].limit.config.ban.and_then(|_| bans.next());
+        let mut bars: Bars<'_> = items.iter().map(told).map(Bar::there).collect();
         let mut charges = Vec::with_capacity(riders);
         let decisions = (0..riders)
             .map(|rider| {
-                settle(&asks, &mut keys, true, |index, _, delay, receipt| {
+                settle(&asks, &mut keys, &mut bars, true, |index, _, delay, receipt| {
                     charges.push(Charge { rider, item: items[index], delay, receipt });
                 })
             })
             .collect();
         let left = keys.into_iter().map(|(_, key)| key).collect();
-        Self { items, decisions, charges, left, holder, now }
+        let told = items.iter().zip(bars).filter_map(|(item, bar)| match bar {
+            Bar::There(told) => Some((*item, told)),
+            _ => None,
+        });
+        let bans = told.collect();
+        Self { items, bans, decisions, charges, left, holder, now }
     }
 
     /// The requests that were admitted: the first ones, because they are all alike.

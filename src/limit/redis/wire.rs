@@ -6,22 +6,25 @@
 //! | bytes | |
 //! | --- | --- |
 //! | 1 | the algorithm: 1 the buckets, 2 fixed_window, 3 sliding_window, 4 sliding_log, 5 concurrency |
-//! | 1 | flags: 1 its refusal counts, 2 the cost is never admitted |
+//! | 1 | flags: 1 its refusal counts, 2 the cost is never admitted, 4 it bans |
 //! | buckets | scale 8 (a double), parts of a microsecond 4, then cost, room and whole, each 7 + 4 |
 //! | fixed_window | period 6, count 4, cost 4 |
 //! | sliding_window | period 6, slices 2, count 4, cost 4 |
 //! | sliding_log | period 6, count 4, cost 4, whether it counts the rejected 1 |
 //! | concurrency | max 4, cost 4 |
+//! | a ban, at the end | refusals 2, the time within which they count 7, how long it lasts 7 |
 //! | a receipt | buckets: instant 7 + 4; fixed_window: index 6; sliding_window: index 7; sliding_log: instant 7 |
 
 use redis::Value;
-use sluicegate_limiter::{BucketInMicros, Micros, Rate, Receipt, Time};
+use sluicegate_limiter::{Ban, BucketInMicros, Micros, Rate, Receipt, Span, Strikes, Time};
 use smallvec::SmallVec;
 
 use super::remote::RemoteKey;
-use crate::config::Quota;
+use crate::config::{LimitConfig, Mode, Quota};
+use crate::limit::ban::RemoteBan;
 
 const NEVER: u8 = 2;
+const BANS: u8 = 4;
 
 /// The algorithms of the keys of a call, where they are all of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,8 @@ pub(super) enum Reply {
         admitted: u32,
         /// The state of each key before the first of them. `limit::settle` over these gives the same answers.
         keys: SmallVec<[RemoteKey; 2]>,
+        /// The bans of those limits that ban, likewise.
+        bans: Vec<RemoteBan>,
     },
 }
 
@@ -106,7 +111,19 @@ pub fn can_be_shared(quota: &Quota) -> bool {
 }
 
 /// What the script that decides must know of a limit, and what the request costs.
-pub(in crate::limit) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
+pub(in crate::limit) fn limit_argument(limit: &LimitConfig, cost: u64) -> Vec<u8> {
+    let mut bytes = argument(&limit.quota, limit.mode == Mode::Enforce, cost);
+    if let Some(ban) = &limit.ban {
+        bytes[1] |= BANS;
+        bytes.extend(&ban.after().to_be_bytes()[6..]);
+        bytes.extend(&ban.within().ceil_micros().to_be_bytes()[1..]);
+        bytes.extend(&ban.span().ceil_micros().to_be_bytes()[1..]);
+    }
+    bytes
+}
+
+/// The same of a limit that bans nobody.
+pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
     let flags = u8::from(enforces) | if cost > most(quota) { NEVER } else { 0 };
     let cost_bytes = number(cost.min(most(quota)));
     match quota {
@@ -153,11 +170,11 @@ pub(super) fn spend_argument(quota: &Quota, amount: u64) -> Vec<u8> {
 }
 
 impl Reply {
-    /// Reads the reply to a call for keys of these quotas.
+    /// Reads the reply to a call for keys of these quotas and for these bans.
     ///
     /// # Errors
     /// When it is none.
-    pub(super) fn read(value: &Value, quotas: &[&Quota]) -> Result<Self, Malformed> {
+    pub(super) fn read(value: &Value, quotas: &[&Quota], bans: &[Ban]) -> Result<Self, Malformed> {
         let [now, admitted, keys @ ..] = list(value)? else {
             return Err(Malformed("the time and a number"));
         };
@@ -166,7 +183,13 @@ impl Reply {
             return Ok(Self::Expired { now });
         }
         let admitted = u32::try_from(whole(admitted)?).map_err(|_| Malformed("a number of requests"))?;
-        Ok(Self::Decided { now, admitted, keys: read_keys(keys, quotas, now)? })
+        let (keys, told) = keys.split_at_checked(quotas.len()).ok_or(Malformed("a state for each key"))?;
+        Ok(Self::Decided {
+            now,
+            admitted,
+            keys: read_keys(keys, quotas, now)?,
+            bans: read_bans(told, bans, now)?,
+        })
     }
 }
 
@@ -187,6 +210,19 @@ fn read_keys(keys: &[Value], quotas: &[&Quota], now: Time) -> Result<SmallVec<[R
         return Err(Malformed("a state for each key"));
     }
     keys.iter().zip(quotas).map(|(key, quota)| RemoteKey::read(quota, list(key)?, now)).collect()
+}
+
+fn read_bans(told: &[Value], bans: &[Ban], now: Time) -> Result<Vec<RemoteBan>, Malformed> {
+    if told.len() != bans.len() {
+        return Err(Malformed("a state for each ban"));
+    }
+    let read = |(told, ban): (&Value, &Ban)| {
+        let [left, refusals] = list(told)? else { return Err(Malformed("what is left of a ban")) };
+        let until = now.plus(Span::from_nanos(whole(left)?.saturating_mul(1_000)));
+        let strikes = Strikes::told(until, whole(refusals)?, now);
+        Ok(RemoteBan { ban: *ban, strikes, begun: false })
+    };
+    told.iter().zip(bans).map(read).collect()
 }
 
 /// The largest cost that is ever admitted.

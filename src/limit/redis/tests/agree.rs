@@ -13,6 +13,7 @@ use super::quotas::{fresh, quotas, size};
 use super::server::{Server, Store, decided};
 use crate::config::{Mode, Quota};
 use crate::key::Fingerprint;
+use crate::limit::ban::{Bar, Bars};
 use crate::limit::fixture;
 use crate::limit::redis::RemoteKey;
 use crate::limit::redis::wire::{argument, refund_argument};
@@ -148,7 +149,9 @@ impl<'a> Run<'a> {
         let (mut decisions, mut charged) = (Vec::new(), Vec::new());
         for _ in 0..riders {
             let mut receipts = vec![None; asks.len()];
-            let decision = settle(&asks, &mut held, true, |i, _, _, receipt| receipts[i] = Some(receipt));
+            let mut bars: Bars<'_> = asks.iter().map(|_| Bar::None).collect();
+            let decision =
+                settle(&asks, &mut held, &mut bars, true, |i, _, _, receipt| receipts[i] = Some(receipt));
             if decision.admitted {
                 charged.push(Charged { costs: costs.to_vec(), receipts });
             }

@@ -6,7 +6,8 @@ use super::quotas::{fixed, fresh, leaky, log, places, rate, sliding, token};
 use super::server::{LEASE, Server, Store, decided};
 use crate::config::Quota;
 use crate::limit::Key;
-use crate::limit::redis::{RemoteKey, argument};
+use crate::limit::redis::RemoteKey;
+use crate::limit::redis::wire::argument;
 
 fn clock(store: &mut Store) -> u64 {
     let told: Vec<u64> = store.command(&["TIME"]);

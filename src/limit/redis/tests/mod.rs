@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 mod agree;
+mod bans;
 mod cost;
 mod long_logs;
 mod operations;

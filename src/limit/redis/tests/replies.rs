@@ -32,7 +32,7 @@ proptest! {
         let shaped = Value::Array(vec![Value::Int(1_795_219_200_000_000), Value::Int(3), Value::Array(state.clone())]);
         let told = Value::Array(vec![Value::Int(1_795_219_200_000_000), Value::Array(state)]);
         for value in [value, shaped] {
-            if let Ok(Reply::Decided { now, keys, .. }) = Reply::read(&value, &[&quota]) {
+            if let Ok(Reply::Decided { now, keys, .. }) = Reply::read(&value, &[&quota], &[]) {
                 for mut key in keys {
                     key.standing(now);
                     if key.check(now, cost).is_ok() {

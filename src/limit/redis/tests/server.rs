@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use redis::{Connection, Value};
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Ban, Time};
 use tempfile::TempDir;
 
 use crate::config::Quota;
@@ -120,6 +120,19 @@ impl Store {
         riders: u32,
         arguments: &[Vec<u8>],
     ) -> Reply {
+        self.decide_with_bans(keys, quotas, &[], deadline, riders, arguments)
+    }
+
+    /// The keys of bans are the last.
+    pub(super) fn decide_with_bans(
+        &mut self,
+        keys: &[String],
+        quotas: &[&Quota],
+        bans: &[Ban],
+        deadline: u64,
+        riders: u32,
+        arguments: &[Vec<u8>],
+    ) -> Reply {
         let fixed = [
             deadline.to_string(),
             riders.to_string(),
@@ -128,7 +141,7 @@ impl Store {
         ];
         let script = 3 + Algorithms::of(quotas.iter().copied()) as usize;
         let reply = self.call(script, keys, &fixed.each_ref().map(String::as_bytes), arguments);
-        Reply::read(&reply, quotas).unwrap()
+        Reply::read(&reply, quotas, bans).unwrap()
     }
 
     pub(super) fn refund(&mut self, keys: &[String], quotas: &[&Quota], arguments: &[Vec<u8>]) -> Told {
@@ -174,7 +187,7 @@ impl Store {
 /// The time of a reply, which must be a decision.
 pub(super) fn decided(reply: Reply) -> (Time, u32, Vec<crate::limit::redis::RemoteKey>) {
     match reply {
-        Reply::Decided { now, admitted, keys } => (now, admitted, keys.into_vec()),
+        Reply::Decided { now, admitted, keys, .. } => (now, admitted, keys.into_vec()),
         Reply::Expired { .. } => panic!("expired without a deadline"),
     }
 }
