@@ -13,6 +13,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use harness::{Fleet, Gateway, RedisServer, Response, Setup, Upstream, let_pass, program, until};
 use serde_json::Value;
 use sluicegate::auth::Consumers;
+use sluicegate::watched::Watched;
 use tempfile::TempDir;
 
 /// An entry whose key is its name with `sk-` before it.
