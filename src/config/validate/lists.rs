@@ -104,6 +104,10 @@ fn named(
                 name.problem(format!("`{field}` names lists, and `{}` is an address", name.value))
                     .help(format!("give it a name: `lists: {{office: [\"{}\"]}}`", name.value)),
             );
+        } else if let Some(bare) = name.value.strip_prefix("list:") {
+            report.error(
+                name.problem(format!("`{field}` names lists and nothing else")).help(format!("write {bare}")),
+            );
         } else if let Some((index, _)) = lists.find(name, report) {
             found.push(index);
         }
