@@ -394,11 +394,7 @@ impl Supervisor {
         }
         if let Some(store) = store.as_ref().filter(|_| !same) {
             let shared = Arc::clone(&self.shared);
-            store.keep(move |limit| {
-                if let Some(limit) = shared.snapshot.load().limit(limit) {
-                    limit.forget();
-                }
-            });
+            store.keep(move |limit| shared.snapshot.load().forget(limit));
         }
         *self.store.borrow_mut() = store;
     }

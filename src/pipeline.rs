@@ -7,23 +7,24 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::{self, Identity, Unproven};
-use crate::config::{Cost, OnMissing};
+use crate::config::{Cost, DetailedCost, Exempt, OnMissing, When};
 use crate::forward::{self, Body, Exchange};
 use crate::key::{KeyText, Subject};
-use crate::limit::{Ask, Decision, decide};
+use crate::limit::{Ask, Decision, Limit, decide};
 use crate::listen::Connection;
 use crate::respond;
 use crate::route::{Asked, PathError, normalize};
-use crate::snapshot::{Route, Snapshot, Target};
+use crate::snapshot::{Route, Said, Snapshot, Target};
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +47,8 @@ pub struct Found<'s> {
     pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
-    /// The limits that are asked, as indices into the route's.
-    pub asked: SmallVec<[usize; 2]>,
+    /// The limits that are asked.
+    pub asked: SmallVec<[AskedLimit<'s>; 2]>,
     /// What each of them is asked.
     pub asks: SmallVec<[Ask<'s>; 2]>,
     /// The limits that are not, and why.
@@ -66,12 +67,25 @@ pub struct Judged<'s> {
     pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
-    /// The limits that were asked, as indices into the route's; the decision's verdicts are in this order.
-    pub asked: SmallVec<[usize; 2]>,
+    /// What is the same in all answers to it.
+    pub said: &'s Said,
+    /// The limits that were asked; the decision's verdicts are in this order.
+    pub asked: SmallVec<[AskedLimit<'s>; 2]>,
     /// The limits that were not, and why.
     pub spared: SmallVec<[(usize, Spared); 2]>,
     /// What the limits say.
     pub decision: Decision,
+}
+
+/// A limit that a request is under.
+#[derive(Clone, Copy)]
+pub struct AskedLimit<'s> {
+    /// Its index in the snapshot.
+    pub index: usize,
+    /// The limit, as it is for the request's plan.
+    pub limit: &'s Arc<Limit>,
+    /// Whether it is only tried.
+    pub candidate: bool,
 }
 
 /// Why a limit was not asked.
@@ -81,6 +95,8 @@ pub enum Spared {
     Exempt,
     /// The request lacks the key and the limit skips those.
     Skipped,
+    /// The limit is not about such requests.
+    Elsewhere,
 }
 
 /// Why a request never came to its limits.
@@ -136,7 +152,8 @@ impl<'s> Found<'s> {
     /// With the decision of its limits.
     pub fn decided(self, decision: Decision) -> Judged<'s> {
         let Self { route, route_index, client, identity, normal_path, asked, spared, .. } = self;
-        Judged { route, route_index, client, identity, normal_path, asked, spared, decision }
+        let said = route.said_to(identity.plan());
+        Judged { route, route_index, client, identity, normal_path, said, asked, spared, decision }
     }
 }
 
@@ -186,12 +203,17 @@ pub fn find<'s>(
         params: &params,
         token: identity.token.as_deref(),
     };
+    let plan = identity.plan();
     let mut asks: SmallVec<[Ask<'s>; 2]> = SmallVec::new();
     let mut asked = SmallVec::new();
     let mut spared = SmallVec::new();
     for (index, route_limit) in route.limits.iter().enumerate() {
-        let limit = &route_limit.limit;
-        if limit.config.exempt.networks.iter().any(|network| network.contains(&client)) {
+        let limit = route_limit.limit.for_plan(plan);
+        if limit.config.when.as_ref().is_some_and(|when| !concerns(when, parts)) {
+            spared.push((index, Spared::Elsewhere));
+            continue;
+        }
+        if is_exempt(&limit.config.exempt, client, &identity, plan) {
             spared.push((index, Spared::Exempt));
             continue;
         }
@@ -203,7 +225,15 @@ pub fn find<'s>(
                 spared.push((index, Spared::Exempt));
                 continue;
             }
+            (Some(key), _) if !limit.only.is_empty() && !limit.only.contains(&key) => {
+                spared.push((index, Spared::Elsewhere));
+                continue;
+            }
             (Some(key), _) => key,
+            (None, _) if !limit.only.is_empty() => {
+                spared.push((index, Spared::Elsewhere));
+                continue;
+            }
             (None, OnMissing::Shared) => {
                 text.clear(); // no key is written with nothing
                 limit.missing
@@ -220,14 +250,40 @@ pub fn find<'s>(
                 });
             }
         };
-        asks.push(Ask { text, ..Ask::new(limit, key, cost(&limit.config.cost, &parts.headers), now) });
-        asked.push(index);
+        let (cost, base) = cost(&limit.config.cost, parts);
+        let tried = route_limit.limit.candidate.as_ref().filter(|_| Arc::ptr_eq(limit, &route_limit.limit));
+        if let Some(tried) = tried {
+            asks.push(Ask { text: text.clone(), base, ..Ask::new(tried, key, cost, now) });
+            asked.push(AskedLimit { index: route_limit.index, limit: tried, candidate: true });
+        }
+        asks.push(Ask { text, base, ..Ask::new(limit, key, cost, now) });
+        asked.push(AskedLimit { index: route_limit.index, limit, candidate: false });
     }
     let normal_path = match &path {
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path.clone()),
     };
     Ok(Found { route, route_index, client, identity, normal_path, asked, asks, spared })
+}
+
+/// Whether a limit is about such requests, as far as the key does not say.
+fn concerns(when: &When, parts: &Parts) -> bool {
+    let method = when.methods.is_empty() || when.methods.contains(&parts.method);
+    let header = |(name, wanted): &(HeaderName, Option<HeaderValue>)| {
+        let mut values = parts.headers.get_all(name).iter();
+        match wanted {
+            Some(wanted) => values.any(|value| value == wanted),
+            None => values.next().is_some(),
+        }
+    };
+    method && when.headers.iter().all(header)
+}
+
+/// Whether a limit leaves a client alone, whatever its key.
+fn is_exempt(exempt: &Exempt, client: IpAddr, identity: &Identity<'_>, plan: Option<&str>) -> bool {
+    exempt.networks.iter().any(|network| network.contains(&client))
+        || identity.consumer.is_some_and(|consumer| exempt.consumers.iter().any(|name| name == consumer.name))
+        || plan.is_some_and(|plan| exempt.plans.iter().any(|name| name == plan))
 }
 
 /// Whether the one transfer coding is `chunked`. The gateway undoes no other, and to pass one on undone would be
@@ -286,17 +342,37 @@ fn host_name(text: &str) -> Option<Cow<'_, str>> {
     (no_port && port.bytes().all(|b| b.is_ascii_digit())).then_some(name)
 }
 
-/// What the request spends: never nothing, or a client could ask for free. Of several lines the largest counts,
-/// and a number that is too large to hold is too large for every limit.
-fn cost(cost: &Cost, headers: &HeaderMap) -> u64 {
-    match cost {
-        Cost::Constant(cost) => *cost,
-        Cost::Header(name) => {
+/// What the request is asked for, and what it costs by itself: never nothing, or a client could ask for free.
+fn cost(cost: &Cost, parts: &Parts) -> (u64, u64) {
+    let base = match cost {
+        Cost::Constant(cost) => return (*cost, *cost),
+        Cost::Header(name) => said(name, &parts.headers).unwrap_or(1).max(1),
+        Cost::Detailed(cost) => {
+            let of_method = cost.methods.iter().find(|(method, _)| *method == parts.method);
             let said =
-                headers.get_all(name).iter().filter_map(|value| whole_number(value.to_str().ok()?.trim()));
-            said.max().unwrap_or(1).max(1)
+                cost.request_header.as_ref().map(|name| said(name, &parts.headers).unwrap_or(1).max(1));
+            let base = of_method.map(|(_, cost)| *cost).or(said).unwrap_or(cost.request);
+            return (cost.reserve.filter(|_| cost.settles()).unwrap_or(base.max(1)), base);
         }
+    };
+    (base, base)
+}
+
+/// What a request costs now that the answer is there, without the bytes of its body.
+pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &HeaderMap) -> u64 {
+    let status = status.as_u16();
+    if !cost.status.is_empty() && !cost.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
+    {
+        return 0;
     }
+    let told = cost.response_header.as_ref().and_then(|name| said(name, headers)).unwrap_or(0);
+    base.saturating_add(told)
+}
+
+/// The number in a header. Of several lines the largest counts, and a number that is too large to hold is too large
+/// for every limit.
+fn said(name: &HeaderName, headers: &HeaderMap) -> Option<u64> {
+    headers.get_all(name).iter().filter_map(|value| whole_number(value.to_str().ok()?.trim())).max()
 }
 
 fn whole_number(text: &str) -> Option<u64> {
@@ -326,6 +402,11 @@ pub async fn serve(
         }
     };
     exchange.set_route(found.route_index);
+    let Some(target) = &found.route.target else {
+        let usage = view.usage(&found).await;
+        respond::drain(connection, body, &parts);
+        return Ok(exchange.answer(respond::usage(connection, &found, &usage)));
+    };
     let judged = view.decide(found, now).await;
     view.observe(&judged);
 
@@ -338,17 +419,19 @@ pub async fn serve(
         respond::drain(connection, body, &parts);
         return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
     }
-    let Judged { route, identity, normal_path, asked, mut decision, .. } = judged;
-    let told = respond::Told::new(route, &asked, &decision);
+    let Judged { route, identity, normal_path, said, asked, mut decision, .. } = judged;
+    let told = respond::Told::new(said, &asked, &decision);
     exchange.hold(std::mem::take(&mut decision.holds));
     if !decision.delay.is_zero() {
         exchange.wait_for_turn().await;
     }
 
-    let mut response = match &route.target {
+    let mut response = match target {
         Target::Answer { status, body: answer, content_type } => {
             respond::drain(connection, body, &parts);
-            respond::fixed(*status, answer.clone(), content_type.clone())
+            let response = respond::fixed(*status, answer.clone(), content_type.clone());
+            exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
+            response
         }
         Target::Upstream { index, original_path } => {
             if let Some(path) = normal_path.filter(|_| !original_path) {
@@ -360,7 +443,11 @@ pub async fn serve(
             let upstream = view.upstream(*index);
             let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
             match forward::forward(connection, &exchange, upstream, route, told, parts, body).await {
-                Ok(response) => response,
+                Ok(response) => {
+                    exchange
+                        .answered(|cost, base| settled(cost, base, response.status(), response.headers()));
+                    response
+                }
                 Err(error) => error.response(&exchange),
             }
         }

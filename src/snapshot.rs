@@ -14,7 +14,7 @@ use crate::config::{
     UpstreamConfig,
 };
 use crate::key::{KeySecret, Part};
-use crate::limit::{Counters, Limit, StoreState};
+use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::respond::refusal_headers;
 use crate::route::RouteTable;
 
@@ -44,14 +44,14 @@ pub struct Route {
     pub name: String,
     /// The limits that it asks, without those that are off.
     pub limits: Vec<RouteLimit>,
-    /// What becomes of an admitted request.
-    pub target: Target,
+    /// What becomes of an admitted request; `None` where clients are told their own limits, which spends nothing.
+    pub target: Option<Target>,
     /// The answer headers that tell of limits.
     pub headers: HeaderFamilies,
-    /// The value of RateLimit-Policy; `None` if nothing enforced has a policy.
-    pub policies: Option<HeaderValue>,
-    /// The headers of every refusal.
-    pub refusal: HeaderMap,
+    /// What is the same in all answers.
+    pub said: Said,
+    /// The same for those on a plan that some limit knows, by the plan's name.
+    pub said_by_plan: Vec<(String, Said)>,
     /// The answer to refused requests, instead of the usual one.
     pub reject: Option<Reject>,
     /// The longest request body in bytes.
@@ -60,14 +60,20 @@ pub struct Route {
     pub wants_user: bool,
 }
 
+/// What is the same in all answers of a route to those on one plan.
+pub struct Said {
+    /// The value of RateLimit-Policy; `None` if nothing enforced has a policy.
+    pub policies: Option<HeaderValue>,
+    /// The headers of every refusal.
+    pub refusal: HeaderMap,
+}
+
 /// A limit as one route asks it.
 pub struct RouteLimit {
     /// The limit.
     pub limit: Arc<Limit>,
     /// Its index in [`Snapshot::limits`].
     pub index: usize,
-    /// The value of X-RateLimit-Limit.
-    pub shown: HeaderValue,
 }
 
 /// What becomes of an admitted request.
@@ -108,26 +114,43 @@ impl Lineage {
             .map(|l| (l.config.name.as_str(), l))
             .collect();
         let prefix = config.store.as_ref().map_or("", |store| store.prefix.as_str());
-        let limits: Vec<Arc<Limit>> = config
-            .limits
-            .iter()
-            .map(|limit| {
-                let counters = standing
-                    .get(limit.name.as_str())
-                    .filter(|old| keeps_counters(&old.config, limit))
-                    .filter(|old| self.carry_over(old, limit, now))
-                    .map(|old| Arc::clone(&old.counters));
-                let new = || {
-                    let order = self.orders.fetch_add(1, Ordering::Relaxed);
-                    Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
-                };
-                let counters = counters.unwrap_or_else(new);
-                let old = standing.get(limit.name.as_str()).filter(|old| old.config.key == limit.key);
-                let bans = Limit::bans(limit.ban, limit.max_keys, old.and_then(|old| old.bans.as_ref()), now);
-                let ipv6_prefix = config.client_ip.ipv6_prefix;
-                Arc::new(Limit::new(limit.clone(), counters, bans, ipv6_prefix, &self.secret, prefix))
-            })
-            .collect();
+        let ipv6_prefix = config.client_ip.ipv6_prefix;
+        let make = |limit: &LimitConfig, old: Option<&Arc<Limit>>, bans: Option<Arc<Bans>>| {
+            let kept = old
+                .filter(|old| keeps_counters(&old.config, limit))
+                .filter(|old| carry_over(old, limit, now))
+                .map(|old| Arc::clone(&old.counters));
+            let counters = kept.unwrap_or_else(|| {
+                let order = self.orders.fetch_add(1, Ordering::Relaxed);
+                Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
+            });
+            Limit::new(limit.clone(), counters, bans, ipv6_prefix, &self.secret, prefix)
+        };
+        let with_variants = |limit: &LimitConfig| {
+            let old = standing.get(limit.name.as_str()).copied();
+            // A key is banned on the limit, whatever plan it is on; what is only tried bans nobody.
+            let known = old.filter(|old| old.config.key == limit.key).and_then(|old| old.bans.as_ref());
+            let bans = Limit::bans(limit.ban, limit.max_keys, known, now);
+            let variant = |quota: Quota, mode: Mode| LimitConfig {
+                quota,
+                mode,
+                plans: Vec::new(),
+                candidate: None,
+                ..limit.clone()
+            };
+            let of_plan = |(name, quota): &(String, Quota)| {
+                let old = old.and_then(|old| old.plans.iter().find(|(plan, _)| plan == name));
+                let made = make(&variant(*quota, limit.mode), old.map(|(_, limit)| limit), bans.clone());
+                (name.clone(), Arc::new(made))
+            };
+            let plans = limit.plans.iter().map(of_plan).collect();
+            let tried = limit.candidate.filter(|_| limit.mode != Mode::Off);
+            let candidate = tried
+                .map(|quota| LimitConfig { ban: None, ..variant(quota, Mode::Shadow) })
+                .map(|config| make(&config, old.and_then(|old| old.candidate.as_ref()), None));
+            Arc::new(make(limit, old, bans.clone()).with_variants(plans, candidate))
+        };
+        let limits: Vec<Arc<Limit>> = config.limits.iter().map(with_variants).collect();
         let same_store = |config: &RedisConfig| {
             before
                 .and_then(|before| before.store.as_ref())
@@ -136,7 +159,8 @@ impl Lineage {
         };
         let new_store = |config: &RedisConfig| {
             // What another store has told says nothing of this one.
-            limits.iter().filter(|limit| limit.config.shared).for_each(|limit| limit.counters.forget());
+            let all = limits.iter().flat_map(Limit::all).filter(|limit| limit.config.shared);
+            all.for_each(|limit| limit.counters.forget());
             Arc::new(StoreState::new(config.clone()))
         };
         let jwt = config
@@ -158,18 +182,18 @@ impl Lineage {
             config,
         }
     }
+}
 
-    /// Has the counters of `old` count as `new` says; whether they can.
-    fn carry_over(&self, old: &Limit, new: &LimitConfig, now: Time) -> bool {
-        if old.config.quota == new.quota && old.config.max_keys == new.max_keys {
-            return true;
-        }
-        if new.shared {
-            // Only what a store told is kept here, on the store's clock: it will tell it again, rescaled.
-            old.counters.forget();
-        }
-        old.counters.reconfigure(&new.quota, new.max_keys, now)
+/// Has the counters of `old` count as `new` says; whether they can.
+fn carry_over(old: &Limit, new: &LimitConfig, now: Time) -> bool {
+    if old.config.quota == new.quota && old.config.max_keys == new.max_keys {
+        return true;
     }
+    if new.shared {
+        // Only what a store told is kept here, on the store's clock: it will tell it again, rescaled.
+        old.counters.forget();
+    }
+    old.counters.reconfigure(&new.quota, new.max_keys, now)
 }
 
 /// The claims that keys of limits ask for.
@@ -191,10 +215,23 @@ fn keeps_counters(old: &LimitConfig, new: &LimitConfig) -> bool {
     old.key == new.key && old.quota.algorithm() == new.quota.algorithm() && old.shared == new.shared
 }
 
+impl Route {
+    /// What is the same in all answers to those on this plan.
+    pub fn said_to(&self, plan: Option<&str>) -> &Said {
+        let of_plan = plan.and_then(|plan| self.said_by_plan.iter().find(|(name, _)| name == plan));
+        of_plan.map_or(&self.said, |(_, said)| said)
+    }
+}
+
 impl Snapshot {
     /// The limit called `name`.
     pub fn limit(&self, name: &str) -> Option<&Arc<Limit>> {
         self.limits.iter().find(|limit| limit.config.name == name)
+    }
+
+    /// Has a limit forget what a store has told of its keys.
+    pub fn forget(&self, limit: &str) {
+        self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.forget());
     }
 
     /// The upstream that a target leads to.
@@ -206,24 +243,26 @@ impl Snapshot {
 impl Route {
     fn new(config: &RouteConfig, limits: &[Arc<Limit>], wants_user: bool) -> Self {
         let asked = config.limits.iter().filter(|index| limits[**index].config.mode != Mode::Off);
-        let limits: Vec<RouteLimit> = asked
-            .map(|index| {
-                let limit = Arc::clone(&limits[*index]);
-                RouteLimit { shown: HeaderValue::from(shown(&limit.config.quota)), index: *index, limit }
-            })
-            .collect();
-        let wants_user =
-            wants_user || limits.iter().any(|l| l.limit.config.key.parts().any(Part::is_of_user));
-        let enforced = limits.iter().filter(|l| l.limit.enforces());
-        let policies: Vec<String> = enforced.map(|l| policy(&l.limit.config)).collect();
-        // Names are checked to be printable, so this is always a header value.
-        let policies = HeaderValue::try_from(policies.join(", ")).ok().filter(|value| !value.is_empty());
+        let limits: Vec<RouteLimit> =
+            asked.map(|index| RouteLimit { limit: Arc::clone(&limits[*index]), index: *index }).collect();
+        let by_user = |limit: &LimitConfig| {
+            let plan = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
+            plan || limit.key.parts().any(Part::is_of_user)
+        };
+        let wants_user = wants_user || limits.iter().any(|l| by_user(&l.limit.config));
+        let mut plans: Vec<&String> =
+            limits.iter().flat_map(|l| &l.limit.plans).map(|(name, _)| name).collect();
+        plans.sort();
+        plans.dedup();
+        let said = |plan| Said::new(config.headers, limits.iter().map(|l| l.limit.for_plan(plan)));
+        let said_by_plan = plans.into_iter().map(|plan| (plan.clone(), said(Some(plan)))).collect();
+        let said = said(None);
         Self {
             name: config.name.clone(),
             target: Target::new(&config.action),
             headers: config.headers,
-            refusal: refusal_headers(config.headers, policies.as_ref()),
-            policies,
+            said,
+            said_by_plan,
             limits,
             reject: config.reject.clone(),
             max_body: config.max_body,
@@ -232,24 +271,30 @@ impl Route {
     }
 }
 
+impl Said {
+    fn new<'a>(families: HeaderFamilies, limits: impl Iterator<Item = &'a Arc<Limit>>) -> Self {
+        let enforced = limits.filter(|limit| limit.enforces());
+        let policies: Vec<String> = enforced.map(|limit| policy(&limit.config)).collect();
+        // Names are checked to be printable, so this is always a header value.
+        let policies = HeaderValue::try_from(policies.join(", ")).ok().filter(|value| !value.is_empty());
+        Self { refusal: refusal_headers(families, policies.as_ref()), policies }
+    }
+}
+
 impl Target {
-    fn new(action: &Action) -> Self {
-        match action {
+    fn new(action: &Action) -> Option<Self> {
+        Some(match action {
             Action::Forward { upstream, original_path } => {
                 Self::Upstream { index: *upstream, original_path: *original_path }
             }
+            Action::Usage => return None,
             Action::Respond { status, body, content_type } => Self::Answer {
                 status: *status,
                 body: Bytes::from(body.clone()),
                 content_type: content_type.clone(),
             },
-        }
+        })
     }
-}
-
-/// The rate's count, or the bucket's size where that is larger.
-fn shown(quota: &Quota) -> u64 {
-    quota.capacity().max(quota.rate().map_or(0, |rate| rate.count()))
 }
 
 /// One member of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers): windows are whole seconds there, so a

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Standing, Time};
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
@@ -16,7 +16,7 @@ use crate::forward::Upstream;
 use crate::limit::{self, Decision, Store, StoreState};
 use crate::listen::{Deadlines, Listener, Opened};
 use crate::observe::{LimitStripe, Metrics, Outcome, RouteStripe};
-use crate::pipeline::{Found, Judged, Spared};
+use crate::pipeline::{AskedLimit, Found, Judged, Spared};
 use crate::respond::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -234,23 +234,42 @@ impl View {
         found.decided(decision)
     }
 
+    /// What is left of each enforced limit of a request, which spends nothing.
+    pub async fn usage<'s>(&self, found: &Found<'s>) -> Vec<(AskedLimit<'s>, Standing)> {
+        let mut usage = Vec::new();
+        for (asked, ask) in found.asked.iter().zip(&found.asks).filter(|(asked, _)| asked.limit.enforces()) {
+            let told = match self.store.as_ref().filter(|_| ask.limit.config.shared) {
+                Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
+                None => None,
+            };
+            let here = || ask.limit.counters.standing(ask.key, ask.now);
+            let banned_for = match told {
+                Some(told) => told.banned_for,
+                None => ask.limit.banned_for(ask.key, ask.now),
+            };
+            let standing = told.map(|told| told.standing).or_else(here);
+            let standing = standing.unwrap_or_else(|| ask.limit.counters.fresh(ask.now));
+            usage.push((*asked, banned_for.map_or(standing, |left| limit::while_banned(standing, left))));
+        }
+        usage
+    }
+
     /// Counts what the limits of a request said.
     pub fn observe(&self, judged: &Judged<'_>) {
         let Decision { verdicts, admitted, fallen_back, unavailable, .. } = &judged.decision;
         if *fallen_back {
-            for route_limit in judged.asked.iter().map(|asked| &judged.route.limits[*asked]) {
-                if route_limit.limit.config.shared {
-                    self.limits[route_limit.index].fell_back(route_limit.limit.config.on_store_failure);
-                }
+            for asked in judged.asked.iter().filter(|asked| asked.limit.config.shared && !asked.candidate) {
+                self.limits[asked.index].fell_back(asked.limit.config.on_store_failure);
             }
         }
         if *unavailable {
             return; // no limit said anything
         }
         for (asked, verdict) in judged.asked.iter().zip(verdicts) {
-            let route_limit = &judged.route.limits[*asked];
-            let stripe = &self.limits[route_limit.index];
-            stripe.count(match (verdict.answer, route_limit.limit.enforces()) {
+            let stripe = &self.limits[asked.index];
+            stripe.count(match (verdict.answer, asked.limit.enforces()) {
+                (Err(_), _) if asked.candidate => Outcome::CandidateRefused,
+                (Ok(_), _) if asked.candidate => continue, // the limit itself is counted
                 (Err(_), true) => Outcome::Refused,
                 (Err(_), false) => Outcome::ShadowRefused,
                 // Admitted by this limit but refused by another: nothing was taken, nothing is counted.
@@ -264,10 +283,12 @@ impl View {
             });
         }
         for (index, spared) in &judged.spared {
-            self.limits[judged.route.limits[*index].index].count(match spared {
+            let outcome = match spared {
                 Spared::Exempt => Outcome::Exempt,
                 Spared::Skipped => Outcome::Skipped,
-            });
+                Spared::Elsewhere => continue, // it is none of its requests
+            };
+            self.limits[judged.route.limits[*index].index].count(outcome);
         }
     }
 }

@@ -62,7 +62,7 @@ impl House {
         let parts = request.body(()).unwrap().into_parts().0;
         let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap() };
         match judge(&self.snapshot, origin, &parts, at(seconds), true) {
-            Ok(judged) => Ok(judged.asked.to_vec()),
+            Ok(judged) => Ok(judged.asked.iter().map(|asked| asked.index).collect()),
             Err(Unjudged::Unproven { why: Unproven::Token(error), .. }) => Err(error),
             Err(other) => panic!("{other:?}"),
         }

@@ -36,6 +36,14 @@ pub struct Identity<'s> {
     pub token: Option<Arc<Verified>>,
 }
 
+impl Identity<'_> {
+    /// The plan that it is on: that of the consumer, or else the one that the token names.
+    pub fn plan(&self) -> Option<&str> {
+        let of_consumer = self.consumer.and_then(|consumer| consumer.plan);
+        of_consumer.or_else(|| self.token.as_deref()?.plan())
+    }
+}
+
 /// Why a request that has to prove itself does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unproven {

@@ -174,8 +174,11 @@ impl Totals {
         if !replay.limits.is_empty() {
             out += &line!("\n{:<24} {:>12} {:>12} {:>14}", "limit", "admitted", "refused", "shadow refused");
             for (name, count) in &replay.limits {
+                let tried = count.candidate_refused;
+                let tried =
+                    if tried > 0 { format!("   its candidate would refuse {tried}") } else { String::new() };
                 out += &line!(
-                    "{name:<24} {:>12} {:>12} {:>14}",
+                    "{name:<24} {:>12} {:>12} {:>14}{tried}",
                     count.admitted,
                     count.refused,
                     count.shadow_refused

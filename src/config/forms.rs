@@ -1,7 +1,9 @@
 //! Values that may be written in more than one form, or in one that this version does not have yet.
 
 use super::node::{Node, Value};
-use super::raw::{RawListenerFields, RawRespond, RawSecretFile, RawServerFields};
+use super::raw::{
+    RawCostFields, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields,
+};
 use super::read::{At, Read, not_available, parsed, text, wrong, wrong_kind};
 use super::report::{Problem, Report};
 use super::values;
@@ -25,17 +27,27 @@ pub(super) enum RawSecret {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawCount(pub(super) u64);
 
-/// A cost: a number or `header:NAME`.
+/// A cost: a number, `header:NAME`, or a mapping.
 #[derive(Clone, Debug)]
-pub(super) struct RawCost(pub(super) String);
+pub(super) enum RawCost {
+    Text(String),
+    Fields(Box<RawCostFields>),
+}
+
+/// The numbers of a limit for some requests: a rate, a number of places, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawPlan(pub(super) RawPlanFields);
 
 /// A way to spread requests.
 #[derive(Clone, Debug)]
 pub(super) struct RawBalance(pub(super) String);
 
-/// An answer of the gateway itself.
+/// An answer of the gateway itself: a mapping, or `usage`.
 #[derive(Clone, Debug)]
-pub(super) struct RawAnswer(pub(super) RawRespond);
+pub(super) enum RawAnswer {
+    Fixed(Box<RawRespond>),
+    Usage,
+}
 
 impl Read for RawCount {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
@@ -83,14 +95,28 @@ impl Read for RawSecret {
 
 impl Read for RawCost {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        if let Value::Map(_) = &node.value {
-            report.error(
-                not_available(node.at, "a cost with fields")
-                    .help("write a number, or header:NAME for a number in that request header"),
-            );
-            return None;
+        if let Value::Map(entries) = &node.value {
+            // `header: X-Cost` is what YAML makes a mapping of, header:X-Cost is what is meant.
+            let meant = matches!(entries.as_slice(), [(Node { value: Value::Scalar(kind), .. }, _)] if kind == "header");
+            if !meant {
+                return RawCostFields::read(node, report).map(|fields| Self::Fields(Box::new(fields)));
+            }
         }
-        text(node, "a number or header:NAME", report).map(Self)
+        text(node, "a number, header:NAME or a mapping", report).map(Self::Text)
+    }
+}
+
+impl Read for RawPlan {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let Value::Scalar(text) = &node.value else {
+            return RawPlanFields::read(node, report).map(Self);
+        };
+        let mut fields = RawPlanFields::empty(node.at);
+        match values::count(text) {
+            Ok(places) => fields.max = Some(At { at: node.at, value: RawCount(places) }),
+            Err(_) => fields.rate = Some(At { at: node.at, value: text.clone() }),
+        }
+        Some(Self(fields))
     }
 }
 
@@ -117,14 +143,11 @@ impl Read for RawBalance {
 impl Read for RawAnswer {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         match &node.value {
-            Value::Scalar(text) if text == "usage" => {
-                report.error(not_available(node.at, "`respond: usage`"));
-                None
-            }
+            Value::Scalar(text) if text == "usage" => Some(Self::Usage),
             Value::Scalar(text) if text.parse::<u16>().is_ok() => {
                 wrong(node, "respond (a mapping)", Some(format!("write {{status: {text}}}")), report)
             }
-            _ => RawRespond::read(node, report).map(Self),
+            _ => RawRespond::read(node, report).map(|fields| Self::Fixed(Box::new(fields))),
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct JwtConfig {
     pub keys: JwtKeys,
     /// The claim that says who the user is.
     pub user_claim: String,
+    /// The claim that says which plan the user is on.
+    pub plan_claim: Option<String>,
     /// How far clocks may differ.
     pub leeway: Duration,
     /// Whether a token has to say when it expires.

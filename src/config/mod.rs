@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use model::{
-    Action, AdminConfig, ApiKeyConfig, ApiKeySource, ClientIpConfig, Config, ConsumersConfig, Cost, Exempt,
-    ForwardedHeader, HeaderFamilies, LimitConfig, ListenerConfig, Match, Mode, OnMissing, OnStoreFailure,
-    Quota, Reject, RouteConfig, ServerConfig, UpstreamConfig,
+    Action, AdminConfig, ApiKeyConfig, ApiKeySource, ClientIpConfig, Config, ConsumersConfig, Cost,
+    DetailedCost, Exempt, ForwardedHeader, HeaderFamilies, LimitConfig, ListenerConfig, Match, Mode,
+    OnMissing, OnStoreFailure, Quota, Reject, RouteConfig, ServerConfig, UpstreamConfig, When,
 };
 pub use report::{Place, Problem, Report};
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};

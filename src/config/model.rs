@@ -132,6 +132,12 @@ pub struct LimitConfig {
     pub key: KeySpec,
     /// How it is counted.
     pub quota: Quota,
+    /// How it is counted for those on a plan, by the plan's name.
+    pub plans: Vec<(String, Quota)>,
+    /// Another quota that is counted beside it and never enforced.
+    pub candidate: Option<Quota>,
+    /// The requests that it concerns; `None` for all.
+    pub when: Option<When>,
     /// What a request spends.
     pub cost: Cost,
     /// Whether refusals lead to a ban.
@@ -174,6 +180,34 @@ pub enum Cost {
     Constant(u64),
     /// A whole number in a request header; 1 where it is missing or no number.
     Header(HeaderName),
+    /// By what the request is, and by what comes of it.
+    Detailed(Box<DetailedCost>),
+}
+
+/// What a request spends, by what it is and by what comes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetailedCost {
+    /// For the request itself.
+    pub request: u64,
+    /// A request header whose number stands for `request`.
+    pub request_header: Option<HeaderName>,
+    /// For requests with these methods, instead.
+    pub methods: Vec<(Method, u64)>,
+    /// Only answers with these statuses cost anything, first to last; empty for all.
+    pub status: Vec<(u16, u16)>,
+    /// A header of the answer, whose number is charged too.
+    pub response_header: Option<HeaderName>,
+    /// Whether the bytes of the answer's body are charged too.
+    pub bytes: bool,
+    /// What is taken before the answer is there; `None` for what the request itself costs.
+    pub reserve: Option<u64>,
+}
+
+impl DetailedCost {
+    /// Whether it is only known when the answer is there.
+    pub fn settles(&self) -> bool {
+        !self.status.is_empty() || self.response_header.is_some() || self.bytes
+    }
 }
 
 /// Whether a limit refuses.
@@ -194,6 +228,21 @@ pub struct Exempt {
     pub networks: Vec<IpNet>,
     /// Keys of these values; a composite key is its values joined by commas.
     pub values: Vec<String>,
+    /// Consumers of these names.
+    pub consumers: Vec<String>,
+    /// Those on these plans.
+    pub plans: Vec<String>,
+}
+
+/// The requests that a limit concerns: all that is given fits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct When {
+    /// One of these methods; empty for any.
+    pub methods: Vec<Method>,
+    /// These headers with these values, or with any.
+    pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// A key of one of these values; empty for any.
+    pub keys: Vec<String>,
 }
 
 /// What becomes of a request without the key.
@@ -287,6 +336,8 @@ pub enum Action {
         /// Whether the path goes out as it came in.
         original_path: bool,
     },
+    /// The client is told its own limits, which spends nothing.
+    Usage,
     /// It is answered by the gateway.
     Respond {
         /// The status.
@@ -350,6 +401,11 @@ impl Quota {
             Self::SlidingWindow(..) => "sliding_window",
             Self::Concurrency(..) => "concurrency",
         }
+    }
+
+    /// The rate's count, or the bucket's size where that is larger.
+    pub fn shown(&self) -> u64 {
+        self.capacity().max(self.rate().map_or(0, |rate| rate.count()))
     }
 
     /// Whether it counts requests in flight.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
+use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawPlan, RawSecret, RawServer};
 use super::node::Node;
 use super::raw_ban::RawBan;
 use super::raw_jwt::RawJwt;
@@ -215,7 +215,7 @@ mapping! {
         max: RawCount,
         /// leaky_bucket: a longer wait is refused instead.
         max_delay: RawText,
-        /// What a request spends: a number (default 1) or `header:NAME` of the request.
+        /// What a request spends: a number (default 1), `header:NAME` of the request, or a mapping.
         cost: RawCost,
         /// After a refusal the key is refused for this long: 15min, or {after: 5, within: 1min, for: 15min}.
         ban: RawBan,
@@ -239,12 +239,62 @@ mapping! {
         on_store_failure: RawText,
         /// Live counters this limit may hold. Default: 1M.
         max_keys: RawCount,
-        #[schemars(skip)]
-        candidate: Later,
-        #[schemars(skip)]
-        when: Later,
-        #[schemars(skip)]
-        plans: Later,
+        /// A second rate, counted beside the enforced one and reported, never enforced.
+        candidate: RawPlan,
+        /// The requests that it concerns. Without it: all.
+        when: RawWhen,
+        /// Other rates for consumers and users on these plans.
+        plans: Named<RawPlan>,
+    }
+}
+
+mapping! {
+    /// The numbers of a limit for some requests.
+    "a rate with fields"
+    struct RawPlanFields {
+        /// Count per period.
+        rate: RawText,
+        /// Bucket size or queue places. Default: the rate's count.
+        burst: RawCount,
+        /// concurrency: requests in flight.
+        max: RawCount,
+    }
+}
+
+mapping! {
+    /// What a request spends, by what it is and by what came of it.
+    "a cost with fields"
+    struct RawCostFields {
+        /// For the request itself: a number or `header:NAME`. Default: 1 with `status` or `methods`, else 0.
+        #[schemars(with = "Option<Scalar>")]
+        request: RawText,
+        /// For requests with these methods, instead.
+        methods: Named<RawCount>,
+        /// Only answers with these statuses cost anything: 401, 5xx.
+        #[schemars(with = "Option<OneOrMany<Scalar>>")]
+        status: OneOrMany<At<RawText>>,
+        /// A header of the answer, whose number is charged too.
+        response_header: RawText,
+        /// The bytes of the answer's body are charged too: response.
+        #[schemars(extend("enum" = ["response"]))]
+        bytes: RawText,
+        /// What is taken before the answer is there, and settled behind it. Default: what the request itself costs, at
+        /// least 1.
+        reserve: RawCount,
+    }
+}
+
+mapping! {
+    /// The requests that a limit concerns; all that is given has to fit.
+    "when"
+    struct RawWhen {
+        /// Methods.
+        methods: OneOrMany<At<RawText>>,
+        /// Request headers and their exact values; `*` for any value.
+        #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
+        headers: Named<At<RawText>>,
+        /// Values of the limit's key.
+        key: OneOrMany<At<RawText>>,
     }
 }
 

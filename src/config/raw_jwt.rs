@@ -24,6 +24,8 @@ mapping! {
         public_key: RawSecret,
         /// The claim that says who the user is. Default: sub.
         user_claim: RawText,
+        /// The claim that says which plan the user is on. Default: none does.
+        plan_claim: RawText,
         /// How far the issuer's clock and this one may differ. Default: 30s.
         leeway: RawText,
         /// Whether a token has to say when it expires. Default: true.

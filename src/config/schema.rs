@@ -7,8 +7,10 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawSecret, RawServer};
-use super::raw::{RawConfig, RawListenerFields, RawRespond, RawSecretFile, RawServerFields};
+use super::forms::{RawAnswer, RawBalance, RawCost, RawCount, RawListener, RawPlan, RawSecret, RawServer};
+use super::raw::{
+    RawConfig, RawCostFields, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields,
+};
 use super::raw_ban::{RawBan, RawBanFields};
 use super::read::{At, Named, OneOrMany};
 
@@ -91,12 +93,22 @@ told_as! {
     Scalar, "Scalar" => _generator json_schema!({ "type": ["string", "number", "boolean"] });
     Family, "Family" => _generator json_schema!({ "type": "string", "enum": ["x-ratelimit", "ietf", "retry-after"] });
     RawCount, "Count" => _generator json_schema!({ "type": ["integer", "string"] });
-    RawCost, "Cost" => _generator json_schema!({ "type": ["integer", "string"] });
+    RawCost, "Cost" => generator {
+        let fields = generator.subschema_for::<RawCostFields>();
+        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
+    };
     RawBalance, "Balance" => _generator json_schema!({ "type": "string", "enum": ["round_robin"] });
-    RawAnswer, "Answer" => generator RawRespond::json_schema(generator);
+    RawAnswer, "Answer" => generator {
+        let fields = generator.subschema_for::<RawRespond>();
+        json_schema!({ "anyOf": [{ "type": "string", "enum": ["usage"] }, fields] })
+    };
     RawListener, "Listener" => generator either::<RawListenerFields>(generator);
     RawServer, "Server" => generator either::<RawServerFields>(generator);
     RawBan, "Ban" => generator either::<RawBanFields>(generator);
+    RawPlan, "Plan" => generator {
+        let fields = generator.subschema_for::<RawPlanFields>();
+        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
+    };
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
     At<T> where T, "At" => generator T::json_schema(generator);
     Named<T> where T, "Named" => generator <BTreeMap<String, T>>::json_schema(generator);

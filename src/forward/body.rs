@@ -123,8 +123,8 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self { kind, exchange } = &mut *self;
-        match kind {
-            Kind::Empty => Poll::Ready(None),
+        let polled = match kind {
+            Kind::Empty => return Poll::Ready(None),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 *kind = Kind::Empty;
@@ -132,7 +132,11 @@ impl http_body::Body for Body {
             }
             Kind::Forwarded(forwarded) => forwarded.poll(context, exchange.as_ref()),
             Kind::Wired(wired) => wired.poll(context, exchange.as_ref()),
+        };
+        if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&polled, exchange) {
+            exchange.sent(frame.data_ref().map_or(0, Bytes::len));
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

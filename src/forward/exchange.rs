@@ -11,6 +11,7 @@ use http::{HeaderValue, Response};
 use sluicegate_limiter::Time;
 
 use super::Body;
+use crate::config::DetailedCost;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
 use crate::worker::View;
@@ -33,6 +34,8 @@ pub struct Exchange {
     holds: Holds,
     /// How long the upstream may send nothing in the middle of its answer.
     idle: Cell<Duration>,
+    /// Bytes of the answer's body.
+    sent: Cell<u64>,
 }
 
 impl Exchange {
@@ -55,6 +58,7 @@ impl Exchange {
             id: Cell::new(None),
             holds: Holds::default(),
             idle: Cell::new(Duration::from_secs(60)),
+            sent: Cell::new(0),
         }
     }
 
@@ -66,6 +70,16 @@ impl Exchange {
     /// Holds places and turns until the end.
     pub fn hold(&mut self, holds: Holds) {
         self.holds = holds;
+    }
+
+    /// The answer is there, from the upstream or as the route has it: `cost_of` says what it costs without its bytes.
+    pub fn answered(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> u64) {
+        self.holds.answered(cost_of);
+    }
+
+    /// Counts bytes of the answer's body.
+    pub(super) fn sent(&self, bytes: usize) {
+        self.sent.set(self.sent.get() + bytes as u64);
     }
 
     /// Notes the id that the upstream was told, so that an error names the same one.
@@ -161,6 +175,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let now = self.connection.worker.clock().now();
         self.holds.give_up(now);
+        self.holds.settle(now, self.sent.get());
         self.view.route_stripe(self.route).finish(self.code, now.since(self.begun));
         self.deadline.set_request(None);
         self.connection.end();

@@ -234,6 +234,17 @@ impl Counters {
         }
     }
 
+    /// Charges as much as still fits, for what has been.
+    pub(super) fn spend(&self, key: Fingerprint, now: Time, cost: u64) {
+        let mut held = self.hold(key, now);
+        each_held!(&mut held, held => {
+            let fits = cost.min(held.standing(now).remaining);
+            if fits > 0 {
+                held.charge(now, fits);
+            }
+        });
+    }
+
     /// Gives back what was charged.
     pub(super) fn refund(&self, key: Fingerprint, now: Time, cost: u64, receipt: Receipt) {
         each_table!(&self.tables, table => table.refund(key, now, cost, |_| Some(receipt)));

@@ -22,14 +22,14 @@ use std::sync::Arc;
 use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
 use smallvec::SmallVec;
 
-pub use ban::Bans;
+pub use ban::{Bans, while_banned};
 use ban::{Bar, Bars, longer};
 pub use counters::Counters;
 use counters::{Shared, Taken};
 pub use redis::{Peeked, Store, StoreState, StoreStatus};
 pub use turn::{Hold, Holds};
 
-use crate::config::{Cost, LimitConfig, Mode, Quota};
+use crate::config::{Cost, DetailedCost, LimitConfig, Mode, Quota};
 use crate::key::{Fingerprint, KeySecret, KeySpec, KeyText};
 
 /// A limit of the configuration in force, with its counters.
@@ -44,6 +44,12 @@ pub struct Limit {
     pub missing: Fingerprint,
     /// The keys that it leaves alone.
     pub exempt: Vec<Fingerprint>,
+    /// The only keys that it concerns, if it does not concern all.
+    pub only: Vec<Fingerprint>,
+    /// The same limit for those on a plan, by the plan's name.
+    pub plans: Vec<(String, Arc<Limit>)>,
+    /// The same limit with the quota that is tried.
+    pub candidate: Option<Arc<Limit>>,
     /// What the names of its keys in a shared store begin with.
     names: Vec<u8>,
     /// What the store is told of it, where every request costs the same.
@@ -57,8 +63,10 @@ pub struct Ask<'a> {
     pub limit: &'a Arc<Limit>,
     /// The request's key.
     pub key: Fingerprint,
-    /// What it spends.
+    /// What it spends, or what is taken until that is known.
     pub cost: u64,
+    /// What the request itself costs.
+    pub base: u64,
     /// When it asks, on the gateway's clock.
     pub now: Time,
     /// The same on the clock of whoever counts.
@@ -118,19 +126,55 @@ impl Limit {
         prefix: &str,
     ) -> Self {
         let readings = |value: &String| config.key.from_text(value, ipv6_prefix, secret);
-        let exempt = config.exempt.values.iter().flat_map(readings).map(|(key, _)| key).collect();
+        let fingerprints = |values: &[String]| -> Vec<Fingerprint> {
+            values.iter().flat_map(readings).map(|(key, _)| key).collect()
+        };
+        let exempt = fingerprints(&config.exempt.values);
+        let only = fingerprints(config.when.as_ref().map_or(&[], |when| &when.keys));
         let names = format!("{prefix}:{}:", config.name).into_bytes();
+        let missing = KeySpec::missing(secret);
+        let (plans, candidate) = (Vec::new(), None);
         let mut limit =
-            Self { counters, bans, missing: KeySpec::missing(secret), exempt, names, argument: None, config };
+            Self { counters, bans, missing, exempt, only, plans, candidate, names, argument: None, config };
         if let (true, Cost::Constant(cost)) = (limit.config.shared, &limit.config.cost) {
             limit.argument = Some(redis::limit_argument(&limit.config, *cost));
         }
         limit
     }
 
+    /// With these variants for some requests. The plans of a limit share the names of its keys in a store, where a
+    /// debt under another quota is carried over; a candidate is counted apart.
+    pub fn with_variants(mut self, plans: Vec<(String, Arc<Self>)>, candidate: Option<Self>) -> Self {
+        self.plans = plans;
+        self.candidate = candidate.map(|mut candidate| {
+            candidate.names.splice(candidate.names.len() - 1.., *b"+candidate:");
+            Arc::new(candidate)
+        });
+        self
+    }
+
+    /// The limit for those on this plan.
+    pub fn for_plan(self: &Arc<Self>, plan: Option<&str>) -> &Arc<Self> {
+        let of_plan = plan.and_then(|plan| self.plans.iter().find(|(name, _)| name == plan));
+        of_plan.map_or(self, |(_, limit)| limit)
+    }
+
+    /// The limit and its variants, each with counters of its own.
+    pub fn all(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        std::iter::once(self).chain(self.plans.iter().map(|(_, limit)| limit)).chain(&self.candidate)
+    }
+
     /// Whether its refusal counts.
     pub fn enforces(&self) -> bool {
         self.config.mode == Mode::Enforce
+    }
+
+    /// What its requests cost, if that is only known when the answer is there.
+    fn settles(&self) -> Option<&DetailedCost> {
+        match &self.config.cost {
+            Cost::Detailed(cost) if cost.settles() => Some(cost),
+            _ => None,
+        }
     }
 
     /// Whether whoever counts it must hear of every request, also of those that it refuses.
@@ -158,7 +202,7 @@ impl Limit {
 impl<'a> Ask<'a> {
     /// A limit that is asked at `at`.
     pub fn new(limit: &'a Arc<Limit>, key: Fingerprint, cost: u64, at: Time) -> Self {
-        Self { limit, key, cost, now: at, at, share: 1, text: KeyText::new() }
+        Self { limit, key, cost, base: cost, now: at, at, share: 1, text: KeyText::new() }
     }
 }
 
@@ -191,13 +235,13 @@ fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     let mut decision = settle(asks, &mut held, &mut bars, true, |index, key, delay, receipt| {
         let ask = &asks[index];
         let taken = match key.taken(ask.now, delay, queue && ask.limit.enforces()) {
-            Taken::Nothing if keep => Taken::Spent,
+            Taken::Nothing if keep || ask.limit.settles().is_some() => Taken::Spent,
             taken => taken,
         };
         if taken != Taken::Nothing {
             let cost = key.times(ask.at, ask.cost);
             let hold = Hold::new(Arc::clone(&ask.limit.counters), key.key(), cost, receipt, taken);
-            holds.push(hold.counted_at(ask.now, ask.at));
+            holds.push(hold.counted_at(ask.now, ask.at).settling(ask.limit, ask.base, ask.share));
         }
     });
     decision.holds = holds;
@@ -288,8 +332,7 @@ fn settle<K: Key>(
         }
         verdict.standing = key.standing(ask.at);
         if let Err(Refusal::Banned(left)) = verdict.answer {
-            verdict.standing.remaining = 0;
-            verdict.standing.reset = verdict.standing.reset.max(left);
+            verdict.standing = while_banned(verdict.standing, left);
         }
     }
     if !decision.admitted {

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::counters::{Counters, Taken};
 use super::redis::{Item, Lease, Store, Tag};
+use crate::config::DetailedCost;
 use crate::key::Fingerprint;
 
 /// All that a request holds. Dropping it frees the places, on every way out.
@@ -27,6 +28,19 @@ pub struct Hold {
     ahead: i64,
     /// What it holds of a limit that is counted elsewhere.
     elsewhere: Option<Elsewhere>,
+    /// What is still to be known of what it spends.
+    settling: Option<Box<Settling>>,
+}
+
+/// A cost that is known when the answer is there.
+struct Settling {
+    limit: Arc<Limit>,
+    /// What the request itself costs.
+    base: u64,
+    /// What the answer costs without its bytes; `None` as long as there is none.
+    known: Option<u64>,
+    /// How often it counts.
+    share: u32,
 }
 
 /// What a request holds in a shared store.
@@ -35,6 +49,8 @@ enum Elsewhere {
     Places { _lease: Lease },
     /// A turn, of which the queue is here and the debt there.
     Turn { store: Rc<Store>, limit: Arc<Limit>, tag: Tag },
+    /// What is spent there.
+    Spent { store: Rc<Store>, tag: Tag },
 }
 
 impl Hold {
@@ -45,7 +61,46 @@ impl Hold {
         receipt: Receipt,
         taken: Taken,
     ) -> Self {
-        Self { counters, key, cost, receipt, taken, ahead: 0, elsewhere: None }
+        Self { counters, key, cost, receipt, taken, ahead: 0, elsewhere: None, settling: None }
+    }
+
+    /// What a shared store has charged until it is known what the request costs.
+    pub(super) fn spent(store: Rc<Store>, item: &Item, receipt: Receipt) -> Self {
+        let elsewhere = Elsewhere::Spent { store, tag: item.tag };
+        Self::new(Arc::clone(&item.limit.counters), item.key, item.cost, receipt, Taken::Spent)
+            .with(elsewhere)
+            .settling(&item.limit, item.base, 1)
+    }
+
+    /// With a cost that is only known when the answer is there, if the limit's are.
+    pub(super) fn settling(mut self, limit: &Arc<Limit>, base: u64, share: u32) -> Self {
+        if limit.settles().is_some() {
+            self.settling = Some(Box::new(Settling { limit: Arc::clone(limit), base, known: None, share }));
+        }
+        self
+    }
+
+    /// Takes or gives back the difference between what was taken and what the request costs in the end: nothing, if
+    /// there was no answer.
+    fn settle(&self, settling: &Settling, now: Time, bytes: u64) {
+        let cost = match (settling.known, settling.limit.settles()) {
+            (Some(known), Some(cost)) => known.saturating_add(if cost.bytes { bytes } else { 0 }),
+            _ => 0,
+        };
+        let cost = cost.saturating_mul(u64::from(settling.share));
+        let (more, less) = (cost.saturating_sub(self.cost), self.cost.saturating_sub(cost));
+        match &self.elsewhere {
+            Some(Elsewhere::Spent { store, tag }) if less > 0 => {
+                store.refund(&settling.limit, self.key, *tag, less, (self.receipt, [0; 8]));
+            }
+            Some(Elsewhere::Spent { store, tag }) if more > 0 => {
+                store.spend(&settling.limit, self.key, *tag, more);
+            }
+            Some(_) => {}
+            None if less > 0 => self.counters.refund(self.key, self.counted(now), less, self.receipt),
+            None if more > 0 => self.counters.spend(self.key, self.counted(now), more),
+            None => {}
+        }
     }
 
     /// Charged at `now` of the gateway's clock, which was `at` by the clock of whoever counts.
@@ -142,7 +197,23 @@ impl Holds {
 
     /// The request is admitted after all: what it spent is spent.
     pub(super) fn keep(&mut self) {
-        self.0.retain(|hold| hold.taken != Taken::Spent);
+        self.0.retain(|hold| hold.taken != Taken::Spent || hold.settling.is_some());
+    }
+
+    /// The answer is there: `cost_of` says what it costs without its bytes, from what the request itself costs.
+    pub fn answered(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> u64) {
+        for settling in self.0.iter_mut().filter_map(|hold| hold.settling.as_mut()) {
+            settling.known = settling.limit.settles().map(|cost| cost_of(cost, settling.base));
+        }
+    }
+
+    /// The request has ended, and so many bytes of a body were sent: what it was charged is made what it costs.
+    pub fn settle(&mut self, now: Time, bytes: u64) {
+        for hold in &mut self.0 {
+            if let Some(settling) = hold.settling.take() {
+                hold.settle(&settling, now, bytes);
+            }
+        }
     }
 
     /// The request is refused after all: it has spent nothing.

@@ -199,8 +199,8 @@ impl Admin {
         let limits = snapshot.limits.iter().map(|limit| {
             let mut value = effective::limit(&limit.config);
             value["name"] = limit.config.name.clone().into();
-            value["keys"] = limit.counters.keys().into();
-            value["overflowed"] = limit.counters.overflowed().into();
+            value["keys"] = limit.all().map(|limit| limit.counters.keys()).sum::<usize>().into();
+            value["overflowed"] = limit.all().map(|limit| limit.counters.overflowed()).sum::<u64>().into();
             value
         });
         limits.collect()
@@ -245,12 +245,16 @@ impl Admin {
         }
     }
 
-    fn local_key(&self, limit: &Limit, readings: &[(Fingerprint, KeyText)], pardon: bool) -> Found {
+    fn local_key(&self, limit: &Arc<Limit>, readings: &[(Fingerprint, KeyText)], pardon: bool) -> Found {
         if pardon {
-            return Found::Pardoned(readings.iter().filter(|(key, _)| limit.pardon(*key)).count() > 0);
+            let all = limit.all().flat_map(|limit| readings.iter().map(move |(key, _)| (limit, *key)));
+            return Found::Pardoned(all.filter(|(limit, key)| limit.pardon(*key)).count() > 0);
         }
+        // Whoever is on a plan is counted under that: the first that knows the key speaks.
         let now = self.shared.clock.now();
-        let standing = readings.iter().find_map(|(key, _)| limit.counters.standing(*key, now));
+        let mut variants = limit.all().filter(|variant| variant.enforces() || !limit.enforces());
+        let standing = variants
+            .find_map(|limit| readings.iter().find_map(|(key, _)| limit.counters.standing(*key, now)));
         let banned_for = readings.iter().find_map(|(key, _)| limit.banned_for(*key, now));
         Found::Key {
             known: standing.is_some() || banned_for.is_some(),
@@ -270,7 +274,7 @@ enum Found {
 async fn shared_key(
     store: &Rc<Store>,
     snapshot: &Snapshot,
-    limit: &Limit,
+    limit: &Arc<Limit>,
     readings: &[(Fingerprint, KeyText)],
     pardon: bool,
 ) -> Option<Found> {
@@ -278,10 +282,12 @@ async fn shared_key(
     let mut pardoned = false;
     for (key, text) in readings {
         if pardon {
-            let forget = |name: &str| snapshot.limit(name).into_iter().for_each(|limit| limit.forget());
-            pardoned |= store.pardon(limit, *key, text, forget).await?;
+            let forget = |name: &str| snapshot.forget(name);
+            for limit in limit.all() {
+                pardoned |= store.pardon(limit, *key, text, forget).await?;
+            }
         } else {
-            let peeked = store.peek(limit, *key, text).await?;
+            let peeked = store.peek(limit, *key, text, Span::SECOND).await?;
             found = found.filter(|_| !peeked.known).or(Some(peeked));
             if peeked.known {
                 break;

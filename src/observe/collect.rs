@@ -1,7 +1,7 @@
 //! A scrape: the stripes of all workers added up, in Prometheus' text format.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use prometheus::proto::{
     Bucket, Counter as CounterValue, Gauge, LabelPair, Metric, MetricFamily, MetricType,
@@ -155,16 +155,16 @@ impl Scrape {
             OUTCOMES.iter().map(|name| (*name).to_owned()).zip(&stripe.outcomes).collect()
         });
         self.counters("sluicegate_limit_decisions_total", "What limits said of requests.", outcomes);
-        let of = |value: &dyn Fn(&crate::limit::Limit) -> u64| -> Vec<(Labels, u64)> {
+        let of = |value: &dyn Fn(&Arc<crate::limit::Limit>) -> u64| -> Vec<(Labels, u64)> {
             snapshot.limits.iter().map(|l| (vec![("limit", l.config.name.clone())], value(l))).collect()
         };
-        let keys = of(&|limit| limit.counters.keys() as u64);
+        let keys = of(&|limit| limit.all().map(|limit| limit.counters.keys() as u64).sum());
         let keys = keys.into_iter().map(|(labels, keys)| (labels, keys as f64)).collect();
         self.gauges("sluicegate_limit_keys", "Counters that a limit holds.", keys);
         self.counters(
             "sluicegate_limit_overflow_total",
             "Requests that shared the overflow bucket because the limit held max_keys live counters.",
-            of(&|limit| limit.counters.overflowed()),
+            of(&|limit| limit.all().map(|limit| limit.counters.overflowed()).sum()),
         );
         let banning = snapshot.limits.iter().filter_map(|limit| Some((limit, limit.bans.as_ref()?)));
         self.counters(

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{
     Action, ApiKeyConfig, ApiKeySource, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, Match,
-    RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
+    Quota, RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
 };
 use crate::snapshot::Snapshot;
 
@@ -80,9 +80,27 @@ pub(super) fn limit(limit: &LimitConfig) -> Value {
         "algorithm": limit.quota.algorithm(),
         "rate": limit.quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
         "capacity": limit.quota.capacity(),
+        "plans": limit.plans.iter().map(|(name, plan)| (name.clone(), quota(plan))).collect::<Map<_, _>>(),
+        "candidate": limit.candidate.as_ref().map(quota),
+        "when": limit.when.as_ref().map(|when| json!({
+            "methods": texts(&when.methods),
+            "headers": when.headers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            "keys": when.keys.len(),
+        })),
         "cost": match &limit.cost {
             Cost::Constant(cost) => json!(cost),
             Cost::Header(name) => json!(format!("header:{name}")),
+            Cost::Detailed(cost) => json!({
+                "request": match &cost.request_header {
+                    Some(name) => json!(format!("header:{name}")),
+                    None => json!(cost.request),
+                },
+                "methods": cost.methods.iter().map(|(method, cost)| (method.to_string(), json!(cost))).collect::<Map<_, _>>(),
+                "status": cost.status,
+                "response_header": cost.response_header.as_ref().map(ToString::to_string),
+                "bytes": cost.bytes.then_some("response"),
+                "reserve": cost.reserve,
+            }),
         },
         "ban": limit.ban.map(|ban| json!({
             "after": ban.after(),
@@ -90,11 +108,24 @@ pub(super) fn limit(limit: &LimitConfig) -> Value {
             "for": ban.span().to_string(),
         })),
         "mode": word(&limit.mode),
-        "exempt": { "networks": texts(&limit.exempt.networks), "keys": limit.exempt.values.len() },
+        "exempt": {
+            "networks": texts(&limit.exempt.networks),
+            "keys": limit.exempt.values.len(),
+            "consumers": limit.exempt.consumers,
+            "plans": limit.exempt.plans,
+        },
         "on_missing": word(&limit.on_missing),
         "scope": if limit.shared { "shared" } else { "local" },
         "on_store_failure": limit.shared.then(|| word(&limit.on_store_failure)),
         "max_keys": limit.max_keys,
+    })
+}
+
+/// The numbers of a variant of a limit.
+fn quota(quota: &Quota) -> Value {
+    json!({
+        "rate": quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
+        "capacity": quota.capacity(),
     })
 }
 
@@ -151,6 +182,7 @@ fn route(config: &Config, route: &RouteConfig) -> Value {
             value["upstream"] = config.upstreams[*upstream].name.clone().into();
             value["forward_path"] = if *original_path { "original" } else { "normalized" }.into();
         }
+        Action::Usage => value["respond"] = "usage".into(),
         Action::Respond { status, .. } => value["respond"] = json!({ "status": status.as_u16() }),
     }
     if let Some(reject) = &route.reject {

@@ -94,6 +94,8 @@ pub enum Outcome {
     Exempt,
     /// It lacked the key and was not counted.
     Skipped,
+    /// The quota that is tried would have refused it.
+    CandidateRefused,
 }
 
 /// What became of a request to an upstream.
@@ -113,7 +115,8 @@ pub enum UpstreamOutcome {
     ClientFailed,
 }
 
-pub(super) const OUTCOMES: [&str; 5] = ["admitted", "refused", "shadow_refused", "exempt", "skipped"];
+pub(super) const OUTCOMES: [&str; 6] =
+    ["admitted", "refused", "shadow_refused", "exempt", "skipped", "candidate_refused"];
 /// As [`crate::config::OnStoreFailure`] counts them.
 pub(super) const POLICIES: [&str; 3] = ["local", "open", "closed"];
 pub(super) const OPERATIONS: [&str; 4] = ["ok", "timeout", "error", "expired"];
@@ -207,7 +210,7 @@ mod tests {
     #[test]
     fn codes_are_sorted_for_the_search() {
         assert!(CODES.is_sorted());
-        assert_eq!(OUTCOMES[Outcome::Skipped as usize], "skipped");
+        assert_eq!(OUTCOMES[Outcome::CandidateRefused as usize], "candidate_refused");
         assert_eq!(OPERATIONS[Operation::Expired as usize], "expired");
         assert_eq!(POLICIES[OnStoreFailure::Closed as usize], "closed");
         assert_eq!(UPSTREAM_OUTCOMES[UpstreamOutcome::ClientFailed as usize], "client_failed");

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request as HttpRequest, Uri, Version, header};
+use http::{HeaderName, HeaderValue, Method, Request as HttpRequest, StatusCode, Uri, Version, header};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluicegate_limiter::{Span, Time};
@@ -20,6 +20,10 @@ pub struct Request {
     pub parts: Parts,
     /// How long it took, if the log says.
     pub duration: Option<Span>,
+    /// How it was answered, if the log says.
+    pub status: Option<StatusCode>,
+    /// The bytes of the answer's body, if the log says.
+    pub bytes: Option<u64>,
 }
 
 /// Why a line cannot be read.
@@ -52,6 +56,8 @@ struct JsonLine<'a> {
     #[serde(default)]
     headers: HashMap<String, String>,
     duration: Option<f64>,
+    status: Option<u16>,
+    bytes: Option<u64>,
 }
 
 fn get() -> String {
@@ -76,7 +82,10 @@ fn json(line: &str) -> Result<Request, LineError> {
         None => None,
     };
     let parts = parts(&fields.method, &fields.path, fields.host.as_deref(), headers)?;
-    Ok(Request { time: raw_time(fields.time.get())?, client: address(&fields.client_ip)?, parts, duration })
+    let status = fields.status.map(StatusCode::from_u16).transpose();
+    let status = status.map_err(|_| LineError("`status` is not a status".into()))?;
+    let (time, client) = (raw_time(fields.time.get())?, address(&fields.client_ip)?);
+    Ok(Request { time, client, parts, duration, status, bytes: fields.bytes })
 }
 
 /// `ADDRESS IDENT USER [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "AGENT"`, and the shorter `common`.
@@ -99,6 +108,10 @@ fn combined(line: &str) -> Result<Request, LineError> {
     let (Some(method), Some(target)) = (words.next().filter(|m| !m.is_empty()), words.next()) else {
         return bad("no \"request\"");
     };
+    let behind = request.as_ptr() as usize - rest.as_ptr() as usize + request.len() + 1;
+    let mut numbers = rest.get(behind..).unwrap_or_default().split_ascii_whitespace();
+    let status = numbers.next().and_then(|status| status.parse().ok());
+    let bytes = numbers.next().and_then(|bytes| bytes.parse().ok());
     let mut headers = Vec::new();
     for (name, value) in [(header::REFERER, quoted.next()), (header::USER_AGENT, quoted.next())] {
         if let Some(Ok(value)) = value.filter(|v| *v != "-").map(HeaderValue::from_str) {
@@ -111,6 +124,8 @@ fn combined(line: &str) -> Result<Request, LineError> {
         client,
         parts: parts(method, target, None, headers)?,
         duration: None,
+        status,
+        bytes,
     })
 }
 
@@ -214,6 +229,7 @@ mod tests {
             (request.parts.method.as_str(), request.parts.uri.to_string().as_str()),
             ("GET", "/a?b=c")
         );
+        assert_eq!((request.status.unwrap().as_u16(), request.bytes), (200, Some(512)));
         assert!(
             request.parts.headers.contains_key("user-agent")
                 && !request.parts.headers.contains_key("referer")

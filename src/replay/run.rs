@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use http::HeaderMap;
 use sluicegate_limiter::{Span, Time};
 
 use super::Request;
 use crate::limit::Holds;
-use crate::pipeline::{Judged, Origin, Unjudged, judge};
+use crate::pipeline::{Judged, Origin, Unjudged, judge, settled};
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
 
@@ -32,6 +33,8 @@ pub struct LimitCount {
     pub refused: u64,
     /// Requests that it would have refused.
     pub shadow_refused: u64,
+    /// Requests that its candidate would have refused.
+    pub candidate_refused: u64,
 }
 
 /// What became of a request.
@@ -62,6 +65,8 @@ pub struct Row {
     pub delay: Span,
     /// Limits in shadow mode that would have refused.
     pub shadow: Vec<String>,
+    /// Limits of which the candidate would have refused.
+    pub candidate: Vec<String>,
 }
 
 /// A request that ends, and what it then frees.
@@ -110,7 +115,7 @@ impl<'s> Replay<'s> {
         }
         let origin = Origin { listener: 0, peer: request.client };
         match judge(self.snapshot, origin, &request.parts, self.now, false) {
-            Ok(judged) => self.row(judged, request.duration),
+            Ok(judged) => self.row(judged, request),
             Err(Unjudged::KeyMissing { route, limit, .. }) => Row {
                 outcome: Outcome::Refused,
                 route: Some(self.snapshot.routes[route].name.clone()),
@@ -126,13 +131,18 @@ impl<'s> Replay<'s> {
         }
     }
 
-    fn row(&mut self, mut judged: Judged<'_>, duration: Option<Span>) -> Row {
+    fn row(&mut self, mut judged: Judged<'_>, request: &Request) -> Row {
         let decision = &judged.decision;
-        let mut shadow = Vec::new();
+        let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
         for (asked, verdict) in judged.asked.iter().zip(&decision.verdicts) {
-            let limit = &judged.route.limits[*asked].limit;
+            let limit = asked.limit;
             let count = self.limits.entry(limit.config.name.clone()).or_default();
             match (verdict.answer, limit.enforces()) {
+                (Err(_), _) if asked.candidate => {
+                    count.candidate_refused += 1;
+                    candidate.push(limit.config.name.clone());
+                }
+                (Ok(_), _) if asked.candidate => {}
                 (Err(_), true) => count.refused += 1,
                 (Err(_), false) => {
                     count.shadow_refused += 1;
@@ -141,18 +151,25 @@ impl<'s> Replay<'s> {
                 (Ok(_), _) => count.admitted += u64::from(decision.admitted),
             }
         }
-        let speaks = speaker(judged.route, &judged.asked, decision);
+        let speaks = speaker(&judged.asked, decision);
         let refused = speaks.filter(|_| !decision.admitted);
         let row = Row {
             outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
             route: Some(judged.route.name.clone()),
-            limit: speaks.map(|at| judged.route.limits[judged.asked[at]].limit.config.name.clone()),
+            limit: speaks.map(|at| judged.asked[at].limit.config.name.clone()),
             remaining: speaks.map(|at| decision.verdicts[at].standing.remaining),
             retry_after: refused.map_or(Some(Span::ZERO), |at| retry_after(&decision.verdicts[at])),
             delay: decision.delay,
             shadow,
+            candidate,
         };
-        let holds = std::mem::take(&mut judged.decision.holds);
+        let mut holds = std::mem::take(&mut judged.decision.holds);
+        if let Some(status) = request.status {
+            // What an answer's headers said is in no log.
+            holds.answered(|cost, base| settled(cost, base, status, &HeaderMap::new()));
+            holds.settle(self.now, request.bytes.unwrap_or(0));
+        }
+        let duration = request.duration;
         if !holds.is_empty() {
             self.without_duration += u64::from(duration.is_none());
             let at = self.now.plus(row.delay).plus(duration.unwrap_or_default());
@@ -172,6 +189,7 @@ impl Row {
             retry_after: Some(Span::ZERO),
             delay: Span::ZERO,
             shadow: Vec::new(),
+            candidate: Vec::new(),
         }
     }
 
@@ -196,8 +214,10 @@ impl Row {
             self.retry_after.map_or_else(|| "null".into(), seconds),
             seconds(self.delay),
         );
-        if !self.shadow.is_empty() {
-            out += &format!(", \"shadow\": {}", serde_json::json!(self.shadow));
+        for (field, limits) in [("shadow", &self.shadow), ("candidate", &self.candidate)] {
+            if !limits.is_empty() {
+                out += &format!(", \"{field}\": {}", serde_json::json!(limits));
+            }
         }
         out + "}"
     }

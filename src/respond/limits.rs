@@ -4,16 +4,16 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
-use sluicegate_limiter::{Refusal, Span};
+use sluicegate_limiter::{Refusal, Span, Standing};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
 use crate::config::{HeaderFamilies, Reject};
 use crate::forward::Body;
-use crate::limit::{Decision, Verdict};
+use crate::limit::{Decision, Limit, Verdict};
 use crate::listen::Connection;
-use crate::pipeline::Judged;
-use crate::snapshot::Route;
+use crate::pipeline::{AskedLimit, Judged};
+use crate::snapshot::{Route, Said};
 use crate::worker::Worker;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -28,9 +28,9 @@ const BUSY: Span = Span::SECOND;
 
 /// What the headers say: taken from the decision before the answer is there, written when it is.
 #[derive(Clone, Copy)]
-pub struct Told {
-    /// The index of the limit in the route.
-    limit: usize,
+pub struct Told<'s> {
+    limit: &'s Limit,
+    said: &'s Said,
     remaining: u64,
     /// Seconds.
     reset: u64,
@@ -38,8 +38,8 @@ pub struct Told {
 
 /// The verdict that headers speak of: that of the enforced limit which refuses longest, or else of the one
 /// closest to its end.
-pub fn speaker(route: &Route, asked: &[usize], decision: &Decision) -> Option<usize> {
-    let enforced = |at: &usize| route.limits[asked[*at]].limit.enforces();
+pub fn speaker(asked: &[AskedLimit<'_>], decision: &Decision) -> Option<usize> {
+    let enforced = |at: &usize| asked[*at].limit.enforces();
     let all = (0..decision.verdicts.len()).filter(enforced);
     if decision.admitted {
         let share = |at: &usize, other: &usize| {
@@ -71,35 +71,46 @@ pub fn retry_after(verdict: &Verdict) -> Option<Span> {
     (verdict.answer != Err(Refusal::Never)).then(|| wait(verdict))
 }
 
-impl Told {
+impl<'s> Told<'s> {
     /// What a request is told, if any limit speaks.
-    pub fn new(route: &Route, asked: &[usize], decision: &Decision) -> Option<Self> {
-        let at = speaker(route, asked, decision)?;
+    pub fn new(said: &'s Said, asked: &[AskedLimit<'s>], decision: &Decision) -> Option<Self> {
+        let at = speaker(asked, decision)?;
         let standing = decision.verdicts[at].standing;
-        Some(Self { limit: asked[at], remaining: standing.remaining, reset: standing.reset.ceil_secs() })
+        let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
+        Some(Self { limit: asked[at].limit, said, remaining, reset })
+    }
+
+    /// What a request is told that spends nothing, if any limit speaks: the one that is closest to its end.
+    pub(super) fn of(said: &'s Said, usage: &[(AskedLimit<'s>, Standing)]) -> Option<Self> {
+        let left = |standing: &Standing, other: &Standing| {
+            u128::from(standing.remaining) * u128::from(other.capacity)
+        };
+        let (asked, standing) = usage.iter().min_by(|(_, a), (_, b)| left(a, b).cmp(&left(b, a)))?;
+        let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
+        Some(Self { limit: asked.limit, said, remaining, reset })
     }
 
     /// Writes the headers over whatever the upstream says under the same names.
     pub fn write(self, worker: &Worker, route: &Route, headers: &mut HeaderMap) {
         let scratch = &worker.scratch;
         if route.headers.x_ratelimit {
-            headers.insert(LIMIT, route.limits[self.limit].shown.clone());
+            headers.insert(LIMIT, scratch.number(self.limit.config.quota.shown()));
             headers.insert(REMAINING, scratch.number(self.remaining));
             headers.insert(RESET, scratch.number(self.reset));
         }
         if route.headers.ietf {
-            headers.insert(RATELIMIT, self.ietf(worker, route, self.reset));
-            if let Some(policies) = &route.policies {
+            headers.insert(RATELIMIT, self.ietf(worker, self.reset));
+            if let Some(policies) = &self.said.policies {
                 headers.insert(POLICY, policies.clone());
             }
         }
     }
 
     /// The value of RateLimit: what is left, and the seconds until there is more.
-    fn ietf(self, worker: &Worker, route: &Route, seconds: u64) -> HeaderValue {
+    fn ietf(self, worker: &Worker, seconds: u64) -> HeaderValue {
         worker.scratch.value(|out| {
             out.bytes(b"\"");
-            out.bytes(route.limits[self.limit].limit.config.name.as_bytes());
+            out.bytes(self.limit.config.name.as_bytes());
             out.bytes(b"\";r=");
             out.number(self.remaining);
             out.bytes(b";t=");
@@ -115,7 +126,7 @@ impl Told {
         seconds: Option<u64>,
         id: HeaderValue,
     ) -> HeaderMap {
-        let mut headers = route.refusal.clone();
+        let mut headers = self.said.refusal.clone();
         let mut values = headers.values_mut();
         let mut set = |value| {
             if let Some(next) = values.next() {
@@ -126,14 +137,14 @@ impl Told {
         let wait = scratch.number(seconds.unwrap_or(0));
         set(id);
         if route.headers.x_ratelimit {
-            set(route.limits[self.limit].shown.clone());
+            set(scratch.number(self.limit.config.quota.shown()));
             set(scratch.number(self.remaining));
             set(scratch.number(self.reset));
             set(wait.clone());
         }
         if route.headers.ietf {
             // Not later than Retry-After, which wins where both are given.
-            set(self.ietf(worker, route, seconds.unwrap_or(self.reset)));
+            set(self.ietf(worker, seconds.unwrap_or(self.reset)));
         }
         if route.headers.retry_after {
             set(wait);
@@ -173,21 +184,21 @@ pub fn refusal_headers(families: HeaderFamilies, policies: Option<&HeaderValue>)
 
 /// The answer to a refused request.
 pub fn refusal(connection: &Connection, parts: &Parts, judged: &Judged<'_>) -> Response<Body> {
-    let Judged { route, asked, decision, .. } = judged;
+    let Judged { route, said, asked, decision, .. } = judged;
     let worker = &connection.worker;
-    let speaks = speaker(route, asked, decision);
+    let speaks = speaker(asked, decision);
     let wait = speaks.and_then(|at| retry_after(&decision.verdicts[at]));
     let seconds = wait.map(|wait| wait.ceil_secs().max(1));
     let id = worker.request_id();
 
     let mut response = Response::new(Body::empty());
-    if let Some(told) = Told::new(route, asked, decision) {
+    if let Some(told) = Told::new(said, asked, decision) {
         *response.headers_mut() = told.write_refusal(worker, route, seconds, id.clone());
     }
     if is_grpc(parts) {
         grpc(&mut response, RESOURCE_EXHAUSTED, wait);
     } else if let Some(reject) = &route.reject {
-        let name = speaks.map_or("", |at| route.limits[asked[at]].limit.config.name.as_str());
+        let name = speaks.map_or("", |at| asked[at].limit.config.name.as_str());
         custom(&mut response, reject, name, seconds, &id);
     } else {
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
@@ -199,9 +210,9 @@ pub fn refusal(connection: &Connection, parts: &Parts, judged: &Judged<'_>) -> R
 /// The usual body of a refusal, written by hand because it is written under attack. Nothing in it needs escaping:
 /// names of limits are checked to be plain, the rest is our own.
 fn exceeded(worker: &Worker, judged: &Judged<'_>, seconds: Option<u64>, id: &HeaderValue) -> Bytes {
-    let Judged { route, asked, decision, .. } = judged;
+    let Judged { asked, decision, .. } = judged;
     let violated = (0..decision.verdicts.len())
-        .map(|at| (&route.limits[asked[at]].limit, &decision.verdicts[at]))
+        .map(|at| (asked[at].limit, &decision.verdicts[at]))
         .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
     let banned = violated.clone().any(|(_, verdict)| matches!(verdict.answer, Err(Refusal::Banned(_))));
     worker.scratch.bytes(|out| {

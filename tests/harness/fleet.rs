@@ -32,6 +32,12 @@ impl Fleet {
         Self(at_once(setups.len(), |index| setups[index].lock().unwrap().take().unwrap().start(yaml)))
     }
 
+    /// Waits until one gateway has the store.
+    #[track_caller]
+    pub fn up_of(gateway: &Gateway) {
+        until("the gateway has the store", || has_store(gateway).then_some(()));
+    }
+
     /// Waits until each gateway has the store and knows all the others.
     #[track_caller]
     pub fn up(&self) {

@@ -15,6 +15,7 @@ pub struct Verified {
     /// From when on it is refused.
     pub(super) expires: Option<Time>,
     user: Option<Box<str>>,
+    plan: Option<Box<str>>,
     claims: Box<[(Box<str>, Box<str>)]>,
     pub(super) forward: Box<[(HeaderName, HeaderValue)]>,
 }
@@ -38,6 +39,7 @@ impl Verified {
             keys,
             expires,
             user: text(claims, &config.user_claim).map(Into::into),
+            plan: config.plan_claim.as_ref().and_then(|name| text(claims, name)).map(Into::into),
             claims: kept.collect(),
             forward: forward.collect(),
         })
@@ -46,6 +48,11 @@ impl Verified {
     /// Who the user is.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
+    }
+
+    /// Which plan the user is on.
+    pub fn plan(&self) -> Option<&str> {
+        self.plan.as_deref()
     }
 
     /// A claim that some key asks for.

@@ -48,7 +48,9 @@ pub(super) fn jwt(
     let header =
         raw.header.as_ref().map_or(Some(header::AUTHORIZATION), |text| value(text, report, header_name));
     let audience = audience(raw.audience.as_ref(), report);
-    for (name, text) in [("issuer", &raw.issuer), ("user_claim", &raw.user_claim)] {
+    for (name, text) in
+        [("issuer", &raw.issuer), ("user_claim", &raw.user_claim), ("plan_claim", &raw.plan_claim)]
+    {
         if let Some(text) = text.as_ref().filter(|text| text.value.is_empty()) {
             empty(text.at, name, "leave it out, or say what it is", report);
         }
@@ -70,6 +72,7 @@ pub(super) fn jwt(
         audience,
         keys: keys?,
         user_claim: raw.user_claim.as_ref().map_or("sub", |text| &text.value).to_owned(),
+        plan_claim: raw.plan_claim.as_ref().map(|text| text.value.clone()),
         leeway: leeway?,
         require_exp: raw.require_exp.as_ref().is_none_or(|require| require.value),
         required: raw.required.as_ref().is_some_and(|required| required.value),

@@ -139,7 +139,16 @@ pub(super) fn exempt(
 ) -> Exempt {
     let by_address = key.is_some_and(|key| key.parts().all(|part| matches!(part, Part::Ip | Part::Global)));
     let mut exempt = Exempt::default();
+    let names_consumer = key.is_some_and(|key| key.parts().any(|part| *part == Part::Consumer));
     for text in raw.map_or(&[][..], |raw| &raw.value) {
+        if let Some(plan) = text.value.strip_prefix("plan:") {
+            exempt.plans.push(plan.to_owned());
+            continue;
+        }
+        if let Some(consumer) = text.value.strip_prefix("consumer:").filter(|_| !names_consumer) {
+            exempt.consumers.push(consumer.to_owned());
+            continue;
+        }
         match parse_network(&text.value) {
             Ok(network) => exempt.networks.push(network),
             Err(message) if looks_like_address(&text.value) => report.error(text.problem(message)),

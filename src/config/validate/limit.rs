@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use super::super::forms::RawCost;
 use super::super::model::{
     ApiKeyConfig, ClientIpConfig, Cost, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota, RouteConfig,
 };
 use super::super::raw::RawLimit;
 use super::super::read::{At, not_available};
-use super::super::report::{Mistake, Problem, Report};
-use super::super::values;
+use super::super::report::{Problem, Report};
 use super::ban;
+use super::cost;
 use super::key::{self, exempt};
+use super::plan;
 use super::quota::quota;
 use super::section::Section;
-use super::{in_range, missing, value, word};
+use super::{in_range, missing, word};
 use crate::key::Part;
 
 /// The longest that a bucket in the store may take to drain: 200 years.
@@ -42,7 +42,7 @@ pub(super) fn limit(
     let key = raw.key.as_ref().and_then(|key| key::key(key, given, report));
     let quota = quota(name, raw, report);
     let cost = match &raw.cost {
-        Some(cost) => self::cost(cost, quota.as_ref(), report),
+        Some(cost) => cost::cost(cost, quota.as_ref(), report),
         None => Some(Cost::Constant(1)),
     };
     let ban = ban::ban(raw, report);
@@ -64,10 +64,30 @@ pub(super) fn limit(
         check_drain(quota, raw, report);
     }
     let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), report);
+    // What is wrong with the limit itself would be told again for each of its variants.
+    let sound = quota.is_some();
+    let plans = if sound { plan::plans(name, raw, cost.as_ref(), report) } else { None };
+    let candidate = if sound { plan::candidate(name, raw, cost.as_ref(), report) } else { None };
+    for quota in plans.iter().flatten().map(|(_, quota)| quota).chain(candidate.iter().flatten()) {
+        if shared == Some(true) {
+            check_drain(quota, raw, report);
+        }
+    }
+    if let (Some(plans), false, false) = (&raw.plans, given.consumers, given.jwt) {
+        report.error(
+            plans
+                .problem("`plans` need something that says who is on which")
+                .help("auth.api_key.consumers with a plan for each, or auth.jwt with a plan_claim"),
+        );
+    }
+    let when = plan::when(raw.when.as_ref(), report);
     Some(LimitConfig {
         name: name.value.clone(),
         key: key?,
         quota: quota?,
+        plans: plans?,
+        candidate: candidate?,
+        when,
         cost: cost?,
         ban: ban?,
         mode: mode?,
@@ -143,35 +163,6 @@ fn check_drain(quota: &Quota, raw: &RawLimit, report: &mut Report) {
     }
 }
 
-fn cost(raw: &At<RawCost>, quota: Option<&Quota>, report: &mut Report) -> Option<Cost> {
-    let text = At { at: raw.at, value: raw.value.0.clone() };
-    if let Some(name) = text.value.strip_prefix("header:") {
-        return key::header(&text, name, report).map(Cost::Header);
-    }
-    let cost = value(&text, report, |text| {
-        values::count(text)
-            .map_err(|_| format!("expected a number or header:NAME as the cost, found `{text}`"))
-    })?;
-    let wrong = if cost == 0 {
-        Mistake::new("a cost is at least 1").help("use `mode: off` to count nothing")
-    } else {
-        let quota = quota?;
-        let capacity = quota.capacity();
-        if cost <= capacity {
-            return Some(Cost::Constant(cost));
-        }
-        let (cost, capacity) = (values::grouped(cost), values::grouped(capacity));
-        let larger = match quota {
-            Quota::TokenBucket(..) | Quota::LeakyBucket(..) => "`burst`",
-            _ => "the rate's count",
-        };
-        Mistake::new(format!("a cost of {cost} can never be admitted: the limit holds {capacity}"))
-            .help(format!("raise {larger}, or lower the cost"))
-    };
-    report.error(wrong.at(text.at));
-    None
-}
-
 /// What works, but perhaps not as meant.
 pub(super) fn doubts(
     limits: &Section<LimitConfig>,
@@ -206,8 +197,12 @@ pub(super) fn doubts(
             );
         }
         ban::doubts(name, limit, report);
-        if matches!(limit.cost, Cost::Header(_)) && client_ip.trusted_proxies.is_empty() && !users.is_empty()
-        {
+        let chosen = match &limit.cost {
+            Cost::Constant(_) => false,
+            Cost::Header(_) => true,
+            Cost::Detailed(cost) => cost.request_header.is_some(),
+        };
+        if chosen && client_ip.trusted_proxies.is_empty() && !users.is_empty() {
             report.warning(
                 name.problem(format!("clients choose what their requests cost in `{}`", name.value)).help(
                     "nothing verifies the header; let a trusted proxy write it, or give a constant cost",

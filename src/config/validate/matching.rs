@@ -50,7 +50,7 @@ fn each<T>(
     raw.value.0.iter().filter_map(|text| value(text, report, &parse)).collect()
 }
 
-fn method(text: &str) -> Result<Method, Mistake> {
+pub(super) fn method(text: &str) -> Result<Method, Mistake> {
     let upper = text.to_ascii_uppercase();
     Method::from_bytes(upper.as_bytes()).map_err(|_| Mistake::new(format!("`{text}` is not a method")))
 }

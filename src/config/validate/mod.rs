@@ -2,11 +2,13 @@
 
 mod api_key;
 mod ban;
+mod cost;
 mod edge;
 mod jwt;
 mod key;
 mod limit;
 mod matching;
+mod plan;
 mod quota;
 mod redis_tls;
 mod redis_url;

@@ -187,7 +187,8 @@ fn action(name: &At<String>, raw: &RawRoute, known: &Known<'_>, report: &mut Rep
     }
 }
 
-fn answer(At { value: RawAnswer(raw), .. }: &At<RawAnswer>, report: &mut Report) -> Action {
+fn answer(At { value: raw, .. }: &At<RawAnswer>, report: &mut Report) -> Action {
+    let RawAnswer::Fixed(raw) = raw else { return Action::Usage };
     let status = status(raw.status.as_ref(), StatusCode::OK, 200..=599, report);
     let body = raw.body.as_ref().map_or_else(String::new, |body| body.value.clone());
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);

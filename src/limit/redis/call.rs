@@ -35,6 +35,7 @@ pub(in crate::limit) struct Item {
     pub(in crate::limit) key: Fingerprint,
     pub(in crate::limit) tag: Tag,
     pub(in crate::limit) cost: u64,
+    pub(in crate::limit) base: u64,
 }
 
 /// The shared limits of a request.
@@ -42,7 +43,13 @@ pub(super) type Items = SmallVec<[Item; 2]>;
 
 impl Item {
     pub(super) fn of(ask: &Ask<'_>) -> Self {
-        Self { limit: Arc::clone(ask.limit), key: ask.key, tag: Tag::of(&ask.text), cost: ask.cost }
+        Self {
+            limit: Arc::clone(ask.limit),
+            key: ask.key,
+            tag: Tag::of(&ask.text),
+            cost: ask.cost,
+            base: ask.base,
+        }
     }
 
     /// What the key is called in the store.
@@ -318,7 +325,9 @@ impl Store {
         let charges = outcomes.iter().flat_map(|outcome| &outcome.charges);
         for Charge { item, delay, receipt, .. } in charges.filter(|charge| charge.rider == rider) {
             let item = &items[*item];
-            if item.limit.config.quota.is_concurrency() {
+            if item.limit.settles().is_some() {
+                holds.push(Hold::spent(Rc::clone(self), item, *receipt));
+            } else if item.limit.config.quota.is_concurrency() {
                 let lease = self.lease(&item.limit, item.key, item.tag, item.cost, true);
                 holds.push(Hold::leased(&item.limit, item.key, item.cost, lease));
             } else if item.limit.enforces() && !delay.is_zero() {
@@ -339,6 +348,35 @@ impl Store {
         known: bool,
     ) -> Lease {
         Lease::new(Rc::clone(self), Arc::clone(limit), key, tag, places, known)
+    }
+
+    /// Charges a key of the store for what has been, as far as it fits. Nobody waits for it.
+    pub(in crate::limit) fn spend(
+        self: &Rc<Self>,
+        limit: &Arc<Limit>,
+        key: Fingerprint,
+        tag: Tag,
+        cost: u64,
+    ) {
+        let (store, limit) = (Rc::clone(self), Arc::clone(limit));
+        tokio::task::spawn_local(async move {
+            let Some(link) = store.servers.of(store.slot(tag)) else { return };
+            let until = store.clock.now().plus(UNHURRIED);
+            let quota = limit.config.quota;
+            let question = |_: &Link| {
+                let name = tag.name(&limit.names);
+                let mut call = SCRIPTS.spend.call([name.as_slice()].into_iter());
+                call.arg(wire::spend_argument(&quota, cost));
+                call
+            };
+            let sent = store.send(&link, store.slot(tag), until, Weight::Unhurried, question).await;
+            if let Ok((_, value)) = sent
+                && let Ok(told) = wire::Told::read(&value, &[&quota])
+                && !store.state.owes_for(&limit, key)
+            {
+                told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
+            }
+        });
     }
 
     /// Gives back to a key of the store what was charged and is not used. Nobody waits for it.

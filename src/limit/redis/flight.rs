@@ -24,7 +24,7 @@ const PATIENCE: u64 = 4;
 const TOO_LATE: u64 = 8;
 
 /// What requests must have in common to ride together: the limits, by their place in memory, the keys, the costs.
-type Bound = SmallVec<[(usize, u64, u64); 2]>;
+type Bound = SmallVec<[(usize, u64, u64, u64); 2]>;
 
 /// What is under way, by what it is about.
 #[derive(Default)]
@@ -104,8 +104,10 @@ impl Store {
     /// Has the store decide, or `None` if it cannot in time.
     pub(super) async fn ride(self: &Rc<Self>, items: Items, now: Time) -> Option<Decision> {
         self.reachable(&items, now).await?;
-        let bound: Bound =
-            items.iter().map(|item| (Arc::as_ptr(&item.limit) as usize, item.key.get(), item.cost)).collect();
+        let bound: Bound = items
+            .iter()
+            .map(|item| (Arc::as_ptr(&item.limit) as usize, item.key.get(), item.cost, item.base))
+            .collect();
         let (answer, decided) = oneshot::channel();
         if self.flights.board(&bound, Rider { answer, since: now }, self.clock.now(), self.share(PATIENCE)) {
             tokio::task::spawn_local(Rc::clone(self).fly(bound, Rc::new(items)));

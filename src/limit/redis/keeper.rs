@@ -95,8 +95,14 @@ impl Store {
         self.say(redis::cmd("ZREM").arg(&gateways).arg(&self.state.gateway)).await; // or its word runs out
     }
 
-    /// What is left of a key, without spending anything; `None` if the store does not answer.
-    pub async fn peek(self: &Rc<Self>, limit: &Limit, key: Fingerprint, text: &KeyText) -> Option<Peeked> {
+    /// What is left of a key, without spending anything; `None` if the store does not answer within `within`.
+    pub async fn peek(
+        self: &Rc<Self>,
+        limit: &Limit,
+        key: Fingerprint,
+        text: &KeyText,
+        within: Span,
+    ) -> Option<Peeked> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
         let link = self.servers.of(slot)?;
@@ -111,7 +117,7 @@ impl Store {
             call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(argument);
             call
         };
-        let until = self.clock.now().plus(UNHURRIED);
+        let until = self.clock.now().plus(within);
         let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
         let bans = limit.config.ban;
         let read = Reply::read(&value, &[&quota], bans.as_slice());

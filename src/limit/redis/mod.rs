@@ -92,6 +92,11 @@ impl Store {
         store
     }
 
+    /// The longest that a request waits for the store.
+    pub fn timeout(&self) -> Span {
+        self.timeout.get()
+    }
+
     /// What the gateway's threads share of it.
     pub fn state(&self) -> &Arc<StoreState> {
         &self.state

@@ -1,0 +1,40 @@
+//! What a client is told when it asks for its own limits.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use sluicegate_limiter::Standing;
+
+use super::limits::Told;
+use super::problem::{NO_STORE, fixed};
+use crate::forward::Body;
+use crate::listen::Connection;
+use crate::pipeline::{AskedLimit, Found};
+
+/// The client's limits and what is left of them, with the headers that any other answer would have.
+pub fn usage(
+    connection: &Connection,
+    found: &Found<'_>,
+    usage: &[(AskedLimit<'_>, Standing)],
+) -> Response<Body> {
+    let limits: Vec<serde_json::Value> = usage
+        .iter()
+        .map(|(asked, standing)| {
+            let quota = &asked.limit.config.quota;
+            serde_json::json!({
+                "name": asked.limit.config.name,
+                "limit": quota.shown(),
+                "window": quota.rate().map(|rate| rate.period().as_nanos() as f64 / 1e9),
+                "remaining": standing.remaining,
+                "reset": standing.reset.ceil_secs(),
+            })
+        })
+        .collect();
+    let body = Bytes::from(format!("{:#}\n", serde_json::json!({ "limits": limits })));
+    let mut response = fixed(StatusCode::OK, body, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    let said = found.route.said_to(found.identity.plan());
+    if let Some(told) = Told::of(said, usage) {
+        told.write(&connection.worker, found.route, response.headers_mut());
+    }
+    response
+}

@@ -1,0 +1,53 @@
+//! A client can ask for its own limits, and that spends nothing.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{Fleet, RedisServer, Setup};
+
+const TEXT: &str = "limits:\n  \
+    per-key: {key: api_key, rate: 10/366d}\n  \
+    everyone: {key: global, rate: 1000/h, algorithm: fixed_window}\n  \
+    tried: {key: api_key, rate: 1/d, mode: shadow}\n\
+    routes:\n  \
+    - {name: usage, match: {path: /.well-known/ratelimit}, respond: usage, limits: [per-key, everyone, tried]}\n  \
+    - {name: all, match: {path: /*}, respond: {status: 200}, limits: [per-key, everyone, tried]}\n";
+
+#[test]
+fn a_client_sees_what_it_has_left() {
+    for store in [None, Some(RedisServer::start())] {
+        let gateway =
+            Setup::default().start(&(store.as_ref().map_or_else(String::new, RedisServer::store) + TEXT));
+        if store.is_some() {
+            Fleet::up_of(&gateway);
+        }
+        let key = [("x-api-key", "k")];
+        assert_eq!(gateway.statuses(4, "/", &key), [200; 4]);
+        for _ in 0..20 {
+            let usage = gateway.ask("GET", "/.well-known/ratelimit", &key);
+            assert_eq!((usage.status, usage.header("cache-control")), (200, Some("no-store")));
+            assert_eq!(usage.number("x-ratelimit-remaining"), 6);
+            let told = usage.json();
+            let limits: Vec<(&str, u64, u64)> = told["limits"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|limit| {
+                    let number = |field: &str| limit[field].as_u64().unwrap();
+                    (limit["name"].as_str().unwrap(), number("limit"), number("remaining"))
+                })
+                .collect();
+            assert_eq!(
+                limits,
+                [("per-key", 10, 6), ("everyone", 1_000, 996)],
+                "not those that are only tried"
+            );
+            assert_eq!(told["limits"][1]["window"], 3_600.0);
+        }
+        let other = gateway.ask("GET", "/.well-known/ratelimit", &[("x-api-key", "other")]);
+        assert_eq!(other.json()["limits"][0]["remaining"], 10);
+        assert_eq!(gateway.statuses(7, "/", &key), [200, 200, 200, 200, 200, 200, 429]);
+        assert_eq!(gateway.ask("GET", "/.well-known/ratelimit", &key).json()["limits"][0]["remaining"], 0);
+    }
+}
