@@ -115,7 +115,7 @@ impl Lineage {
             .collect();
         let prefix = config.store.as_ref().map_or("", |store| store.prefix.as_str());
         let ipv6_prefix = config.client_ip.ipv6_prefix;
-        let make = |limit: &LimitConfig, bans: &Option<Arc<Bans>>, old: Option<&Arc<Limit>>| {
+        let make = |limit: &LimitConfig, old: Option<&Arc<Limit>>, bans: Option<Arc<Bans>>| {
             let kept = old
                 .filter(|old| keeps_counters(&old.config, limit))
                 .filter(|old| carry_over(old, limit, now))
@@ -124,13 +124,13 @@ impl Lineage {
                 let order = self.orders.fetch_add(1, Ordering::Relaxed);
                 Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
             });
-            Limit::new(limit.clone(), counters, bans.clone(), ipv6_prefix, &self.secret, prefix)
+            Limit::new(limit.clone(), counters, bans, ipv6_prefix, &self.secret, prefix)
         };
         let with_variants = |limit: &LimitConfig| {
             let old = standing.get(limit.name.as_str()).copied();
-            let same_key = old.filter(|old| old.config.key == limit.key);
-            let bans =
-                Limit::bans(limit.ban, limit.max_keys, same_key.and_then(|old| old.bans.as_ref()), now);
+            // A key is banned on the limit, whatever plan it is on; what is only tried bans nobody.
+            let known = old.filter(|old| old.config.key == limit.key).and_then(|old| old.bans.as_ref());
+            let bans = Limit::bans(limit.ban, limit.max_keys, known, now);
             let variant = |quota: Quota, mode: Mode| LimitConfig {
                 quota,
                 mode,
@@ -140,16 +140,15 @@ impl Lineage {
             };
             let of_plan = |(name, quota): &(String, Quota)| {
                 let old = old.and_then(|old| old.plans.iter().find(|(plan, _)| plan == name));
-                let made = make(&variant(*quota, limit.mode), &bans, old.map(|(_, limit)| limit));
+                let made = make(&variant(*quota, limit.mode), old.map(|(_, limit)| limit), bans.clone());
                 (name.clone(), Arc::new(made))
             };
             let plans = limit.plans.iter().map(of_plan).collect();
             let tried = limit.candidate.filter(|_| limit.mode != Mode::Off);
-            let candidate = tried.map(|quota| {
-                let tried = LimitConfig { ban: None, ..variant(quota, Mode::Shadow) };
-                make(&tried, &None, old.and_then(|old| old.candidate.as_ref()))
-            });
-            Arc::new(make(limit, &bans, old).with_variants(plans, candidate))
+            let candidate = tried
+                .map(|quota| LimitConfig { ban: None, ..variant(quota, Mode::Shadow) })
+                .map(|config| make(&config, old.and_then(|old| old.candidate.as_ref()), None));
+            Arc::new(make(limit, old, bans.clone()).with_variants(plans, candidate))
         };
         let limits: Vec<Arc<Limit>> = config.limits.iter().map(with_variants).collect();
         let same_store = |config: &RedisConfig| {

@@ -244,8 +244,13 @@ impl View {
                 None => None,
             };
             let here = || ask.limit.counters.standing(ask.key, ask.now);
+            let banned_for = match told {
+                Some(told) => told.banned_for,
+                None => ask.limit.banned_for(ask.key, ask.now),
+            };
             let standing = told.map(|told| told.standing).or_else(here);
-            usage.push((*asked, standing.unwrap_or_else(|| ask.limit.counters.fresh(ask.now))));
+            let standing = standing.unwrap_or_else(|| ask.limit.counters.fresh(ask.now));
+            usage.push((*asked, banned_for.map_or(standing, |left| limit::while_banned(standing, left))));
         }
         usage
     }

@@ -6,9 +6,12 @@ mod harness;
 
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use harness::fleet::{limit, route};
 use harness::load::admitted;
-use harness::{Cluster, Fleet, Gateway, Load, RedisServer, Response, let_pass, program, until};
+use harness::{
+    Cluster, Fleet, Gateway, Load, RedisServer, Response, Setup, Upstream, let_pass, program, until,
+};
 use serde_json::Value;
 
 const ABNORMAL_USAGE: &str = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
@@ -262,4 +265,58 @@ fn bans_hold_in_a_cluster() {
     until("what bans refused took nothing", || (fleet[0].remaining("other", "any") == 92).then_some(()));
     fleet[0].admin_change("DELETE", "/limits/one/keys/a");
     assert_eq!(ask(&fleet[0], "a").status, 200);
+}
+
+/// Logins that fail five times: then the right password does not help for a while.
+#[test]
+fn a_login_that_is_guessed_is_banned() {
+    let file = "limits: {l: {key: api_key, algorithm: sliding_log, rate: 5/day, cost: {status: [401]}, ban: 15min}}\n\
+                upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+                routes: [{name: login, match: {path: /*}, upstream: api, limits: [l]}]\n";
+    let upstream = Upstream::scripted(|exchange| {
+        let right = exchange.seen.target == "/right";
+        exchange.answer(if right { 200 } else { 401 }, &[], b"");
+    });
+    for redis in [None, Some(RedisServer::start())] {
+        let store = redis.as_ref().map_or(String::new(), RedisServer::store);
+        let gateway = &Setup::default().upstream(&upstream).start(&(store + file));
+        if redis.is_some() {
+            Fleet::up_of(gateway);
+        }
+        let login = |target| gateway.ask("GET", target, &[("x-api-key", "k")]);
+        for left in (0..5).rev() {
+            assert_eq!((login("/right").status, login("/wrong").status), (200, 401));
+            until("only the failed one counts", || (gateway.remaining("l", "k") == left).then_some(()));
+        }
+        assert_eq!(state(gateway, "k")["banned_for"], 0.0);
+        assert_eq!(kind(&login("/right")), ABNORMAL_USAGE);
+        assert!(state(gateway, "k")["banned_for"].as_f64().unwrap() > 890.0);
+    }
+}
+
+/// A key is banned on a limit whatever its plan; a candidate bans nobody; and who asks for its usage is told.
+#[test]
+fn plans_share_bans_and_usage_tells_of_them() {
+    let file = "limits: {l: {key: ip, rate: 1/s, plans: {pro: 2/s}, candidate: 1/day, ban: 1h}}\n\
+                auth: {api_key: {consumers: consumers.yaml}}\nroutes:\n  \
+                - {name: usage, match: {path: /usage}, respond: usage, limits: [l]}\n  \
+                - {name: all, respond: {status: 200}, limits: [l]}\n";
+    let hash = digest::digest(&digest::SHA256, b"k");
+    let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let consumers = format!("- {{name: acme, plan: pro, key: \"sha256:{hash}\"}}\n");
+    for redis in [None, Some(RedisServer::start())] {
+        let store = redis.as_ref().map_or(String::new(), RedisServer::store);
+        let gateway = &Setup::default().file("consumers.yaml", &consumers).start(&(store + file));
+        if redis.is_some() {
+            Fleet::up_of(gateway);
+        }
+        assert_eq!(gateway.get("/usage").json()["limits"][0]["remaining"], 1);
+        assert_eq!(statuses(gateway, 2, "unknown"), [200, 429]);
+        assert_eq!(kind(&ask(gateway, "k")), ABNORMAL_USAGE, "by address, and so on every plan");
+        let told = gateway.get("/usage");
+        assert_eq!((told.status, &told.json()["limits"][0]["remaining"]), (200, &serde_json::json!(0)));
+        let reset = told.json()["limits"][0]["reset"].as_u64().unwrap();
+        assert!((3_500..=3_600).contains(&reset), "{reset}");
+        assert_eq!(gateway.metric("sluicegate_limit_bans_total", &[("limit", "l")]), 1.0);
+    }
 }

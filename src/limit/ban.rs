@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_limiter::{Algorithm, Ban, Refusal, Span, Strikes, Time};
+use sluicegate_limiter::{Algorithm, Ban, Refusal, Span, Standing, Strikes, Time};
 use smallvec::SmallVec;
 
 use super::sync::{AtomicU64, Ordering};
@@ -179,6 +179,11 @@ impl Limit {
             None => Some(Arc::new(Bans::new(ban, max_keys))),
         }
     }
+}
+
+/// What a key has left that is banned for so long: nothing, until then or longer.
+pub fn while_banned(standing: Standing, left: Span) -> Standing {
+    Standing { remaining: 0, reset: standing.reset.max(left), ..standing }
 }
 
 /// How long a banned key is refused: at least as long as the limit itself would go on refusing it, so that who comes

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
 use smallvec::SmallVec;
 
-pub use ban::Bans;
+pub use ban::{Bans, while_banned};
 use ban::{Bar, Bars, longer};
 pub use counters::Counters;
 use counters::{Shared, Taken};
@@ -332,8 +332,7 @@ fn settle<K: Key>(
         }
         verdict.standing = key.standing(ask.at);
         if let Err(Refusal::Banned(left)) = verdict.answer {
-            verdict.standing.remaining = 0;
-            verdict.standing.reset = verdict.standing.reset.max(left);
+            verdict.standing = while_banned(verdict.standing, left);
         }
     }
     if !decision.admitted {
