@@ -161,6 +161,22 @@ mod tests {
         }
     }
 
+    /// The same of many ranges.
+    #[test]
+    fn a_long_list_covers_what_its_lines_cover() {
+        for count in [1, 2, 63, 64, 65, 1_000] {
+            let networks: Vec<IpNet> = (0..count as u32)
+                .map(|n| IpNet::new(Ipv4Addr::from(0x0a00_0000 + 16 * n).into(), 29 + (n % 4) as u8).unwrap())
+                .collect();
+            let list = AddressList::new(networks.iter().rev().copied());
+            for number in 0x09ff_fff0..0x0a00_0020 + 16 * count as u32 {
+                let address = IpAddr::from(Ipv4Addr::from(number));
+                let wanted = networks.iter().any(|network| network.contains(&address));
+                assert_eq!(list.contains(address), wanted, "{address} of {count}");
+            }
+        }
+    }
+
     #[test]
     fn a_file_is_read_as_people_write_it() {
         let text = "\u{feff}# ours\r\n10.0.0.0/8\r\n\r\n  192.0.2.1   # the office\n2001:db8::/32\n::ffff:198.51.100.0/120\n10.1.2.3/16";
