@@ -136,6 +136,9 @@ impl Load {
 async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Instant) {
     let gateway = index % load.gateways.len();
     let (mut stream, mut buffer) = (None, Vec::new());
+    // The pace that was asked for, or that of asking who is dead.
+    let mut pace = tokio::time::interval(load.pause.max(Duration::from_millis(1)));
+    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while !state.over.load(Ordering::Relaxed) {
         let turn = state.sent.fetch_add(1, Ordering::Relaxed);
         if turn >= state.most {
@@ -158,10 +161,9 @@ async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Ins
         state.shots.lock().unwrap().push(shot);
         if status.is_none() {
             stream = None;
-            tokio::time::sleep(Duration::from_millis(10)).await; // who is dead is not asked again and again
         }
-        if !load.pause.is_zero() {
-            tokio::time::sleep(load.pause).await;
+        if status.is_none() || !load.pause.is_zero() {
+            pace.tick().await;
         }
     }
 }

@@ -14,7 +14,7 @@ use super::link::{Link, Pending, Trouble, Weight};
 use super::name::Tag;
 use super::outcome::{Charge, Outcome};
 use super::places::LEASE;
-use super::scripts::SCRIPTS;
+use super::scripts::{SCRIPTS, Script};
 use super::wire::{self, Algorithms, Reply};
 use super::{Servers, Store};
 use crate::key::Fingerprint;
@@ -358,25 +358,8 @@ impl Store {
         tag: Tag,
         cost: u64,
     ) {
-        let (store, limit) = (Rc::clone(self), Arc::clone(limit));
-        tokio::task::spawn_local(async move {
-            let Some(link) = store.servers.of(store.slot(tag)) else { return };
-            let until = store.clock.now().plus(UNHURRIED);
-            let quota = limit.config.quota;
-            let question = |_: &Link| {
-                let name = tag.name(&limit.names);
-                let mut call = SCRIPTS.spend.call([name.as_slice()].into_iter());
-                call.arg(wire::spend_argument(&quota, cost));
-                call
-            };
-            let sent = store.send(&link, store.slot(tag), until, Weight::Unhurried, question).await;
-            if let Ok((_, value)) = sent
-                && let Ok(told) = wire::Told::read(&value, &[&quota])
-                && !store.state.owes_for(&limit, key)
-            {
-                told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
-            }
-        });
+        let argument = wire::spend_argument(&limit.config.quota, cost);
+        self.correct(limit, key, tag, &SCRIPTS.spend, move |call| _ = call.arg(&argument));
     }
 
     /// Gives back to a key of the store what was charged and is not used. Nobody waits for it.
@@ -388,20 +371,33 @@ impl Store {
         cost: u64,
         (receipt, holder): (Receipt, [u8; 8]),
     ) {
+        let argument = wire::refund_argument(&limit.config.quota, cost, receipt);
+        self.correct(limit, key, tag, &SCRIPTS.refund, move |call| _ = call.arg(&holder).arg(&argument));
+    }
+
+    /// Has a script correct a key behind its decision, and keeps what it tells.
+    fn correct(
+        self: &Rc<Self>,
+        limit: &Arc<Limit>,
+        key: Fingerprint,
+        tag: Tag,
+        script: &'static Script,
+        arguments: impl Fn(&mut Cmd) + 'static,
+    ) {
         let (store, limit) = (Rc::clone(self), Arc::clone(limit));
         tokio::task::spawn_local(async move {
-            let Some(link) = store.servers.of(store.slot(tag)) else { return };
-            let until = store.clock.now().plus(UNHURRIED);
-            let quota = limit.config.quota;
+            let slot = store.slot(tag);
+            let Some(link) = store.servers.of(slot) else { return };
             let question = |_: &Link| {
                 let name = tag.name(&limit.names);
-                let mut call = SCRIPTS.refund.call([name.as_slice()].into_iter());
-                call.arg(&holder).arg(wire::refund_argument(&quota, cost, receipt));
+                let mut call = script.call([name.as_slice()].into_iter());
+                arguments(&mut call);
                 call
             };
-            let sent = store.send(&link, store.slot(tag), until, Weight::Unhurried, question).await;
-            let Ok((_, value)) = sent else { return };
-            if let Ok(told) = wire::Told::read(&value, &[&quota])
+            let until = store.clock.now().plus(UNHURRIED);
+            let sent = store.send(&link, slot, until, Weight::Unhurried, question).await;
+            if let Ok((_, value)) = sent
+                && let Ok(told) = wire::Told::read(&value, &[&limit.config.quota])
                 && !store.state.owes_for(&limit, key)
             {
                 told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
