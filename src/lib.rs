@@ -5,7 +5,7 @@
 //! 1. [`listen`]: accept, connections, deadlines, drain
 //! 2. [`pipeline`]: **read first**: route → identify → keys → decide → forward | refuse → observe
 //! 3. [`route`], [`client_ip`] and [`auth`]: which route, which client, and who that is
-//! 4. [`key`]: parts of a request → one fingerprint per limit
+//! 4. [`key`]: parts of a request → one fingerprint per limit; [`cost`]: what it spends
 //! 5. [`limit`]: check all, then charge all
 //! 6. [`respond`] a local answer, or [`forward`] upstream
 //! 7. [`observe`]: metrics, the admin API
@@ -18,6 +18,7 @@ pub mod cli;
 pub mod client_ip;
 pub mod clock;
 pub mod config;
+pub mod cost;
 pub mod forward;
 pub mod key;
 pub mod limit;

@@ -11,19 +11,20 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::{self, Identity, Unproven};
-use crate::config::{Cost, DetailedCost, Exempt, ListConfig, OnMissing, When};
+use crate::config::{Exempt, ListConfig, OnMissing, When};
+use crate::cost::{cost, settled};
 use crate::forward::{self, Body, Exchange};
 use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, Limit, decide};
 use crate::listen::Connection;
 use crate::respond;
-use crate::route::{Asked, PathError, normalize, preflight};
+use crate::route::{Asked, NoHost, PathError, host, normalize, preflight};
 use crate::snapshot::{Route, Said, Snapshot, Target};
 
 /// Where a request came from.
@@ -178,7 +179,7 @@ pub fn find<'s>(
     if parts.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&parts.headers) {
         return Err(Unjudged::Framing);
     }
-    let host = host(parts)?;
+    let host = host(parts).map_err(|NoHost| Unjudged::Host)?;
     let path = normalize(parts.uri.path()).map_err(Unjudged::Path)?;
     let asked = Asked {
         listener: origin.listener,
@@ -312,92 +313,6 @@ fn is_chunked(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let only = codings.next().filter(|_| codings.next().is_none());
     only.is_some_and(|coding| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
-}
-
-/// The one host that a request names: lower case, without port and trailing dot. Absent only in HTTP/1.0.
-fn host(parts: &Parts) -> Result<Cow<'_, str>, Unjudged> {
-    let mut lines = parts.headers.get_all(header::HOST).iter();
-    let named = match (lines.next(), lines.next()) {
-        (Some(line), None) => Some(line.to_str().map_err(|_| Unjudged::Host)?),
-        (None, _) => None,
-        (Some(_), Some(_)) => return Err(Unjudged::Host),
-    };
-    let name = match (named, parts.uri.authority()) {
-        (Some(named), Some(target)) if !named.eq_ignore_ascii_case(target.as_str()) => {
-            return Err(Unjudged::Host);
-        }
-        (Some(named), _) => named,
-        (None, Some(target)) => target.as_str(),
-        (None, None) if parts.version == Version::HTTP_10 => return Ok(Cow::Borrowed("")),
-        (None, None) => return Err(Unjudged::Host),
-    };
-    let name = host_name(name).ok_or(Unjudged::Host)?;
-    if name.bytes().any(|b| b.is_ascii_uppercase()) {
-        return Ok(Cow::Owned(name.to_ascii_lowercase()));
-    }
-    Ok(name)
-}
-
-/// The name in `NAME`, `NAME:PORT` or `[IPV6]:PORT`, without a trailing dot; `None` for all that servers read in
-/// several ways.
-fn host_name(text: &str) -> Option<Cow<'_, str>> {
-    let (name, rest) = match text.strip_prefix('[') {
-        Some(inner) => {
-            let end = inner.find(']')?;
-            let address: std::net::Ipv6Addr = inner[..end].parse().ok()?; // which has many spellings, and one
-            (Cow::Owned(format!("[{address}]")), &text[end + 2..])
-        }
-        None => {
-            let (name, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
-            let name = name.strip_suffix('.').unwrap_or(name);
-            let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-            if !name.split('.').all(|label| !label.is_empty() && label.bytes().all(good)) {
-                return None;
-            }
-            (Cow::Borrowed(name), rest)
-        }
-    };
-    let port = rest.strip_prefix(':').unwrap_or(rest);
-    let no_port = rest.is_empty() || rest.starts_with(':');
-    (no_port && port.bytes().all(|b| b.is_ascii_digit())).then_some(name)
-}
-
-/// What the request is asked for, and what it costs by itself: never nothing, or a client could ask for free.
-fn cost(cost: &Cost, parts: &Parts) -> (u64, u64) {
-    let base = match cost {
-        Cost::Constant(cost) => return (*cost, *cost),
-        Cost::Header(name) => said(name, &parts.headers).unwrap_or(1).max(1),
-        Cost::Detailed(cost) => {
-            let of_method = cost.methods.iter().find(|(method, _)| *method == parts.method);
-            let said =
-                cost.request_header.as_ref().map(|name| said(name, &parts.headers).unwrap_or(1).max(1));
-            let base = of_method.map(|(_, cost)| *cost).or(said).unwrap_or(cost.request);
-            return (cost.reserve.filter(|_| cost.settles()).unwrap_or(base.max(1)), base);
-        }
-    };
-    (base, base)
-}
-
-/// What a request costs now that the answer is there, without the bytes of its body.
-pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &HeaderMap) -> u64 {
-    let status = status.as_u16();
-    if !cost.status.is_empty() && !cost.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
-    {
-        return 0;
-    }
-    let told = cost.response_header.as_ref().and_then(|name| said(name, headers)).unwrap_or(0);
-    base.saturating_add(told)
-}
-
-/// The number in a header. Of several lines the largest counts, and a number that is too large to hold is too large
-/// for every limit.
-fn said(name: &HeaderName, headers: &HeaderMap) -> Option<u64> {
-    headers.get_all(name).iter().filter_map(|value| whole_number(value.to_str().ok()?.trim())).max()
-}
-
-fn whole_number(text: &str) -> Option<u64> {
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// Serves one request. Every answer, also a refusal or an error, comes from here; hyper never sees a failure.

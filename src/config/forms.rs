@@ -1,9 +1,10 @@
 //! Values that may be written in more than one form, or in one that this version does not have yet.
 
 use super::node::{Node, Value};
-use super::raw::{
-    RawCostFields, RawListFile, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile, RawServerFields,
-};
+use super::raw::{RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
+use super::raw_listen::RawListenerFields;
+use super::raw_route::RawRespond;
+use super::raw_upstream::RawServerFields;
 use super::read::{At, Read, not_available, parsed, text, wrong, wrong_kind};
 use super::report::{Problem, Report};
 use super::values;

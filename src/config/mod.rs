@@ -1,35 +1,46 @@
 //! gateway.yaml: text -> tree -> raw -> valid. All mistakes are reported at once.
 
 mod conceal;
+mod cost;
 mod env;
 mod forms;
 mod jwt;
+mod listener;
 mod lists;
 mod model;
 mod node;
 mod raw;
 mod raw_ban;
 mod raw_jwt;
+mod raw_listen;
+mod raw_route;
+mod raw_store;
+mod raw_upstream;
 mod read;
 mod report;
+mod route;
 mod schema;
 mod store;
 mod syntax;
+mod upstream;
 mod validate;
 mod values;
 mod watch;
 
 use std::path::{Path, PathBuf};
 
+pub use cost::{Cost, DetailedCost};
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
+pub use listener::{AdminConfig, ClientIpConfig, ForwardedHeader, ListenerConfig};
 pub use lists::{Access, ListConfig};
 pub use model::{
-    Action, AdminConfig, ApiKeyConfig, ApiKeySource, ClientIpConfig, Config, ConsumersConfig, Cost,
-    DetailedCost, Exempt, ForwardedHeader, HeaderFamilies, LimitConfig, ListenerConfig, Match, Mode,
-    OnMissing, OnStoreFailure, Quota, Reject, RouteConfig, ServerConfig, UpstreamConfig, When,
+    ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, Mode, OnMissing,
+    OnStoreFailure, Quota, When,
 };
 pub use report::{Place, Problem, Report};
+pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig};
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
+pub use upstream::{ServerConfig, UpstreamConfig};
 pub use watch::watch;
 
 use node::Value;

@@ -1,22 +1,24 @@
 //! gateway.yaml as it is meant: every reference resolved, every value checked. Nothing after this file fails.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method};
 use ipnet::IpNet;
 use sluicegate_limiter::{
     Ban, Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, TokenBucket,
 };
 
+use super::cost::Cost;
 use super::jwt::JwtConfig;
-use super::lists::{Access, ListConfig};
+use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
+use super::lists::ListConfig;
+use super::route::RouteConfig;
 use super::store::RedisConfig;
+use super::upstream::UpstreamConfig;
 use crate::auth::Consumers;
 use crate::key::KeySpec;
-use crate::route::{HostPattern, PathPattern};
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -47,52 +49,6 @@ pub struct Config {
     pub max_head: usize,
     /// How long a drain may take.
     pub drain: Duration,
-}
-
-/// An address that serves clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenerConfig {
-    /// The name that routes may ask for.
-    pub name: String,
-    /// The address.
-    pub address: SocketAddr,
-}
-
-/// The address for operators.
-#[derive(Clone, PartialEq, Eq)]
-pub struct AdminConfig {
-    /// The address.
-    pub address: SocketAddr,
-    /// What changes need; empty for a read-only API.
-    pub token: String,
-}
-
-impl std::fmt::Debug for AdminConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdminConfig").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-/// Which peers are believed, and in which header.
-#[derive(Clone, Debug)]
-pub struct ClientIpConfig {
-    /// The peers that are believed.
-    pub trusted_proxies: Vec<IpNet>,
-    /// The header that they write.
-    pub header: ForwardedHeader,
-    /// Bits of an IPv6 address that make one client.
-    pub ipv6_prefix: u8,
-}
-
-/// A header in which proxies name the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ForwardedHeader {
-    /// X-Forwarded-For.
-    XForwardedFor,
-    /// Forwarded (RFC 7239).
-    Forwarded,
-    /// X-Real-IP.
-    XRealIp,
 }
 
 /// API keys: where they are, and whose.
@@ -176,43 +132,6 @@ pub enum Quota {
     Concurrency(Concurrency, u64),
 }
 
-/// What a request spends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cost {
-    /// Always the same.
-    Constant(u64),
-    /// A whole number in a request header; 1 where it is missing or no number.
-    Header(HeaderName),
-    /// By what the request is, and by what comes of it.
-    Detailed(Box<DetailedCost>),
-}
-
-/// What a request spends, by what it is and by what comes of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DetailedCost {
-    /// For the request itself.
-    pub request: u64,
-    /// A request header whose number stands for `request`.
-    pub request_header: Option<HeaderName>,
-    /// For requests with these methods, instead.
-    pub methods: Vec<(Method, u64)>,
-    /// Only answers with these statuses cost anything, first to last; empty for all.
-    pub status: Vec<(u16, u16)>,
-    /// A header of the answer, whose number is charged too.
-    pub response_header: Option<HeaderName>,
-    /// Whether the bytes of the answer's body are charged too.
-    pub bytes: bool,
-    /// What is taken before the answer is there; `None` for what the request itself costs.
-    pub reserve: Option<u64>,
-}
-
-impl DetailedCost {
-    /// Whether it is only known when the answer is there.
-    pub fn settles(&self) -> bool {
-        !self.status.is_empty() || self.response_header.is_some() || self.bytes
-    }
-}
-
 /// Whether a limit refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -271,132 +190,6 @@ pub enum OnStoreFailure {
     Open,
     /// They are answered 503.
     Closed,
-}
-
-/// An API behind the gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamConfig {
-    /// Its name.
-    pub name: String,
-    /// Its servers and their shares, at least one.
-    pub servers: Vec<ServerConfig>,
-    /// For a connection.
-    pub connect: Duration,
-    /// For the head of an answer.
-    pub response: Duration,
-    /// For the next bytes, and for the next request on a kept connection.
-    pub idle: Duration,
-}
-
-/// A server of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerConfig {
-    /// HOST:PORT; the host may be a name.
-    pub authority: String,
-    /// Its share of the requests.
-    pub weight: u32,
-}
-
-/// A route.
-#[derive(Clone, Debug)]
-pub struct RouteConfig {
-    /// Its name.
-    pub name: String,
-    /// Which requests it takes.
-    pub matches: Match,
-    /// Whom it lets in.
-    pub access: Access,
-    /// What becomes of them.
-    pub action: Action,
-    /// Indices into [`Config::limits`].
-    pub limits: Vec<usize>,
-    /// The answer headers that tell of limits.
-    pub headers: HeaderFamilies,
-    /// The answer to those refused, instead of the usual one.
-    pub reject: Option<Reject>,
-    /// The longest request body in bytes.
-    pub max_body: Option<u64>,
-}
-
-/// Which requests a route takes; all that is given has to fit.
-#[derive(Clone, Debug, Default)]
-pub struct Match {
-    /// An index into [`Config::listeners`].
-    pub listener: Option<usize>,
-    /// One of these hosts; empty for all.
-    pub hosts: Vec<HostPattern>,
-    /// One of these paths; empty for all.
-    pub paths: Vec<PathPattern>,
-    /// One of these methods; empty for all.
-    pub methods: Vec<Method>,
-    /// Whether it takes CORS preflight requests for its methods too, and asks them for no limit and no credentials.
-    pub preflight: bool,
-    /// These headers with these values; `None` for any value.
-    pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
-}
-
-/// What becomes of an admitted request.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// It is forwarded to an upstream: an index into [`Config::upstreams`].
-    Forward {
-        /// The index.
-        upstream: usize,
-        /// Whether the path goes out as it came in.
-        original_path: bool,
-    },
-    /// The client is told its own limits, which spends nothing.
-    Usage,
-    /// It is answered by the gateway.
-    Respond {
-        /// The status.
-        status: StatusCode,
-        /// The body.
-        body: String,
-        /// Its type.
-        content_type: HeaderValue,
-    },
-}
-
-/// An answer to refused requests that replaces the usual one.
-#[derive(Clone, Debug)]
-pub struct Reject {
-    /// The status.
-    pub status: StatusCode,
-    /// The body, with its placeholders.
-    pub body: String,
-    /// Its type.
-    pub content_type: HeaderValue,
-}
-
-/// Families of answer headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeaderFamilies {
-    /// X-RateLimit-Limit, -Remaining, -Reset, -Retry-After.
-    pub x_ratelimit: bool,
-    /// RateLimit and RateLimit-Policy.
-    pub ietf: bool,
-    /// Retry-After.
-    pub retry_after: bool,
-}
-
-impl ForwardedHeader {
-    /// The header's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::XForwardedFor => "x-forwarded-for",
-            Self::Forwarded => "forwarded",
-            Self::XRealIp => "x-real-ip",
-        }
-    }
-}
-
-impl ListenerConfig {
-    /// What tells listeners apart across reloads: the address, so that a name may change. A port that the system
-    /// chooses is no address yet.
-    pub fn id(&self) -> String {
-        if self.address.port() == 0 { self.name.clone() } else { self.address.to_string() }
-    }
 }
 
 impl Quota {

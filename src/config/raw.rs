@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use super::forms::{
-    RawAnswer, RawBalance, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer,
-};
+use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::node::Node;
 use super::raw_ban::RawBan;
 use super::raw_jwt::RawJwt;
+use super::raw_listen::{RawAdmin, RawClientIp};
+use super::raw_route::RawRoute;
+use super::raw_store::RawStore;
+use super::raw_upstream::RawUpstream;
 use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::{Family, Scalar};
@@ -66,48 +68,6 @@ mapping! {
 pub(super) type RawText = String;
 
 mapping! {
-    /// An address that serves clients.
-    "a listener"
-    struct RawListenerFields {
-        /// A name that routes may ask for: `match: {listener: NAME}`. Default: the address.
-        name: RawText,
-        /// HOST:PORT, such as 0.0.0.0:8080 or [::]:8080.
-        #[schemars(required)]
-        address: RawText,
-        #[schemars(skip)]
-        tls: Later,
-        #[schemars(skip)]
-        proxy_protocol: Later,
-    }
-}
-
-mapping! {
-    /// The address for operators.
-    "admin"
-    struct RawAdmin {
-        /// HOST:PORT; keep it on the loopback address.
-        #[schemars(required)]
-        address: RawText,
-        /// What changes need, as `Authorization: Bearer …`. Empty: the API is read-only.
-        token: RawSecret,
-    }
-}
-
-mapping! {
-    /// Who the client is when proxies stand before the gateway.
-    "client_ip"
-    struct RawClientIp {
-        /// The only peers that are believed: addresses and networks.
-        trusted_proxies: Vec<At<RawText>>,
-        /// The header they write: x-forwarded-for (default), forwarded or x-real-ip.
-        #[schemars(extend("enum" = ["x-forwarded-for", "forwarded", "x-real-ip"]))]
-        header: RawText,
-        /// Bits of an IPv6 address that make one client. Default: 64.
-        ipv6_prefix: RawCount,
-    }
-}
-
-mapping! {
     /// Where clients put their credentials.
     "auth"
     struct RawAuth {
@@ -132,71 +92,6 @@ mapping! {
         required: bool,
         /// Tell the upstream the consumer in X-Consumer-Name and X-Consumer-Plan. Default: true.
         forward: bool,
-    }
-}
-
-mapping! {
-    /// Where counters live that several gateways share.
-    "store"
-    struct RawStore {
-        /// A Redis: one server (url), a cluster, or the one that sentinels watch.
-        #[schemars(required)]
-        redis: RawRedis,
-    }
-}
-
-mapping! {
-    /// A Redis; one of url, cluster and sentinel.
-    "store.redis"
-    struct RawRedis {
-        /// redis://HOST:6379/0, rediss:// for TLS, redis+unix:///PATH?db=0 for a socket.
-        url: RawText,
-        /// Some nodes of a cluster: redis://HOST:PORT or rediss://HOST:PORT.
-        cluster: Vec<At<RawText>>,
-        /// The sentinels that know the server.
-        sentinel: RawSentinel,
-        /// The user, if it is not in the URL.
-        username: RawText,
-        /// The password, if it is not in the URL.
-        password: RawSecret,
-        /// The number of the database, if it is not in the URL. Default: 0.
-        database: RawCount,
-        /// Certificates, for rediss:// only.
-        tls: RawRedisTls,
-        /// The longest that a request waits for a decision. Default: 50ms.
-        timeout: RawText,
-        /// What the names of all keys in Redis begin with. Default: sluicegate.
-        prefix: RawText,
-    }
-}
-
-mapping! {
-    /// The sentinels that know the server.
-    "store.redis.sentinel"
-    struct RawSentinel {
-        /// The name that they know it by.
-        #[schemars(required)]
-        master: RawText,
-        /// The sentinels: redis://HOST:26379 or rediss://HOST:26379.
-        #[schemars(required)]
-        nodes: Vec<At<RawText>>,
-        /// The user at the sentinels themselves.
-        username: RawText,
-        /// The password at the sentinels themselves.
-        password: RawSecret,
-    }
-}
-
-mapping! {
-    /// Certificates and keys: PEM files.
-    "store.redis.tls"
-    struct RawRedisTls {
-        /// The authorities that sign the server's certificate. Default: those of the system.
-        ca: RawText,
-        /// The gateway's own certificate, where the server asks for one.
-        cert: RawText,
-        /// Its private key.
-        key: RawText,
     }
 }
 
@@ -303,135 +198,6 @@ mapping! {
         headers: Named<At<RawText>>,
         /// Values of the limit's key.
         key: OneOrMany<At<RawText>>,
-    }
-}
-
-mapping! {
-    /// An API behind the gateway.
-    "an upstream"
-    struct RawUpstream {
-        /// Its servers: http://HOST:PORT, or {url: …, weight: N}.
-        #[schemars(required)]
-        servers: Vec<RawServer>,
-        /// How requests are spread: round_robin (default).
-        balance: RawBalance,
-        /// How long to wait for it.
-        timeouts: RawTimeouts,
-        /// The protocol spoken to it: http1.
-        #[schemars(extend("enum" = ["http1"]))]
-        protocol: RawText,
-        #[schemars(skip)]
-        health: Later,
-        #[schemars(skip)]
-        retries: Later,
-    }
-}
-
-mapping! {
-    /// A server of an upstream.
-    "a server"
-    struct RawServerFields {
-        /// http://HOST:PORT
-        #[schemars(required)]
-        url: RawText,
-        /// Its share of the requests. Default: 1.
-        weight: RawCount,
-    }
-}
-
-mapping! {
-    /// How long to wait for an upstream.
-    "timeouts"
-    struct RawTimeouts {
-        /// For a connection. Default: 1s.
-        connect: RawText,
-        /// For the head of its answer, once the request is sent. Default: 30s.
-        response: RawText,
-        /// For the next bytes of its answer, and for the next request on a kept connection. Default: 60s.
-        idle: RawText,
-    }
-}
-
-mapping! {
-    /// Requests of one kind, where they go and under which limits.
-    "a route"
-    struct RawRoute {
-        /// Its name in metrics, logs and replays.
-        name: RawText,
-        /// Which requests. Without it: all.
-        matches = "match": RawMatch,
-        /// The upstream they are forwarded to.
-        upstream: RawText,
-        /// The answer, if the gateway itself gives it.
-        respond: RawAnswer,
-        /// Lists of clients that are answered 403, besides those on top.
-        deny: OneOrMany<At<RawText>>,
-        /// Lists of the only clients that are let in, instead of those on top.
-        allow: OneOrMany<At<RawText>>,
-        /// CORS preflight requests: counted (default), or exempt from limits and authentication.
-        #[schemars(extend("enum" = ["counted", "exempt"]))]
-        preflight: RawText,
-        /// The limits that all have to admit them.
-        limits: Vec<At<RawText>>,
-        /// The path that is forwarded: normalized (default) or original.
-        #[schemars(extend("enum" = ["normalized", "original"]))]
-        forward_path: RawText,
-        /// Families of answer headers of this route.
-        #[schemars(with = "Option<Vec<Family>>")]
-        headers: Vec<At<RawText>>,
-        /// The answer to those refused, instead of the usual one.
-        reject: RawReject,
-        /// The longest request body of this route.
-        #[schemars(with = "Option<RawCount>")]
-        max_body: RawText,
-        #[schemars(skip)]
-        priority: Later,
-    }
-}
-
-mapping! {
-    /// Which requests a route takes; all that is given has to fit.
-    "match"
-    struct RawMatch {
-        /// A listener's name.
-        listener: RawText,
-        /// Host names: api.example.com, or *.example.com for every name below.
-        host: OneOrMany<At<RawText>>,
-        /// A path: /login, /v1/* (it and all below), /users/{id}.
-        path: OneOrMany<At<RawText>>,
-        /// Methods.
-        methods: OneOrMany<At<RawText>>,
-        /// Request headers and their exact values; `*` for any value.
-        #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
-        headers: Named<At<RawText>>,
-    }
-}
-
-mapping! {
-    /// An answer of the gateway itself.
-    "respond"
-    struct RawRespond {
-        /// The status. Default: 200.
-        status: RawCount,
-        /// The body.
-        #[schemars(with = "Option<Scalar>")]
-        body: RawText,
-        /// Default: text/plain; charset=utf-8
-        content_type: RawText,
-    }
-}
-
-mapping! {
-    /// The answer to refused requests. {limit}, {retry_after} and {request_id} are replaced.
-    "reject"
-    struct RawReject {
-        /// The status. Default: 429.
-        status: RawCount,
-        /// The body.
-        #[schemars(with = "Option<Scalar>")]
-        body: RawText,
-        /// Default: text/plain; charset=utf-8
-        content_type: RawText,
     }
 }
 

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::forms::{
     RawAnswer, RawBalance, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer,
 };
-use super::raw::{
-    RawConfig, RawCostFields, RawListFile, RawListenerFields, RawPlanFields, RawRespond, RawSecretFile,
-    RawServerFields,
-};
+use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_ban::{RawBan, RawBanFields};
+use super::raw_listen::RawListenerFields;
+use super::raw_route::RawRespond;
+use super::raw_upstream::RawServerFields;
 use super::read::{At, Named, OneOrMany};
 
 /// The schema of the whole file.

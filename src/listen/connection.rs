@@ -1,4 +1,4 @@
-//! A connection: accept, tell HTTP/1 from HTTP/2, serve, end.
+//! A connection: tell HTTP/1 from HTTP/2, serve, end.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -12,18 +12,15 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
-use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
-use super::Opened;
 use super::deadline::Deadline;
-use super::io::{HEAD, IDLE, Io, Phase};
+use super::io::{HEAD, IDLE, Phase};
+use super::stream::ClientStream;
+use super::{h1, h2};
 use crate::observe::Metrics;
-use crate::pipeline::{self, Origin};
+use crate::pipeline::Origin;
 use crate::snapshot::Snapshot;
 use crate::worker::Worker;
 
@@ -31,14 +28,8 @@ use crate::worker::Worker;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What is read before the protocol is told: most heads are shorter.
 const PREFIX: usize = 1 << 10;
-/// Requests at once on one HTTP/2 connection.
-const STREAMS: u32 = 100;
 /// The index of a listener that the configuration in force does not have. No route asks for it.
 const REMOVED: usize = usize::MAX;
-/// How long a connection that is to end is still read for what its client sent before.
-const SENT_BEFORE: Duration = Duration::from_millis(100);
-/// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
-const OUT_OF_FILES: Duration = Duration::from_millis(50);
 
 /// A listener as one worker serves it.
 pub struct Listener {
@@ -46,8 +37,8 @@ pub struct Listener {
     pub id: String,
     /// Its index in the snapshot in force, or [`REMOVED`].
     index: Cell<usize>,
-    group: u64,
-    closed: Notify,
+    pub(super) group: u64,
+    pub(super) closed: Notify,
     connections: RefCell<Arc<AtomicI64>>,
 }
 
@@ -74,6 +65,11 @@ pub struct Connection {
 }
 
 impl Listener {
+    /// A listener that is not looked up yet.
+    pub(super) fn new(id: String, group: u64) -> Self {
+        Self { id, index: Cell::new(REMOVED), group, closed: Notify::new(), connections: RefCell::default() }
+    }
+
     /// Takes its index and its name from the snapshot that is now in force.
     pub fn find_in(&self, snapshot: &Snapshot, metrics: &Metrics) {
         let found =
@@ -85,144 +81,20 @@ impl Listener {
     }
 }
 
-impl Worker {
-    /// Serves on a socket.
-    pub(crate) fn open(self: &Rc<Self>, opened: Opened) {
-        let socket = match TcpListener::from_std(opened.socket) {
-            Ok(socket) => socket,
-            Err(error) => return tracing::error!("listener {} cannot be served: {error}", opened.id),
-        };
-        let listener = Rc::new(Listener {
-            index: Cell::new(0),
-            group: self.next_group(),
-            closed: Notify::new(),
-            connections: RefCell::default(),
-            id: opened.id,
-        });
-        listener.find_in(&self.view().snapshot, &self.shared().metrics);
-        self.listeners.borrow_mut().push(Rc::clone(&listener));
-        tokio::task::spawn_local(accept(Rc::clone(self), listener, socket));
-    }
-
-    /// Stops accepting on some listeners and ends their connections when they are idle. `done` is dropped when
-    /// they have been told.
-    pub(crate) fn close(self: &Rc<Self>, which: impl Fn(&Listener) -> bool, done: Option<mpsc::Sender<()>>) {
-        let closing: Vec<Rc<Listener>> =
-            self.listeners.borrow_mut().extract_if(.., |listener| which(listener)).collect();
-        for listener in &closing {
-            listener.closed.notify_one();
-            // It is looked after no more: this is the last time that it learns what it is now.
-            listener.find_in(&self.view().snapshot, &self.shared().metrics);
-        }
-        let worker = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            // What clients had sent before this is read first, and answered.
-            tokio::time::sleep(SENT_BEFORE).await;
-            for listener in closing {
-                worker.deadlines.close(listener.group);
-            }
-            drop(done);
-        });
-    }
-}
-
-async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener) {
-    loop {
-        let accepted = tokio::select! {
-            accepted = socket.accept() => accepted,
-            () = listener.closed.notified() => break,
-        };
-        match accepted {
-            Ok((stream, peer)) => start(&worker, &listener, stream, peer),
-            Err(error) => {
-                tracing::warn!("cannot accept on {}: {error}", listener.id);
-                tokio::time::sleep(OUT_OF_FILES).await;
-            }
-        }
-    }
-    // Those that the kernel has accepted for this socket would be reset with it.
-    if let Ok(socket) = socket.into_std() {
-        while let Ok((stream, peer)) = socket.accept() {
-            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-            if let Ok(stream) = stream {
-                start(&worker, &listener, stream, peer);
-            }
-        }
-    }
-}
-
-fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
-    let _ = stream.set_nodelay(true); // a latency matter, no reason to refuse a client
-    let deadline = worker.deadlines.register(listener.group);
-    deadline.set_socket(Some(worker.deadlines.after(HEAD)));
-    let counted = Arc::clone(&listener.connections.borrow());
-    counted.fetch_add(1, Ordering::Relaxed);
-    let connection = Connection {
-        worker: Rc::clone(worker),
-        listener: Rc::clone(listener),
-        peer,
-        peer_text: worker.scratch.value(|out| out.display(&peer.ip().to_canonical())),
-        deadline,
-        shared: false,
-        counted,
-        phase: Cell::new(Phase::Idle),
-        exchanges: Cell::new(0),
-        bodies: Cell::new(0),
-    };
-    tokio::task::spawn_local(serve(connection, stream));
-}
-
-/// Polls a connection to its end, and tells it when it is to end.
-///
-/// How a connection ends is the client's business: the errors are malformed requests, resets and deadlines,
-/// which the client was told of where it still listened.
-macro_rules! drive {
-    ($connection:expr, $serving:expr) => {{
-        let mut serving = pin!($serving);
-        let _ = poll_fn(|context| {
-            $connection.deadline.watch(context);
-            // Read first: a request that has arrived is served before the connection ends.
-            let polled = serving.as_mut().poll(context);
-            if polled.is_pending() && $connection.deadline.take_closing() {
-                serving.as_mut().graceful_shutdown();
-                return serving.as_mut().poll(context);
-            }
-            polled
-        })
-        .await;
-    }};
-}
-
-async fn serve(mut connection: Connection, mut stream: TcpStream) {
+/// Serves a connection from its first byte to its end.
+pub(super) async fn serve(mut connection: Connection, mut stream: ClientStream) {
     let Some(prefix) = read_prefix(&connection, &mut stream).await else { return };
     connection.shared = prefix.starts_with(PREFACE);
     let connection = Rc::new(connection);
-    let io = TokioIo::new(Io::new(stream, Rc::clone(&connection), prefix));
-    let max_head = connection.worker.view().snapshot.config.max_head;
-    let service = service_fn(|request| {
-        let connection = Rc::clone(&connection);
-        async move { pipeline::serve(&connection, request).await }
-    });
     if connection.shared {
-        let serving = http2::Builder::new(LocalExecutor)
-            .max_concurrent_streams(STREAMS)
-            .max_header_list_size(max_head as u32)
-            .initial_stream_window_size(64 << 10)
-            .initial_connection_window_size(1 << 20)
-            .serve_connection(io, service);
-        drive!(connection, serving);
+        h2::serve(&connection, stream, prefix).await;
     } else {
-        let serving = http1::Builder::new()
-            .max_buf_size(max_head)
-            .header_read_timeout(None)
-            .writev(false)
-            .serve_connection(io, service);
-        drive!(connection, serving);
+        h1::serve(&connection, stream, prefix).await;
     }
 }
 
 /// What came before it was clear which protocol is spoken; `None` if nothing did.
-async fn read_prefix(connection: &Connection, stream: &mut TcpStream) -> Option<Bytes> {
+async fn read_prefix(connection: &Connection, stream: &mut ClientStream) -> Option<Bytes> {
     let mut prefix = BytesMut::with_capacity(PREFIX);
     loop {
         let read = {
@@ -247,17 +119,27 @@ async fn read_prefix(connection: &Connection, stream: &mut TcpStream) -> Option<
     }
 }
 
-/// Runs the requests of an HTTP/2 connection on the thread that serves it.
-#[derive(Clone, Copy)]
-struct LocalExecutor;
-
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
-    fn execute(&self, future: F) {
-        tokio::task::spawn_local(future);
-    }
-}
-
 impl Connection {
+    /// A connection from `peer` that has said nothing yet.
+    pub(super) fn new(worker: &Rc<Worker>, listener: &Rc<Listener>, peer: SocketAddr) -> Self {
+        let deadline = worker.deadlines.register(listener.group);
+        deadline.set_socket(Some(worker.deadlines.after(HEAD)));
+        let counted = Arc::clone(&listener.connections.borrow());
+        counted.fetch_add(1, Ordering::Relaxed);
+        Self {
+            worker: Rc::clone(worker),
+            listener: Rc::clone(listener),
+            peer,
+            peer_text: worker.scratch.value(|out| out.display(&peer.ip().to_canonical())),
+            deadline,
+            shared: false,
+            counted,
+            phase: Cell::new(Phase::Idle),
+            exchanges: Cell::new(0),
+            bodies: Cell::new(0),
+        }
+    }
+
     /// Where its requests come from.
     pub fn origin(&self) -> Origin {
         Origin { listener: self.listener.index.get(), peer: self.peer.ip() }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::connection::Connection;
+use super::stream::ClientStream;
 use crate::respond;
 
 /// From the connection to its first byte, and from the first byte of a head to its last.
@@ -37,7 +37,7 @@ pub(super) enum Phase {
 
 /// A socket with deadlines.
 pub(super) struct Io {
-    stream: TcpStream,
+    stream: ClientStream,
     link: Rc<Connection>,
     /// What was read to tell the protocols apart.
     prefix: Bytes,
@@ -48,7 +48,7 @@ pub(super) struct Io {
 }
 
 impl Io {
-    pub(super) fn new(stream: TcpStream, link: Rc<Connection>, prefix: Bytes) -> Self {
+    pub(super) fn new(stream: ClientStream, link: Rc<Connection>, prefix: Bytes) -> Self {
         if !link.shared {
             link.enter(Phase::Head, HEAD);
         }
@@ -61,8 +61,10 @@ impl Io {
         }
         if self.link.phase.get() == Phase::Head && !self.blocked.get() {
             // Best effort: the client is slow, not gone. The socket is closed either way.
-            let _ =
-                self.stream.try_write(&respond::bare(http::StatusCode::REQUEST_TIMEOUT, &self.link.worker));
+            let _ = self
+                .stream
+                .socket()
+                .try_write(&respond::bare(http::StatusCode::REQUEST_TIMEOUT, &self.link.worker));
         }
         Some(io::ErrorKind::TimedOut.into())
     }

@@ -7,8 +7,9 @@ use http::HeaderMap;
 use sluicegate_limiter::{Span, Time};
 
 use super::Request;
+use crate::cost::settled;
 use crate::limit::Holds;
-use crate::pipeline::{Judged, Origin, Unjudged, judge, settled};
+use crate::pipeline::{Judged, Origin, Unjudged, judge};
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
 

@@ -1,7 +1,8 @@
 //! Costs: what a request spends, by what it is and by what comes of it.
 
+use super::super::cost::{Cost, DetailedCost};
 use super::super::forms::RawCost;
-use super::super::model::{Cost, DetailedCost, Quota};
+use super::super::model::Quota;
 use super::super::raw::RawCostFields;
 use super::super::read::At;
 use super::super::report::{Mistake, Report};

@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::super::forms::RawListener;
-use super::super::model::{AdminConfig, ClientIpConfig, ForwardedHeader, ListenerConfig};
-use super::super::raw::{RawAdmin, RawClientIp, RawConfig};
+use super::super::listener::{AdminConfig, ClientIpConfig, ForwardedHeader, ListenerConfig};
+use super::super::raw::RawConfig;
+use super::super::raw_listen::{RawAdmin, RawClientIp};
 use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::section::Section;

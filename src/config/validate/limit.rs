@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use super::super::cost::Cost;
+use super::super::listener::ClientIpConfig;
 use super::super::lists::ListConfig;
-use super::super::model::{
-    ApiKeyConfig, ClientIpConfig, Cost, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota, RouteConfig,
-};
+use super::super::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota};
 use super::super::raw::RawLimit;
 use super::super::read::{At, not_available};
 use super::super::report::{Problem, Report};
+use super::super::route::RouteConfig;
 use super::ban;
 use super::cost;
 use super::key::{self, exempt};

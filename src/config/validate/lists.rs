@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use super::super::forms::RawList;
 use super::super::lists::{Access, ListConfig};
-use super::super::model::{LimitConfig, RouteConfig};
-use super::super::raw::{RawConfig, RawRoute};
+use super::super::model::LimitConfig;
+use super::super::raw::RawConfig;
+use super::super::raw_route::RawRoute;
 use super::super::read::{At, OneOrMany};
 use super::super::relative;
 use super::super::report::Report;
+use super::super::route::RouteConfig;
 use super::section::Section;
 use super::{empty, value};
 use crate::client_ip::parse_network;

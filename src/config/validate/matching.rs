@@ -2,10 +2,10 @@
 
 use http::{HeaderName, HeaderValue, Method};
 
-use super::super::model::Match;
-use super::super::raw::RawMatch;
+use super::super::raw_route::RawMatch;
 use super::super::read::{At, OneOrMany};
 use super::super::report::{Mistake, Report, nearest};
+use super::super::route::Match;
 use super::route::Known;
 use super::{empty, header_name, value};
 use crate::route::{HostPattern, PathPattern, normalize};

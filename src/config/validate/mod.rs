@@ -25,11 +25,12 @@ use std::time::Duration;
 use http::HeaderName;
 
 use super::forms::{RawCount, RawSecret};
-use super::model::{Config, HeaderFamilies};
+use super::model::Config;
 use super::raw::RawConfig;
 use super::read::At;
 use super::relative;
 use super::report::{Mistake, Place, Problem, Report, nearest};
+use super::route::HeaderFamilies;
 use super::store::{RedisConfig, RedisServers};
 use super::values;
 use section::Section;

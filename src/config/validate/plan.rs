@@ -2,8 +2,9 @@
 
 use http::HeaderValue;
 
+use super::super::cost::Cost;
 use super::super::forms::RawPlan;
-use super::super::model::{Cost, Quota, When};
+use super::super::model::{Quota, When};
 use super::super::raw::{RawLimit, RawWhen};
 use super::super::read::{At, Named};
 use super::super::report::Report;

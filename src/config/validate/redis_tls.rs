@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, RootCertStore};
 
-use super::super::raw::RawRedisTls;
+use super::super::raw_store::RawRedisTls;
 use super::super::read::At;
 use super::super::report::Report;
 use super::super::store::RedisTls;

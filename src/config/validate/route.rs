@@ -5,13 +5,15 @@ use std::ops::RangeInclusive;
 use http::{HeaderValue, StatusCode};
 
 use super::super::forms::{RawAnswer, RawCount};
+use super::super::listener::ListenerConfig;
 use super::super::lists::{Access, ListConfig};
-use super::super::model::{
-    Action, HeaderFamilies, LimitConfig, ListenerConfig, Match, Mode, Reject, RouteConfig, UpstreamConfig,
-};
-use super::super::raw::{RawConfig, RawRoute};
+use super::super::model::{LimitConfig, Mode};
+use super::super::raw::RawConfig;
+use super::super::raw_route::RawRoute;
 use super::super::read::At;
 use super::super::report::{Problem, Report};
+use super::super::route::{Action, HeaderFamilies, Match, Reject, RouteConfig};
+use super::super::upstream::UpstreamConfig;
 use super::lists::of_route;
 use super::matching::{matches, unreachable};
 use super::section::Section;

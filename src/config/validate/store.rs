@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::super::forms::RawSecret;
-use super::super::raw::{RawRedis, RawSentinel, RawStore};
+use super::super::raw_store::{RawRedis, RawSentinel, RawStore};
 use super::super::read::At;
 use super::super::report::{Mistake, Place, Problem, Report};
 use super::super::store::{RedisAddress, RedisConfig, RedisServers};

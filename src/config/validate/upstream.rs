@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::super::forms::RawServer;
-use super::super::model::{Action, RouteConfig, ServerConfig, UpstreamConfig};
-use super::super::raw::RawUpstream;
+use super::super::raw_upstream::RawUpstream;
 use super::super::read::{At, not_available};
 use super::super::report::{Mistake, Report};
+use super::super::route::{Action, RouteConfig};
+use super::super::upstream::{ServerConfig, UpstreamConfig};
 use super::super::values;
 use super::section::Section;
 use super::{empty, in_range, missing, value, word};

@@ -1,0 +1,40 @@
+//! What requests spend.
+
+use http::{HeaderName, Method};
+
+/// What a request spends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Always the same.
+    Constant(u64),
+    /// A whole number in a request header; 1 where it is missing or no number.
+    Header(HeaderName),
+    /// By what the request is, and by what comes of it.
+    Detailed(Box<DetailedCost>),
+}
+
+/// What a request spends, by what it is and by what comes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetailedCost {
+    /// For the request itself.
+    pub request: u64,
+    /// A request header whose number stands for `request`.
+    pub request_header: Option<HeaderName>,
+    /// For requests with these methods, instead.
+    pub methods: Vec<(Method, u64)>,
+    /// Only answers with these statuses cost anything, first to last; empty for all.
+    pub status: Vec<(u16, u16)>,
+    /// A header of the answer, whose number is charged too.
+    pub response_header: Option<HeaderName>,
+    /// Whether the bytes of the answer's body are charged too.
+    pub bytes: bool,
+    /// What is taken before the answer is there; `None` for what the request itself costs.
+    pub reserve: Option<u64>,
+}
+
+impl DetailedCost {
+    /// Whether it is only known when the answer is there.
+    pub fn settles(&self) -> bool {
+        !self.status.is_empty() || self.response_header.is_some() || self.bytes
+    }
+}

@@ -1,0 +1,72 @@
+//! The store as it is written.
+
+use super::forms::{RawCount, RawSecret};
+use super::node::Node;
+use super::raw::RawText;
+use super::read::{At, Read, entries, mapping, not_available, unknown_key};
+use super::report::{Place, Report};
+
+mapping! {
+    /// Where counters live that several gateways share.
+    "store"
+    struct RawStore {
+        /// A Redis: one server (url), a cluster, or the one that sentinels watch.
+        #[schemars(required)]
+        redis: RawRedis,
+    }
+}
+
+mapping! {
+    /// A Redis; one of url, cluster and sentinel.
+    "store.redis"
+    struct RawRedis {
+        /// redis://HOST:6379/0, rediss:// for TLS, redis+unix:///PATH?db=0 for a socket.
+        url: RawText,
+        /// Some nodes of a cluster: redis://HOST:PORT or rediss://HOST:PORT.
+        cluster: Vec<At<RawText>>,
+        /// The sentinels that know the server.
+        sentinel: RawSentinel,
+        /// The user, if it is not in the URL.
+        username: RawText,
+        /// The password, if it is not in the URL.
+        password: RawSecret,
+        /// The number of the database, if it is not in the URL. Default: 0.
+        database: RawCount,
+        /// Certificates, for rediss:// only.
+        tls: RawRedisTls,
+        /// The longest that a request waits for a decision. Default: 50ms.
+        timeout: RawText,
+        /// What the names of all keys in Redis begin with. Default: sluicegate.
+        prefix: RawText,
+    }
+}
+
+mapping! {
+    /// The sentinels that know the server.
+    "store.redis.sentinel"
+    struct RawSentinel {
+        /// The name that they know it by.
+        #[schemars(required)]
+        master: RawText,
+        /// The sentinels: redis://HOST:26379 or rediss://HOST:26379.
+        #[schemars(required)]
+        nodes: Vec<At<RawText>>,
+        /// The user at the sentinels themselves.
+        username: RawText,
+        /// The password at the sentinels themselves.
+        password: RawSecret,
+    }
+}
+
+mapping! {
+    /// Certificates and keys: PEM files.
+    "store.redis.tls"
+    struct RawRedisTls {
+        /// The authorities that sign the server's certificate. Default: those of the system.
+        ca: RawText,
+        /// The gateway's own certificate, where the server asks for one.
+        cert: RawText,
+        /// Its private key.
+        key: RawText,
+    }
+}

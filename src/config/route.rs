@@ -1,0 +1,89 @@
+//! Routes: which requests, and what becomes of them.
+
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+
+use super::lists::Access;
+use crate::route::{HostPattern, PathPattern};
+
+/// A route.
+#[derive(Clone, Debug)]
+pub struct RouteConfig {
+    /// Its name.
+    pub name: String,
+    /// Which requests it takes.
+    pub matches: Match,
+    /// Whom it lets in.
+    pub access: Access,
+    /// What becomes of them.
+    pub action: Action,
+    /// Indices into [`Config::limits`].
+    pub limits: Vec<usize>,
+    /// The answer headers that tell of limits.
+    pub headers: HeaderFamilies,
+    /// The answer to those refused, instead of the usual one.
+    pub reject: Option<Reject>,
+    /// The longest request body in bytes.
+    pub max_body: Option<u64>,
+}
+
+/// Which requests a route takes; all that is given has to fit.
+#[derive(Clone, Debug, Default)]
+pub struct Match {
+    /// An index into [`Config::listeners`].
+    pub listener: Option<usize>,
+    /// One of these hosts; empty for all.
+    pub hosts: Vec<HostPattern>,
+    /// One of these paths; empty for all.
+    pub paths: Vec<PathPattern>,
+    /// One of these methods; empty for all.
+    pub methods: Vec<Method>,
+    /// Whether it takes CORS preflight requests for its methods too, and asks them for no limit and no credentials.
+    pub preflight: bool,
+    /// These headers with these values; `None` for any value.
+    pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
+}
+
+/// What becomes of an admitted request.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// It is forwarded to an upstream: an index into [`Config::upstreams`].
+    Forward {
+        /// The index.
+        upstream: usize,
+        /// Whether the path goes out as it came in.
+        original_path: bool,
+    },
+    /// The client is told its own limits, which spends nothing.
+    Usage,
+    /// It is answered by the gateway.
+    Respond {
+        /// The status.
+        status: StatusCode,
+        /// The body.
+        body: String,
+        /// Its type.
+        content_type: HeaderValue,
+    },
+}
+
+/// An answer to refused requests that replaces the usual one.
+#[derive(Clone, Debug)]
+pub struct Reject {
+    /// The status.
+    pub status: StatusCode,
+    /// The body, with its placeholders.
+    pub body: String,
+    /// Its type.
+    pub content_type: HeaderValue,
+}
+
+/// Families of answer headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderFamilies {
+    /// X-RateLimit-Limit, -Remaining, -Reset, -Retry-After.
+    pub x_ratelimit: bool,
+    /// RateLimit and RateLimit-Policy.
+    pub ietf: bool,
+    /// Retry-After.
+    pub retry_after: bool,
+}

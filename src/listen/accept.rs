@@ -1,0 +1,84 @@
+//! Sockets that listen: accept, and stop accepting.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use super::Opened;
+use super::connection::{Connection, Listener, serve};
+use super::stream::ClientStream;
+use crate::worker::Worker;
+
+/// How long a connection that is to end is still read for what its client sent before.
+const SENT_BEFORE: Duration = Duration::from_millis(100);
+/// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
+const OUT_OF_FILES: Duration = Duration::from_millis(50);
+
+impl Worker {
+    /// Serves on a socket.
+    pub(crate) fn open(self: &Rc<Self>, opened: Opened) {
+        let socket = match TcpListener::from_std(opened.socket) {
+            Ok(socket) => socket,
+            Err(error) => return tracing::error!("listener {} cannot be served: {error}", opened.id),
+        };
+        let listener = Rc::new(Listener::new(opened.id, self.next_group()));
+        listener.find_in(&self.view().snapshot, &self.shared().metrics);
+        self.listeners.borrow_mut().push(Rc::clone(&listener));
+        tokio::task::spawn_local(accept(Rc::clone(self), listener, socket));
+    }
+
+    /// Stops accepting on some listeners and ends their connections when they are idle. `done` is dropped when
+    /// they have been told.
+    pub(crate) fn close(self: &Rc<Self>, which: impl Fn(&Listener) -> bool, done: Option<mpsc::Sender<()>>) {
+        let closing: Vec<Rc<Listener>> =
+            self.listeners.borrow_mut().extract_if(.., |listener| which(listener)).collect();
+        for listener in &closing {
+            listener.closed.notify_one();
+            // It is looked after no more: this is the last time that it learns what it is now.
+            listener.find_in(&self.view().snapshot, &self.shared().metrics);
+        }
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            // What clients had sent before this is read first, and answered.
+            tokio::time::sleep(SENT_BEFORE).await;
+            for listener in closing {
+                worker.deadlines.close(listener.group);
+            }
+            drop(done);
+        });
+    }
+}
+
+async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = listener.closed.notified() => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => start(&worker, &listener, stream, peer),
+            Err(error) => {
+                tracing::warn!("cannot accept on {}: {error}", listener.id);
+                tokio::time::sleep(OUT_OF_FILES).await;
+            }
+        }
+    }
+    // Those that the kernel has accepted for this socket would be reset with it.
+    if let Ok(socket) = socket.into_std() {
+        while let Ok((stream, peer)) = socket.accept() {
+            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+            if let Ok(stream) = stream {
+                start(&worker, &listener, stream, peer);
+            }
+        }
+    }
+}
+
+fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
+    let _ = stream.set_nodelay(true); // a latency matter, no reason to refuse a client
+    let connection = Connection::new(worker, listener, peer);
+    tokio::task::spawn_local(serve(connection, ClientStream::Plain(stream)));
+}
