@@ -1,13 +1,17 @@
 //! 6b: to the upstream and back.
 
+mod balance;
 mod body;
+mod error;
 mod exchange;
 mod framing;
 mod headers;
 mod pool;
+mod server;
 mod upstream;
 mod wire;
 
 pub use body::Body;
+pub use error::ForwardError;
 pub use exchange::Exchange;
-pub use upstream::{ForwardError, Upstream, forward};
+pub use upstream::{Upstream, forward};

@@ -1,0 +1,63 @@
+//! Why an upstream gave no answer, and what the client is told of it.
+
+use http::{HeaderValue, Response, StatusCode, header};
+
+use super::{Body, Exchange};
+use crate::observe::UpstreamOutcome;
+use crate::respond::LocalError;
+
+/// Why an upstream gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    /// No connection could be made.
+    #[error("no connection")]
+    Connect(#[source] std::io::Error),
+    /// No connection was made in time.
+    #[error("no connection in time")]
+    ConnectTimeout,
+    /// The connection broke, or what came was no HTTP.
+    #[error("no answer")]
+    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// No answer came in time.
+    #[error("no answer in time")]
+    ResponseTimeout,
+    /// The client's body is longer than allowed.
+    #[error("the request's body is too large")]
+    TooLarge,
+    /// The client's body broke off or was malformed.
+    #[error("the request's body did not come whole")]
+    ClientBroken,
+    /// The client stopped sending its body.
+    #[error("the request's body stopped coming")]
+    ClientSlow,
+}
+
+impl ForwardError {
+    pub(super) fn outcome(&self) -> UpstreamOutcome {
+        match self {
+            Self::Connect(_) => UpstreamOutcome::ConnectFailed,
+            Self::ConnectTimeout => UpstreamOutcome::ConnectTimeout,
+            Self::Broken(_) => UpstreamOutcome::Broken,
+            Self::ResponseTimeout => UpstreamOutcome::ResponseTimeout,
+            Self::TooLarge | Self::ClientBroken | Self::ClientSlow => UpstreamOutcome::ClientFailed,
+        }
+    }
+
+    /// The answer to the client. It tells what failed, never where.
+    pub fn response(self, exchange: &Exchange) -> Response<Body> {
+        let local = match self {
+            Self::Connect(_) | Self::Broken(_) => LocalError::UpstreamFailed,
+            Self::ConnectTimeout | Self::ResponseTimeout => LocalError::UpstreamSlow,
+            Self::TooLarge => LocalError::TooLarge,
+            Self::ClientBroken => LocalError::Malformed("the request's body did not come whole"),
+            Self::ClientSlow => LocalError::Slow,
+        };
+        let mut response = local.response(exchange.id());
+        if response.status() == StatusCode::REQUEST_TIMEOUT
+            || response.status() == StatusCode::PAYLOAD_TOO_LARGE
+        {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
