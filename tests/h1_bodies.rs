@@ -127,7 +127,10 @@ fn a_trailer_changes_nothing_of_the_request() {
 /// A body that comes with a byte now and then is cut off, before its time is up that it could take at that pace.
 #[test]
 fn a_body_that_trickles_is_408() {
-    let upstream = echo();
+    let upstream = Upstream::scripted(|exchange| {
+        while exchange.read_some(1 << 10) > 0 {}
+        exchange.close();
+    });
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
     client.reader.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -78,6 +78,10 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
             }
         }
     }
+    if !reset {
+        // Best effort: what does not fit into the socket at once is not waited for.
+        let _ = poll_fn(|context| Poll::Ready(socket.poll_farewell(context).is_ready())).await;
+    }
     socket.close(reset);
 }
 

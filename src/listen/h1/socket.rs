@@ -65,6 +65,8 @@ struct State {
     pace: Pace,
     /// The task of the connection, while somebody else reads.
     waker: Option<Waker>,
+    /// Whoever reads the body, while it waits.
+    reader: Option<Waker>,
 }
 
 /// What comes next on a connection.
@@ -121,6 +123,7 @@ impl Socket {
                 left: 0,
                 pace: Pace::default(),
                 waker: None,
+                reader: None,
             }),
         }
     }
@@ -259,13 +262,14 @@ impl Socket {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
         let state = &mut *self.state.borrow_mut();
-        if turn != state.turn || state.broken {
+        if turn != state.turn || state.broken || state.stream.is_none() {
             return Poll::Ready(Some(Err(InboundError::BrokenOff)));
         }
         let now = self.connection.worker.deadlines.now();
         let error = loop {
             match state.framing.take(&mut state.read) {
                 Ok(Taken::Frame(frame)) => {
+                    state.expects = false;
                     state.pace.came(frame.data_ref().map_or(0, Bytes::len), now);
                     if state.framing == Framing::Ended {
                         state.wake();
@@ -282,12 +286,14 @@ impl Socket {
             if state.pace.is_too_slow(now) {
                 break InboundError::Slow;
             }
-            if std::mem::take(&mut state.expects) && state.read.is_empty() && !state.answering {
+            let expects = std::mem::take(&mut state.expects);
+            if expects && state.read.is_empty() && !state.answering {
                 state.interim = CONTINUE;
             }
             match state.poll_fill(context, &self.connection) {
                 Poll::Pending => {
                     state.pace.waits(now);
+                    state.reader = Some(context.waker().clone());
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(0) | Err(_)) => break InboundError::BrokenOff,
@@ -325,20 +331,20 @@ impl Socket {
         let state = &mut *self.state.borrow_mut();
         state.turn += 1;
         state.lent = false;
-        !state.broken && !(state.expects && state.read.is_empty() && state.framing != Framing::Ended)
+        state.wake_reader();
+        !state.broken && !state.awaits_leave()
     }
 
     /// Whether the rest of the body could be read and thrown away to its end.
     pub(super) fn can_drain(&self) -> bool {
         let state = self.state.borrow();
-        let waits = state.expects && state.read.is_empty();
-        !state.broken && !waits && state.framing.left().is_none_or(|left| left <= MOST)
+        !state.broken && !state.awaits_leave() && state.framing.left().is_none_or(|left| left <= MOST)
     }
 
     /// Reads the rest of a body that nobody wants. Ready when it has ended (true), or cannot be read to its end.
     pub(super) fn poll_drain(&self, context: &mut Context<'_>) -> Poll<bool> {
         let state = &mut *self.state.borrow_mut();
-        if state.lent || (state.expects && state.read.is_empty()) {
+        if state.lent || state.awaits_leave() {
             return Poll::Pending;
         }
         while !state.broken {
@@ -404,9 +410,19 @@ impl Socket {
         !state.finished && (state.broken || !state.read.is_empty() || state.framing != Framing::Ended)
     }
 
+    /// Says farewell, where the protocol under this one has one.
+    pub(super) fn poll_farewell(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.state.borrow_mut().stream {
+            Some(stream) if stream.has_farewell() => Pin::new(stream).poll_shutdown(context),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
     /// Closes the connection; with `reset` so that its end is not taken for the end of the answer.
     pub(super) fn close(&self, reset: bool) {
-        let stream = self.state.borrow_mut().stream.take();
+        let state = &mut *self.state.borrow_mut();
+        let stream = state.stream.take();
+        state.wake_reader();
         if let Some(stream) = stream.as_ref().filter(|_| reset) {
             let _ = socket2::SockRef::from(stream.socket()).set_linger(Some(std::time::Duration::ZERO));
         }
@@ -424,6 +440,7 @@ impl State {
             return Poll::Ready(Ok(0));
         }
         let length = if self.read.is_empty() {
+            self.read = BytesMut::new(); // whoever waits keeps no memory
             self.read = ready!(connection.worker.buffers.poll_read(stream, context))?;
             self.read.len()
         } else {
@@ -457,6 +474,18 @@ impl State {
         let ready = pin!(socket.ready(Interest::READABLE)).poll(context);
         let closed = matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed());
         if closed || self.finished { Look::Finished } else { Look::Open }
+    }
+
+    /// Whether the client waits for leave to send a body, and may never send it.
+    fn awaits_leave(&self) -> bool {
+        self.expects && self.read.is_empty() && self.framing != Framing::Ended
+    }
+
+    /// The body that somebody reads has no more to come.
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
     }
 
     fn wake(&mut self) {
