@@ -182,7 +182,9 @@ pub fn find<'s>(
     }
     let host = host(parts).map_err(|NoHost| Unjudged::Host)?;
     let path = normalize(parts.uri.path()).map_err(|error| match error {
-        PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.uri.path() == "*" => Unjudged::Gateway,
+        PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.uri.path() == "*" => {
+            Unjudged::Gateway
+        }
         error => Unjudged::Path(error),
     })?;
     let asked = Asked {

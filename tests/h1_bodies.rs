@@ -148,7 +148,7 @@ fn a_body_that_trickles_is_408() {
     assert_eq!(answer.status, 408);
     answer.problem();
     assert!((Duration::from_secs(9)..Duration::from_secs(15)).contains(&took), "{took:?}");
-    drop(client);
+    client.reader.stream.shutdown(std::net::Shutdown::Both).unwrap();
     trickle.join().unwrap();
 }
 
@@ -238,7 +238,10 @@ fn answers_without_a_body_have_none() {
         let answer = client.get("/204");
         assert_eq!((answer.status, answer.header("content-length")), (204, None));
         assert_eq!(answer.header("transfer-encoding"), None);
-        assert_eq!((client.get("/304").status, client.get("/304").header("content-length")), (304, Some("7")));
+        assert_eq!(
+            (client.get("/304").status, client.get("/304").header("content-length")),
+            (304, Some("7"))
+        );
         assert_eq!(client.ask("HEAD", "/", &[]).header("content-length"), Some("7"));
     }
 }
@@ -258,7 +261,11 @@ fn an_early_answer_reaches_a_client_that_still_sends() {
     let mut large = gateway.client();
     large.request("POST", "/", &[("content-length", "20000000")]);
     let answer = large.response();
-    assert_eq!((answer.status, answer.header("connection")), (429, Some("close")), "it is too much to throw away");
+    assert_eq!(
+        (answer.status, answer.header("connection")),
+        (429, Some("close")),
+        "it is too much to throw away"
+    );
     let mut bad = gateway.client();
     bad.request("POST", "/", &[("transfer-encoding", "chunked")]).send("zz\r\n");
     assert_eq!(bad.response().status, 429);

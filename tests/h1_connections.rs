@@ -68,7 +68,11 @@ fn a_client_that_leaves_is_noticed() {
             client.request("GET", "/", &[]);
             upstream.wait_for(1);
             client.send(vec![b'x'; sent_ahead]);
-            if resets { reset(client) } else { drop(client) }
+            if resets {
+                reset(client)
+            } else {
+                drop(client)
+            }
             let (_, took) = timed(|| {
                 until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));
             });
@@ -96,7 +100,11 @@ fn a_client_that_leaves_a_queue_is_noticed_behind_its_body() {
         client.request("POST", "/", &[("content-length", "1000")]).send([b'x'; 1_000]);
         let left = || gateway.remaining("l", "any");
         until("it waits", || (left() == 1).then_some(()));
-        if resets { reset(client) } else { drop(client) }
+        if resets {
+            reset(client)
+        } else {
+            drop(client)
+        }
         until("its turn is free", || (left() == 2).then_some(()));
         assert_eq!(upstream.seen().len(), 1);
     }

@@ -26,7 +26,8 @@ fn all_refused<B: AsRef<[u8]>>(status: u16, all: &[B]) {
         assert!(client.is_closed(), "{shown:?}");
     }
     assert_eq!(upstream.seen().len(), 0);
-    let counted = || gateway.metric("sluicegate_requests_total", &[("route", ""), ("code", &status.to_string())]);
+    let counted =
+        || gateway.metric("sluicegate_requests_total", &[("route", ""), ("code", &status.to_string())]);
     until("all are counted", || (counted() == all.len() as f64).then_some(()));
 }
 
@@ -183,9 +184,11 @@ fn a_request_without_exactly_one_host_is_400() {
         answer.problem();
     }
     assert_eq!(upstream.seen().len(), 0);
-    for good in
-        ["GET / HTTP/1.1\r\nHost: a\r\n", "GET http://a/ HTTP/1.1\r\nHost: a\r\n", "GET / HTTP/1.0\r\nHost: a\r\n"]
-    {
+    for good in [
+        "GET / HTTP/1.1\r\nHost: a\r\n",
+        "GET http://a/ HTTP/1.1\r\nHost: a\r\n",
+        "GET / HTTP/1.0\r\nHost: a\r\n",
+    ] {
         let mut client = gateway.client();
         client.send(format!("{good}\r\n"));
         assert_eq!(client.response().status, 200, "{good:?}");

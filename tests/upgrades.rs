@@ -50,7 +50,8 @@ fn server() -> Upstream {
     Upstream::scripted(|exchange| match exchange.seen.target.as_str() {
         "/chat" => chat(exchange),
         "/other" => {
-            exchange.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n");
+            exchange
+                .write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n");
             exchange.close();
         }
         "/refused" => exchange.answer(403, &[], b"no"),
@@ -100,7 +101,8 @@ fn a_websocket_passes() {
     assert!(client.is_closed());
     until("the place is free", || (gateway.remaining("l", "any") == 1).then_some(()));
     until("it is counted", || {
-        (gateway.metric("sluicegate_requests_total", &[("route", "api"), ("code", "101")]) == 1.0).then_some(())
+        (gateway.metric("sluicegate_requests_total", &[("route", "api"), ("code", "101")]) == 1.0)
+            .then_some(())
     });
 }
 
@@ -117,7 +119,11 @@ fn what_is_sent_early_is_sent_after() {
     let mut client = gateway.client();
     until("the place is free", || (gateway.remaining("l", "any") == 1).then_some(()));
     client.send([head("GET", "/refused", &HANDSHAKE), head("GET", "/", &[])].concat());
-    assert_eq!([client.response().status, client.response().status], [403, 200], "it was a request after all");
+    assert_eq!(
+        [client.response().status, client.response().status],
+        [403, 200],
+        "it was a request after all"
+    );
 }
 
 /// A tunnel is one request in flight until it ends, from whichever side, and survives a reload.
@@ -177,7 +183,11 @@ fn a_switch_that_was_not_asked_for_is_502() {
 fn nothing_else_is_switched_to() {
     let upstream = server();
     let gateway = Setup::default().upstream(&upstream).start(ALL);
-    let h2c = [("upgrade", "h2c"), ("connection", "upgrade, http2-settings"), ("http2-settings", "AAMAAABkAAQAAP__")];
+    let h2c = [
+        ("upgrade", "h2c"),
+        ("connection", "upgrade, http2-settings"),
+        ("http2-settings", "AAMAAABkAAQAAP__"),
+    ];
     let unnamed = [("upgrade", "websocket")];
     let two = [("upgrade", "websocket, h2c"), ("connection", "upgrade")];
     let twice = [("upgrade", "websocket"), ("upgrade", "x"), ("connection", "upgrade")];

@@ -98,15 +98,15 @@ async fn read_prefix(connection: &Connection, stream: &mut ClientStream) -> Opti
     let mut prefix = BytesMut::new();
     loop {
         let read = poll_fn(|context| {
-                connection.deadline.watch(context);
-                match connection.worker.buffers.poll_read(stream, context) {
-                    Poll::Ready(read) => Poll::Ready(read.ok()),
-                    Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
-                    Poll::Pending if connection.deadline.take_closing() => Poll::Ready(None),
-                    Poll::Pending => Poll::Pending,
-                }
-            })
-            .await?;
+            connection.deadline.watch(context);
+            match connection.worker.buffers.poll_read(stream, context) {
+                Poll::Ready(read) => Poll::Ready(read.ok()),
+                Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
+                Poll::Pending if connection.deadline.take_closing() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await?;
         match prefix.is_empty() {
             _ if read.is_empty() => return None,
             true => prefix = read,

@@ -54,9 +54,9 @@ impl Body for Inbound {
         match &mut *self {
             Self::None => Poll::Ready(None),
             Self::Http1(body) => body.poll(context),
-            Self::Http2(body) => {
-                Pin::new(body).poll_frame(context).map(|frame| frame.map(|frame| frame.map_err(InboundError::Http2)))
-            }
+            Self::Http2(body) => Pin::new(body)
+                .poll_frame(context)
+                .map(|frame| frame.map(|frame| frame.map_err(InboundError::Http2))),
         }
     }
 

@@ -115,8 +115,9 @@ impl Framing {
                 Chunk::Size => {
                     let Some((length, size)) = size_line(read)? else { return Ok(Taken::More) };
                     read.advance(length.line);
-                    *extensions =
-                        extensions.checked_sub(length.extensions).ok_or("a body has too many chunk extensions")?;
+                    *extensions = extensions
+                        .checked_sub(length.extensions)
+                        .ok_or("a body has too many chunk extensions")?;
                     *next = if size == 0 { Chunk::Trailers } else { Chunk::Data(size) };
                 }
                 Chunk::Data(_) if read.is_empty() => return Ok(Taken::More),
@@ -314,7 +315,8 @@ mod tests {
 
     #[test]
     fn what_would_change_the_message_never_comes_behind_it() {
-        let body = b"0\r\nHost: evil\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nAuthorization: x\r\n\
+        let body =
+            b"0\r\nHost: evil\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nAuthorization: x\r\n\
                      X-Forwarded-For: 1.2.3.4\r\nX-Api-Key: k\r\nX-Sum: 7\r\n\r\n";
         let trailers = collect(&[body]).unwrap().1.unwrap();
         assert_eq!(trailers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-sum"]);

@@ -66,7 +66,12 @@ pub(super) async fn run(socket: &Socket, response: Response<Body>) {
 
 impl Way {
     /// Carries what there is. Whether anything moved.
-    fn carry(&mut self, context: &mut Context<'_>, from: &mut Side<'_>, to: &mut Side<'_>) -> io::Result<bool> {
+    fn carry(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Side<'_>,
+        to: &mut Side<'_>,
+    ) -> io::Result<bool> {
         let mut moved = false;
         while !self.closed {
             while !self.held.is_empty() {
