@@ -45,6 +45,7 @@ impl Exchange {
     /// Begins an exchange.
     pub fn begin(connection: &Rc<Connection>, view: &Rc<View>, now: Time) -> Self {
         connection.begin();
+        connection.queued.set(false);
         let deadline = if connection.shared {
             connection.worker.deadlines.register(u64::MAX) // no group: it ends with its connection
         } else {
@@ -134,12 +135,14 @@ impl Exchange {
         let clock = *self.connection.worker.clock();
         let mut sleep = pin!(tokio::time::sleep_until(clock.instant(self.begun)));
         let holds = &mut self.holds;
+        self.connection.queued.set(true);
         poll_fn(|context| {
             let Some(due) = holds.due(clock.now(), context.waker()) else { return Poll::Ready(()) };
             sleep.as_mut().reset(clock.instant(due));
             sleep.as_mut().poll(context)
         })
         .await;
+        self.connection.queued.set(false);
         self.released = clock.now();
     }
 

@@ -8,10 +8,12 @@ mod framing;
 mod headers;
 mod pool;
 mod server;
+mod tunnel;
 mod upstream;
 mod wire;
 
 pub use body::Body;
 pub use error::ForwardError;
 pub use exchange::Exchange;
+pub use tunnel::Tunnel;
 pub use upstream::{Upstream, forward};

@@ -9,6 +9,7 @@ use hyper_util::rt::TokioIo;
 
 use super::connection::Connection;
 use super::drive::drive;
+use super::inbound::Inbound;
 use super::io::Io;
 use super::stream::ClientStream;
 use crate::pipeline;
@@ -22,7 +23,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
     let max_head = connection.worker.view().snapshot.config.max_head;
     let service = service_fn(|request| {
         let connection = Rc::clone(connection);
-        async move { pipeline::serve(&connection, request).await }
+        async move { pipeline::serve(&connection, request.map(Inbound::from)).await }
     });
     let serving = http2::Builder::new(LocalExecutor)
         .max_concurrent_streams(STREAMS)

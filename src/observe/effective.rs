@@ -191,6 +191,7 @@ fn upstream(upstream: &UpstreamConfig) -> Value {
             "connect": seconds(upstream.connect),
             "response": seconds(upstream.response),
             "idle": seconds(upstream.idle),
+            "tunnel": seconds(upstream.tunnel),
         },
     })
 }
