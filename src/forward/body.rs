@@ -123,6 +123,9 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self { kind, exchange } = &mut *self;
+        if let Some(exchange) = exchange {
+            exchange.taken();
+        }
         let polled = match kind {
             Kind::Empty => return Poll::Ready(None),
             Kind::Full(bytes) => {
@@ -135,6 +138,7 @@ impl http_body::Body for Body {
         };
         if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&polled, exchange) {
             exchange.sent(frame.data_ref().map_or(0, Bytes::len));
+            exchange.given();
         }
         polled
     }

@@ -18,6 +18,8 @@ use crate::worker::View;
 
 /// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
 const CLIENT_LEFT: u16 = 499;
+/// For a client over HTTP/2 to take some of an answer.
+const TAKE: Duration = Duration::from_secs(60);
 
 /// An exchange that is under way. Dropping it frees what it holds and counts it, also when the client leaves.
 pub struct Exchange {
@@ -42,14 +44,9 @@ impl Exchange {
     /// Begins an exchange.
     pub fn begin(connection: &Rc<Connection>, view: &Rc<View>, now: Time) -> Self {
         connection.begin();
-        let deadline = if connection.shared {
-            connection.worker.deadlines.register(u64::MAX) // no group: it ends with its connection
-        } else {
-            Rc::clone(&connection.deadline)
-        };
         Self {
             connection: Rc::clone(connection),
-            deadline,
+            deadline: connection.request_deadline(),
             view: Rc::clone(view),
             route: None,
             begun: now,
@@ -75,6 +72,20 @@ impl Exchange {
     /// The answer is there, from the upstream or as the route has it: `cost_of` says what it costs without its bytes.
     pub fn answered(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> u64) {
         self.holds.answered(cost_of);
+    }
+
+    /// More of the answer is asked for: the client has taken what it was given. Over HTTP/1.1 the socket says that.
+    pub(super) fn taken(&self) {
+        if self.connection.shared {
+            self.deadline.set_socket(None);
+        }
+    }
+
+    /// The client was given some of the answer, and may leave it lying for a while.
+    pub(super) fn given(&self) {
+        if self.connection.shared {
+            self.deadline.set_socket(Some(self.connection.worker.deadlines.after(TAKE)));
+        }
     }
 
     /// Counts bytes of the answer's body.

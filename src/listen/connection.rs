@@ -62,6 +62,8 @@ pub struct Connection {
     exchanges: Cell<usize>,
     /// Bodies that are being read.
     bodies: Cell<usize>,
+    /// Over HTTP/2 the deadlines of the request that begins next.
+    pub(super) next_stream: RefCell<Option<Rc<Deadline>>>,
 }
 
 impl Listener {
@@ -137,6 +139,7 @@ impl Connection {
             phase: Cell::new(Phase::Idle),
             exchanges: Cell::new(0),
             bodies: Cell::new(0),
+            next_stream: RefCell::new(None),
         }
     }
 
@@ -163,6 +166,20 @@ impl Connection {
         if self.exchanges.get() == 0 {
             self.enter(Phase::Idle, IDLE);
         }
+    }
+
+    /// Whether no request is served.
+    pub(super) fn is_idle(&self) -> bool {
+        self.exchanges.get() == 0
+    }
+
+    /// The deadlines of a request that begins: the connection's, or its own where requests share a connection.
+    pub(crate) fn request_deadline(&self) -> Rc<Deadline> {
+        if !self.shared {
+            return Rc::clone(&self.deadline);
+        }
+        let next = self.next_stream.borrow_mut().take();
+        next.unwrap_or_else(|| self.worker.deadlines.register(u64::MAX)) // no group: it ends with its connection
     }
 
     /// The body of a request is being read, perhaps beyond the end of its exchange: what comes is no new request.

@@ -12,6 +12,9 @@ use crate::listen::Connection;
 
 /// Bytes that are read and thrown away.
 const MOST: u64 = 16 << 20;
+/// The same over HTTP/2, where the connection goes on: what a client may send before it hears anything, so that a small
+/// body ends by itself. Only a larger one is reset.
+const MOST_OF_STREAM: u64 = 64 << 10;
 /// The time that this may take.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -25,13 +28,13 @@ pub fn drain(connection: &Rc<Connection>, body: Incoming, parts: &Parts) {
 
 /// Reads what is left of a body that the client is already sending.
 pub fn drain_rest(connection: &Rc<Connection>, mut body: Incoming) {
-    // Over HTTP/2 a stream is reset alone, which costs nobody anything.
-    if body.is_end_stream() || connection.shared {
+    if body.is_end_stream() {
         return;
     }
     let connection = Rc::clone(connection);
+    let most = if connection.shared { MOST_OF_STREAM } else { MOST };
     let rest = async move {
-        let mut left = MOST;
+        let mut left = most;
         while let Some(Ok(frame)) = body.frame().await {
             let length = frame.data_ref().map_or(0, |data| data.len() as u64);
             match left.checked_sub(length) {

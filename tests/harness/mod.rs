@@ -9,6 +9,7 @@ mod cluster;
 pub mod fleet;
 mod gateway;
 pub mod issuer;
+pub mod h2;
 pub mod load;
 mod message;
 mod ports;

@@ -1,0 +1,504 @@
+//! What RFC 9113 asks of a server, frame by frame: mistakes of a stream end the stream, mistakes of a connection end the
+//! connection, and what is unknown is ignored.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod harness;
+
+use harness::h2::{
+    COMPRESSION_ERROR, CONTINUATION, DATA, END, END_HEADERS, End, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, GOAWAY, H2,
+    HEADERS, PADDED, PING, PREFACE, PRIORITY, PRIORITY_FLAG, PROTOCOL_ERROR, PUSH_PROMISE, RST_STREAM, SETTINGS,
+    STREAM_CLOSED, WINDOW_UPDATE, block, frame, get, number, post, pseudo,
+};
+use harness::{Gateway, PATIENCE, Upstream};
+
+fn echo() -> (Upstream, Gateway) {
+    let upstream = Upstream::scripted(|exchange| {
+        let Ok(body) = exchange.body() else { return exchange.close() };
+        exchange.answer(200, &[], &body);
+    });
+    let gateway = Gateway::before(
+        &upstream,
+        "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, match: {path: /*}, upstream: api}]\n",
+    );
+    (upstream, gateway)
+}
+
+/// What a connection that says this ends with.
+#[track_caller]
+fn connection_error(gateway: &Gateway, what: &str, errors: &[u32], bytes: &[&[u8]]) {
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(bytes.concat());
+    match h2.end_of(u32::MAX, PATIENCE) {
+        Some(End::Closed) => {}
+        Some(End::GoAway(error)) if errors.contains(&error) => {}
+        other => panic!("{what}: {other:?}"),
+    }
+    assert!(h2.is_closed(), "{what}: the connection is closed");
+}
+
+/// What stream 1 of a connection that says this ends with; the connection lives on.
+#[track_caller]
+fn stream_error(gateway: &Gateway, what: &str, errors: &[u32], bytes: &[&[u8]]) {
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(bytes.concat());
+    match h2.end(1) {
+        End::Reset(error) if errors.contains(&error) => {}
+        other => panic!("{what}: {other:?}"),
+    }
+    assert!(h2.serves(3), "{what}: the connection lives on");
+}
+
+#[track_caller]
+fn is_status(gateway: &Gateway, what: &str, status: u16, fields: &[(&str, &str)]) {
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(frame(HEADERS, END | END_HEADERS, 1, &block(fields)));
+    assert_eq!(h2.end(1), End::Status(status), "{what}");
+    assert!(h2.serves(3), "{what}: the connection lives on");
+}
+
+fn u(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+fn setting(id: u16, value: u32) -> Vec<u8> {
+    frame(SETTINGS, 0, 0, &[&id.to_be_bytes()[..], &u(value)].concat())
+}
+
+/// §3.4: what begins otherwise is no HTTP/2, and the connection ends.
+#[test]
+fn a_preface_that_is_none() {
+    let (_upstream, gateway) = echo();
+    for bytes in [
+        &b"INVALID CONNECTION PREFACE\r\n\r\n"[..],
+        b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+        b"PRI * HTTP/1.1\r\nHost: a\r\n\r\n",
+        &frame(SETTINGS, 0, 0, b""),
+    ] {
+        let mut h2 = H2::silent(gateway.edge);
+        h2.send(bytes);
+        assert!(h2.is_closed(), "{bytes:?}");
+    }
+    // The first frame is SETTINGS.
+    let mut h2 = H2::silent(gateway.edge);
+    h2.send([PREFACE, &frame(HEADERS, 0, 1, b"")].concat());
+    h2.send(frame(DATA, 0, 0, b""));
+    assert!(matches!(h2.end_of(u32::MAX, PATIENCE), Some(End::GoAway(_) | End::Closed)));
+}
+
+/// The preface may come byte by byte, and the first request with it.
+#[test]
+fn a_preface_in_pieces() {
+    let (_upstream, gateway) = echo();
+    let mut h2 = H2::silent(gateway.edge);
+    for byte in [PREFACE, &setting(1, 0), &get(1, "/")].concat() {
+        h2.send([byte]);
+    }
+    assert_eq!(h2.end(1), End::Status(200));
+}
+
+/// §4.1, §5.5: frames, flags and bits that are unknown are ignored.
+#[test]
+fn what_is_unknown_is_ignored() {
+    let (_upstream, gateway) = echo();
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(frame(0x16, 0xff, 0, &[0; 8])).send(frame(0x16, 0, 7, b""));
+    h2.send(setting(0xff, 1)).send(setting(0x0a0a, u32::MAX));
+    h2.send(frame(PING, 0x16, 0, b"12345678"));
+    h2.send(frame(WINDOW_UPDATE, 0xff, 0x8000_0000, &[0x80, 0, 0, 1]));
+    h2.send(frame(HEADERS, 0x10 | END | END_HEADERS, 1, &block(&pseudo("GET", "/"))));
+    assert_eq!(h2.end(1), End::Status(200));
+    // In the middle of a head they are an error.
+    let open = frame(HEADERS, END, 1, &block(&pseudo("GET", "/")));
+    connection_error(&gateway, "unknown in a head", &[PROTOCOL_ERROR], &[&open, &frame(0x16, 0, 0, b"")]);
+}
+
+/// §4.2: sizes of frames.
+#[test]
+fn sizes_of_frames() {
+    let (_upstream, gateway) = echo();
+    let large = vec![0; 16_385];
+    let sizes = &[FRAME_SIZE_ERROR];
+    connection_error(&gateway, "a large DATA", sizes, &[&post(1, "/"), &frame(DATA, END, 1, &large)]);
+    connection_error(&gateway, "a large HEADERS", sizes, &[&frame(HEADERS, END | END_HEADERS, 1, &large)]);
+    connection_error(&gateway, "a long PING", sizes, &[&frame(PING, 0, 0, b"123456789")]);
+    connection_error(&gateway, "a short PING", sizes, &[&frame(PING, 0, 0, b"1234567")]);
+    connection_error(&gateway, "an odd SETTINGS", sizes, &[&frame(SETTINGS, 0, 0, b"12345")]);
+    connection_error(&gateway, "SETTINGS that agree and ask", sizes, &[&frame(SETTINGS, END, 0, &[0; 6])]);
+    connection_error(&gateway, "a short RST_STREAM", sizes, &[&post(1, "/"), &frame(RST_STREAM, 0, 1, b"123")]);
+    connection_error(&gateway, "a short WINDOW_UPDATE", sizes, &[&frame(WINDOW_UPDATE, 0, 0, b"123")]);
+    // The largest that is allowed is read.
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(post(1, "/")).send(frame(DATA, END, 1, &large[1..]));
+    assert_eq!(h2.end(1), End::Status(200));
+}
+
+/// §4.3, RFC 7541: blocks that cannot be read end the connection, as nobody knows the table any more.
+#[test]
+fn blocks_that_cannot_be_read() {
+    let (_upstream, gateway) = echo();
+    for (what, bytes) in [
+        ("an index of nothing", &[0xff, 0xff, 0x7f][..]),
+        ("index zero", &[0x80]),
+        ("a table that is too large", &[0x3f, 0xe1, 0xff, 0x7f]),
+        ("a string that is cut short", &[0, 5, b'x']),
+        ("padding of ones that is too long", &[0, 0x82, 0xff, 0xff, 1, b'x']),
+        ("an endless number", &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+    ] {
+        let head = frame(HEADERS, END | END_HEADERS, 1, bytes);
+        connection_error(&gateway, what, &[COMPRESSION_ERROR], &[&head]);
+    }
+    let late = [block(&pseudo("GET", "/")), vec![0x20]].concat();
+    let late = frame(HEADERS, END | END_HEADERS, 1, &late);
+    connection_error(&gateway, "a size of the table behind fields", &[COMPRESSION_ERROR], &[&late]);
+}
+
+/// §5.1: frames on streams that are not open.
+#[test]
+fn states_of_streams() {
+    let (_upstream, gateway) = echo();
+    let [protocol, closed] = [&[PROTOCOL_ERROR][..], &[STREAM_CLOSED, PROTOCOL_ERROR]];
+    connection_error(&gateway, "DATA while idle", protocol, &[&frame(DATA, END, 1, b"x")]);
+    connection_error(&gateway, "RST_STREAM while idle", protocol, &[&frame(RST_STREAM, 0, 1, &u(8))]);
+    connection_error(&gateway, "WINDOW_UPDATE while idle", protocol, &[&frame(WINDOW_UPDATE, 0, 1, &u(100))]);
+    connection_error(&gateway, "CONTINUATION while idle", protocol, &[&frame(CONTINUATION, END_HEADERS, 1, b"")]);
+    connection_error(&gateway, "DATA when half closed", closed, &[&get(1, "/"), &frame(DATA, END, 1, b"x")]);
+    connection_error(&gateway, "HEADERS when half closed", closed, &[&get(1, "/"), &get(1, "/")]);
+    let rest = frame(CONTINUATION, END_HEADERS, 1, b"");
+    connection_error(&gateway, "CONTINUATION when half closed", closed, &[&get(1, "/"), &rest]);
+    let reset = frame(RST_STREAM, 0, 1, &u(8));
+    connection_error(&gateway, "HEADERS on a reset stream", closed, &[&post(1, "/"), &reset, &post(1, "/")]);
+    // DATA and HEADERS on a stream that has ended on both sides.
+    for late in [frame(DATA, END, 1, b"x"), get(1, "/")] {
+        let mut h2 = H2::connect(gateway.edge);
+        assert!(h2.serves(1));
+        h2.until(PATIENCE, |frame| frame.flags & END != 0 && frame.stream == 1);
+        h2.send(late);
+        let end = h2.end_of(1, PATIENCE);
+        assert!(
+            matches!(end, Some(End::Reset(STREAM_CLOSED) | End::GoAway(STREAM_CLOSED | PROTOCOL_ERROR) | End::Closed)),
+            "{end:?}"
+        );
+    }
+    // These may come late.
+    let mut h2 = H2::connect(gateway.edge);
+    assert!(h2.serves(1));
+    h2.send(frame(WINDOW_UPDATE, 0, 1, &u(10))).send(frame(RST_STREAM, 0, 1, &u(8)));
+    h2.send(frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 7]));
+    assert!(h2.serves(3));
+}
+
+/// §5.1.1: streams of clients are odd, and each is higher than those before.
+#[test]
+fn numbers_of_streams() {
+    let (_upstream, gateway) = echo();
+    let protocol = &[PROTOCOL_ERROR, STREAM_CLOSED];
+    connection_error(&gateway, "an even stream", protocol, &[&get(2, "/")]);
+    connection_error(&gateway, "a lower stream", protocol, &[&get(5, "/"), &get(3, "/")]);
+    connection_error(&gateway, "HEADERS on stream 0", protocol, &[&get(0, "/")]);
+    connection_error(&gateway, "DATA on stream 0", protocol, &[&frame(DATA, 0, 0, b"x")]);
+    connection_error(&gateway, "RST_STREAM on stream 0", protocol, &[&frame(RST_STREAM, 0, 0, &u(8))]);
+    connection_error(&gateway, "PRIORITY on stream 0", protocol, &[&frame(PRIORITY, 0, 0, &[0; 5])]);
+    connection_error(&gateway, "CONTINUATION on stream 0", protocol, &[&frame(CONTINUATION, 4, 0, b"")]);
+    connection_error(&gateway, "SETTINGS on a stream", protocol, &[&frame(SETTINGS, 0, 1, b"")]);
+    connection_error(&gateway, "PING on a stream", protocol, &[&frame(PING, 0, 1, &[0; 8])]);
+    connection_error(&gateway, "GOAWAY on a stream", protocol, &[&frame(GOAWAY, 0, 1, &[0; 8])]);
+    let push = frame(PUSH_PROMISE, END_HEADERS, 1, &[&u(2)[..], &block(&pseudo("GET", "/"))].concat());
+    connection_error(&gateway, "PUSH_PROMISE", protocol, &[&post(1, "/"), &push]);
+}
+
+/// §5.3: a stream that depends on itself is a mistake; priorities are ignored otherwise.
+#[test]
+fn priorities() {
+    let (_upstream, gateway) = echo();
+    let protocol = &[PROTOCOL_ERROR];
+    let own = [&[0, 0, 0, 1, 9][..], &block(&pseudo("GET", "/"))].concat();
+    let head = frame(HEADERS, END | END_HEADERS | PRIORITY_FLAG, 1, &own);
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(head);
+    assert!(matches!(h2.end(1), End::Reset(PROTOCOL_ERROR) | End::GoAway(PROTOCOL_ERROR)));
+    connection_error(&gateway, "PRIORITY on itself", protocol, &[&frame(PRIORITY, 0, 1, &[0, 0, 0, 1, 9])]);
+    let other = [&[0, 0, 0, 3, 9][..], &block(&pseudo("GET", "/"))].concat();
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(frame(PRIORITY, 0, 3, &[0, 0, 0, 1, 9]));
+    h2.send(frame(HEADERS, END | END_HEADERS | PRIORITY_FLAG, 1, &other));
+    assert_eq!(h2.end(1), End::Status(200));
+}
+
+/// §6.1, §6.2: padding that is longer than the frame.
+#[test]
+fn padding() {
+    let (_upstream, gateway) = echo();
+    let protocol = &[PROTOCOL_ERROR];
+    let data = frame(DATA, END | PADDED, 1, &[6, b'x', 0, 0]);
+    connection_error(&gateway, "padding of DATA", protocol, &[&post(1, "/"), &data]);
+    let head = [&[200][..], &block(&pseudo("GET", "/"))].concat();
+    let head = frame(HEADERS, END | END_HEADERS | PADDED, 1, &head);
+    connection_error(&gateway, "padding of HEADERS", protocol, &[&head]);
+    let mut h2 = H2::connect(gateway.edge);
+    let head = [&[2][..], &block(&pseudo("POST", "/")), &[0, 0]].concat();
+    h2.send(frame(HEADERS, END_HEADERS | PADDED, 1, &head));
+    h2.send(frame(DATA, END | PADDED, 1, &[2, b'x', 0, 0]));
+    assert_eq!(h2.end(1), End::Status(200));
+}
+
+/// §6.5.2: values of settings.
+#[test]
+fn values_of_settings() {
+    let (_upstream, gateway) = echo();
+    let protocol = &[PROTOCOL_ERROR];
+    connection_error(&gateway, "ENABLE_PUSH 2", protocol, &[&setting(2, 2)]);
+    connection_error(&gateway, "a window of 2^31", &[FLOW_CONTROL_ERROR], &[&setting(4, 1 << 31)]);
+    connection_error(&gateway, "a frame of 16383", protocol, &[&setting(5, 16_383)]);
+    connection_error(&gateway, "a frame of 2^24", protocol, &[&setting(5, 1 << 24)]);
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(setting(3, 100));
+    let agreed = h2.until(PATIENCE, |frame| frame.kind == SETTINGS && frame.flags & END != 0);
+    assert!(agreed.unwrap().payload.is_empty(), "SETTINGS are agreed to");
+}
+
+/// §6.7: PING is answered with the same bytes, and an answer is not.
+#[test]
+fn pings() {
+    let (_upstream, gateway) = echo();
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(frame(PING, END, 0, b"no ping!")).send(frame(PING, 0, 0, b"sluices!"));
+    let pong = h2.until(PATIENCE, |frame| frame.kind == PING).unwrap();
+    assert_eq!((pong.flags, pong.payload.as_slice()), (END, &b"sluices!"[..]));
+}
+
+/// §6.8: what is under way when the client says GOAWAY is answered.
+#[test]
+fn goaway_of_the_client() {
+    let (_upstream, gateway) = echo();
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(get(1, "/")).send(frame(GOAWAY, 0, 0, &[0; 8]));
+    assert_eq!(h2.end(1), End::Status(200));
+    assert!(h2.is_closed());
+}
+
+/// §6.9: windows.
+#[test]
+fn windows() {
+    let (_upstream, gateway) = echo();
+    let flow = &[FLOW_CONTROL_ERROR];
+    let zero = |stream| frame(WINDOW_UPDATE, 0, stream, &u(0));
+    let most = |stream| frame(WINDOW_UPDATE, 0, stream, &u(0x7fff_ffff));
+    connection_error(&gateway, "an increment of 0", &[PROTOCOL_ERROR], &[&zero(0)]);
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(post(1, "/")).send(zero(1));
+    assert!(matches!(h2.end(1), End::Reset(PROTOCOL_ERROR) | End::GoAway(PROTOCOL_ERROR)));
+    connection_error(&gateway, "a window of the connection that overflows", flow, &[&most(0), &most(0)]);
+    stream_error(&gateway, "a window of a stream that overflows", flow, &[&post(1, "/"), &most(1), &most(1)]);
+    connection_error(&gateway, "windows that overflow", flow, &[&setting(4, 100), &post(1, "/"), &most(1), &setting(4, 0x7fff_ffff)]);
+
+    // Nothing is sent that there is no window for, and what is left comes with the window, also through SETTINGS.
+    for more in [frame(WINDOW_UPDATE, 0, 1, &u(1)), setting(4, 4)] {
+        let mut h2 = H2::with_settings(gateway.edge, &[(4, 3)]);
+        h2.send(post(1, "/")).send(frame(DATA, END, 1, b"abcd"));
+        let data = h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+        assert_eq!((data.payload.as_slice(), data.flags & END), (&b"abc"[..], 0));
+        h2.send(more);
+        let data = h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+        assert_eq!((data.payload.as_slice(), data.flags & END), (&b"d"[..], END));
+    }
+    // A window may become negative.
+    let mut h2 = H2::with_settings(gateway.edge, &[(4, 3)]);
+    h2.send(post(1, "/")).send(frame(DATA, END, 1, b"abcd"));
+    h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+    h2.send([setting(4, 0), frame(WINDOW_UPDATE, 0, 1, &u(4))].concat());
+    let data = h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+    assert_eq!(data.payload, b"d");
+}
+
+/// §8.1.1, §8.2, §8.3: requests that are none. The stream is reset, or answered 400, and no upstream sees them.
+#[test]
+fn malformed_requests() {
+    let (upstream, gateway) = echo();
+    let with = |more: &[(&'static str, &'static str)]| [&pseudo("GET", "/")[..], more].concat();
+    let without = |name: &str| pseudo("GET", "/").into_iter().filter(|(n, _)| *n != name).collect::<Vec<_>>();
+    let set = |name: &str, value: &'static str| {
+        pseudo("GET", "/").into_iter().map(|(n, v)| (n, if n == name { value } else { v })).collect::<Vec<_>>()
+    };
+    let mut late = with(&[("x-a", "b")]);
+    late.swap(3, 4);
+    let cases = [
+        ("an upper-case name", with(&[("X-Upper", "x")])),
+        ("an empty name", with(&[("", "x")])),
+        ("a name with a space", with(&[("x a", "x")])),
+        ("a name with a colon", with(&[("x:a", "x")])),
+        ("an unknown pseudo header", with(&[(":test", "x")])),
+        ("a pseudo header of answers", with(&[(":status", "200")])),
+        ("a pseudo header behind others", late),
+        ("two methods", with(&[(":method", "GET")])),
+        ("two schemes", with(&[(":scheme", "http")])),
+        ("two paths", with(&[(":path", "/")])),
+        ("two authorities", with(&[(":authority", "api.test")])),
+        ("no method", without(":method")),
+        ("no scheme", without(":scheme")),
+        ("no path", without(":path")),
+        ("an empty path", set(":path", "")),
+        ("an empty method", set(":method", "")),
+        ("a method with a space", set(":method", "GE T")),
+        ("a path with a space", set(":path", "/a b")),
+        ("a path with a line", set(":path", "/a\r\nx: y")),
+        ("no scheme of HTTP", set(":scheme", "ftp")),
+        ("a scheme with a line", set(":scheme", "http://a/\r\nx: ")),
+        ("connection", with(&[("connection", "close")])),
+        ("keep-alive", with(&[("keep-alive", "timeout=5")])),
+        ("proxy-connection", with(&[("proxy-connection", "close")])),
+        ("transfer-encoding", with(&[("transfer-encoding", "chunked")])),
+        ("upgrade", with(&[("upgrade", "websocket")])),
+        ("te that is not trailers", with(&[("te", "trailers, deflate")])),
+        ("a line in a value", with(&[("x-a", "b\r\nx-c: d")])),
+        ("a zero in a value", with(&[("x-a", "b\0c")])),
+        ("a length that lies", with(&[("content-length", "5")])),
+        ("a length that is none", with(&[("content-length", "-1")])),
+        ("two lengths", with(&[("content-length", "0"), ("content-length", "1")])),
+    ];
+    for (what, fields) in &cases {
+        let mut h2 = H2::connect(gateway.edge);
+        h2.send(frame(HEADERS, END | END_HEADERS, 1, &block(fields)));
+        let end = h2.end(1);
+        assert!(matches!(end, End::Reset(PROTOCOL_ERROR) | End::Status(400)), "{what}: {end:?}");
+        assert!(upstream.seen().is_empty(), "{what}: no upstream sees it");
+        h2.send(frame(HEADERS, END | END_HEADERS, 3, &block(&pseudo("GET", "/%2f"))));
+        assert_eq!(h2.end(3), End::Status(400), "{what}: the connection lives on");
+    }
+}
+
+/// §8.1: bodies and trailers that do not fit their request.
+#[test]
+fn malformed_bodies() {
+    let (_upstream, gateway) = echo();
+    let protocol = &[PROTOCOL_ERROR];
+    let announced = |length| {
+        let fields = [pseudo("POST", "/"), vec![("content-length", length)]].concat();
+        frame(HEADERS, END_HEADERS, 1, &block(&fields))
+    };
+    stream_error(&gateway, "a shorter body", protocol, &[&announced("5"), &frame(DATA, END, 1, b"four")]);
+    stream_error(&gateway, "a longer body", protocol, &[&announced("3"), &frame(DATA, END, 1, b"four")]);
+    let halves = [frame(DATA, 0, 1, b"ab"), frame(DATA, END, 1, b"cd")].concat();
+    stream_error(&gateway, "a longer body in two", protocol, &[&announced("3"), &halves]);
+    let trailers = frame(HEADERS, END | END_HEADERS, 1, &block(&[(":path", "/other")]));
+    stream_error(&gateway, "trailers with a path", protocol, &[&post(1, "/"), &trailers]);
+    let upper = frame(HEADERS, END | END_HEADERS, 1, &block(&[("X-Sum", "1")]));
+    stream_error(&gateway, "trailers in upper case", protocol, &[&post(1, "/"), &upper]);
+    let open = frame(HEADERS, END_HEADERS, 1, &block(&[("x-sum", "1")]));
+    stream_error(&gateway, "a second head without an end", protocol, &[&post(1, "/"), &open]);
+    // Trailers that are some are read.
+    let mut h2 = H2::connect(gateway.edge);
+    let good = frame(HEADERS, END | END_HEADERS, 1, &block(&[("x-sum", "1")]));
+    h2.send([post(1, "/"), frame(DATA, 0, 1, b"body"), good].concat());
+    assert_eq!(h2.end(1), End::Status(200));
+}
+
+/// §6.10: a head is one piece.
+#[test]
+fn heads_in_pieces() {
+    let (_upstream, gateway) = echo();
+    let protocol = &[PROTOCOL_ERROR];
+    let head = block(&pseudo("GET", "/"));
+    let (first, second) = head.split_at(10);
+    let open = frame(HEADERS, END, 1, first);
+    for (what, between) in [
+        ("DATA", frame(DATA, 0, 1, b"x")),
+        ("HEADERS", get(3, "/")),
+        ("CONTINUATION of another", frame(CONTINUATION, END_HEADERS, 3, second)),
+        ("PING", frame(PING, 0, 0, &[0; 8])),
+        ("SETTINGS", frame(SETTINGS, 0, 0, b"")),
+        ("PRIORITY", frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 7])),
+    ] {
+        connection_error(&gateway, what, protocol, &[&open, &between]);
+    }
+    let mut h2 = H2::connect(gateway.edge);
+    let (second, third) = second.split_at(5);
+    h2.send(open).send(frame(CONTINUATION, 0, 1, second)).send(frame(CONTINUATION, END_HEADERS, 1, third));
+    assert_eq!(h2.end(1), End::Status(200));
+}
+
+/// RFC 9110 §7.2, RFC 9113 §8.3.1: the host is the one that the request names, once.
+#[test]
+fn the_host_is_named_once() {
+    let (upstream, gateway) = echo();
+    let host = |authority: Option<&'static str>, host: &[&'static str]| {
+        let mut fields = vec![(":method", "GET"), (":scheme", "http"), (":path", "/")];
+        fields.extend(authority.map(|name| (":authority", name)));
+        fields.extend(host.iter().map(|name| ("host", *name)));
+        fields
+    };
+    is_status(&gateway, "an authority", 200, &host(Some("api.test"), &[]));
+    is_status(&gateway, "an authority and the same host", 200, &host(Some("api.test"), &["API.test"]));
+    is_status(&gateway, "a host", 200, &host(None, &["api.test"]));
+    let seen = upstream.seen();
+    assert!(seen.iter().all(|seen| seen.head.one("host").is_some_and(|host| host.eq_ignore_ascii_case("api.test"))));
+    is_status(&gateway, "another host", 400, &host(Some("api.test"), &["other.test"]));
+    is_status(&gateway, "two hosts", 400, &host(Some("api.test"), &["api.test", "api.test"]));
+    is_status(&gateway, "two hosts alone", 400, &host(None, &["api.test", "other.test"]));
+    is_status(&gateway, "no host", 400, &host(None, &[]));
+    let mut h2 = H2::connect(gateway.edge);
+    for (at, name) in ["user@api.test", "user:pass@api.test", "api.test/path", "api.test,other.test", "a b", ""].iter().enumerate() {
+        let stream = at as u32 * 2 + 1;
+        h2.send(frame(HEADERS, END | END_HEADERS, stream, &block(&host(Some(name), &[]))));
+        let end = h2.end(stream);
+        assert!(matches!(end, End::Status(400) | End::Reset(PROTOCOL_ERROR)), "{name:?}: {end:?}");
+    }
+    assert_eq!(upstream.seen().len(), seen.len(), "no upstream sees those");
+}
+
+/// RFC 9113 §8.3.1, §8.5: targets that are no path, and CONNECT.
+#[test]
+fn targets_that_are_none() {
+    let (upstream, gateway) = echo();
+    let target = |method, path| vec![(":method", method), (":scheme", "http"), (":authority", "api.test"), (":path", path)];
+    let mut h2 = H2::connect(gateway.edge);
+    for (at, fields) in [
+        target("GET", "*"),
+        target("GET", "path"),
+        target("GET", "http://other.test/"),
+        target("GET", "//other.test/%00"),
+        target("GET", "/a#b"),
+        target("GET", "/a\x7f"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let stream = at as u32 * 2 + 1;
+        h2.send(frame(HEADERS, END | END_HEADERS, stream, &block(fields)));
+        let end = h2.end(stream);
+        assert!(matches!(end, End::Status(400) | End::Reset(PROTOCOL_ERROR)), "{fields:?}: {end:?}");
+    }
+    let connect = |more: &[(&'static str, &'static str)]| {
+        frame(HEADERS, END_HEADERS, 21, &block(&[&[(":method", "CONNECT"), (":authority", "a.test:443")][..], more].concat()))
+    };
+    h2.send(connect(&[]));
+    let end = h2.end(21);
+    assert!(matches!(end, End::Status(405 | 501)), "{end:?}");
+    for more in [
+        &[("content-length", "5")][..],
+        &[(":path", "/"), (":scheme", "http")],
+        &[(":path", "/"), (":scheme", "http"), (":protocol", "websocket")],
+    ] {
+        let mut h2 = H2::connect(gateway.edge);
+        h2.send(connect(more));
+        let end = h2.end(21);
+        assert!(!matches!(end, End::Status(200..400)), "{more:?}: {end:?}");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+/// What the gateway agrees to: a hundred requests at once, frames of 16 KiB, no push.
+#[test]
+fn settings_of_the_gateway() {
+    let (_upstream, gateway) = echo();
+    let mut h2 = H2::silent(gateway.edge);
+    h2.send([PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
+    let settings = h2.until(PATIENCE, |frame| frame.kind == SETTINGS && frame.flags & END == 0).unwrap();
+    let value = |id: u16| {
+        settings.payload.chunks(6).find(|entry| entry[..2] == id.to_be_bytes()).map(|entry| number(&entry[2..]))
+    };
+    assert_eq!(value(3), Some(100), "requests at once");
+    assert_eq!(value(4), Some(64 << 10), "the window of a request");
+    assert!(value(5).is_none_or(|size| size == 16_384), "frames");
+    assert_eq!(value(6), Some(32 << 10), "heads");
+}
