@@ -149,7 +149,9 @@ fn settings() {
     let upstream = Upstream::answering("done");
     let gateway = gateway(&upstream);
     is_cut(&gateway, 1, "settings", |_| frame(SETTINGS, 0, 0, b""));
-    is_cut(&gateway, 1, "settings", |at| frame(SETTINGS, 0, 0, &[&[0, 4][..], &(at + 1).to_be_bytes()].concat()));
+    is_cut(&gateway, 1, "settings", |at| {
+        frame(SETTINGS, 0, 0, &[&[0, 4][..], &(at + 1).to_be_bytes()].concat())
+    });
 }
 
 #[test]
@@ -219,7 +221,8 @@ fn large_heads() {
     let upstream = Upstream::answering("done");
     let gateway = gateway(&upstream);
     let value = "x".repeat(16_000);
-    let large = block(&[pseudo("GET", "/"), vec![("x-a", &value), ("x-b", &value), ("x-c", &value)]].concat());
+    let large =
+        block(&[pseudo("GET", "/"), vec![("x-a", &value), ("x-b", &value), ("x-c", &value)]].concat());
     let parts: Vec<&[u8]> = large.chunks(16_384).collect();
     is_cut(&gateway, parts.len(), "large_heads", |at| {
         let mut bytes = Vec::new();
@@ -237,7 +240,9 @@ fn priorities() {
     let upstream = Upstream::answering("done");
     let gateway = gateway(&upstream);
     is_cut(&gateway, 1, "priorities", |at| frame(PRIORITY, 0, stream(at), &[0, 0, 0, 0, 5]));
-    is_cut(&gateway, 1, "priorities", |at| frame(16, 0, 0, &[&stream(at).to_be_bytes()[..], b"u=1"].concat()));
+    is_cut(&gateway, 1, "priorities", |at| {
+        frame(16, 0, 0, &[&stream(at).to_be_bytes()[..], b"u=1"].concat())
+    });
 }
 
 #[test]
@@ -253,12 +258,18 @@ fn window_updates() {
     gate.open();
 }
 
+/// Frames of kinds that nobody knows, and farewells without a parting.
 #[test]
-fn unknown_frames() {
+fn other_frames() {
     let upstream = Upstream::answering("done");
     let gateway = gateway(&upstream);
     is_cut(&gateway, 1, "others", |_| frame(0xbe, 0, 0, b"grease"));
-    is_cut(&gateway, 1, "others", |_| frame(GOAWAY, 0, 0, &[0; 8]));
+    let (upstream, gate) = gated();
+    let gateway = self::gateway(&upstream);
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(get(1, "/slow"));
+    is_cut_on(&gateway, &mut h2, 1, "others", |_| frame(GOAWAY, 0, 0, &[0; 8]));
+    gate.open();
 }
 
 /// A client that reads an answer in small steps, measures the path, and sends a PING with each frame is no flood.

@@ -170,13 +170,6 @@ fn what_is_refused_costs_no_round_trip() {
     assert!(calls <= 100, "{calls} calls for 10,000 refused requests");
 }
 
-/// The library that puts a process's wall clock wrong.
-fn faketime() -> String {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
-    let found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
-    found.expect("libfaketime is missing: install the package libfaketime").display().to_string()
-}
-
 /// Gateways whose clocks are a minute apart give the same answers: the store's clock is the only one.
 #[test]
 fn wrong_clocks_change_nothing() {

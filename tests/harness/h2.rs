@@ -247,7 +247,11 @@ fn status(block: &[u8]) -> u16 {
             assert_eq!(first & 0x0f, 8, "a literal under the name :status in {block:x?}");
             let length = usize::from(block[1] & 0x7f);
             let value = &block[2..2 + length];
-            if block[1] & 0x80 == 0 { std::str::from_utf8(value).unwrap().parse().unwrap() } else { digits(value) }
+            if block[1] & 0x80 == 0 {
+                std::str::from_utf8(value).unwrap().parse().unwrap()
+            } else {
+                digits(value)
+            }
         }
     }
 }
@@ -257,7 +261,8 @@ fn digits(bytes: &[u8]) -> u16 {
     let bits: Vec<u8> = bytes.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect();
     let (mut at, mut number) = (0, 0);
     for _ in 0..3 {
-        let code = |length: usize| bits[at..at + length].iter().fold(0_u16, |code, bit| code << 1 | u16::from(*bit));
+        let code =
+            |length: usize| bits[at..at + length].iter().fold(0_u16, |code, bit| code << 1 | u16::from(*bit));
         let (digit, length) = match code(5) {
             digit @ 0..=2 => (digit, 5),
             _ => (code(6) - 0x19 + 3, 6),

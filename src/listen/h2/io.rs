@@ -64,7 +64,9 @@ impl Io {
             let mut buffer = [0; 4 << 10];
             while left > 0 {
                 let mut buffer = ReadBuf::new(&mut buffer);
-                let Poll::Ready(Ok(())) = Pin::new(&mut self.stream).poll_read(context, &mut buffer) else { break };
+                let Poll::Ready(Ok(())) = Pin::new(&mut self.stream).poll_read(context, &mut buffer) else {
+                    break;
+                };
                 if buffer.filled().is_empty() {
                     break;
                 }

@@ -21,15 +21,15 @@ const fn allow(floor: u32, per_second: u32, most: u32) -> Allowance {
 
 /// By [`Cut`]; docs/configuration.md tells users of them.
 const ALLOWED: [Allowance; 9] = [
-    allow(40, 10, 200),    // resets: one is earned by each answer, and by each second that a request was let run
-    allow(30, 2, 1_000),   // errors: eight by each body that was not read to its end, which may be under way
-    allow(20, 1, 20),      // settings
-    allow(40, 10, 1_000),  // pings: one by each frame of an answer, for clients that measure the path
-    allow(40, 2, 40),      // empty data
-    allow(20, 1, 20),      // large heads
-    allow(50, 5, 500),     // priorities: two by each request
-    allow(60, 10, 5_000),  // window updates: ten by each frame of data, four by each request
-    allow(40, 5, 200),     // others: one by each request
+    allow(40, 10, 200), // resets: one is earned by each answer, and by each second that a request was let run
+    allow(30, 2, 1_000), // errors: eight by each body that was not read to its end, which may be under way
+    allow(20, 1, 20),   // settings
+    allow(40, 10, 1_000), // pings: one by each frame of an answer, for clients that measure the path
+    allow(40, 2, 40),   // empty data
+    allow(20, 1, 20),   // large heads
+    allow(50, 5, 500),  // priorities: two by each request
+    allow(60, 10, 5_000), // window updates: ten by each frame of data, four by each request
+    allow(40, 5, 200),  // others: one by each request
 ];
 
 /// Errors with which streams are reset for what the client did (RFC 9113 §7): PROTOCOL_ERROR, FLOW_CONTROL_ERROR,
