@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use harness::fleet::{limit, route};
 use harness::load::admitted;
-use harness::{Client, Fleet, Gateway, Load, RedisServer, Setup, gated, let_pass, timed, until};
+use harness::{Client, Fleet, Gateway, Load, RedisServer, Setup, faketime, gated, let_pass, timed, until};
 
 /// A place in a queue or in flight is held: sends a request on each of so many connections and waits until all
 /// are decided on.
