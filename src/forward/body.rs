@@ -137,8 +137,9 @@ impl http_body::Body for Body {
             Kind::Wired(wired) => wired.poll(context, exchange.as_ref()),
         };
         if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&polled, exchange) {
-            exchange.sent(frame.data_ref().map_or(0, Bytes::len));
-            exchange.given();
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            exchange.sent(bytes);
+            exchange.given(bytes);
         }
         polled
     }

@@ -18,8 +18,9 @@ use crate::worker::View;
 
 /// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
 const CLIENT_LEFT: u16 = 499;
-/// For a client over HTTP/2 to take some of an answer.
+/// For a client over HTTP/2 to take a piece of an answer, and what a piece is.
 const TAKE: Duration = Duration::from_secs(60);
+const PIECE: usize = 16 << 10;
 
 /// An exchange that is under way. Dropping it frees what it holds and counts it, also when the client leaves.
 pub struct Exchange {
@@ -81,10 +82,12 @@ impl Exchange {
         }
     }
 
-    /// The client was given some of the answer, and may leave it lying for a while.
-    pub(super) fn given(&self) {
+    /// The client was given so many bytes of the answer, and may leave them lying for a while.
+    pub(super) fn given(&self, bytes: usize) {
         if self.connection.shared {
-            self.deadline.set_socket(Some(self.connection.worker.deadlines.after(TAKE)));
+            let within = TAKE
+                .saturating_mul(1 + u32::try_from(bytes.saturating_sub(1) / PIECE).unwrap_or(u32::MAX - 1));
+            self.deadline.set_socket(Some(self.connection.worker.deadlines.after(within)));
         }
     }
 

@@ -222,3 +222,94 @@ impl Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch() -> Watch {
+        let mut watch = Watch::new(32 << 10, 0);
+        watch.received(&[b'p'; PREFACE as usize], 0);
+        watch
+    }
+
+    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+        [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream], payload].concat()
+    }
+
+    /// How many of these are taken before the connection is cut off.
+    fn taken(watch: &mut Watch, bytes: &[u8], now: u64) -> usize {
+        let mut taken = 0;
+        loop {
+            watch.received(bytes, now);
+            if watch.cut.take().is_some() {
+                return taken;
+            }
+            taken += 1;
+        }
+    }
+
+    #[test]
+    fn a_budget_fills_up_with_time() {
+        let mut watch = watch();
+        let ping = frame(kind::PING, 0, 0, &[0; 8]);
+        assert_eq!(taken(&mut watch, &ping, 0), 40);
+        assert_eq!(taken(&mut watch, &ping, 999), 0);
+        assert_eq!(taken(&mut watch, &ping, 1_000), 10);
+        assert_eq!(taken(&mut watch, &ping, 3_500), 20);
+        assert_eq!(taken(&mut watch, &ping, 1_000_000), 40, "no more than at the start");
+        assert_eq!(taken(&mut watch, &frame(kind::SETTINGS, 0, 0, b""), 1_000_000), 20, "each has its own");
+    }
+
+    #[test]
+    fn what_was_done_is_earned() {
+        let mut watch = watch();
+        let update = frame(kind::WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]);
+        for _ in 0..5 {
+            watch.sent(&frame(kind::DATA, 0, 1, b"data"));
+        }
+        assert_eq!(taken(&mut watch, &update, 0), 60 + 50);
+        for _ in 0..10_000 {
+            watch.sent(&frame(kind::DATA, 0, 1, b"data"));
+        }
+        assert_eq!(taken(&mut watch, &update, 0), 5_000);
+        let reset = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]);
+        watch.sent(&frame(kind::HEADERS, flag::END_HEADERS, 1, b""));
+        assert_eq!(taken(&mut watch, &reset, 0), 40 + 1);
+        for stream in (1..20).step_by(2) {
+            watch.received(&frame(kind::HEADERS, flag::END_HEADERS, stream, b"x"), 0);
+        }
+        assert_eq!(taken(&mut watch, &reset, 1_000), 10 + 10, "for requests that were let run");
+    }
+
+    #[test]
+    fn only_resets_for_mistakes_are_errors() {
+        let mut watch = watch();
+        let reset = |error| frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, error]);
+        for _ in 0..100 {
+            watch.sent(&reset(0));
+            watch.sent(&reset(2));
+            watch.sent(&reset(8));
+        }
+        assert_eq!(watch.cut(), None);
+        let mut mistakes = 0;
+        while watch.cut().is_none() {
+            watch.sent(&reset(1));
+            mistakes += 1;
+        }
+        assert_eq!((mistakes, watch.cut()), (1_000 + 1, Some(Cut::Errors)));
+    }
+
+    #[test]
+    fn the_last_word_is_said_between_frames() {
+        let mut watch = watch();
+        watch.received(&frame(kind::HEADERS, flag::END_HEADERS, 7, b"x"), 0);
+        let data = frame(kind::DATA, 0, 1, b"data");
+        watch.sent(&data[..10]);
+        assert_eq!(watch.farewell(), None);
+        watch.sent(&data[10..]);
+        assert_eq!(watch.farewell().unwrap()[9..], [0, 0, 0, 7, 0, 0, 0, 11]);
+        assert!(watch.sent(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 7, 0, 0, 0, 1])), "it was told");
+        assert_eq!(watch.farewell(), None, "once");
+    }
+}
