@@ -10,13 +10,6 @@ use harness::h2::{
 };
 use harness::{Gateway, Upstream};
 
-use harness::h2::{
-    COMPRESSION_ERROR, CONTINUATION, DATA, END, END_HEADERS, End, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR,
-    GOAWAY, H2, HEADERS, PADDED, PING, PREFACE, PRIORITY, PRIORITY_FLAG, PROTOCOL_ERROR, PUSH_PROMISE,
-    RST_STREAM, SETTINGS, STREAM_CLOSED, WINDOW_UPDATE, block, frame, get, number, post, pseudo,
-};
-use harness::{Gateway, PATIENCE, Upstream};
-
 fn echo() -> (Upstream, Gateway) {
     let upstream = Upstream::scripted(|exchange| {
         let Ok(body) = exchange.body() else { return exchange.close() };
