@@ -190,7 +190,12 @@ mod tests {
     #[test]
     fn what_a_frame_says() {
         let mut frames = Frames::after(0);
-        let mut one = |bytes: Vec<u8>| frames.next(&mut &bytes[..]).unwrap();
+        let mut one = |bytes: Vec<u8>| {
+            let mut bytes = &bytes[..];
+            let frame = frames.next(&mut bytes).unwrap();
+            assert_eq!(frames.next(&mut bytes), None);
+            frame
+        };
         assert_eq!(one(wire(kind::RST_STREAM, 0, 1, &7_u32.to_be_bytes())).error(), 7);
         assert_eq!(one(wire(kind::GOAWAY, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 11])).error(), 11);
         assert_eq!(one(wire(kind::DATA, flag::PADDED, 1, &[3, 0, 0, 0])).data(), 0);

@@ -88,9 +88,6 @@ impl Watch {
             self.unanswered += 1;
             self.greeted = true;
             self.receive(&frame);
-            if self.cut.is_some() {
-                return;
-            }
         }
     }
 
