@@ -347,7 +347,7 @@ pub async fn serve(
             {
                 exchange.set_route(route);
             }
-            respond::drain(connection, body, &parts);
+            respond::drain(body, &parts);
             let response = respond::unjudged(unjudged, &parts, exchange.id());
             return Ok(exchange.answer(response));
         }
@@ -355,19 +355,19 @@ pub async fn serve(
     exchange.set_route(found.route_index);
     let Some(target) = &found.route.target else {
         let usage = view.usage(&found).await;
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         return Ok(exchange.answer(respond::usage(connection, &found, &usage)));
     };
     let judged = view.decide(found, now).await;
     view.observe(&judged);
 
     if judged.decision.unavailable {
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         let response = respond::unavailable(&parts, exchange.id());
         return Ok(exchange.answer(response));
     }
     if !judged.decision.admitted {
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
     }
     let Judged { route, identity, normal_path, said, asked, mut decision, .. } = judged;
@@ -379,7 +379,7 @@ pub async fn serve(
 
     let mut response = match target {
         Target::Answer { status, body: answer, content_type } => {
-            respond::drain(connection, body, &parts);
+            respond::drain(body, &parts);
             let response = respond::fixed(*status, answer.clone(), content_type.clone());
             exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
             response

@@ -138,6 +138,9 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self { kind, exchange } = &mut *self;
+        if let Some(exchange) = exchange {
+            exchange.taken();
+        }
         let polled = match kind {
             Kind::Empty | Kind::Switched(..) => return Poll::Ready(None),
             Kind::Full(bytes) => {
@@ -149,7 +152,9 @@ impl http_body::Body for Body {
             Kind::Wired(wired) => wired.poll(context, exchange.as_ref()),
         };
         if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&polled, exchange) {
-            exchange.sent(frame.data_ref().map_or(0, Bytes::len));
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            exchange.sent(bytes);
+            exchange.given(bytes);
         }
         polled
     }

@@ -67,7 +67,7 @@ pub async fn forward(
 ) -> Result<Response<Body>, ForwardError> {
     let announced = http_body::Body::size_hint(&body).exact();
     if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         return Err(ForwardError::TooLarge);
     }
     let config = &upstream.config;

@@ -14,7 +14,6 @@ use http::HeaderValue;
 use tokio::sync::Notify;
 
 use super::deadline::Deadline;
-use super::io::Phase;
 use super::stream::ClientStream;
 use super::{h1, h2};
 use crate::observe::Metrics;
@@ -58,10 +57,11 @@ pub struct Connection {
     pub shared: bool,
     /// Where it is counted.
     counted: Arc<AtomicI64>,
-    pub(super) phase: Cell<Phase>,
     exchanges: Cell<usize>,
     /// Its request waits for its turn in a leaky bucket.
     pub(crate) queued: Cell<bool>,
+    /// Over HTTP/2 the deadlines of the request that begins next.
+    pub(super) next_stream: RefCell<Option<Rc<Deadline>>>,
 }
 
 impl Listener {
@@ -133,9 +133,9 @@ impl Connection {
             deadline,
             shared: false,
             counted,
-            phase: Cell::new(Phase::Idle),
             exchanges: Cell::new(0),
             queued: Cell::new(false),
+            next_stream: RefCell::new(None),
         }
     }
 
@@ -152,7 +152,6 @@ impl Connection {
     /// An exchange begins: from here on its own deadlines count.
     pub(crate) fn begin(&self) {
         self.exchanges.set(self.exchanges.get() + 1);
-        self.phase.set(Phase::Exchange);
         self.deadline.set_socket(None);
     }
 
@@ -160,13 +159,22 @@ impl Connection {
     pub(crate) fn end(&self) {
         self.exchanges.set(self.exchanges.get() - 1);
         if self.exchanges.get() == 0 {
-            self.enter(Phase::Idle, IDLE);
+            self.deadline.set_socket(Some(self.worker.deadlines.after(IDLE)));
         }
     }
 
-    pub(super) fn enter(&self, phase: Phase, within: Duration) {
-        self.phase.set(phase);
-        self.deadline.set_socket(Some(self.worker.deadlines.after(within)));
+    /// Whether no request is served.
+    pub(super) fn is_idle(&self) -> bool {
+        self.exchanges.get() == 0
+    }
+
+    /// The deadlines of a request that begins: the connection's, or its own where requests share a connection.
+    pub(crate) fn request_deadline(&self) -> Rc<Deadline> {
+        if !self.shared {
+            return Rc::clone(&self.deadline);
+        }
+        let next = self.next_stream.borrow_mut().take();
+        next.unwrap_or_else(|| self.worker.deadlines.register(u64::MAX)) // no group: it ends with its connection
     }
 }
 

@@ -4,11 +4,9 @@ mod accept;
 mod buffers;
 mod connection;
 mod deadline;
-mod drive;
 mod h1;
 mod h2;
 mod inbound;
-mod io;
 mod socket;
 mod stream;
 
