@@ -23,6 +23,7 @@ pub struct Deadline {
     socket_passed: Cell<bool>,
     request_passed: Cell<bool>,
     closing: Cell<bool>,
+    given_up: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     group: u64,
 }
@@ -48,6 +49,7 @@ impl Deadlines {
             socket_passed: Cell::new(false),
             request_passed: Cell::new(false),
             closing: Cell::new(false),
+            given_up: Cell::new(false),
             waker: RefCell::new(None),
             group,
         });
@@ -120,6 +122,18 @@ impl Deadline {
     /// Whether the socket's deadline has passed.
     pub fn socket_passed(&self) -> bool {
         self.socket_passed.get()
+    }
+
+    /// Has the socket's deadline pass now, to make room for others.
+    pub(super) fn give_up(&self) {
+        self.given_up.set(true);
+        self.socket_passed.set(true);
+        self.wake();
+    }
+
+    /// Whether it was given up.
+    pub(super) fn was_given_up(&self) -> bool {
+        self.given_up.get()
     }
 
     /// Sets the request's deadline; `None` clears it.

@@ -55,16 +55,13 @@ impl Io {
         Self { stream, link, prefix, answer: None, blocked: Cell::new(false) }
     }
 
-    fn timed_out(&self) -> Option<io::Error> {
+    fn timed_out(&mut self) -> Option<io::Error> {
         if !self.link.deadline.socket_passed() {
             return None;
         }
         if self.link.phase.get() == Phase::Head && !self.blocked.get() {
             // Best effort: the client is slow, not gone. The socket is closed either way.
-            let _ = self
-                .stream
-                .socket()
-                .try_write(&respond::bare(http::StatusCode::REQUEST_TIMEOUT, &self.link.worker));
+            self.stream.write_now(&respond::bare(http::StatusCode::REQUEST_TIMEOUT, &self.link.worker));
         }
         Some(io::ErrorKind::TimedOut.into())
     }

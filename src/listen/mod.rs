@@ -1,15 +1,23 @@
-//! 1: sockets, connections, deadlines, drain.
+//! 1: sockets, PROXY headers, TLS, connections, deadlines, drain.
 
 mod accept;
+mod budget;
 mod connection;
 mod deadline;
+mod door;
 mod drive;
+mod greet;
 mod h1;
 mod h2;
 mod io;
+mod proxy_protocol;
 mod socket;
 mod stream;
+pub mod tls;
 
+pub use budget::Budget;
 pub use connection::{Connection, Listener};
 pub use deadline::{Deadline, Deadlines};
+pub use door::{Door, PER_ADDRESS};
+pub(crate) use greet::Handshakes;
 pub use socket::{Opened, open};

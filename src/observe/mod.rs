@@ -3,10 +3,12 @@
 mod admin;
 mod collect;
 mod effective;
+mod listeners;
 mod metrics;
 mod stripe;
 
 pub use admin::{Admin, ReloadRequest};
+pub use listeners::{Handshake, ListenerStripe, Refusal};
 pub use metrics::Metrics;
 pub use stripe::{
     LimitStripe, Operation, Outcome, RouteStripe, StoreStripe, UpstreamOutcome, UpstreamStripe,

@@ -42,6 +42,8 @@ pub enum LocalError {
     Slow,
     /// 413: the body is longer than allowed.
     TooLarge,
+    /// 421: the connection is not one for this host.
+    Misdirected,
     /// 502: the upstream gave no answer.
     UpstreamFailed,
     /// 504: the upstream gave no answer in time.
@@ -61,6 +63,7 @@ impl LocalError {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::UpstreamFailed => StatusCode::BAD_GATEWAY,
             Self::UpstreamSlow => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -80,6 +83,7 @@ impl LocalError {
             Self::Method => "this method is not served here",
             Self::Slow => "the request did not come in time",
             Self::TooLarge => "the request's body is larger than this route allows",
+            Self::Misdirected => "this connection began with the certificate of another host; open one for this host",
             Self::UpstreamFailed => "the server behind the gateway gave no valid answer",
             Self::UpstreamSlow => "the server behind the gateway gave no answer in time",
         }
@@ -135,6 +139,7 @@ impl From<Unjudged> for LocalError {
                 Self::Malformed("the path has a character that must be percent-encoded")
             }
             Unjudged::Host => Self::Malformed("the request must name exactly one valid host"),
+            Unjudged::Misdirected => Self::Misdirected,
             Unjudged::Method => Self::Method,
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
             Unjudged::NoRoute => Self::NoRoute,
