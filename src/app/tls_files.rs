@@ -92,7 +92,9 @@ impl Supervisor {
         let mut in_force = snapshot.config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
         match what {
             What::Pair { cert, key } => {
-                let known = in_force.flat_map(|tls| &tls.certificates).find(|known| known.cert == *cert && known.key == *key);
+                let known = in_force
+                    .flat_map(|tls| &tls.certificates)
+                    .find(|known| known.cert == *cert && known.key == *key);
                 let pair = KeyPair::load(cert, key, known.map(|known| &known.known), today());
                 pair.map(ReadTls::Pair).map_err(|error| {
                     let file = if error.file == PairFile::Cert { cert } else { key };

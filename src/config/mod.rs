@@ -32,8 +32,8 @@ use std::path::{Path, PathBuf};
 pub use cost::{Cost, DetailedCost};
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use listener::{
-    AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig, MinTls,
-    TlsConfig,
+    AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig,
+    MinTls, TlsConfig,
 };
 pub use lists::{Access, ListConfig};
 pub use model::{

@@ -158,6 +158,11 @@ impl Deadline {
         self.wake();
     }
 
+    /// Whether it is asked to end.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.get()
+    }
+
     /// Whether it was asked to end; true once.
     pub fn take_closing(&self) -> bool {
         self.closing.take()

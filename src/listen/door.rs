@@ -166,7 +166,8 @@ mod tests {
         let config = config("", "");
         let door = &Door::all(&config, None)[0];
         assert!(door.place("::1".parse().unwrap(), &config).unwrap().is_none());
-        let places: Vec<_> = (0..PER_ADDRESS).map(|_| door.place("192.0.2.1".parse().unwrap(), &config)).collect();
+        let places: Vec<_> =
+            (0..PER_ADDRESS).map(|_| door.place("192.0.2.1".parse().unwrap(), &config)).collect();
         assert!(places.iter().all(|place| matches!(place, Ok(Some(_)))));
         assert!(door.place("192.0.2.1".parse().unwrap(), &config).is_err());
         drop(places);

@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -25,6 +26,9 @@ use crate::observe::{Handshake, Refusal};
 /// Handshakes at once of one worker. Each takes memory before anything is known of the client; of more, the oldest is
 /// given up, which is a client that waits rather than one that waited for us.
 const HANDSHAKES: usize = 2_048;
+
+/// How long a connection that has not come to HTTP may go on when its listener closes.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// The handshakes of a worker that are not finished, oldest first; finished ones are gone from memory.
 #[derive(Default)]
@@ -136,10 +140,17 @@ async fn handshake(
 /// What `future` comes to, unless the deadline of the connection passes first.
 async fn in_time<F: Future>(connection: &Connection, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
+    let mut hurried = false;
     poll_fn(|context| {
         connection.deadline.watch(context);
         match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if !hurried && connection.deadline.is_closing() => {
+                // Whoever is in the middle of it may finish, but nobody waits for those who say nothing.
+                hurried = true;
+                connection.deadline.set_socket(Some(connection.worker.deadlines.after(CLOSING)));
+                Poll::Pending
+            }
             Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }

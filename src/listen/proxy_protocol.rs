@@ -166,7 +166,9 @@ mod tests {
     fn feed(bytes: &[u8]) -> (Step, usize) {
         let mut taken = SHORTEST;
         loop {
-            let Some(begun) = bytes.get(..taken) else { return (Step::More(taken - bytes.len()), bytes.len()) };
+            let Some(begun) = bytes.get(..taken) else {
+                return (Step::More(taken - bytes.len()), bytes.len());
+            };
             match read(begun) {
                 Step::More(more) => {
                     assert!(more > 0);
@@ -221,7 +223,8 @@ mod tests {
 
     #[test]
     fn version_2_tells_the_client_too() {
-        let v6: Vec<u8> = [&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[7], &[0; 16], &[0x12, 0x67, 1, 0xbb]].concat();
+        let v6: Vec<u8> =
+            [&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[7], &[0; 16], &[0x12, 0x67, 1, 0xbb]].concat();
         let with_fields = [&v4_body()[..], &[0x04, 0, 3, 1, 2, 3, 0xe0, 0, 0]].concat();
         let done = |source: &str| Step::Done(Some(source.parse().unwrap()));
         for (header, step) in [

@@ -83,7 +83,9 @@ impl LocalError {
             Self::Method => "this method is not served here",
             Self::Slow => "the request did not come in time",
             Self::TooLarge => "the request's body is larger than this route allows",
-            Self::Misdirected => "this connection began with the certificate of another host; open one for this host",
+            Self::Misdirected => {
+                "this connection began with the certificate of another host; open one for this host"
+            }
             Self::UpstreamFailed => "the server behind the gateway gave no valid answer",
             Self::UpstreamSlow => "the server behind the gateway gave no answer in time",
         }

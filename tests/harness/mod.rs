@@ -14,6 +14,7 @@ mod message;
 mod ports;
 pub mod prometheus;
 pub mod redis;
+pub mod tls;
 mod upstream;
 
 use std::sync::{Arc, Condvar, Mutex};

@@ -90,10 +90,10 @@ fn part(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Part
         return None;
     }
     if matches!(part, "tls:subject" | "tls:fingerprint") && !given.certified {
-        report.error(
-            text.problem(format!("the key `{part}` needs a listener with `client_ca`"))
-                .help("only a verified certificate says who a client is: `tls: {client_ca: clients.pem, …}`"),
-        );
+        report
+            .error(text.problem(format!("the key `{part}` needs a listener with `client_ca`")).help(
+                "only a verified certificate says who a client is: `tls: {client_ca: clients.pem, …}`",
+            ));
         return None;
     }
     if let Some((_, known)) = PLAIN.iter().find(|(name, _)| *name == part) {

@@ -54,7 +54,8 @@ pub(super) fn config(
 ) -> Option<Config> {
     let files = tls::Files { folder, before, now: today() };
     let listeners = edge::listeners(raw, files, report);
-    let certified = |(_, listener): (_, &ListenerConfig)| listener.tls.as_ref().is_some_and(|tls| tls.client.is_some());
+    let certified =
+        |(_, listener): (_, &ListenerConfig)| listener.tls.as_ref().is_some_and(|tls| tls.client.is_some());
     let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
     let raw_auth = raw.auth.as_ref().map(|auth| &auth.value);
     let auth_wrong = raw.wrong.contains(&"auth");

@@ -33,7 +33,8 @@ pub(super) fn tls(raw: &RawTls, files: Files<'_>, report: &mut Report) -> Option
     let certificates = certificates(raw, files, report);
     let client = client(raw, files, report);
     let versions = [("1.2", MinTls::V1_2), ("1.3", MinTls::V1_3)];
-    let min_version = raw.min_version.as_ref().and_then(|text| word(text, "version of TLS", &versions, report));
+    let min_version =
+        raw.min_version.as_ref().and_then(|text| word(text, "version of TLS", &versions, report));
     let timeout = raw.handshake_timeout.as_ref().and_then(|text| value(text, report, handshake_timeout));
     (report.errors.len() == errors).then_some(TlsConfig {
         certificates,

@@ -40,7 +40,10 @@ impl ClientRoots {
     ///
     /// # Errors
     /// With what is wrong, and what to do about it.
-    pub fn load(path: &Path, before: Option<&Arc<Self>>) -> Result<Arc<Self>, (String, Option<&'static str>)> {
+    pub fn load(
+        path: &Path,
+        before: Option<&Arc<Self>>,
+    ) -> Result<Arc<Self>, (String, Option<&'static str>)> {
         let pem = bounded(path).map_err(|message| (message, None))?;
         let digest = sha256(&pem);
         if let Some(before) = before.filter(|before| before.digest == digest) {
@@ -85,7 +88,8 @@ impl Eq for ClientRoots {}
 impl Identified {
     /// Who the owner of a verified certificate is.
     pub(super) fn by(certificate: &CertificateDer<'_>) -> Self {
-        let subject = X509Certificate::from_der(certificate).map(|(_, parsed)| subject::text(parsed.subject()));
+        let subject =
+            X509Certificate::from_der(certificate).map(|(_, parsed)| subject::text(parsed.subject()));
         let fingerprint = sha256(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
         Self { subject: subject.unwrap_or_default(), fingerprint }
     }

@@ -31,9 +31,8 @@ impl Names {
 
     /// Whether a name, in lower case, is covered by a wildcard.
     pub fn has_wildcard_for(&self, name: &str) -> bool {
-        name.split_once('.').is_some_and(|(label, rest)| {
-            !label.is_empty() && self.wild.iter().any(|known| known == rest)
-        })
+        name.split_once('.')
+            .is_some_and(|(label, rest)| !label.is_empty() && self.wild.iter().any(|known| known == rest))
     }
 
     /// Whether a certificate with these names is valid for a host, in lower case.
@@ -59,7 +58,8 @@ mod tests {
 
     #[test]
     fn a_wildcard_is_one_whole_label() {
-        let names = Names::new(["API.example.com.", "*.example.com", "w*.example.org", "*", "*.*.example.net", ""]);
+        let names =
+            Names::new(["API.example.com.", "*.example.com", "w*.example.org", "*", "*.*.example.net", ""]);
         for (name, covered) in [
             ("api.example.com", true),
             ("www.example.com", true),

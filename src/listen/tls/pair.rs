@@ -109,16 +109,15 @@ impl KeyPair {
         let not_before = at(parsed.validity().not_before.timestamp());
         let not_after = at(parsed.validity().not_after.timestamp());
         let alternative = parsed.subject_alternative_name().ok().flatten();
-        let names = Names::new(alternative.iter().flat_map(|extension| &extension.value.general_names).filter_map(
-            |name| match name {
-                GeneralName::DNSName(name) => Some(*name),
-                _ => None,
-            },
-        ));
+        let names =
+            Names::new(alternative.iter().flat_map(|extension| &extension.value.general_names).filter_map(
+                |name| match name {
+                    GeneralName::DNSName(name) => Some(*name),
+                    _ => None,
+                },
+            ));
         match CertifiedKey::from_der(chain, private, &provider()) {
-            Ok(certified) => {
-                Ok(Self { key: Arc::new(certified), names, not_before, not_after, digests })
-            }
+            Ok(certified) => Ok(Self { key: Arc::new(certified), names, not_before, not_after, digests }),
             Err(rustls::Error::InconsistentKeys(_)) => {
                 let help = Some("`cert` begins with the certificate of this very key");
                 Err(PairError::new(PairFile::Key, format!("{key} is not the key of {cert}"), help))

@@ -61,7 +61,8 @@ impl ServerTls {
         }
         let tickets = before.filter(|before| before.made_of.client == config.client);
         let tickets = tickets.map(|before| Arc::clone(&before.config.ticketer)).or_else(new_tickets);
-        let chooser = Arc::new(Chooser(config.certificates.iter().map(|pair| Arc::clone(&pair.known)).collect()));
+        let chooser =
+            Arc::new(Chooser(config.certificates.iter().map(|pair| Arc::clone(&pair.known)).collect()));
         let versions = match config.min_version {
             MinTls::V1_2 => &[&TLS13, &TLS12][..],
             MinTls::V1_3 => &[&TLS13],
@@ -104,9 +105,7 @@ impl ServerTls {
 /// Keys for tickets that change every six hours and are forgotten six hours later; `None` if the system has no
 /// randomness for them, and then every handshake is a full one.
 fn new_tickets() -> Option<Arc<dyn ProducesTickets>> {
-    aws_lc_rs::Ticketer::new()
-        .map_err(|error| tracing::warn!("TLS sessions are not resumed: {error}"))
-        .ok()
+    aws_lc_rs::Ticketer::new().map_err(|error| tracing::warn!("TLS sessions are not resumed: {error}")).ok()
 }
 
 impl TlsSession {
