@@ -1,6 +1,7 @@
 //! Wiring: sockets, workers, reload, signals, the end.
 
 mod files;
+mod tls_files;
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -21,7 +22,7 @@ use crate::auth::jwt::Keys;
 use crate::clock::Clock;
 use crate::config::{self, Config, ListenerConfig, Loaded};
 use crate::limit::Store;
-use crate::listen::{self, Opened};
+use crate::listen::{self, Budget, Opened};
 use crate::observe::{Admin, Metrics, ReloadRequest};
 use crate::snapshot::{Lineage, Snapshot};
 use crate::worker::{Command, Shared, Status, Worker};
@@ -95,6 +96,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         draining: AtomicBool::new(false),
         metrics: Metrics::default(),
         clock,
+        budget: Budget::of_process(workers, sockets.len()),
         status: Mutex::new(Status { file: options.config.display().to_string(), ..Status::default() }),
     });
     let workers = (0..workers).map(|index| start_worker(&shared, index)).collect::<Result<_, _>>()?;

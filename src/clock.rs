@@ -41,6 +41,12 @@ impl Clock {
     }
 }
 
+/// The wall clock's time where no clock runs yet: files are checked before the gateway starts.
+#[allow(clippy::disallowed_methods, reason = "this file is where clocks are read")]
+pub fn today() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

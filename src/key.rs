@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use crate::auth::jwt::Verified;
 use crate::client_ip::mask;
 use crate::config::{ApiKeyConfig, ApiKeySource};
+use crate::listen::tls::Identified;
 
 /// What a limit counts apart: all of these together, each the first of its alternatives that the request has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,10 @@ pub enum Part {
     User,
     /// A claim of a verified token.
     Claim(String),
+    /// The subject of a verified client certificate (RFC 4514).
+    TlsSubject,
+    /// The SHA-256 of a verified client certificate.
+    TlsFingerprint,
 }
 
 /// The request as keys see it.
@@ -83,6 +88,8 @@ pub struct Subject<'a> {
     pub params: &'a [(&'a str, &'a str)],
     /// The verified token.
     pub token: Option<&'a Verified>,
+    /// The owner of the client's verified certificate.
+    pub certified: Option<&'a Identified>,
 }
 
 /// A key as the tables know it. Never zero.
@@ -274,6 +281,8 @@ impl Part {
             Self::Cookie(name) => cookie(subject.headers, name)?,
             Self::User => subject.token?.user()?.as_bytes(),
             Self::Claim(name) => subject.token?.claim(name)?.as_bytes(),
+            Self::TlsSubject => subject.certified?.subject.as_bytes(),
+            Self::TlsFingerprint => subject.certified?.fingerprint.as_bytes(),
         };
         (!bytes.is_empty()).then_some(Found::Borrowed(bytes))
     }
@@ -285,7 +294,9 @@ impl Part {
             Self::Ip => Some(address_bytes(mask(text.parse().ok()?, ipv6_prefix))),
             Self::IpPrefix(bits) => Some(address_bytes(mask(text.parse().ok()?, *bits))),
             Self::Global => Some(Bytes::new()),
-            Self::Host => Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes())),
+            Self::Host | Self::TlsFingerprint => {
+                Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes()))
+            }
             _ => Some(Bytes::from_slice(text.as_bytes())),
         }
     }
@@ -309,6 +320,8 @@ impl Part {
             Self::User => 13,
             Self::Claim(_) => 14,
             Self::IpPrefix(_) => 15,
+            Self::TlsSubject => 16,
+            Self::TlsFingerprint => 17,
         };
         text.push(kind);
         if let Self::IpPrefix(bits) = self {
@@ -336,6 +349,8 @@ impl Part {
             Self::Path => "path",
             Self::Route => "route",
             Self::User => "user",
+            Self::TlsSubject => "tls:subject",
+            Self::TlsFingerprint => "tls:fingerprint",
             Self::Param(name) | Self::Query(name) | Self::Cookie(name) | Self::Claim(name) => name,
             Self::Header(name) => name.as_str(),
         }

@@ -21,6 +21,7 @@ use crate::cost::{cost, settled};
 use crate::forward::{self, Body, Exchange};
 use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, Limit, decide};
+use crate::listen::tls::TlsSession;
 use crate::listen::{Connection, Inbound};
 use crate::respond::{self, LocalError};
 use crate::route::{Asked, NoHost, PathError, host, normalize, preflight};
@@ -28,11 +29,13 @@ use crate::snapshot::{Route, Said, Snapshot, Target};
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin {
+pub struct Origin<'a> {
     /// The index of the listener in the snapshot.
     pub listener: usize,
     /// The peer of the connection.
     pub peer: IpAddr,
+    /// What the handshake has told, where TLS is spoken.
+    pub tls: Option<&'a TlsSession>,
 }
 
 /// What was found out about a request, and what its limits are asked.
@@ -106,6 +109,8 @@ pub enum Unjudged {
     Path(PathError),
     /// It names no host, several, or something else than one.
     Host,
+    /// Its connection began with the certificate of another host.
+    Misdirected,
     /// A method that a gateway does not serve.
     Method,
     /// Its body comes in a coding that is not just `chunked`, once.
@@ -144,7 +149,7 @@ pub enum Unjudged {
 /// When the request is answered without asking any limit.
 pub fn judge<'s>(
     snapshot: &'s Snapshot,
-    origin: Origin,
+    origin: Origin<'_>,
     parts: &Parts,
     now: Time,
     queue: bool,
@@ -170,7 +175,7 @@ impl<'s> Found<'s> {
 /// When the request is answered without asking any limit.
 pub fn find<'s>(
     snapshot: &'s Snapshot,
-    origin: Origin,
+    origin: Origin<'_>,
     parts: &Parts,
     now: Time,
 ) -> Result<Found<'s>, Unjudged> {
@@ -181,6 +186,9 @@ pub fn find<'s>(
         return Err(Unjudged::Framing);
     }
     let host = host(parts).map_err(|NoHost| Unjudged::Host)?;
+    if origin.tls.is_some_and(|tls| tls.is_misdirected(&host)) {
+        return Err(Unjudged::Misdirected);
+    }
     let path = normalize(parts.uri.path()).map_err(|error| match error {
         PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.uri.path() == "*" => {
             Unjudged::Gateway
@@ -223,6 +231,7 @@ pub fn find<'s>(
         route: &route.name,
         params: &params,
         token: identity.token.as_deref(),
+        certified: origin.tls.and_then(|tls| tls.client.as_ref()),
     };
     let plan = identity.plan();
     let mut asks: SmallVec<[Ask<'s>; 2]> = SmallVec::new();

@@ -15,6 +15,7 @@ use crate::config::{
 };
 use crate::key::{KeySecret, Part};
 use crate::limit::{Bans, Counters, Limit, StoreState};
+use crate::listen::Door;
 use crate::respond::refusal_headers;
 use crate::route::RouteTable;
 
@@ -24,6 +25,8 @@ pub struct Snapshot {
     pub generation: u64,
     /// What the file says.
     pub config: Config,
+    /// The listeners as new connections find them, in the order of the file.
+    pub doors: Vec<Arc<Door>>,
     /// Finds the index of a request's route.
     pub table: RouteTable,
     /// The routes.
@@ -176,6 +179,7 @@ impl Lineage {
                 .as_ref()
                 .map(|config| same_store(config).unwrap_or_else(|| new_store(config))),
             generation: before.map_or(1, |before| before.generation + 1),
+            doors: Door::all(&config, before.map(|before| &before.doors[..])),
             table: RouteTable::new(config.routes.iter().map(|route| route.matches.clone()).collect()),
             routes: config.routes.iter().map(|route| Route::new(route, &limits, all_want)).collect(),
             limits,

@@ -228,6 +228,46 @@ impl<T: Watched> Watch<T> {
     }
 }
 
+/// Small files that belong together: tells when they are to be read anew.
+#[derive(Debug)]
+pub struct Several {
+    paths: Vec<PathBuf>,
+    stamps: Vec<Stamp>,
+    close_looks: u8,
+}
+
+impl Several {
+    /// A watch over files that were just read.
+    pub fn new(paths: Vec<PathBuf>) -> Self {
+        Self { stamps: stamps(&paths).unwrap_or_default(), paths, close_looks: CLOSE_LOOKS }
+    }
+
+    /// Whether one of them may be another than at the last look. While one is gone it is being replaced.
+    pub async fn may_have_changed(&mut self) -> bool {
+        let Some(mut now) = stamps(&self.paths) else { return false };
+        if now == self.stamps {
+            let close = self.close_looks > 0;
+            self.close_looks = self.close_looks.saturating_sub(1);
+            return close;
+        }
+        for _ in 0..PATIENCE {
+            tokio::time::sleep(STILL).await;
+            let Some(later) = stamps(&self.paths) else { return false };
+            if later == now {
+                break;
+            }
+            now = later;
+        }
+        self.stamps = now;
+        self.close_looks = CLOSE_LOOKS;
+        true
+    }
+}
+
+fn stamps(paths: &[PathBuf]) -> Option<Vec<Stamp>> {
+    paths.iter().map(|path| Stamp::of(path).ok()).collect()
+}
+
 /// A text's digest, and what it says.
 type Read<T> = (Option<Digest>, Result<Arc<T>, Unusable>);
 

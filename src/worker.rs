@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::clock::Clock;
 use crate::forward::Upstream;
 use crate::limit::{self, Decision, Store, StoreState};
-use crate::listen::{Buffers, Deadlines, Listener, Opened};
+use crate::listen::{Budget, Buffers, Deadlines, Handshakes, Listener, Opened};
 use crate::observe::{LimitStripe, Metrics, Outcome, RouteStripe};
 use crate::pipeline::{AskedLimit, Found, Judged, Spared};
 use crate::respond::Scratch;
@@ -33,6 +33,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// The clock.
     pub clock: Clock,
+    /// How many connections of clients there may be.
+    pub budget: Budget,
     /// What /status tells.
     pub status: Mutex<Status>,
 }
@@ -86,8 +88,10 @@ pub struct Worker {
     pub(crate) listeners: RefCell<Vec<Rc<Listener>>>,
     ids: Cell<u64>,
     groups: Cell<u64>,
+    /// Handshakes of TLS that are not finished.
+    pub(crate) handshakes: Handshakes,
     /// Tells the workers apart.
-    index: usize,
+    pub(crate) index: usize,
 }
 
 /// A snapshot as one worker sees it: with its own counters and its own upstream connections.
@@ -116,6 +120,7 @@ impl Worker {
             listeners: RefCell::new(Vec::new()),
             ids: Cell::new(seed),
             groups: Cell::new(0),
+            handshakes: Handshakes::default(),
             index,
             shared,
         })
@@ -159,7 +164,7 @@ impl Worker {
         if self.shared.generation.load(Ordering::Acquire) != view.snapshot.generation {
             let snapshot = self.shared.snapshot.load_full();
             for listener in self.listeners.borrow().iter() {
-                listener.find_in(&snapshot, &self.shared.metrics);
+                listener.find_in(&snapshot, &self.shared.metrics, self.index);
             }
             *view = Rc::new(View::new(snapshot, &self.shared, self.index, Some(&view)));
         }

@@ -60,7 +60,7 @@ fn a_remembered_token_allocates_nothing() {
     let token = harness::issuer::Signer::hs256(SECRET.as_bytes()).signed(r#"{"alg":"HS256"}"#, claims);
     let request = http::Request::builder().uri("/v1/items").header("host", "api.test");
     let parts = request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0;
-    let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap() };
+    let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
     for turn in 0..100 {
         let before = ALLOCATIONS.get();
         let judged = judge(&snapshot, origin, &parts, now.plus(Span::from_millis(turn)), true).unwrap();
@@ -102,7 +102,7 @@ fn allocates_nothing(rules: &str, folder: &Path) {
         .header("x-api-key", "k1")
         .header("user-agent", "test");
     let parts = request.body(()).unwrap().into_parts().0;
-    let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap() };
+    let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
     let (mut admitted, mut refused) = (0, 0);
     for turn in 0..1_000 {
         let at = now.plus(Span::from_millis(turn));

@@ -192,7 +192,7 @@ fn a_bomb_of_references() {
     let large = "x".repeat(3_900);
     let mut first = block(&pseudo("GET", "/"));
     first.extend([0x40, 1, b'x', 127]); // remembered
-    first.extend([(3_900 - 127) as u8 % 128 | 128, ((3_900 - 127) / 128) as u8]);
+    first.extend([((3_900 - 127) as u8 % 128) | 128, ((3_900 - 127) / 128) as u8]);
     first.extend(large.as_bytes());
     h2.send(frame(HEADERS, END | END_HEADERS, 1, &first));
     assert_eq!(h2.end(1), End::Status(200));

@@ -60,7 +60,7 @@ impl House {
             request = request.header(*name, *value);
         }
         let parts = request.body(()).unwrap().into_parts().0;
-        let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap() };
+        let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
         match judge(&self.snapshot, origin, &parts, at(seconds), true) {
             Ok(judged) => Ok(judged.asked.iter().map(|asked| asked.index).collect()),
             Err(Unjudged::Unproven { why: Unproven::Token(error), .. }) => Err(error),
@@ -439,7 +439,7 @@ fn users_are_counted_apart_however_many_tokens_they_have() {
         let request = http::Request::builder().uri("/").header("host", "api.test");
         let parts =
             request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0;
-        let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap() };
+        let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
         judge(&house.snapshot, origin, &parts, at(NOW), true).unwrap().decision.admitted
     };
     let seen: Vec<bool> =

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::Supervisor;
+use super::tls_files::TlsFiles;
 use crate::auth::Consumers;
 use crate::config::Config;
 use crate::lists::AddressList;
@@ -16,6 +17,7 @@ pub(super) struct Files {
     consumers: Option<(PathBuf, Watch<Consumers>)>,
     /// With the names of the lists.
     lists: Vec<(String, PathBuf, Watch<AddressList>)>,
+    pub(super) tls: Vec<TlsFiles>,
 }
 
 impl Files {
@@ -29,6 +31,7 @@ impl Files {
         Self {
             consumers: consumers.map(|c| (c.file.clone(), Watch::new(&c.file, &*c.known))),
             lists: lists.collect(),
+            tls: TlsFiles::of(config),
         }
     }
 }
@@ -54,6 +57,7 @@ impl Supervisor {
             })
             .await;
         }
+        self.look_at_tls_files().await;
     }
 
     /// Puts in force what a file holds now, in its place in the configuration.
@@ -82,7 +86,7 @@ impl Supervisor {
 
     /// Notes whether a file is right. A bad one changes nothing, is logged once and stands in /status. Answers whether
     /// the configuration itself was refused.
-    fn note(&self, file: &str, wrong: Option<&Unusable>) -> bool {
+    pub(super) fn note(&self, file: &str, wrong: Option<&Unusable>) -> bool {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         match wrong.map(ToString::to_string) {
             None => _ = status.file_errors.remove(file),

@@ -1,8 +1,13 @@
 //! The edge: addresses, operators, and who the client is.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
+
+use crate::listen::tls::{ClientRoots, KeyPair};
 
 /// An address that serves clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +16,58 @@ pub struct ListenerConfig {
     pub name: String,
     /// The address.
     pub address: SocketAddr,
+    /// How TLS is spoken; `None` where it is not.
+    pub tls: Option<TlsConfig>,
+    /// Whether connections begin with a PROXY header.
+    pub proxy_protocol: bool,
+    /// Connections at once.
+    pub max_connections: u64,
+    /// Connections at once of one client address; `None` for the default, which leaves this machine alone.
+    pub max_connections_per_ip: Option<u64>,
+}
+
+/// How a listener speaks TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The certificates, at least one. The first is for clients that ask for no name, or for one that no other has.
+    pub certificates: Vec<CertificateConfig>,
+    /// Whose certificates clients have to show; `None` if they are not asked.
+    pub client: Option<ClientAuthConfig>,
+    /// The oldest version that is spoken.
+    pub min_version: MinTls,
+    /// The longest that a handshake may take.
+    pub handshake_timeout: Duration,
+}
+
+/// A certificate of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateConfig {
+    /// The file of the certificate and its chain.
+    pub cert: PathBuf,
+    /// The file of its private key.
+    pub key: PathBuf,
+    /// What they hold.
+    pub known: Arc<KeyPair>,
+}
+
+/// Whose certificates clients have to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuthConfig {
+    /// The file of authorities.
+    pub ca: PathBuf,
+    /// Whether clients without a certificate are turned away.
+    pub required: bool,
+    /// What the file holds.
+    pub known: Arc<ClientRoots>,
+}
+
+/// The oldest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinTls {
+    /// TLS 1.2.
+    V1_2,
+    /// TLS 1.3.
+    V1_3,
 }
 
 /// The address for operators.
@@ -57,6 +114,16 @@ impl ForwardedHeader {
             Self::XForwardedFor => "x-forwarded-for",
             Self::Forwarded => "forwarded",
             Self::XRealIp => "x-real-ip",
+        }
+    }
+}
+
+impl MinTls {
+    /// As the file writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1_2 => "1.2",
+            Self::V1_3 => "1.3",
         }
     }
 }

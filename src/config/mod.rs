@@ -33,7 +33,10 @@ use std::path::{Path, PathBuf};
 pub use client::ClientConfig;
 pub use cost::{Cost, DetailedCost};
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
-pub use listener::{AdminConfig, ClientIpConfig, ForwardedHeader, ListenerConfig};
+pub use listener::{
+    AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig,
+    MinTls, TlsConfig,
+};
 pub use lists::{Access, ListConfig};
 pub use model::{
     ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, Mode, OnMissing,

@@ -3,8 +3,9 @@
 use super::forms::{RawCount, RawSecret};
 use super::node::Node;
 use super::raw::RawText;
-use super::read::{At, Later, Read, entries, mapping, not_available, unknown_key};
+use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+use super::schema::Scalar;
 
 mapping! {
     /// An address that serves clients.
@@ -15,10 +16,47 @@ mapping! {
         /// HOST:PORT, such as 0.0.0.0:8080 or [::]:8080.
         #[schemars(required)]
         address: RawText,
-        #[schemars(skip)]
-        tls: Later,
-        #[schemars(skip)]
-        proxy_protocol: Later,
+        /// Speak TLS. Without it, HTTP/1.1 and HTTP/2 are spoken in the clear.
+        tls: RawTls,
+        /// Connections begin with a PROXY header (v1 or v2) that names the client; one without is closed.
+        proxy_protocol: bool,
+        /// Connections at once. Default: 10k.
+        max_connections: RawCount,
+        /// Connections at once of one client address. Default: 1k, for clients of other machines.
+        max_connections_per_ip: RawCount,
+    }
+}
+
+mapping! {
+    /// How a listener speaks TLS.
+    "tls"
+    struct RawTls {
+        /// Certificates with their keys. The first is for clients that ask for no name that another has.
+        #[schemars(required)]
+        certificates: OneOrMany<RawCertificate>,
+        /// A file of authorities: clients have to show a certificate of theirs.
+        client_ca: RawText,
+        /// required (default), or optional: also clients without a certificate are served.
+        #[schemars(extend("enum" = ["required", "optional"]))]
+        client_auth: RawText,
+        /// The oldest version that is spoken: 1.2 (default) or 1.3.
+        #[schemars(with = "Option<Scalar>")]
+        min_version: RawText,
+        /// The longest that a handshake may take. Default: 10s.
+        handshake_timeout: RawText,
+    }
+}
+
+mapping! {
+    /// A certificate and its key, two PEM files.
+    "a certificate"
+    struct RawCertificate {
+        /// The certificate, and behind it those that lead to its authority.
+        #[schemars(required)]
+        cert: RawText,
+        /// Its private key, without a passphrase.
+        #[schemars(required)]
+        key: RawText,
     }
 }
 

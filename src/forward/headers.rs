@@ -151,7 +151,7 @@ pub(super) fn request(
         }
     }
     if !trusted || !present.x_forwarded_proto {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(connection.scheme()));
     }
     let said = if trusted && present.x_request_id { headers.get(X_REQUEST_ID) } else { None };
     if let Some(id) = said.filter(|id| !id.is_empty() && id.len() <= MAX_ID) {

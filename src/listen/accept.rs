@@ -4,17 +4,19 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::Opened;
+use super::budget::{Spare, is_of_connection, is_out_of_files};
 use super::connection::{Connection, Listener, serve};
-use super::stream::ClientStream;
+use crate::observe::Refusal;
 use crate::worker::Worker;
 
 /// How long a connection that is to end is still read for what its client sent before.
 const SENT_BEFORE: Duration = Duration::from_millis(100);
-/// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
+/// How long accepting pauses when it fails: accepting at once would spin.
 const OUT_OF_FILES: Duration = Duration::from_millis(50);
 
 impl Worker {
@@ -25,7 +27,7 @@ impl Worker {
             Err(error) => return tracing::error!("listener {} cannot be served: {error}", opened.id),
         };
         let listener = Rc::new(Listener::new(opened.id, self.next_group()));
-        listener.find_in(&self.view().snapshot, &self.shared().metrics);
+        listener.find_in(&self.view().snapshot, &self.shared().metrics, self.index);
         self.listeners.borrow_mut().push(Rc::clone(&listener));
         tokio::task::spawn_local(accept(Rc::clone(self), listener, socket));
     }
@@ -38,7 +40,7 @@ impl Worker {
         for listener in &closing {
             listener.closed.notify_one();
             // It is looked after no more: this is the last time that it learns what it is now.
-            listener.find_in(&self.view().snapshot, &self.shared().metrics);
+            listener.find_in(&self.view().snapshot, &self.shared().metrics, self.index);
         }
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
@@ -53,16 +55,30 @@ impl Worker {
 }
 
 async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener) {
+    let mut spare = Spare::new();
+    let mut troubled = false;
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             () = listener.closed.notified() => break,
         };
         match accepted {
-            Ok((stream, peer)) => start(&worker, &listener, stream, peer),
+            Ok((stream, peer)) => {
+                if std::mem::take(&mut troubled) {
+                    tracing::info!("accepting on {} again", listener.id);
+                }
+                start(&worker, &listener, stream, peer);
+            }
+            Err(error) if is_of_connection(&error) => {}
             Err(error) => {
-                tracing::warn!("cannot accept on {}: {error}", listener.id);
-                tokio::time::sleep(OUT_OF_FILES).await;
+                if !std::mem::replace(&mut troubled, true) {
+                    tracing::warn!("cannot accept on {}: {error}", listener.id);
+                }
+                // Without a pause this would spin: whoever waits to be accepted goes on waiting.
+                if !is_out_of_files(&error) || !turn_away(&listener, &socket, &mut spare) {
+                    tokio::time::sleep(OUT_OF_FILES).await;
+                    spare.take_back();
+                }
             }
         }
     }
@@ -77,8 +93,32 @@ async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener)
     }
 }
 
+/// Closes one of the connections that wait, for there are no file descriptors to serve it. Whether that was done.
+fn turn_away(listener: &Listener, socket: &TcpListener, spare: &mut Spare) -> bool {
+    if !spare.give_up() {
+        return false;
+    }
+    let accepted = socket.accept().now_or_never();
+    let turned_away = matches!(accepted, Some(Ok(_)));
+    drop(accepted);
+    spare.take_back();
+    if turned_away {
+        listener.count_refusal(Refusal::OutOfFiles);
+    }
+    turned_away
+}
+
+/// Serves a connection, if there is a place for it.
 fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
+    worker.view(); // a new connection finds the listener as the configuration in force has it
+    let Some(door) = listener.door() else { return };
+    let Some(in_gateway) = worker.shared().budget.place() else {
+        return listener.count_refusal(Refusal::Gateway);
+    };
+    let Some(in_listener) = listener.place(door.most) else {
+        return listener.count_refusal(Refusal::Listener);
+    };
     let _ = stream.set_nodelay(true); // a latency matter, no reason to refuse a client
-    let connection = Connection::new(worker, listener, peer);
-    tokio::task::spawn_local(serve(connection, ClientStream::Plain(stream)));
+    let connection = Connection::new(worker, listener, peer, [in_gateway, in_listener]);
+    tokio::task::spawn_local(serve(connection, door, stream));
 }

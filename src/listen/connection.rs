@@ -5,18 +5,22 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use http::HeaderValue;
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::deadline::Deadline;
+use super::door::{AddressPlace, Counted, Door};
+use super::greet::greet;
 use super::stream::ClientStream;
+use super::tls::TlsSession;
 use super::{h1, h2};
-use crate::observe::Metrics;
+use crate::observe::{Handshake, ListenerStripe, Metrics, Refusal};
 use crate::pipeline::Origin;
 use crate::snapshot::Snapshot;
 use crate::worker::Worker;
@@ -39,6 +43,9 @@ pub struct Listener {
     pub(super) group: u64,
     pub(super) closed: Notify,
     connections: RefCell<Arc<AtomicI64>>,
+    stripe: RefCell<Arc<ListenerStripe>>,
+    /// How connections find it; the last that the configuration had, once that has it no more.
+    door: RefCell<Option<Arc<Door>>>,
 }
 
 /// A connection of a client.
@@ -55,8 +62,12 @@ pub struct Connection {
     pub deadline: Rc<Deadline>,
     /// Whether it speaks HTTP/2, so that requests share it.
     pub shared: bool,
-    /// Where it is counted.
-    counted: Arc<AtomicI64>,
+    /// What the handshake has told, where TLS is spoken.
+    pub tls: Option<Box<TlsSession>>,
+    /// Its place among those of its address, where these are counted.
+    pub(super) place: Option<AddressPlace>,
+    /// Its places among those of the listener and of the gateway.
+    _counted: [Counted; 2],
     exchanges: Cell<usize>,
     /// Its request waits for its turn in a leaky bucket.
     pub(crate) queued: Cell<bool>,
@@ -67,24 +78,58 @@ pub struct Connection {
 impl Listener {
     /// A listener that is not looked up yet.
     pub(super) fn new(id: String, group: u64) -> Self {
-        Self { id, index: Cell::new(REMOVED), group, closed: Notify::new(), connections: RefCell::default() }
+        Self {
+            id,
+            index: Cell::new(REMOVED),
+            group,
+            closed: Notify::new(),
+            connections: RefCell::default(),
+            stripe: RefCell::default(),
+            door: RefCell::default(),
+        }
     }
 
     /// Takes its index and its name from the snapshot that is now in force.
-    pub fn find_in(&self, snapshot: &Snapshot, metrics: &Metrics) {
+    pub fn find_in(&self, snapshot: &Snapshot, metrics: &Metrics, worker: usize) {
         let found =
             snapshot.config.listeners.iter().enumerate().find(|(_, listener)| listener.id() == self.id);
         self.index.set(found.map_or(REMOVED, |(index, _)| index));
-        if let Some((_, listener)) = found {
+        if let Some((index, listener)) = found {
             self.connections.replace(metrics.connections(&listener.name));
+            self.stripe.replace(metrics.listener(&listener.name, worker));
+            self.door.replace(Some(Arc::clone(&snapshot.doors[index])));
         }
+    }
+
+    /// How new connections find it.
+    pub(super) fn door(&self) -> Option<Arc<Door>> {
+        self.door.borrow().clone()
+    }
+
+    /// A place among its connections; `None` if there are `most` already.
+    pub(super) fn place(&self, most: i64) -> Option<Counted> {
+        Counted::one(&self.connections.borrow(), most)
+    }
+
+    /// Counts a connection that is not served.
+    pub(super) fn count_refusal(&self, why: Refusal) {
+        self.stripe.borrow().refused(why);
+    }
+
+    /// Counts a handshake.
+    pub(super) fn count_handshake(&self, outcome: Handshake) {
+        self.stripe.borrow().handshake(outcome);
     }
 }
 
 /// Serves a connection from its first byte to its end.
-pub(super) async fn serve(mut connection: Connection, mut stream: ClientStream) {
-    let Some(prefix) = read_prefix(&connection, &mut stream).await else { return };
-    connection.shared = prefix.starts_with(PREFACE);
+pub(super) async fn serve(mut connection: Connection, door: Arc<Door>, socket: TcpStream) {
+    let Some(mut stream) = greet(&mut connection, &door, socket).await else { return };
+    drop(door); // a connection may outlive it by far
+    // Where TLS is spoken, the handshake has told the protocol (RFC 9113 §3.2), and nothing else is listened for.
+    let agreed = connection.tls.as_ref().map(|tls| tls.h2);
+    let Some(prefix) = read_prefix(&connection, &mut stream, agreed.is_some()).await else { return };
+    connection.shared = agreed.unwrap_or_else(|| prefix.starts_with(PREFACE));
     let connection = Rc::new(connection);
     if connection.shared {
         h2::serve(&connection, stream, prefix.freeze()).await;
@@ -93,8 +138,8 @@ pub(super) async fn serve(mut connection: Connection, mut stream: ClientStream) 
     }
 }
 
-/// What came before it was clear which protocol is spoken; `None` if nothing did.
-async fn read_prefix(connection: &Connection, stream: &mut ClientStream) -> Option<BytesMut> {
+/// What came before it was clear which protocol is spoken, or first if that is `agreed`; `None` if nothing did.
+async fn read_prefix(connection: &Connection, stream: &mut ClientStream, agreed: bool) -> Option<BytesMut> {
     let mut prefix = BytesMut::new();
     loop {
         let read = poll_fn(|context| {
@@ -112,7 +157,7 @@ async fn read_prefix(connection: &Connection, stream: &mut ClientStream) -> Opti
             true => prefix = read,
             false => prefix.extend_from_slice(&read),
         }
-        if prefix.len() >= PREFACE.len() || !PREFACE.starts_with(&prefix) {
+        if agreed || prefix.len() >= PREFACE.len() || !PREFACE.starts_with(&prefix) {
             return Some(prefix);
         }
     }
@@ -120,19 +165,24 @@ async fn read_prefix(connection: &Connection, stream: &mut ClientStream) -> Opti
 
 impl Connection {
     /// A connection from `peer` that has said nothing yet.
-    pub(super) fn new(worker: &Rc<Worker>, listener: &Rc<Listener>, peer: SocketAddr) -> Self {
+    pub(super) fn new(
+        worker: &Rc<Worker>,
+        listener: &Rc<Listener>,
+        peer: SocketAddr,
+        counted: [Counted; 2],
+    ) -> Self {
         let deadline = worker.deadlines.register(listener.group);
         deadline.set_socket(Some(worker.deadlines.after(HEAD)));
-        let counted = Arc::clone(&listener.connections.borrow());
-        counted.fetch_add(1, Ordering::Relaxed);
         Self {
             worker: Rc::clone(worker),
             listener: Rc::clone(listener),
             peer,
-            peer_text: worker.scratch.value(|out| out.display(&peer.ip().to_canonical())),
+            peer_text: text(worker, peer),
             deadline,
             shared: false,
-            counted,
+            tls: None,
+            place: None,
+            _counted: counted,
             exchanges: Cell::new(0),
             queued: Cell::new(false),
             next_stream: RefCell::new(None),
@@ -140,8 +190,19 @@ impl Connection {
     }
 
     /// Where its requests come from.
-    pub fn origin(&self) -> Origin {
-        Origin { listener: self.listener.index.get(), peer: self.peer.ip() }
+    pub fn origin(&self) -> Origin<'_> {
+        Origin { listener: self.listener.index.get(), peer: self.peer.ip(), tls: self.tls.as_deref() }
+    }
+
+    /// The scheme of its URLs.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Takes the word of whoever passes its bytes on for where it comes from.
+    pub(super) fn set_peer(&mut self, peer: SocketAddr) {
+        self.peer = peer;
+        self.peer_text = text(&self.worker, peer);
     }
 
     /// The address of the peer.
@@ -178,8 +239,6 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.counted.fetch_sub(1, Ordering::Relaxed);
-    }
+fn text(worker: &Worker, peer: SocketAddr) -> HeaderValue {
+    worker.scratch.value(|out| out.display(&peer.ip().to_canonical()))
 }

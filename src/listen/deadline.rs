@@ -23,6 +23,7 @@ pub struct Deadline {
     socket_passed: Cell<bool>,
     request_passed: Cell<bool>,
     closing: Cell<bool>,
+    given_up: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     group: u64,
 }
@@ -48,6 +49,7 @@ impl Deadlines {
             socket_passed: Cell::new(false),
             request_passed: Cell::new(false),
             closing: Cell::new(false),
+            given_up: Cell::new(false),
             waker: RefCell::new(None),
             group,
         });
@@ -128,6 +130,18 @@ impl Deadline {
         self.socket_passed.get()
     }
 
+    /// Has the socket's deadline pass now, to make room for others.
+    pub(super) fn give_up(&self) {
+        self.given_up.set(true);
+        self.socket_passed.set(true);
+        self.wake();
+    }
+
+    /// Whether it was given up.
+    pub(super) fn was_given_up(&self) -> bool {
+        self.given_up.get()
+    }
+
     /// Sets the request's deadline; `None` clears it.
     pub fn set_request(&self, at: Option<u64>) {
         self.request.set(at.unwrap_or(NEVER));
@@ -148,6 +162,11 @@ impl Deadline {
     fn close(&self) {
         self.closing.set(true);
         self.wake();
+    }
+
+    /// Whether it is asked to end.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.get()
     }
 
     /// Whether it was asked to end; true once.

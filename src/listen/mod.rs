@@ -1,18 +1,26 @@
-//! 1: sockets, connections, deadlines, drain.
+//! 1: sockets, PROXY headers, TLS, connections, deadlines, drain.
 
 mod accept;
+mod budget;
 mod buffers;
 mod connection;
 mod deadline;
+mod door;
+mod greet;
 mod h1;
 mod h2;
 mod inbound;
+mod proxy_protocol;
 mod socket;
 mod stream;
+pub mod tls;
 
+pub use budget::Budget;
 pub use buffers::Buffers;
 pub use connection::{Connection, Listener};
 pub use deadline::{Deadline, Deadlines};
+pub use door::{Door, PER_ADDRESS};
+pub(crate) use greet::Handshakes;
 pub(crate) use h1::BODY;
 pub use h1::Http1Body;
 pub use inbound::{Inbound, InboundError};

@@ -6,27 +6,49 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
 /// A connection of a client, with TLS or without.
 #[derive(Debug)]
 pub(super) enum ClientStream {
     /// Without TLS.
     Plain(TcpStream),
+    /// With TLS; most of it is memory of rustls, which is large.
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl ClientStream {
     /// The socket under it.
     pub(super) fn socket(&self) -> &TcpStream {
-        let Self::Plain(socket) = self;
-        socket
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
     }
 
     /// Whether an orderly end is more than to close the socket.
     pub(super) fn has_farewell(&self) -> bool {
         match self {
             Self::Plain(_) => false,
+            Self::Tls(_) => true,
         }
     }
+}
+
+/// The same call on whichever it is.
+macro_rules! either {
+    ($stream:expr, $inside:ident => $call:expr) => {
+        match $stream.get_mut() {
+            Self::Plain(socket) => {
+                let $inside = Pin::new(socket);
+                $call
+            }
+            Self::Tls(stream) => {
+                let $inside = Pin::new(stream.as_mut());
+                $call
+            }
+        }
+    };
 }
 
 impl AsyncRead for ClientStream {
@@ -35,24 +57,20 @@ impl AsyncRead for ClientStream {
         context: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self::Plain(socket) = self.get_mut();
-        Pin::new(socket).poll_read(context, buf)
+        either!(self, inside => inside.poll_read(context, buf))
     }
 }
 
 impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let Self::Plain(socket) = self.get_mut();
-        Pin::new(socket).poll_write(context, bytes)
+        either!(self, inside => inside.poll_write(context, bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self::Plain(socket) = self.get_mut();
-        Pin::new(socket).poll_flush(context)
+        either!(self, inside => inside.poll_flush(context))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self::Plain(socket) = self.get_mut();
-        Pin::new(socket).poll_shutdown(context)
+        either!(self, inside => inside.poll_shutdown(context))
     }
 }

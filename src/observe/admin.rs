@@ -184,6 +184,14 @@ impl Admin {
                     status.file_errors.get(&file.display().to_string())
                 }),
             })).collect::<Vec<_>>(),
+            "tls": self.shared.snapshot.load().config.listeners.iter().filter_map(|listener| {
+                let tls = listener.tls.as_ref()?;
+                Some(json!({
+                    "listener": listener.name,
+                    "certificates": tls.certificates.iter().map(effective::certificate).collect::<Vec<_>>(),
+                }))
+            }).collect::<Vec<_>>(),
+            "file_errors": status.file_errors,
             "draining": self.shared.draining.load(Ordering::Relaxed),
             "connections": self.shared.metrics.open_connections(),
             "store": self.shared.snapshot.load().store.as_ref().map(|state| {

@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 
 /// The families of one scrape.
 #[derive(Default)]
-struct Scrape(Vec<MetricFamily>);
+pub(super) struct Scrape(Vec<MetricFamily>);
 
 /// The text of a scrape.
 ///
@@ -30,6 +30,7 @@ pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot) -> prometheus::Result
         scrape.routes(&series);
         scrape.limits(&series, snapshot);
         scrape.upstreams(&series);
+        scrape.listeners(&series, &snapshot.config);
         if let Some(state) = &snapshot.store {
             scrape.store(&series, &state.status());
         }
@@ -70,7 +71,7 @@ pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot) -> prometheus::Result
     Ok(text)
 }
 
-type Labels = Vec<(&'static str, String)>;
+pub(super) type Labels = Vec<(&'static str, String)>;
 
 impl Scrape {
     fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
@@ -82,7 +83,7 @@ impl Scrape {
         self.0.push(family);
     }
 
-    fn counters(&mut self, name: &str, help: &str, values: Vec<(Labels, u64)>) {
+    pub(super) fn counters(&mut self, name: &str, help: &str, values: Vec<(Labels, u64)>) {
         let metrics = values.into_iter().map(|(labels, value)| {
             let mut counter = CounterValue::default();
             counter.set_value(value as f64);
@@ -93,7 +94,7 @@ impl Scrape {
         self.add(name, help, MetricType::COUNTER, metrics.collect());
     }
 
-    fn gauges(&mut self, name: &str, help: &str, values: Vec<(Labels, f64)>) {
+    pub(super) fn gauges(&mut self, name: &str, help: &str, values: Vec<(Labels, f64)>) {
         let metrics = values.into_iter().map(|(labels, value)| {
             let mut gauge = Gauge::default();
             gauge.set_value(value);
@@ -240,7 +241,7 @@ impl Scrape {
 }
 
 /// The counters of all workers added up, by the name of the thing and of the counter; zeros are left out.
-fn by_label<T>(
+pub(super) fn by_label<T>(
     stripes: &Stripes<T>,
     thing: &'static str,
     label: &'static str,

@@ -3,9 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Action, ApiKeyConfig, ApiKeySource, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig,
-    ListConfig, Match, Quota, RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
+    Action, ApiKeyConfig, ApiKeySource, CertificateConfig, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys,
+    LimitConfig, ListConfig, ListenerConfig, Match, Quota, RedisConfig, RedisServers, RouteConfig,
+    UpstreamConfig,
 };
+use crate::listen::PER_ADDRESS;
 use crate::snapshot::Snapshot;
 
 /// What /config tells.
@@ -17,9 +19,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         config.upstreams.iter().map(|u| (u.name.clone(), upstream(u))).collect();
     json!({
         "generation": snapshot.generation,
-        "listen": config.listeners.iter().map(|l| json!({
-            "name": l.name, "address": l.address.to_string(),
-        })).collect::<Vec<_>>(),
+        "listen": config.listeners.iter().map(listener).collect::<Vec<_>>(),
         "admin": config.admin.as_ref().map(|admin| json!({
             "address": admin.address.to_string(),
             "token": redacted(!admin.token.is_empty()),
@@ -46,6 +46,34 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
             "write": seconds(config.client.write),
         },
         "drain": seconds(config.drain),
+    })
+}
+
+fn listener(listener: &ListenerConfig) -> Value {
+    json!({
+        "name": listener.name,
+        "address": listener.address.to_string(),
+        "tls": listener.tls.as_ref().map(|tls| json!({
+            "certificates": tls.certificates.iter().map(certificate).collect::<Vec<_>>(),
+            "client_ca": tls.client.as_ref().map(|client| client.ca.display().to_string()),
+            "client_auth": tls.client.as_ref().map(|client| if client.required { "required" } else { "optional" }),
+            "min_version": tls.min_version.name(),
+            "handshake_timeout": seconds(tls.handshake_timeout),
+        })),
+        "proxy_protocol": listener.proxy_protocol,
+        "max_connections": listener.max_connections,
+        "max_connections_per_ip": listener.max_connections_per_ip.unwrap_or(PER_ADDRESS),
+    })
+}
+
+/// A certificate in force. Of its key nothing is told but the file.
+pub(super) fn certificate(certificate: &CertificateConfig) -> Value {
+    json!({
+        "cert": certificate.cert.display().to_string(),
+        "key": certificate.key.display().to_string(),
+        "names": certificate.known.names.texts(),
+        "not_before": certificate.known.not_before.to_string(),
+        "not_after": certificate.known.not_after.to_string(),
     })
 }
 
@@ -297,6 +325,18 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn listeners_are_shown_without_their_keys() {
+        let listen = &shown("tls.yaml")["listen"][0];
+        let tls = &listen["tls"];
+        assert_eq!(tls["certificates"][0]["names"], json!(["api.example.com", "*.example.com"]));
+        assert_eq!((&tls["client_auth"], &tls["min_version"]), (&json!("optional"), &json!("1.3")));
+        assert_eq!((&listen["proxy_protocol"], &listen["max_connections"]), (&json!(true), &json!(20_000)));
+        assert!(!listen.to_string().contains("PRIVATE"));
+        let plain = &shown("smallest.yaml")["listen"][0];
+        assert_eq!((&plain["tls"], &plain["max_connections_per_ip"]), (&Value::Null, &json!(1_000)));
     }
 
     #[test]

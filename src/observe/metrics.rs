@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::cut::Cuts;
+use super::listeners::ListenerStripe;
 use super::stripe::{LimitStripe, RouteStripe, StoreStripe, UpstreamStripe};
 use crate::snapshot::Snapshot;
 
@@ -30,6 +31,7 @@ pub(super) struct Series {
     pub(super) upstreams: Stripes<UpstreamStripe>,
     /// By the kind of store, of which there is one.
     pub(super) stores: Stripes<StoreStripe>,
+    pub(super) listeners: Stripes<ListenerStripe>,
     pub(super) connections: BTreeMap<String, Arc<AtomicI64>>,
 }
 
@@ -64,6 +66,11 @@ impl Metrics {
         self.stripe("redis", worker, |series| &mut series.stores)
     }
 
+    /// What a worker counts of a listener.
+    pub fn listener(&self, name: &str, worker: usize) -> Arc<ListenerStripe> {
+        self.stripe(name, worker, |series| &mut series.listeners)
+    }
+
     /// The open connections of a listener, of all workers.
     pub fn connections(&self, listener: &str) -> Arc<AtomicI64> {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,6 +92,7 @@ impl Metrics {
             .retain(|name, _| name.is_empty() || config.routes.iter().any(|route| route.name == *name));
         series.limits.retain(|name, _| config.limits.iter().any(|limit| limit.name == *name));
         series.upstreams.retain(|name, _| config.upstreams.iter().any(|upstream| upstream.name == *name));
+        series.listeners.retain(|name, _| config.listeners.iter().any(|listener| listener.name == *name));
         series.connections.retain(|name, open| {
             open.load(Ordering::Relaxed) != 0
                 || config.listeners.iter().any(|listener| listener.name == *name)

@@ -4,11 +4,13 @@ mod admin;
 mod collect;
 mod cut;
 mod effective;
+mod listeners;
 mod metrics;
 mod stripe;
 
 pub use admin::{Admin, ReloadRequest};
 pub use cut::Cut;
+pub use listeners::{Handshake, ListenerStripe, Refusal};
 pub use metrics::Metrics;
 pub use stripe::{
     LimitStripe, Operation, Outcome, RouteStripe, StoreStripe, UpstreamOutcome, UpstreamStripe,

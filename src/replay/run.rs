@@ -114,7 +114,7 @@ impl<'s> Replay<'s> {
         while self.in_flight.peek().is_some_and(|Reverse(ending)| ending.at <= self.now) {
             self.in_flight.pop(); // which frees its places
         }
-        let origin = Origin { listener: 0, peer: request.client };
+        let origin = Origin { listener: 0, peer: request.client, tls: None };
         match judge(self.snapshot, origin, &request.parts, self.now, false) {
             Ok(judged) => self.row(judged, request),
             Err(Unjudged::KeyMissing { route, limit, .. }) => Row {

@@ -49,6 +49,8 @@ pub enum LocalError {
     Expectation,
     /// 431: the head is longer than allowed.
     HeadTooLarge,
+    /// 421: the connection is not one for this host.
+    Misdirected,
     /// 502: the upstream gave no answer.
     UpstreamFailed,
     /// 504: the upstream gave no answer in time.
@@ -71,6 +73,7 @@ impl LocalError {
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::UpstreamFailed => StatusCode::BAD_GATEWAY,
             Self::UpstreamSlow => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -93,6 +96,9 @@ impl LocalError {
             Self::TargetTooLong => "the request target is longer than allowed",
             Self::Expectation => "the gateway meets no expectation but 100-continue",
             Self::HeadTooLarge => "the request's head is larger than allowed",
+            Self::Misdirected => {
+                "this connection began with the certificate of another host; open one for this host"
+            }
             Self::UpstreamFailed => "the server behind the gateway gave no valid answer",
             Self::UpstreamSlow => "the server behind the gateway gave no answer in time",
         }
@@ -147,6 +153,7 @@ impl From<Unjudged> for LocalError {
                 Self::Malformed("the path has a character that must be percent-encoded")
             }
             Unjudged::Host => Self::Malformed("the request must name exactly one valid host"),
+            Unjudged::Misdirected => Self::Misdirected,
             Unjudged::Method => Self::Method,
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
             Unjudged::Gateway => Self::Method, // which is answered without an error

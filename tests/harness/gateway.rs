@@ -40,6 +40,7 @@ pub struct Setup {
     workers: Option<usize>,
     kubernetes: bool,
     without_admin: bool,
+    descriptors: Option<usize>,
 }
 
 /// A gateway that runs. It ends with this value.
@@ -93,6 +94,12 @@ impl Setup {
         self
     }
 
+    /// The process may have so many file descriptors.
+    pub fn descriptors(mut self, most: usize) -> Self {
+        self.descriptors = Some(most);
+        self
+    }
+
     /// The file has no admin API.
     pub fn without_admin(mut self) -> Self {
         self.without_admin = true;
@@ -110,6 +117,12 @@ impl Setup {
         let ports = [Reserved::new(), Reserved::new(), Reserved::new()];
         let [edge, edge2, admin] = [&ports[0], &ports[1], &ports[2]].map(|port| port.address);
         let mut command = program();
+        if let Some(most) = self.descriptors {
+            let path = command.get_program().to_owned();
+            command = Command::new("sh");
+            command.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(path);
+            command.env_remove("RUST_LOG").stdin(Stdio::null());
+        }
         command.arg("run").arg("--config").arg(&config).envs(self.env).stderr(Stdio::piped());
         if let Some(workers) = self.workers {
             command.arg("--workers").arg(workers.to_string());
@@ -321,9 +334,27 @@ impl Gateway {
         self.log.lock().unwrap().clone()
     }
 
+    /// The time that it has spent on processors.
+    pub fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(self.proc("stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10) // of USER_HZ, which is 100 on every Linux
+    }
+
+    /// What the system tells of the process.
+    pub fn proc(&self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{file}", self.child.id()))
+    }
+
+    /// The file descriptors that it has.
+    pub fn open_descriptors(&self) -> usize {
+        std::fs::read_dir(self.proc("fd")).unwrap().count()
+    }
+
     /// The memory that it has used at most, in bytes.
     pub fn peak_memory(&self) -> usize {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let status = std::fs::read_to_string(self.proc("status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
     }

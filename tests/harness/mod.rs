@@ -15,6 +15,7 @@ mod message;
 mod ports;
 pub mod prometheus;
 pub mod redis;
+pub mod tls;
 mod upstream;
 
 use std::sync::{Arc, Condvar, Mutex};

@@ -3,17 +3,23 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use super::super::forms::RawListener;
+use super::super::forms::{RawCount, RawListener};
 use super::super::listener::{AdminConfig, ClientIpConfig, ForwardedHeader, ListenerConfig};
 use super::super::raw::RawConfig;
 use super::super::raw_listen::{RawAdmin, RawClientIp};
 use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::section::Section;
+use super::tls::{self, Files};
 use super::{check_name, empty, in_range, missing, secret, value, word};
 use crate::client_ip::parse_network;
 
-pub(super) fn listeners(raw: &RawConfig, report: &mut Report) -> Section<ListenerConfig> {
+/// Connections at once of a listener when nothing else is said.
+const CONNECTIONS: u64 = 10_000;
+/// More than a process has file descriptors for.
+const MOST_CONNECTIONS: u64 = 10_000_000;
+
+pub(super) fn listeners(raw: &RawConfig, files: Files<'_>, report: &mut Report) -> Section<ListenerConfig> {
     let mut all = Section::new("listener", raw.wrong.contains(&"listen"));
     let Some(listen) = &raw.listen else {
         missing(raw.at, "the file", ("listen", "[0.0.0.0:8080]"), &raw.wrong, report);
@@ -24,6 +30,12 @@ pub(super) fn listeners(raw: &RawConfig, report: &mut Report) -> Section<Listene
     }
     for RawListener(raw) in &listen.value {
         let address = raw.address.as_ref().and_then(|text| value(text, report, address));
+        let tls = raw.tls.as_ref().map(|raw| tls::tls(&raw.value, files, report));
+        let most = |raw: Option<&At<RawCount>>, field, report: &mut Report| {
+            raw.and_then(|count| in_range(count, 1..=MOST_CONNECTIONS, field, report))
+        };
+        let max_connections = most(raw.max_connections.as_ref(), "max_connections", report);
+        let per_ip = most(raw.max_connections_per_ip.as_ref(), "max_connections_per_ip", report);
         let Some(text) = &raw.address else {
             missing(raw.at, "a listener", ("address", "0.0.0.0:8080"), &raw.wrong, report);
             if let Some(name) = &raw.name {
@@ -52,7 +64,15 @@ pub(super) fn listeners(raw: &RawConfig, report: &mut Report) -> Section<Listene
                     .help(format!("the first one is on line {}", at.at.line)),
             );
         }
-        let listener = address.map(|address| ListenerConfig { name: name.value.clone(), address });
+        // Of a listener with wrong TLS the other parts are known, but it is never one without TLS.
+        let listener = address.filter(|_| !matches!(tls, Some(None))).map(|address| ListenerConfig {
+            name: name.value.clone(),
+            address,
+            tls: tls.flatten(),
+            proxy_protocol: raw.proxy_protocol.as_ref().is_some_and(|on| on.value),
+            max_connections: max_connections.unwrap_or(CONNECTIONS),
+            max_connections_per_ip: per_ip,
+        });
         all.push(name.clone(), listener);
     }
     all

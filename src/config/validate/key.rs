@@ -6,7 +6,7 @@ use http::HeaderName;
 
 use super::super::lists::ListConfig;
 use super::super::model::Exempt;
-use super::super::read::{At, OneOrMany, not_available};
+use super::super::read::{At, OneOrMany};
 use super::super::report::{Problem, Report, nearest};
 use super::header_name;
 use super::limit::Given;
@@ -15,7 +15,7 @@ use crate::client_ip::parse_network;
 use crate::key::{KeySpec, Part};
 
 /// Keys without a name of their own.
-const PLAIN: [(&str, Part); 9] = [
+const PLAIN: [(&str, Part); 11] = [
     ("ip", Part::Ip),
     ("api_key", Part::ApiKey),
     ("consumer", Part::Consumer),
@@ -25,6 +25,8 @@ const PLAIN: [(&str, Part); 9] = [
     ("path", Part::Path),
     ("route", Part::Route),
     ("user", Part::User),
+    ("tls:subject", Part::TlsSubject),
+    ("tls:fingerprint", Part::TlsFingerprint),
 ];
 /// Bits of IPv6 addresses that can be a key: below are parts of the world, and what was meant for IPv4.
 const PREFIXES: RangeInclusive<u8> = 32..=128;
@@ -87,14 +89,15 @@ fn part(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Part
         );
         return None;
     }
+    if matches!(part, "tls:subject" | "tls:fingerprint") && !given.certified {
+        report
+            .error(text.problem(format!("the key `{part}` needs a listener with `client_ca`")).help(
+                "only a verified certificate says who a client is: `tls: {client_ca: clients.pem, …}`",
+            ));
+        return None;
+    }
     if let Some((_, known)) = PLAIN.iter().find(|(name, _)| *name == part) {
         return Some(known.clone());
-    }
-    if part.starts_with("tls:") {
-        report.error(not_available(text.at, &format!("the key `{part}`")).help(
-            "it needs a verified identity; use consumer, user, jwt:CLAIM, or what is not verified, such as header:NAME",
-        ));
-        return None;
     }
     if let Some(bits) = part.strip_prefix("ip/") {
         let problem =
@@ -143,7 +146,7 @@ fn unknown(text: &At<String>) -> Problem {
     match nearest(&text.value, known) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help(
-            "known keys: ip, ip/BITS, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM",
+            "known keys: ip, ip/BITS, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, tls:subject, tls:fingerprint",
         ),
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Given<'a> {
     pub(super) store: bool,
     pub(super) consumers: bool,
     pub(super) jwt: bool,
+    /// Whether a listener verifies clients' certificates.
+    pub(super) certified: bool,
 }
 
 pub(super) fn limit(

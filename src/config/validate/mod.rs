@@ -17,6 +17,7 @@ mod redis_url;
 mod route;
 mod section;
 mod store;
+mod tls;
 mod upstream;
 
 use std::ops::RangeInclusive;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 use super::forms::{RawCount, RawSecret};
+use super::listener::ListenerConfig;
 use super::model::Config;
 use super::raw::RawConfig;
 use super::read::At;
@@ -34,6 +36,7 @@ use super::report::{Mistake, Place, Problem, Report, nearest};
 use super::route::HeaderFamilies;
 use super::store::{RedisConfig, RedisServers};
 use super::values;
+use crate::clock::today;
 use section::Section;
 
 /// The longest request head when nothing else is said.
@@ -50,7 +53,10 @@ pub(super) fn config(
     before: Option<&Config>,
     report: &mut Report,
 ) -> Option<Config> {
-    let listeners = edge::listeners(raw, report);
+    let files = tls::Files { folder, before, now: today() };
+    let listeners = edge::listeners(raw, files, report);
+    let certified =
+        |(_, listener): (_, &ListenerConfig)| listener.tls.as_ref().is_some_and(|tls| tls.client.is_some());
     let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
     let raw_auth = raw.auth.as_ref().map(|auth| &auth.value);
     let auth_wrong = raw.wrong.contains(&"auth");
@@ -69,6 +75,7 @@ pub(super) fn config(
             api_key::has_consumers(auth.api_key.as_ref()) || auth.wrong.contains(&"api_key")
         }),
         jwt: raw_auth.map_or(auth_wrong, |auth| auth.jwt.is_some() || auth.wrong.contains(&"jwt")),
+        certified: !listeners.is_complete() || listeners.valid().any(certified),
     };
     let limits =
         limits.read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, given, report));

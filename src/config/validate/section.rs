@@ -64,6 +64,11 @@ impl<T> Section<T> {
         None
     }
 
+    /// Whether the section and all things in it could be read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete && self.things.iter().all(|(_, thing)| thing.is_some())
+    }
+
     /// The valid things with their names, in the order of the file.
     pub(super) fn valid(&self) -> impl Iterator<Item = (&At<String>, &T)> {
         self.things.iter().filter_map(|(name, thing)| Some((name, thing.as_ref()?)))

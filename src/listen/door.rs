@@ -1,0 +1,186 @@
+//! A listener as new connections find it: TLS, PROXY headers, and how many may be there at once.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::tls::ServerTls;
+use crate::client_ip::mask;
+use crate::config::{Config, ListenerConfig};
+
+/// Connections at once of one client address when nothing else is said: a tenth of a listener's, so that one client
+/// takes no listener from all others, while a large network behind one address is served.
+pub const PER_ADDRESS: u64 = 1_000;
+/// Places are kept in so many parts with a lock each.
+const SHARDS: usize = 16;
+
+/// A listener as new connections find it. Immutable; a reload makes another.
+pub struct Door {
+    /// How TLS is spoken; `None` where it is not.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Whether connections begin with a PROXY header.
+    pub proxy_protocol: bool,
+    /// Connections at once.
+    pub most: i64,
+    id: String,
+    per_address: u32,
+    /// Whether clients on this machine may have more: they are proxies and tunnels, or its owner.
+    spares_loopback: bool,
+    addresses: Arc<Addresses>,
+}
+
+/// How many connections each address has.
+#[derive(Default)]
+struct Addresses {
+    shards: [Mutex<HashMap<IpAddr, u32>>; SHARDS],
+    hasher: RandomState,
+}
+
+/// One connection of an address. Its place is free when this is dropped.
+pub struct AddressPlace {
+    addresses: Arc<Addresses>,
+    address: IpAddr,
+}
+
+/// One of a number of things. It is counted until this is dropped.
+pub struct Counted(Arc<AtomicI64>);
+
+impl Door {
+    /// The listeners of `config`; what was counted and remembered at those of `before` goes on.
+    pub fn all(config: &Config, before: Option<&[Arc<Self>]>) -> Vec<Arc<Self>> {
+        let before = |id: &str| before?.iter().find(|door| door.id == id);
+        let door = |listener: &ListenerConfig| {
+            let id = listener.id();
+            let old = before(&id);
+            let per_address = listener.max_connections_per_ip;
+            Arc::new(Self {
+                tls: listener
+                    .tls
+                    .as_ref()
+                    .map(|tls| ServerTls::next(tls, old.and_then(|old| old.tls.as_ref()))),
+                proxy_protocol: listener.proxy_protocol,
+                most: i64::try_from(listener.max_connections).unwrap_or(i64::MAX),
+                per_address: u32::try_from(per_address.unwrap_or(PER_ADDRESS)).unwrap_or(u32::MAX),
+                spares_loopback: per_address.is_none(),
+                addresses: old.map(|old| Arc::clone(&old.addresses)).unwrap_or_default(),
+                id,
+            })
+        };
+        config.listeners.iter().map(door).collect()
+    }
+
+    /// A place for a connection from `address`; `Err` if that has as many as it may. Trusted proxies, which bring
+    /// the clients of everybody, need none.
+    pub fn place(&self, address: IpAddr, config: &Config) -> Result<Option<AddressPlace>, Full> {
+        let address = address.to_canonical();
+        let spared = self.spares_loopback && address.is_loopback();
+        if spared || config.client_ip.trusts(address) {
+            return Ok(None);
+        }
+        let address = mask(address, config.client_ip.ipv6_prefix);
+        let mut shard = self.addresses.shard(address);
+        let open = shard.entry(address).or_default();
+        if *open >= self.per_address {
+            return Err(Full);
+        }
+        *open += 1;
+        drop(shard);
+        Ok(Some(AddressPlace { addresses: Arc::clone(&self.addresses), address }))
+    }
+}
+
+/// There is no place.
+#[derive(Clone, Copy, Debug)]
+pub struct Full;
+
+impl Addresses {
+    fn shard(&self, address: IpAddr) -> std::sync::MutexGuard<'_, HashMap<IpAddr, u32>> {
+        let index = self.hasher.hash_one(address) as usize % SHARDS;
+        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AddressPlace {
+    fn drop(&mut self) {
+        let mut shard = self.addresses.shard(self.address);
+        if let Some(open) = shard.get_mut(&self.address) {
+            *open -= 1;
+            if *open == 0 {
+                shard.remove(&self.address);
+            }
+        }
+    }
+}
+
+impl Counted {
+    /// One more, unless there are `most` already.
+    pub fn one(of: &Arc<AtomicI64>, most: i64) -> Option<Self> {
+        let counted = Self(Arc::clone(of));
+        (of.fetch_add(1, Ordering::Relaxed) < most).then_some(counted) // dropped where it is one too many
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::parse;
+
+    fn config(listener: &str, client_ip: &str) -> Config {
+        let text = format!(
+            "listen: [{{address: \"127.0.0.1:8080\"{listener}}}]\n{client_ip}\nroutes: [{{respond: {{status: 200}}}}]\n"
+        );
+        let loaded = parse(text, "gateway.yaml", Path::new(""));
+        loaded.config.unwrap_or_else(|| panic!("{}", loaded.rendered))
+    }
+
+    #[test]
+    fn an_address_has_so_many_places_and_gives_them_back() {
+        let config = config(", max_connections_per_ip: 2", "client_ip: {trusted_proxies: [10.0.0.0/8]}");
+        let doors = Door::all(&config, None);
+        let place = |text: &str| doors[0].place(text.parse().unwrap(), &config);
+        let first = place("2001:db8::1").unwrap();
+        let _second = place("2001:db8::2:0:0:1").unwrap();
+        assert!(place("2001:db8::3").is_err(), "one network is one client");
+        assert!(place("2001:db8:0:1::1").is_ok());
+        assert!(place("::ffff:10.0.0.1").unwrap().is_none(), "a trusted proxy needs none");
+        drop(first);
+        let again = Door::all(&config, Some(&doors));
+        let third = again[0].place("2001:db8::3".parse().unwrap(), &config).unwrap();
+        assert!(place("2001:db8::4").is_err(), "a reload goes on counting");
+        drop(third);
+        assert!(place("127.0.0.1").unwrap().is_some(), "a number that was asked for is for all");
+    }
+
+    #[test]
+    fn this_machine_may_have_more_than_the_default() {
+        let config = config("", "");
+        let door = &Door::all(&config, None)[0];
+        assert!(door.place("::1".parse().unwrap(), &config).unwrap().is_none());
+        let places: Vec<_> =
+            (0..PER_ADDRESS).map(|_| door.place("192.0.2.1".parse().unwrap(), &config)).collect();
+        assert!(places.iter().all(|place| matches!(place, Ok(Some(_)))));
+        assert!(door.place("192.0.2.1".parse().unwrap(), &config).is_err());
+        drop(places);
+        assert!(door.addresses.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
+    }
+
+    #[test]
+    fn one_too_many_is_not_counted() {
+        let open = Arc::new(AtomicI64::new(0));
+        let one = Counted::one(&open, 1);
+        assert!(one.is_some() && Counted::one(&open, 1).is_none());
+        assert_eq!(open.load(Ordering::Relaxed), 1);
+        drop(one);
+        assert_eq!(open.load(Ordering::Relaxed), 0);
+    }
+}

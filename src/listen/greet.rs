@@ -1,0 +1,180 @@
+//! What comes before HTTP: the PROXY header and the handshake of TLS.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use super::connection::{Connection, HEAD};
+use super::deadline::Deadline;
+use super::door::{Door, Full};
+use super::proxy_protocol::{self, SHORTEST, Step};
+use super::stream::ClientStream;
+use super::tls::{ServerTls, TlsSession};
+use crate::observe::{Handshake, Refusal};
+
+/// Handshakes at once of one worker. Each takes memory before anything is known of the client; of more, the oldest is
+/// given up, which is a client that waits rather than one that waited for us.
+const HANDSHAKES: usize = 2_048;
+
+/// How long a connection that has not come to HTTP may go on when its listener closes.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// The handshakes of a worker that are not finished, oldest first; finished ones are gone from memory.
+#[derive(Default)]
+pub(crate) struct Handshakes(RefCell<VecDeque<Weak<UnderWay>>>);
+
+/// A handshake that is not finished.
+struct UnderWay(Rc<Deadline>);
+
+impl Handshakes {
+    /// Notes one more. It counts until the answer is dropped.
+    fn begin(&self, deadline: &Rc<Deadline>) -> Rc<UnderWay> {
+        let one = Rc::new(UnderWay(Rc::clone(deadline)));
+        let mut all = self.0.borrow_mut();
+        if all.len() >= HANDSHAKES {
+            all.retain(|other| other.strong_count() > 0);
+            if all.len() >= HANDSHAKES
+                && let Some(oldest) = all.pop_front().and_then(|oldest| oldest.upgrade())
+            {
+                oldest.0.give_up();
+            }
+        }
+        all.push_back(Rc::downgrade(&one));
+        one
+    }
+}
+
+/// Brings a connection as far as HTTP: who the client is, and what its bytes come through. `None` if it does not come
+/// that far; then it is counted why.
+pub(super) async fn greet(
+    connection: &mut Connection,
+    door: &Arc<Door>,
+    mut socket: TcpStream,
+) -> Option<ClientStream> {
+    let refused = |connection: &Connection, why| connection.listener.count_refusal(why);
+    if door.proxy_protocol {
+        match proxy_header(connection, &mut socket).await {
+            Ok(Some(peer)) => connection.set_peer(peer),
+            Ok(None) => {}
+            Err(()) => {
+                refused(connection, Refusal::ProxyHeader);
+                return None;
+            }
+        }
+    }
+    let config = Arc::clone(&connection.worker.view().snapshot);
+    match door.place(connection.peer.ip(), &config.config) {
+        Ok(place) => connection.place = place,
+        Err(Full) => {
+            refused(connection, Refusal::Address);
+            return None;
+        }
+    }
+    let Some(tls) = &door.tls else { return Some(ClientStream::Plain(socket)) };
+    match handshake(connection, tls, socket).await {
+        Ok((stream, session)) => {
+            let outcome = if session.resumed { Handshake::Resumed } else { Handshake::Full };
+            connection.listener.count_handshake(outcome);
+            connection.tls = Some(Box::new(session));
+            Some(stream)
+        }
+        Err(outcome) => {
+            connection.listener.count_handshake(outcome);
+            None
+        }
+    }
+}
+
+/// Where the PROXY header says that the connection comes from. A connection that does not begin with one is not read
+/// on: nobody would know whose it is.
+async fn proxy_header(connection: &Connection, socket: &mut TcpStream) -> Result<Option<SocketAddr>, ()> {
+    let mut header = vec![0; SHORTEST];
+    let mut read = 0;
+    loop {
+        let wanted = socket.read_exact(&mut header[read..]);
+        in_time(connection, wanted).await.ok_or(())?.map_err(|_| ())?;
+        read = header.len();
+        match proxy_protocol::read(&header) {
+            Step::More(more) => header.resize(read + more, 0),
+            Step::Done(source) => return Ok(source),
+            Step::Malformed => return Err(()),
+        }
+    }
+}
+
+async fn handshake(
+    connection: &Connection,
+    tls: &Arc<ServerTls>,
+    socket: TcpStream,
+) -> Result<(ClientStream, TlsSession), Handshake> {
+    let worker = &connection.worker;
+    connection.deadline.set_socket(Some(worker.deadlines.after(tls.timeout)));
+    let _under_way = worker.handshakes.begin(&connection.deadline);
+    let accepting = TlsAcceptor::from(Arc::clone(&tls.config)).accept(socket);
+    match in_time(connection, accepting).await {
+        Some(Ok(stream)) => {
+            connection.deadline.set_socket(Some(worker.deadlines.after(HEAD)));
+            let session = tls.session(stream.get_ref().1);
+            Ok((ClientStream::Tls(Box::new(stream)), session))
+        }
+        Some(Err(error)) => {
+            tracing::debug!("no TLS with {} on {}: {error}", connection.peer, connection.listener.id);
+            Err(Handshake::Failed)
+        }
+        None if connection.deadline.was_given_up() => Err(Handshake::Shed),
+        None => Err(Handshake::TimedOut),
+    }
+}
+
+/// What `future` comes to, unless the deadline of the connection passes first.
+async fn in_time<F: Future>(connection: &Connection, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut hurried = false;
+    poll_fn(|context| {
+        connection.deadline.watch(context);
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if !hurried && connection.deadline.is_closing() => {
+                // Whoever is in the middle of it may finish, but nobody waits for those who say nothing.
+                hurried = true;
+                connection.deadline.set_socket(Some(connection.worker.deadlines.after(CLOSING)));
+                Poll::Pending
+            }
+            Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::Deadlines;
+
+    #[test]
+    fn the_oldest_handshake_is_given_up_for_a_new_one() {
+        let (handshakes, deadlines) = (Handshakes::default(), Deadlines::new());
+        let deadline = || deadlines.register(1);
+        let finished: Vec<_> = (0..HANDSHAKES).map(|_| handshakes.begin(&deadline())).collect();
+        drop(finished);
+        let oldest = deadline();
+        let mut waiting = vec![handshakes.begin(&oldest)];
+        waiting.extend((1..HANDSHAKES).map(|_| handshakes.begin(&deadline())));
+        assert!(!oldest.was_given_up());
+        waiting.push(handshakes.begin(&deadline()));
+        assert!(oldest.was_given_up() && oldest.socket_passed());
+        assert!(!waiting[1].0.was_given_up());
+        assert_eq!(handshakes.0.borrow().len(), HANDSHAKES);
+    }
+}

@@ -1,0 +1,287 @@
+//! The PROXY protocol, versions 1 and 2: how a load balancer that passes bytes on tells where they come from.
+//!
+//! Nothing here reads a socket: [`read`] says how many bytes of the header are certainly still to come, so that
+//! never a byte is taken that is not part of it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The shortest header there is.
+pub(super) const SHORTEST: usize = 15;
+/// The longest of version 1, with its end of line.
+const LONGEST_V1: usize = 107;
+/// What begins a header of version 2.
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// Before the part of version 2 whose length it tells.
+const FIXED_V2: usize = 16;
+/// The longest such part that is taken: addresses are 36 bytes, what else there is tells of certificates and clouds.
+const LONGEST_V2: usize = 4 << 10;
+/// What a header of version 2 may have behind the addresses: a checksum of itself.
+const CHECKSUM: u8 = 0x03;
+
+/// What the beginning of a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// At least so many more bytes belong to it.
+    More(usize),
+    /// It is complete: the connection comes from here; `None` if from the peer itself, or from nobody knows where.
+    Done(Option<SocketAddr>),
+    /// It is none.
+    Malformed,
+}
+
+/// Looks at the first bytes of a connection, at least [`SHORTEST`] of them.
+pub(super) fn read(header: &[u8]) -> Step {
+    if header.len() < SHORTEST {
+        return Step::More(SHORTEST - header.len());
+    }
+    let step = if header.starts_with(SIGNATURE) { version_2(header) } else { version_1(header) };
+    step.unwrap_or(Step::Malformed)
+}
+
+fn version_1(header: &[u8]) -> Option<Step> {
+    let told = header.strip_prefix(b"PROXY ")?;
+    let Some(end) = told.iter().position(|byte| *byte == b'\n') else {
+        // The shortest way to go on is the end of the line.
+        let more = if told.ends_with(b"\r") { 1 } else { 2 };
+        return (header.len() + more <= LONGEST_V1).then_some(Step::More(more));
+    };
+    let line = told[..end].strip_suffix(b"\r").filter(|line| !line.contains(&b'\r'))?;
+    if end + 1 < told.len() {
+        return None;
+    }
+    let line = str::from_utf8(line).ok()?;
+    if line == "UNKNOWN" || line.starts_with("UNKNOWN ") {
+        return Some(Step::Done(None));
+    }
+    let mut words = line.split(' ');
+    let (family, source, destination) = (words.next()?, words.next()?, words.next()?);
+    let ports = (port(words.next()?)?, port(words.next()?)?);
+    let address = |text: &str| match family {
+        "TCP4" => text.parse().ok().map(IpAddr::V4),
+        "TCP6" => text.parse().ok().map(IpAddr::V6),
+        _ => None,
+    };
+    address(destination)?;
+    let source = SocketAddr::new(address(source)?, ports.0);
+    words.next().is_none().then_some(Step::Done(Some(source)))
+}
+
+/// A port as version 1 writes it: decimal, and no zero before another digit.
+fn port(text: &str) -> Option<u16> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits && (text == "0" || !text.starts_with('0'))).then(|| text.parse().ok())?
+}
+
+fn version_2(header: &[u8]) -> Option<Step> {
+    let Some(fixed) = header.get(..FIXED_V2) else {
+        return Some(Step::More(FIXED_V2 - header.len()));
+    };
+    let length = usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
+    if length > LONGEST_V2 || header.len() > FIXED_V2 + length {
+        return None;
+    }
+    // Who is no proxy is told before the rest has come.
+    let local = match fixed[12] {
+        0x20 => true,
+        0x21 => false,
+        _ => return None,
+    };
+    let addresses = match fixed[13] {
+        _ if local => 0,
+        0x00 => 0,
+        0x11 => 12,
+        0x21 => 36,
+        _ => return None, // datagrams and Unix sockets: no client of this gateway comes that way
+    };
+    if addresses > length {
+        return None;
+    }
+    if header.len() < FIXED_V2 + length {
+        return Some(Step::More(FIXED_V2 + length - header.len()));
+    }
+    let body = &header[FIXED_V2..];
+    // Where no address is told, what stands in its place is none of our business.
+    if addresses == 0 {
+        return Some(Step::Done(None));
+    }
+    let (told, more) = body.split_at(addresses);
+    if !is_whole(header, more) {
+        return None;
+    }
+    let port = |at: usize| u16::from_be_bytes([told[at], told[at + 1]]);
+    Some(Step::Done(Some(match addresses {
+        12 => SocketAddr::new(Ipv4Addr::new(told[0], told[1], told[2], told[3]).into(), port(8)),
+        _ => {
+            let octets: [u8; 16] = told[..16].try_into().ok()?;
+            SocketAddr::new(Ipv6Addr::from(octets).into(), port(32))
+        }
+    })))
+}
+
+/// Whether what stands behind the addresses is made of whole fields, and a checksum among them is right.
+fn is_whole(header: &[u8], mut fields: &[u8]) -> bool {
+    while let [kind, high, low, rest @ ..] = fields {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let Some((value, behind)) = rest.split_at_checked(length) else { return false };
+        if *kind == CHECKSUM {
+            let Ok(told) = <[u8; 4]>::try_from(value) else { return false };
+            let at = header.len() - rest.len();
+            if crc32c(header, at..at + 4) != u32::from_be_bytes(told) {
+                return false;
+            }
+        }
+        fields = behind;
+    }
+    fields.is_empty()
+}
+
+/// CRC-32C (RFC 9260, appendix A) with zeros in the place of the checksum itself.
+fn crc32c(bytes: &[u8], zeros: std::ops::Range<usize>) -> u32 {
+    let mut crc = u32::MAX;
+    for (at, byte) in bytes.iter().enumerate() {
+        crc ^= if zeros.contains(&at) { 0 } else { u32::from(*byte) };
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0x82f6_3b78 * (crc & 1));
+        }
+    }
+    !crc
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn v2(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(body.len()).unwrap().to_be_bytes();
+        [&SIGNATURE[..], &[command, family], &length, body].concat()
+    }
+
+    fn v4_body() -> Vec<u8> {
+        [&[203, 0, 113, 9][..], &[192, 0, 2, 1], &4711_u16.to_be_bytes(), &443_u16.to_be_bytes()].concat()
+    }
+
+    /// Feeds exactly what is asked for, as the socket's reader does: what it says, and how much it took.
+    fn feed(bytes: &[u8]) -> (Step, usize) {
+        let mut taken = SHORTEST;
+        loop {
+            let Some(begun) = bytes.get(..taken) else {
+                return (Step::More(taken - bytes.len()), bytes.len());
+            };
+            match read(begun) {
+                Step::More(more) => {
+                    assert!(more > 0);
+                    taken += more;
+                }
+                step => return (step, taken),
+            }
+        }
+    }
+
+    #[test]
+    fn version_1_tells_the_client_and_takes_no_byte_more() {
+        for (line, source) in [
+            ("PROXY TCP4 203.0.113.9 192.0.2.1 4711 443\r\n", Some("203.0.113.9:4711")),
+            ("PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535\r\n", Some("255.255.255.255:65535")),
+            ("PROXY TCP4 1.1.1.1 2.2.2.2 0 1\r\n", Some("1.1.1.1:0")),
+            ("PROXY TCP6 2001:db8::1 ::1 4711 443\r\n", Some("[2001:db8::1]:4711")),
+            ("PROXY UNKNOWN\r\n", None),
+            ("PROXY UNKNOWN ffff::1 whatever 1 2\r\n", None),
+        ] {
+            let whole = format!("{line}GET / HTTP/1.1\r\n");
+            let expected = source.map(|source| source.parse().unwrap());
+            assert_eq!(feed(whole.as_bytes()), (Step::Done(expected), line.len()), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_header_is_told() {
+        let long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(100));
+        for bytes in [
+            "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "proxy TCP4 1.1.1.1 2.2.2.2 1 2\r\n",
+            "PROXY TCP4 1.1.1.1 2.2.2.2 1 2\n_____",
+            "PROXY TCP4 1.1.1.1 2.2.2.2 1\r 2\r\n",
+            "PROXY TCP4 1.1.1.1  2.2.2.2 1 2\r\n",
+            "PROXY TCP4 1.1.1.1 2.2.2.2 1 2 \r\n",
+            "PROXY TCP4 1.1.1.1 2.2.2.2 1 65536\r\n",
+            "PROXY TCP4 1.1.1.1 2.2.2.2 01 2\r\n",
+            "PROXY TCP4 1.1.1.1 2.2.2.2 +1 2\r\n",
+            "PROXY TCP4 01.1.1.1 2.2.2.2 1 2\r\n",
+            "PROXY TCP4 1.1.1 2.2.2.2 10 2000\r\n",
+            "PROXY TCP4 ::1 ::2 1111 22222222\r\n",
+            "PROXY TCP6 1.1.1.1 2.2.2.2 1 2\r\n",
+            "PROXY UDP4 1.1.1.1 2.2.2.2 1 2\r\n",
+            "PROXY UNKNOWNS\r\n",
+            "PROXY \r\n_______________",
+            &long,
+        ] {
+            assert_eq!(feed(bytes.as_bytes()).0, Step::Malformed, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn version_2_tells_the_client_too() {
+        let v6: Vec<u8> =
+            [&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[7], &[0; 16], &[0x12, 0x67, 1, 0xbb]].concat();
+        let with_fields = [&v4_body()[..], &[0x04, 0, 3, 1, 2, 3, 0xe0, 0, 0]].concat();
+        let done = |source: &str| Step::Done(Some(source.parse().unwrap()));
+        for (header, step) in [
+            (v2(0x21, 0x11, &v4_body()), done("203.0.113.9:4711")),
+            (v2(0x21, 0x11, &with_fields), done("203.0.113.9:4711")),
+            (v2(0x21, 0x21, &v6), done("[2001:db8::7]:4711")),
+            (v2(0x20, 0x00, &[]), Step::Done(None)),
+            (v2(0x20, 0x11, &v4_body()), Step::Done(None)),
+            (v2(0x21, 0x00, &[1, 2, 3]), Step::Done(None)),
+            (v2(0x21, 0x11, &v4_body()[..11]), Step::Malformed),
+            (v2(0x21, 0x12, &v4_body()), Step::Malformed),
+            (v2(0x21, 0x31, &[0; 216]), Step::Malformed),
+            (v2(0x22, 0x11, &v4_body()), Step::Malformed),
+            (v2(0x11, 0x11, &v4_body()), Step::Malformed),
+            (v2(0x21, 0x11, &[&v4_body()[..], &[0x04, 0, 3, 1]].concat()), Step::Malformed),
+            (v2(0x21, 0x11, &[&v4_body()[..], &[0; LONGEST_V2]].concat()), Step::Malformed),
+        ] {
+            let whole = [&header[..], b"GET / HTTP/1.1\r\n"].concat();
+            let (found, taken) = feed(&whole);
+            assert_eq!(found, step, "{header:?}");
+            assert!(taken <= header.len());
+            if step != Step::Malformed {
+                assert_eq!(taken, header.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_checksum_has_to_be_right() {
+        assert_eq!(crc32c(b"123456789", 0..0), 0xe306_9283);
+        let mut header = v2(0x21, 0x11, &[&v4_body()[..], &[CHECKSUM, 0, 4, 0, 0, 0, 0]].concat());
+        let at = header.len() - 4;
+        let sum = crc32c(&header, at..at + 4);
+        header[at..].copy_from_slice(&sum.to_be_bytes());
+        assert!(matches!(feed(&header).0, Step::Done(Some(_))));
+        header[20] ^= 1;
+        assert_eq!(feed(&header).0, Step::Malformed);
+    }
+
+    proptest! {
+        /// Whatever comes, reading ends, and takes no more than the longest header.
+        #[test]
+        fn anything_is_read(
+            start in prop::sample::select(vec![&b""[..], b"PROXY ", b"PROXY TCP4 ", b"PROXY UNKNOWN", SIGNATURE]),
+            rest in prop::collection::vec(any::<u8>(), 0..6000),
+        ) {
+            let (_, taken) = feed(&[start, &rest].concat());
+            prop_assert!(taken <= FIXED_V2 + LONGEST_V2);
+        }
+
+        /// One changed byte of a header never tells of another client without being a header of its own.
+        #[test]
+        fn a_changed_byte_is_no_panic(at in 0..44_usize, byte in any::<u8>()) {
+            let mut line = b"PROXY TCP4 203.0.113.9 192.0.2.1 4711 4430\r\n".to_vec();
+            line[at] = byte;
+            let (_, taken) = feed(&line);
+            prop_assert!(taken <= LONGEST_V1);
+        }
+    }
+}
