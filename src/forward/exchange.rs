@@ -42,6 +42,8 @@ pub struct Exchange {
     sent: Cell<u64>,
     /// The request's body, if it is forwarded.
     upload: OnceCell<Rc<Upload>>,
+    /// Bytes that the client sent through a tunnel.
+    tunnelled: Cell<u64>,
 }
 
 impl Exchange {
@@ -62,6 +64,7 @@ impl Exchange {
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
             upload: OnceCell::new(),
+            tunnelled: Cell::new(0),
         }
     }
 
@@ -106,9 +109,14 @@ impl Exchange {
         let _ = self.upload.set(Rc::clone(upload)); // a request has one body
     }
 
-    /// Bytes of the request's body that were forwarded.
+    /// Counts bytes that the client sent through a tunnel.
+    pub(super) fn tunnelled(&self, bytes: usize) {
+        self.tunnelled.set(self.tunnelled.get() + bytes as u64);
+    }
+
+    /// Bytes of the request's body that were forwarded, or of what came in its place.
     fn received(&self) -> u64 {
-        self.upload.get().map_or(0, |upload| upload.received.get())
+        self.upload.get().map_or(self.tunnelled.get(), |upload| upload.received.get())
     }
 
     /// Notes the id that the upstream was told, so that an error names the same one.

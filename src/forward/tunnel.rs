@@ -40,7 +40,9 @@ impl Tunnel {
 
     /// Tells the server.
     pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(self.wire.stream()).poll_write(context, bytes)
+        let written = ready!(Pin::new(self.wire.stream()).poll_write(context, bytes))?;
+        self.exchange.tunnelled(written);
+        Poll::Ready(Ok(written))
     }
 
     /// Sends what is under way to it.

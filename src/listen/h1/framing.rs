@@ -245,8 +245,11 @@ mod tests {
 
     use super::*;
 
-    /// All frames of a body that arrives in pieces, and what is left behind it.
-    fn collect(pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<HeaderMap>, Vec<u8>), &'static str> {
+    /// A body, its trailers, and what is left behind it.
+    type Collected = (Vec<u8>, Option<HeaderMap>, Vec<u8>);
+
+    /// All frames of a body that arrives in pieces.
+    fn collect(pieces: &[&[u8]]) -> Result<Collected, &'static str> {
         let mut framing = Framing::chunked();
         let (mut read, mut data, mut trailers) = (BytesMut::new(), Vec::new(), None);
         for piece in pieces {

@@ -11,6 +11,7 @@ mod tunnel;
 mod write;
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -48,7 +49,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
                     true => Inbound::Http1(Http1Body::new(&socket, turn)),
                     false => Inbound::None,
                 };
-                let serving = pipeline::serve(connection, Request::from_parts(parts, body));
+                let serving = pin!(pipeline::serve(connection, Request::from_parts(parts, body)));
                 match socket.attended(asked.old, serving).await {
                     Some(Ok(response)) => (asked, response),
                     None => break, // nobody is there to be answered

@@ -189,8 +189,11 @@ impl Socket {
     }
 
     /// Does some work for a client; `None` if it has gone meanwhile.
-    pub(super) async fn attended<T>(&self, old: bool, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
+    pub(super) async fn attended<T>(
+        &self,
+        old: bool,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
         poll_fn(|context| {
             if let Poll::Ready(done) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
