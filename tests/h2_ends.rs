@@ -42,19 +42,20 @@ fn what_is_begun_is_ended_in_time() {
     let gateway = before(&upstream);
     let settings = frame(SETTINGS, 0, 0, b"");
     let open = frame(HEADERS, END, 1, &block(&pseudo("GET", "/")));
-    let starts: [(&[u8], Option<u32>); 5] = [
-        (&PREFACE[..10], None),
-        (PREFACE, Some(0)),
-        (&[PREFACE, &settings[..5]].concat(), Some(0)),
-        (&[PREFACE, &settings, &open].concat(), Some(CALM)),
-        (&[PREFACE, &settings, &open[..20]].concat(), Some(CALM)),
+    let starts: [(&[u8], &[Option<u32>]); 5] = [
+        (&PREFACE[..10], &[None]),
+        (PREFACE, &[Some(0)]),
+        (&[PREFACE, &settings[..5]].concat(), &[Some(0), Some(CALM)]),
+        (&[PREFACE, &settings, &open].concat(), &[Some(CALM)]),
+        (&[PREFACE, &settings, &open[..20]].concat(), &[Some(CALM)]),
     ];
     at_once(starts.len(), |at| {
         let watch = Watch::start();
         let mut h2 = H2::silent(gateway.edge);
         h2.send(starts[at].0);
         let last = h2.until(PATIENCE, |frame| frame.kind == GOAWAY);
-        assert_eq!(last.map(|last| number(&last.payload[4..])), starts[at].1, "case {at}");
+        let last = last.map(|last| number(&last.payload[4..]));
+        assert!(starts[at].1.contains(&last), "case {at}: {last:?}");
         assert!(h2.is_closed());
         passed(&watch, 10);
     });

@@ -191,8 +191,7 @@ fn a_bomb_of_references() {
     let mut h2 = H2::connect(gateway.edge);
     let large = "x".repeat(3_900);
     let mut first = block(&pseudo("GET", "/"));
-    first.extend([0x40, 1, b'x', 127]); // remembered
-    first.extend([((3_900 - 127) as u8 % 128) | 128, ((3_900 - 127) / 128) as u8]);
+    first.extend([0x40, 1, b'x', 127, 0xbd, 0x1d]); // 3,900 bytes, to be remembered
     first.extend(large.as_bytes());
     h2.send(frame(HEADERS, END | END_HEADERS, 1, &first));
     assert_eq!(h2.end(1), End::Status(200));
@@ -213,6 +212,25 @@ fn streams_over_the_limit() {
     upstream.wait_for(100);
     is_cut_on(&gateway, &mut h2, 1, "errors", |at| get(stream(100 + at), "/slow"));
     gate.open();
+}
+
+/// Heads that unpack to more than is allowed, but not to so much more that they are a bomb.
+#[test]
+fn large_heads_in_few_bytes() {
+    let upstream = Upstream::answering("done");
+    let gateway = gateway(&upstream);
+    let mut h2 = H2::connect(gateway.edge);
+    let mut first = block(&pseudo("GET", "/"));
+    first.extend([0x40, 1, b'x', 127, 0xbd, 0x1d]); // 3,900 bytes, to be remembered
+    first.extend([b'x'; 3_900]);
+    h2.send(frame(HEADERS, END | END_HEADERS, 1, &first));
+    assert_eq!(h2.end(1), End::Status(200));
+    let large = [block(&pseudo("GET", "/")), vec![0x80 | 62; 15]].concat();
+    h2.send(frame(HEADERS, END | END_HEADERS, 3, &large));
+    assert_eq!(h2.end(3), End::Status(431));
+    is_cut_on(&gateway, &mut h2, 1, "large_heads", |at| {
+        frame(HEADERS, END | END_HEADERS, stream(at + 2), &large)
+    });
 }
 
 /// Heads that are too large: each is refused, and a flood of them cut off.

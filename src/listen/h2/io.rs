@@ -1,6 +1,7 @@
 //! The socket of an HTTP/2 connection as hyper sees it: its frames are watched, and it has deadlines for a frame that
 //! is begun and not ended, and for a client that takes nothing.
 
+use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -41,9 +42,15 @@ pub(super) struct Io {
 }
 
 impl Io {
-    pub(super) fn new(stream: ClientStream, link: Rc<Connection>, prefix: Bytes, max_head: u32) -> Self {
+    /// `begun` counts the requests that hyper passes on.
+    pub(super) fn new(
+        stream: ClientStream,
+        link: Rc<Connection>,
+        prefix: Bytes,
+        begun: Rc<Cell<i64>>,
+    ) -> Self {
         let deadlines = &link.worker.deadlines;
-        let watch = Watch::new(max_head, deadlines.now());
+        let watch = Watch::new(begun, deadlines.now());
         let wakes = deadlines.register(u64::MAX); // no group: it ends with its connection
         Self { stream, link, prefix, watch, wakes, whole_by: None, room_by: None }
     }

@@ -6,6 +6,7 @@ mod frames;
 mod io;
 mod watch;
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -37,8 +38,10 @@ const PARTING: Duration = Duration::from_secs(2);
 /// Serves a connection to its end. `prefix` is what was read of it already.
 pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, prefix: Bytes) {
     let max_head = u32::try_from(connection.worker.view().snapshot.config.max_head).unwrap_or(u32::MAX);
-    let io = TokioIo::new(Io::new(stream, Rc::clone(connection), prefix, max_head));
+    let begun = Rc::new(Cell::new(0));
+    let io = TokioIo::new(Io::new(stream, Rc::clone(connection), prefix, Rc::clone(&begun)));
     let service = service_fn(|request| {
+        begun.set(begun.get() + 1);
         let connection = Rc::clone(connection);
         async move { pipeline::serve(&connection, request.map(Inbound::from)).await }
     });

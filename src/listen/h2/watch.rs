@@ -2,6 +2,9 @@
 //! carry nothing. Each kind of them has a budget: so many at once, so many more each second, and more for what was
 //! really done on the connection. Whoever spends one to its end is cut off.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use super::frames::{Frame, Frames, PREFACE, flag, kind};
 use crate::observe::Cut;
 
@@ -50,9 +53,18 @@ pub(super) struct Watch {
     opened: u32,
     /// The highest stream of the client.
     last: u32,
-    /// Bytes of the head that is coming, while it is not whole.
-    head: Option<u32>,
-    max_head: u32,
+    /// Whether a head is coming that is not whole, and whether it is that of a request.
+    head: Option<bool>,
+    /// Requests whose heads came whole.
+    asked: i64,
+    /// Requests that hyper passed on.
+    begun: Rc<Cell<i64>>,
+    /// Both when nothing more had come. hyper then passes on what it will before it reads again.
+    at_rest: (i64, i64),
+    /// Requests that were refused, reset or counted as too large.
+    settled: i64,
+    /// Whether the client was told that the connection ends, for whatever reason: what it asks then is ignored.
+    parting: bool,
     /// Frames that came since the gateway had time to answer them.
     unanswered: u32,
     /// Whether anything came.
@@ -63,8 +75,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Nothing has come yet. Heads are of at most `max_head` bytes.
-    pub(super) fn new(max_head: u32, now: u64) -> Self {
+    /// Nothing has come yet. `begun` counts the requests that hyper passes on.
+    pub(super) fn new(begun: Rc<Cell<i64>>, now: u64) -> Self {
         Self {
             received: Frames::after(PREFACE),
             sent: Frames::after(0),
@@ -73,7 +85,11 @@ impl Watch {
             opened: 0,
             last: 0,
             head: None,
-            max_head,
+            asked: 0,
+            begun,
+            at_rest: (0, 0),
+            settled: 0,
+            parting: false,
             unanswered: 0,
             greeted: false,
             cut: None,
@@ -84,6 +100,7 @@ impl Watch {
     /// Looks at what the client sent.
     pub(super) fn received(&mut self, mut bytes: &[u8], now: u64) {
         self.fill(now);
+        self.settle();
         while let Some(frame) = self.received.next(&mut bytes) {
             self.unanswered += 1;
             self.greeted = true;
@@ -123,6 +140,20 @@ impl Watch {
     /// Nothing more has come for now.
     pub(super) fn rests(&mut self) {
         self.unanswered = 0;
+        self.at_rest = (self.asked, self.begun.get());
+    }
+
+    /// Heads that hyper did not pass on and that were not reset were too large: it answers those by itself, however
+    /// few bytes they were packed in.
+    fn settle(&mut self) {
+        let (asked, begun) = self.at_rest;
+        if self.parting || begun != self.begun.get() {
+            return;
+        }
+        while self.cut.is_none() && asked - begun - self.settled > 0 {
+            self.settled += 1;
+            self.spend(Cut::LargeHeads);
+        }
     }
 
     /// The last frame of the connection, GOAWAY with ENHANCE_YOUR_CALM, if a frame may begin here.
@@ -164,7 +195,8 @@ impl Watch {
             kind::DATA if frame.data() == 0 && !frame.has(flag::END_STREAM) => self.spend(Cut::EmptyData),
             kind::DATA => {}
             kind::HEADERS => {
-                if frame.stream > self.last {
+                let request = frame.stream > self.last;
+                if request {
                     self.last = frame.stream;
                     self.opened += 1;
                     self.earn(Cut::Priorities, 2);
@@ -174,17 +206,19 @@ impl Watch {
                         self.spend(Cut::Errors); // a request of nothing is none
                     }
                 }
-                self.head = Some(0);
-                self.head_goes_on(frame);
+                self.head_goes_on(frame, request);
             }
             kind::CONTINUATION => {
                 if frame.length == 0 {
                     self.spend(Cut::Errors);
                 }
-                self.head_goes_on(frame);
+                self.head_goes_on(frame, self.head.unwrap_or(false));
             }
             kind::PRIORITY | kind::PRIORITY_UPDATE => self.spend(Cut::Priorities),
-            kind::RST_STREAM => self.spend(Cut::Resets),
+            kind::RST_STREAM => {
+                self.settled += 1;
+                self.spend(Cut::Resets);
+            }
             kind::SETTINGS => self.spend(Cut::Settings),
             kind::PING => self.spend(Cut::Pings),
             kind::WINDOW_UPDATE => self.spend(Cut::WindowUpdates),
@@ -193,13 +227,10 @@ impl Watch {
     }
 
     /// A head, or more of one.
-    fn head_goes_on(&mut self, frame: &Frame) {
-        let before = self.head.unwrap_or(0);
-        let length = before.saturating_add(frame.length);
-        if before <= self.max_head && length > self.max_head {
-            self.spend(Cut::LargeHeads);
-        }
-        self.head = (!frame.has(flag::END_HEADERS)).then_some(length);
+    fn head_goes_on(&mut self, frame: &Frame, request: bool) {
+        let whole = frame.has(flag::END_HEADERS);
+        self.asked += i64::from(whole && request);
+        self.head = (!whole).then_some(request);
     }
 
     fn send(&mut self, frame: &Frame) {
@@ -212,9 +243,15 @@ impl Watch {
                 self.earn(Cut::Resets, 1);
                 self.earn(Cut::Pings, 1);
             }
-            kind::RST_STREAM if BLAMED.contains(&frame.error()) => self.spend(Cut::Errors),
+            kind::RST_STREAM if BLAMED.contains(&frame.error()) => {
+                self.settled += 1;
+                self.spend(Cut::Errors);
+            }
             kind::RST_STREAM => self.earn(Cut::Errors, 8),
-            kind::GOAWAY => self.told |= frame.error() != 0,
+            kind::GOAWAY => {
+                self.parting = true;
+                self.told |= frame.error() != 0;
+            }
             _ => {}
         }
     }
@@ -225,7 +262,7 @@ mod tests {
     use super::*;
 
     fn watch() -> Watch {
-        let mut watch = Watch::new(32 << 10, 0);
+        let mut watch = Watch::new(Rc::default(), 0);
         watch.received(&[b'p'; PREFACE as usize], 0);
         watch
     }
@@ -295,6 +332,26 @@ mod tests {
             mistakes += 1;
         }
         assert_eq!((mistakes, watch.cut()), (1_000 + 1, Some(Cut::Errors)));
+    }
+
+    #[test]
+    fn heads_that_are_not_passed_on_were_too_large() {
+        let mut watch = watch();
+        let head = |stream| frame(kind::HEADERS, flag::END_HEADERS, stream, b"x");
+        for stream in (1..200).step_by(2) {
+            watch.received(&head(stream), 0);
+            watch.rests();
+            watch.begun.set(watch.begun.get() + 1);
+            watch.received(b"", 0);
+            watch.rests();
+        }
+        assert_eq!((watch.left[Cut::LargeHeads as usize], watch.cut()), (20, None));
+        for stream in 201..=222 {
+            watch.received(&head(stream), 0);
+            watch.rests();
+        }
+        watch.received(b"", 0);
+        assert_eq!(watch.cut(), Some(Cut::LargeHeads));
     }
 
     #[test]
