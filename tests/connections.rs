@@ -100,3 +100,30 @@ fn a_soft_limit_is_raised() {
     let numbers: Vec<&str> = line.split_whitespace().filter(|word| word.parse::<u64>().is_ok()).collect();
     assert_eq!(numbers[0], numbers[1], "{line}");
 }
+
+/// The system may take descriptors away, or others may use them up: whoever cannot be accepted waits, and so does the
+/// gateway.
+#[test]
+fn no_descriptors_at_all_cost_nothing_either() {
+    let gateway = Setup::default().descriptors(80).workers(2).without_admin().start(ROUTES);
+    let allow = |most: usize| {
+        let pid = gateway.proc("").file_name().unwrap().to_owned();
+        let mut prlimit = std::process::Command::new("prlimit");
+        prlimit.arg("--pid").arg(pid).arg(format!("--nofile={most}:80"));
+        assert!(prlimit.status().unwrap().success());
+    };
+    assert_eq!(gateway.get("/").status, 200);
+    allow(4);
+    let waiting: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(gateway.edge).unwrap()).collect();
+    let mut client = gateway.client();
+    let before = gateway.processor_time();
+    let_pass(Duration::from_secs(1)); // time is what is measured
+    let spent = gateway.processor_time() - before;
+    assert!(spent <= Duration::from_millis(50), "{spent:?} of a second");
+    assert!(gateway.log().matches("cannot accept").count() <= 2, "{}", gateway.log());
+    drop(waiting);
+    allow(80);
+    let watch = Watch::start();
+    assert_eq!(client.get("/").status, 200);
+    assert!(watch.elapsed() < Duration::from_secs(1), "{:?}", watch.elapsed());
+}

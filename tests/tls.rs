@@ -150,8 +150,9 @@ fn a_listener_changes_by_reload() {
 #[test]
 fn clients_are_known_by_their_certificates() {
     let authority = Authority::new();
-    let limits = "limits: {l: {key: \"tls:subject\", rate: 2/h, on_missing: deny}}\n\
-                  routes: [{respond: {status: 200, body: ok}, limits: [l]}]\n";
+    let limits = "limits: {l: {key: \"tls:subject\", rate: 2/h, on_missing: deny}, f: {key: \"tls:fingerprint\", rate: 1/h}}\n\
+                  routes: [{match: {path: /once}, respond: {status: 200}, limits: [f]},\n  \
+                  {respond: {status: 200, body: ok}, limits: [l]}]\n";
     let (gateway, _) = one(&authority, ", client_ca: ca.pem, client_auth: optional", limits);
     let ask = |own: Option<&Certificate>| {
         connect(&gateway, &authority.client(own), "api.test").and_then(|mut client| client.ask("/", &[]))
@@ -162,6 +163,12 @@ fn clients_are_known_by_their_certificates() {
     assert_eq!(ask(Some(&bob)).unwrap().0, 200);
     assert_eq!(gateway.remaining("l", "CN=alice%2CO=Tests"), 0);
     assert_eq!(gateway.remaining("l", "CN=bob%5C%2C%20O=Other%2CO=Tests"), 1);
+    let once = |own: &Certificate| {
+        let mut client = connect(&gateway, &authority.client(Some(own)), "api.test").unwrap();
+        client.ask("/once", &[]).unwrap().0
+    };
+    let renewed = authority.sign_client("alice");
+    assert_eq!([once(&alice), once(&alice), once(&renewed)], [200, 429, 200]);
     let stranger = Authority::new().sign_client("alice");
     assert!(ask(Some(&stranger)).is_err(), "a certificate of another authority is nobody's");
 

@@ -76,6 +76,8 @@ impl ServerTls {
         };
         let mut server = builder.with_cert_resolver(Arc::clone(&chooser) as Arc<dyn ResolvesServerCert>);
         server.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        // Any of the suites will do; scanners want to see that somebody has an order.
+        server.ignore_client_order = true;
         // Tickets hold what is remembered of a client, so that clients cannot fill the memory with it.
         server.session_storage = Arc::new(NoServerSessionStorage {});
         if let Some(tickets) = tickets {
