@@ -19,12 +19,13 @@ use smallvec::SmallVec;
 use crate::auth::{self, Identity, Unproven};
 use crate::config::{Exempt, ListConfig, OnMissing, When};
 use crate::cost::{cost, settled};
-use crate::forward::{self, Body, Exchange};
+use crate::forward::{self, Body, Exchange, ForwardError};
 use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, Limit, decide};
 use crate::listen::Connection;
 use crate::respond;
 use crate::route::{Asked, NoHost, PathError, host, normalize, preflight};
+use crate::shape::{Unwritable, with_target};
 use crate::snapshot::{Route, Said, Snapshot, Target};
 
 /// Where a request came from.
@@ -323,23 +324,18 @@ pub async fn serve(
     let view = connection.worker.view();
     let now = connection.worker.clock().now();
     let (mut parts, body) = request.into_parts();
-    let mut exchange = Exchange::begin(connection, &view, now);
+    let mut exchange = Exchange::begin(connection, &view, now, &parts);
 
     let found = match find(&view.snapshot, connection.origin(), &parts, now) {
         Ok(found) => found,
         Err(unjudged) => {
-            if let Unjudged::KeyMissing { route, .. }
-            | Unjudged::Unproven { route, .. }
-            | Unjudged::NotLetIn { route } = unjudged
-            {
-                exchange.set_route(route);
-            }
+            exchange.unjudged(&unjudged, &parts);
             respond::drain(connection, body, &parts);
             let response = respond::unjudged(unjudged, &parts, exchange.id());
             return Ok(exchange.answer(response));
         }
     };
-    exchange.set_route(found.route_index);
+    exchange.found(&found, &parts);
     let Some(target) = &found.route.target else {
         let usage = view.usage(&found).await;
         respond::drain(connection, body, &parts);
@@ -347,6 +343,7 @@ pub async fn serve(
     };
     let judged = view.decide(found, now).await;
     view.observe(&judged);
+    exchange.judged(&judged);
 
     if judged.decision.unavailable {
         respond::drain(connection, body, &parts);
@@ -355,7 +352,8 @@ pub async fn serve(
     }
     if !judged.decision.admitted {
         respond::drain(connection, body, &parts);
-        return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
+        let response = respond::refusal(connection, &parts, &judged, exchange.id());
+        return Ok(exchange.answer(response));
     }
     let Judged { route, identity, normal_path, said, asked, mut decision, .. } = judged;
     let told = respond::Told::new(said, &asked, &decision);
@@ -371,10 +369,27 @@ pub async fn serve(
             exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
             response
         }
+        Target::Redirect { status, to } => {
+            respond::drain(connection, body, &parts);
+            let response = respond::redirect(*status, exchange.location(to, &parts, &identity));
+            exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
+            response
+        }
         Target::Upstream { index, original_path } => {
-            if let Some(path) = normal_path.filter(|_| !original_path) {
-                parts.uri = with_path(&parts.uri, &path);
+            match exchange.shape(&parts, &identity) {
+                Ok(Some(target)) => parts.uri = with_target(&parts.uri, target),
+                Ok(None) => {
+                    if let Some(path) = normal_path.filter(|_| !original_path) {
+                        parts.uri = with_path(&parts.uri, &path);
+                    }
+                }
+                Err(Unwritable) => {
+                    respond::drain(connection, body, &parts);
+                    let response = ForwardError::Unwritable.response(&exchange);
+                    return Ok(exchange.answer(response));
+                }
             }
+            exchange.goes_to(*index);
             if let Some(jwt) = &view.snapshot.jwt {
                 jwt.tell_upstream(&mut parts.headers, identity.token.as_deref());
             }
@@ -402,7 +417,6 @@ fn with_path(uri: &Uri, path: &str) -> Uri {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = PathAndQuery::try_from(text).ok();
-    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone()) // a normal form is made of characters that URIs have
+    // A normal form is made of characters that URIs have.
+    PathAndQuery::try_from(text).map_or_else(|_| uri.clone(), |target| with_target(uri, target))
 }

@@ -110,6 +110,9 @@ impl Body {
     }
 
     pub(super) fn ends(&mut self, exchange: Exchange) {
+        if http_body::Body::is_end_stream(self) {
+            exchange.completed();
+        }
         self.exchange = Some(exchange);
     }
 }
@@ -135,6 +138,12 @@ impl http_body::Body for Body {
         };
         if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&polled, exchange) {
             exchange.sent(frame.data_ref().map_or(0, Bytes::len));
+        }
+        if !matches!(polled, Poll::Pending | Poll::Ready(Some(Err(_))))
+            && (matches!(polled, Poll::Ready(None)) || http_body::Body::is_end_stream(&*self))
+            && let Some(exchange) = &self.exchange
+        {
+            exchange.completed();
         }
         polled
     }

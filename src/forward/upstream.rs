@@ -75,10 +75,12 @@ pub async fn forward(
     let waits_for_leave = parts.headers.contains_key(header::EXPECT);
     let server = upstream.choose();
     let has_body = !http_body::Body::is_end_stream(&body);
-    exchange.set_id(prepare(connection, &mut parts, server, has_body, exchange.trusts_peer()));
+    prepare(connection, &mut parts, server, has_body, exchange.trusts_peer());
+    parts.headers.insert(headers::X_REQUEST_ID, exchange.id());
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
     }
+    exchange.dress(&mut parts.headers);
     exchange.set_idle(config.idle);
     let (body, upload) = RequestBody::new(body, route.max_body, waits_for_leave, exchange, config.response);
 
@@ -91,6 +93,7 @@ pub async fn forward(
     let spent = connection.worker.clock().now().since(exchange.released());
     let outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
     upstream.stripe.finish(outcome, spent);
+    exchange.asked(&server.authority, spent);
     let mut response = result?;
     headers::strip_hop_by_hop(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
@@ -98,16 +101,10 @@ pub async fn forward(
 }
 
 /// The head of the request as HTTP/1.1 in origin form.
-fn prepare(
-    connection: &Connection,
-    parts: &mut Parts,
-    server: &Server,
-    has_body: bool,
-    trusted: bool,
-) -> HeaderValue {
+fn prepare(connection: &Connection, parts: &mut Parts, server: &Server, has_body: bool, trusted: bool) {
     let authority = parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
     let host = parts.headers.get(header::HOST).cloned().or(authority);
-    let id = headers::request(connection, &mut parts.headers, host, has_body, trusted);
+    headers::request(connection, &mut parts.headers, host, has_body, trusted);
     if !parts.headers.contains_key(header::HOST) {
         // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
         if let Ok(host) = HeaderValue::from_str(&server.authority) {
@@ -120,5 +117,4 @@ fn prepare(
     }
     parts.version = Version::HTTP_11;
     parts.extensions.clear();
-    id
 }

@@ -38,6 +38,11 @@ pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot) -> prometheus::Result
         });
         scrape.gauges("sluicegate_connections", "Open connections of clients.", open.collect());
     }
+    scrape.counters(
+        "sluicegate_access_log_dropped_total",
+        "Lines of the access log that were lost because nothing took them in time.",
+        vec![(Vec::new(), metrics.access_log_dropped.load(Ordering::Relaxed))],
+    );
     let one = |value: u64| vec![(Vec::new(), value as f64)];
     scrape.gauges(
         "sluicegate_config_last_reload_successful",

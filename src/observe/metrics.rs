@@ -18,6 +18,8 @@ pub struct Metrics {
     pub reload_successful: AtomicU64,
     /// When the configuration in force was loaded, in seconds since the epoch.
     pub reload_at: AtomicU64,
+    /// Lines of the access log that were lost.
+    pub access_log_dropped: Arc<AtomicU64>,
 }
 
 #[derive(Default)]

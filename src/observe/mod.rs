@@ -1,11 +1,13 @@
-//! 7: what is counted, and the API for operators. Only this folder knows Prometheus.
+//! 7: what is counted, what is logged of requests, and the API for operators. Only this folder knows Prometheus.
 
+mod access;
 mod admin;
 mod collect;
 mod effective;
 mod metrics;
 mod stripe;
 
+pub use access::{AccessLog, End, Record, Sink};
 pub use admin::{Admin, ReloadRequest};
 pub use metrics::Metrics;
 pub use stripe::{

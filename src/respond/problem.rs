@@ -209,6 +209,14 @@ pub fn fixed(status: StatusCode, body: Bytes, content_type: HeaderValue) -> Resp
     response
 }
 
+/// The answer that sends a client elsewhere.
+pub fn redirect(status: StatusCode, location: HeaderValue) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::LOCATION, location);
+    response
+}
+
 /// A whole HTTP/1.1 message for a request that could not even be read. The connection closes behind it.
 pub fn bare(status: StatusCode, worker: &Worker) -> Bytes {
     let detail = match status {
