@@ -1,6 +1,7 @@
 //! Wiring: sockets, workers, reload, signals, the end.
 
 mod files;
+mod log;
 mod tls_files;
 
 use std::cell::RefCell;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
@@ -89,14 +90,17 @@ pub fn run(options: &Options) -> Result<(), StartError> {
             listen::open(listener, workers, true).map_err(|error| StartError::System(error.to_string()))?,
         );
     }
+    let metrics = Metrics::default();
+    let access_log = log::open(config.access_log.as_ref(), None, &metrics).map_err(StartError::System)?;
     let snapshot = lineage.next(config, None, clock.now());
     let shared = Arc::new(Shared {
         generation: AtomicU64::new(snapshot.generation),
         snapshot: ArcSwap::from_pointee(snapshot),
         draining: AtomicBool::new(false),
-        metrics: Metrics::default(),
+        metrics,
         clock,
         budget: Budget::of_process(workers, sockets.len()),
+        access_log: ArcSwapOption::new(access_log),
         status: Mutex::new(Status { file: options.config.display().to_string(), ..Status::default() }),
     });
     let workers = (0..workers).map(|index| start_worker(&shared, index)).collect::<Result<_, _>>()?;
@@ -166,12 +170,14 @@ impl Supervisor {
         let watching = config::watch(&path, async || supervisor.lock().await.look().await);
         let asked = async {
             let mut hangup = signal(SignalKind::hangup()).ok();
+            let mut moved = signal(SignalKind::user_defined1()).ok();
             loop {
                 tokio::select! {
                     Some(answer) = requests.recv() => {
                         let result = supervisor.lock().await.reload().await;
                         let _ = answer.send(result); // whoever asked may have gone
                     }
+                    () = next_signal(&mut moved) => shared.access_log.load().iter().for_each(|log| log.reopen()),
                     () = next_signal(&mut hangup) => {
                         let _ = supervisor.lock().await.reload().await; // reported where operators look
                     }
@@ -193,6 +199,7 @@ impl Supervisor {
         if let Some(store) = store {
             store.leave().await;
         }
+        log::finish(&shared, &workers).await;
     }
 
     /// Loads the file if it has changed.
@@ -244,6 +251,8 @@ impl Supervisor {
             tracing::warn!("a changed number of workers is in force after a restart");
         }
         let sockets = self.open_new(&before.config, &config)?;
+        let access_log = self.shared.access_log.load_full();
+        let access_log = log::open(config.access_log.as_ref(), access_log, &self.shared.metrics)?;
         self.serve_admin(config.admin.as_ref().map(|admin| admin.address)).await?;
         let gone: Vec<String> = before
             .config
@@ -253,6 +262,7 @@ impl Supervisor {
             .filter(|old| !config.listeners.iter().any(|new| new.id() == *old))
             .collect();
 
+        self.shared.access_log.store(access_log);
         let generation = self.put_in_force(config, &before);
         self.keep_store();
         self.keep_keys();

@@ -421,7 +421,7 @@ pub fn percent_decode(text: &str) -> String {
 }
 
 /// Undoes application/x-www-form-urlencoded.
-fn form_decode(text: &str) -> Cow<'_, [u8]> {
+pub(crate) fn form_decode(text: &str) -> Cow<'_, [u8]> {
     decode(text, true)
 }
 

@@ -7,8 +7,8 @@
 //! 3. [`route`], [`client_ip`] and [`auth`]: which route, which client, and who that is
 //! 4. [`key`]: parts of a request → one fingerprint per limit; [`cost`]: what it spends
 //! 5. [`limit`]: check all, then charge all
-//! 6. [`respond`] a local answer, or [`forward`] upstream
-//! 7. [`observe`]: metrics, the admin API
+//! 6. [`respond`] a local answer, or [`forward`] upstream, both [`shape`]d; [`trace`]
+//! 7. [`observe`]: metrics, the access log, the admin API
 //!
 //! [`config`] turns gateway.yaml into a [`snapshot`], [`app`] wires it all, [`cli`] is the commands.
 
@@ -29,6 +29,8 @@ pub mod pipeline;
 pub mod replay;
 pub mod respond;
 pub mod route;
+pub mod shape;
 pub mod snapshot;
+pub mod trace;
 pub mod watched;
 pub mod worker;

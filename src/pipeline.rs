@@ -18,13 +18,14 @@ use smallvec::SmallVec;
 use crate::auth::{self, Identity, Unproven};
 use crate::config::{Exempt, ListConfig, OnMissing, When};
 use crate::cost::{cost, settled};
-use crate::forward::{self, Body, Exchange};
+use crate::forward::{self, Body, Exchange, ForwardError};
 use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, Limit, decide};
 use crate::listen::tls::TlsSession;
 use crate::listen::{Connection, Inbound};
 use crate::respond::{self, LocalError};
 use crate::route::{Asked, NoHost, PathError, host, normalize, preflight};
+use crate::shape::{Unwritable, with_target};
 use crate::snapshot::{Route, Said, Snapshot, Target};
 
 /// Where a request came from.
@@ -332,7 +333,8 @@ fn is_chunked(headers: &HeaderMap) -> bool {
 
 /// The answer to what is no request, or was never one. It is counted as all others are.
 pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response<Body> {
-    let exchange = Exchange::begin(connection, &connection.worker.view(), connection.worker.clock().now());
+    let (view, now) = (connection.worker.view(), connection.worker.clock().now());
+    let exchange = Exchange::begin(connection, &view, now, None);
     let response = error.response(exchange.id());
     exchange.answer(response)
 }
@@ -345,23 +347,18 @@ pub async fn serve(
     let view = connection.worker.view();
     let now = connection.worker.clock().now();
     let (mut parts, body) = request.into_parts();
-    let mut exchange = Exchange::begin(connection, &view, now);
+    let mut exchange = Exchange::begin(connection, &view, now, Some(&parts));
 
     let found = match find(&view.snapshot, connection.origin(), &parts, now) {
         Ok(found) => found,
         Err(unjudged) => {
-            if let Unjudged::KeyMissing { route, .. }
-            | Unjudged::Unproven { route, .. }
-            | Unjudged::NotLetIn { route } = unjudged
-            {
-                exchange.set_route(route);
-            }
+            exchange.unjudged(&unjudged, &parts);
             respond::drain(body, &parts);
             let response = respond::unjudged(unjudged, &parts, exchange.id());
             return Ok(exchange.answer(response));
         }
     };
-    exchange.set_route(found.route_index);
+    exchange.found(&found, &parts);
     let Some(target) = &found.route.target else {
         let usage = view.usage(&found).await;
         respond::drain(body, &parts);
@@ -369,6 +366,7 @@ pub async fn serve(
     };
     let judged = view.decide(found, now).await;
     view.observe(&judged);
+    exchange.judged(&judged);
 
     if judged.decision.unavailable {
         respond::drain(body, &parts);
@@ -377,7 +375,8 @@ pub async fn serve(
     }
     if !judged.decision.admitted {
         respond::drain(body, &parts);
-        return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
+        let response = respond::refusal(connection, &parts, &judged, exchange.id());
+        return Ok(exchange.answer(response));
     }
     let Judged { route, identity, normal_path, said, asked, mut decision, .. } = judged;
     let told = respond::Told::new(said, &asked, &decision);
@@ -393,10 +392,27 @@ pub async fn serve(
             exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
             response
         }
+        Target::Redirect { status, to } => {
+            respond::drain(body, &parts);
+            let response = respond::redirect(*status, exchange.location(to, &parts, &identity));
+            exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
+            response
+        }
         Target::Upstream { index, original_path } => {
-            if let Some(path) = normal_path.filter(|_| !original_path) {
-                parts.uri = with_path(&parts.uri, &path);
+            match exchange.shape(&parts, &identity) {
+                Ok(Some(target)) => parts.uri = with_target(&parts.uri, target),
+                Ok(None) => {
+                    if let Some(path) = normal_path.filter(|_| !original_path) {
+                        parts.uri = with_path(&parts.uri, &path);
+                    }
+                }
+                Err(Unwritable) => {
+                    respond::drain(body, &parts);
+                    let response = ForwardError::Unwritable.response(&exchange);
+                    return Ok(exchange.answer(response));
+                }
             }
+            exchange.goes_to(*index);
             if let Some(jwt) = &view.snapshot.jwt {
                 jwt.tell_upstream(&mut parts.headers, identity.token.as_deref());
             }
@@ -424,7 +440,6 @@ fn with_path(uri: &Uri, path: &str) -> Uri {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = PathAndQuery::try_from(text).ok();
-    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone()) // a normal form is made of characters that URIs have
+    // A normal form is made of characters that URIs have.
+    PathAndQuery::try_from(text).map_or_else(|_| uri.clone(), |target| with_target(uri, target))
 }

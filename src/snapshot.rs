@@ -18,6 +18,7 @@ use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::listen::Door;
 use crate::respond::refusal_headers;
 use crate::route::RouteTable;
+use crate::shape::{HeaderChange, UriTemplate, Variable};
 
 /// A configuration in force. Immutable; a reload makes another.
 pub struct Snapshot {
@@ -89,6 +90,13 @@ pub enum Target {
         index: usize,
         /// Whether the path goes out as it came in.
         original_path: bool,
+    },
+    /// The client is sent elsewhere.
+    Redirect {
+        /// The status.
+        status: StatusCode,
+        /// Where to.
+        to: UriTemplate,
     },
     /// It is answered by the gateway.
     Answer {
@@ -202,15 +210,19 @@ fn carry_over(old: &Limit, new: &LimitConfig, now: Time) -> bool {
     old.counters.reconfigure(&new.quota, new.max_keys, now)
 }
 
-/// The claims that keys of limits ask for.
+/// The claims that keys of limits and templates ask for.
 fn claims(config: &Config) -> Vec<String> {
     let parts = config.limits.iter().flat_map(|limit| limit.key.parts());
-    let mut claims: Vec<String> = parts
-        .filter_map(|part| match part {
-            Part::Claim(name) => Some(name.clone()),
-            _ => None,
-        })
-        .collect();
+    let of_keys = parts.filter_map(|part| match part {
+        Part::Claim(name) => Some(name.clone()),
+        _ => None,
+    });
+    let variables = config.routes.iter().flat_map(RouteConfig::variables);
+    let of_templates = variables.filter_map(|variable| match variable {
+        Variable::Claim(name) => Some(name.clone()),
+        _ => None,
+    });
+    let mut claims: Vec<String> = of_keys.chain(of_templates).collect();
     claims.sort();
     claims.dedup();
     claims
@@ -240,6 +252,11 @@ impl Snapshot {
         self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.forget());
     }
 
+    /// The changes of the headers of answers, of a route or where there is none.
+    pub fn answer_headers(&self, route: Option<usize>) -> &[HeaderChange] {
+        route.map_or(&self.config.answer_headers, |route| &self.config.routes[route].shape.answer)
+    }
+
     /// The upstream that a target leads to.
     pub fn upstream(&self, index: usize) -> &UpstreamConfig {
         &self.config.upstreams[index]
@@ -259,7 +276,9 @@ impl Route {
             let plan = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
             plan || limit.key.parts().any(Part::is_of_user)
         };
-        let wants_user = wants_user || limits.iter().any(|l| by_user(&l.limit.config));
+        let wants_user = wants_user
+            || limits.iter().any(|l| by_user(&l.limit.config))
+            || config.variables().any(Variable::is_of_user);
         let mut plans: Vec<&String> =
             limits.iter().flat_map(|l| &l.limit.plans).map(|(name, _)| name).collect();
         plans.sort();
@@ -298,6 +317,7 @@ impl Target {
                 Self::Upstream { index: *upstream, original_path: *original_path }
             }
             Action::Usage => return None,
+            Action::Redirect { status, to } => Self::Redirect { status: *status, to: to.clone() },
             Action::Respond { status, body, content_type } => Self::Answer {
                 status: *status,
                 body: Bytes::from(body.clone()),

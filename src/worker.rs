@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use http::HeaderValue;
 use sluicegate_limiter::{Standing, Time};
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::forward::Upstream;
 use crate::limit::{self, Decision, Store, StoreState};
 use crate::listen::{Budget, Buffers, Deadlines, Handshakes, Listener, Opened};
-use crate::observe::{LimitStripe, Metrics, Outcome, RouteStripe};
+use crate::observe::{AccessLog, LimitStripe, Metrics, Outcome, RouteStripe, Sink};
 use crate::pipeline::{AskedLimit, Found, Judged, Spared};
 use crate::respond::Scratch;
 use crate::snapshot::Snapshot;
@@ -35,6 +35,8 @@ pub struct Shared {
     pub clock: Clock,
     /// How many connections of clients there may be.
     pub budget: Budget,
+    /// What writes the access log, if there is one.
+    pub access_log: ArcSwapOption<Sink>,
     /// What /status tells.
     pub status: Mutex<Status>,
 }
@@ -73,6 +75,8 @@ pub enum Command {
     Close(String),
     /// Stop accepting, end all connections when they are idle; the sender is dropped when they have been told.
     Drain(mpsc::Sender<()>),
+    /// Hand over the lines of the access log; the sender is dropped when that is done.
+    HandOver(mpsc::Sender<()>),
 }
 
 /// One serving thread.
@@ -104,6 +108,8 @@ pub struct View {
     limits: Vec<Arc<LimitStripe>>,
     upstreams: Vec<Rc<Upstream>>,
     store: Option<Rc<Store>>,
+    /// Where a line of each request goes.
+    pub access_log: Option<AccessLog>,
 }
 
 impl Worker {
@@ -138,6 +144,10 @@ impl Worker {
                 }
                 Command::Close(id) => self.close(|listener| listener.id == id, None),
                 Command::Drain(done) => self.close(|_| true, Some(done)),
+                Command::HandOver(done) => {
+                    self.hand_over();
+                    drop(done);
+                }
             }
         }
     }
@@ -149,12 +159,20 @@ impl Worker {
             tick.tick().await;
             self.deadlines.sweep(self.shared.clock.uptime());
             self.buffers.set_date(self.shared.clock.wall());
+            self.hand_over();
             if turn % 10 == 0 {
                 self.view(); // drops what an old configuration held, also without requests
                 for upstream in &self.view.borrow().upstreams {
                     upstream.reap(self.deadlines.now());
                 }
             }
+        }
+    }
+
+    /// Hands over what waits to be logged.
+    fn hand_over(&self) {
+        if let Some(log) = &self.view.borrow().access_log {
+            log.flush();
         }
     }
 
@@ -189,11 +207,17 @@ impl Worker {
 
     /// An id for a request: unique in practice (SplitMix64 of the time of the start), and no secret.
     pub fn request_id(&self) -> HeaderValue {
+        let id = self.number();
+        self.scratch.value(|out| out.hex(id))
+    }
+
+    /// A number that no other request has in practice, and no secret.
+    pub(crate) fn number(&self) -> u64 {
         let id = self.ids.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.ids.set(id);
         let mut mixed = (id ^ (id >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        self.scratch.value(|out| out.hex(mixed ^ (mixed >> 31)))
+        mixed ^ (mixed >> 31)
     }
 }
 
@@ -207,6 +231,9 @@ impl View {
             let new = || Rc::new(Upstream::new(config.clone(), metrics.upstream(&config.name, worker)));
             same.map_or_else(new, Rc::clone)
         });
+        let log_before = before.and_then(|before| before.access_log.as_ref());
+        let log = snapshot.config.access_log.clone().zip(shared.access_log.load_full());
+        let access_log = log.map(|(config, sink)| AccessLog::new(config, sink, log_before));
         let before = before.and_then(|before| before.store.as_ref());
         let store = snapshot.store.as_ref().map(|state| shared.store(state, worker, before));
         if let Some(before) =
@@ -216,6 +243,7 @@ impl View {
         }
         Self {
             store,
+            access_log,
             routes: routes.collect(),
             unrouted: metrics.route("", worker),
             limits: limits.collect(),

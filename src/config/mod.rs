@@ -8,13 +8,16 @@ mod forms;
 mod jwt;
 mod listener;
 mod lists;
+mod log;
 mod model;
 mod node;
 mod raw;
 mod raw_ban;
 mod raw_jwt;
 mod raw_listen;
+mod raw_log;
 mod raw_route;
+mod raw_shape;
 mod raw_store;
 mod raw_upstream;
 mod read;
@@ -38,12 +41,13 @@ pub use listener::{
     MinTls, TlsConfig,
 };
 pub use lists::{Access, ListConfig};
+pub use log::{Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, Sample, Share, TraceConfig};
 pub use model::{
     ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, Mode, OnMissing,
     OnStoreFailure, Quota, When,
 };
 pub use report::{Place, Problem, Report};
-pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig};
+pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use upstream::{ServerConfig, UpstreamConfig};
 pub use watch::watch;

@@ -15,11 +15,13 @@ use super::cost::Cost;
 use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
+use super::log::{AccessLogConfig, TraceConfig};
 use super::route::RouteConfig;
 use super::store::RedisConfig;
 use super::upstream::UpstreamConfig;
 use crate::auth::Consumers;
 use crate::key::KeySpec;
+use crate::shape::HeaderChange;
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -44,6 +46,12 @@ pub struct Config {
     pub upstreams: Vec<UpstreamConfig>,
     /// The routes, in the order of the file.
     pub routes: Vec<RouteConfig>,
+    /// Headers of answers to requests that no route takes.
+    pub answer_headers: Vec<HeaderChange>,
+    /// Where a line of each request goes; without it, nowhere.
+    pub access_log: Option<AccessLogConfig>,
+    /// How requests find their place in a trace.
+    pub trace: TraceConfig,
     /// Serving threads; `None` is one per core.
     pub workers: Option<usize>,
     /// How long clients may take, and how much they may send.

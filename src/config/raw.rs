@@ -9,7 +9,9 @@ use super::node::Node;
 use super::raw_ban::RawBan;
 use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts};
+use super::raw_log::{RawAccessLog, RawTrace};
 use super::raw_route::RawRoute;
+use super::raw_shape::RawHeaderChanges;
 use super::raw_store::RawStore;
 use super::raw_upstream::RawUpstream;
 use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
@@ -47,6 +49,14 @@ mapping! {
         /// Families of answer headers: x-ratelimit, ietf, retry-after. Default: all.
         #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
+        /// Headers of requests that are changed before they are forwarded, on all routes.
+        request_headers: RawHeaderChanges,
+        /// Headers of answers that are changed, on all routes and where none matches.
+        response_headers: RawHeaderChanges,
+        /// A line of every request. Without it: none.
+        access_log: RawAccessLog,
+        /// How requests find their place in a trace.
+        trace: RawTrace,
         /// Threads that serve, each with its own sockets. Default: one per core.
         workers: RawCount,
         /// The longest request body; a longer one is answered 413. Default: no bound.

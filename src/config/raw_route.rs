@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::forms::{RawAnswer, RawCount};
 use super::node::Node;
 use super::raw::RawText;
+use super::raw_shape::{RawHeaderChanges, RawRedirect, RawRewrite};
 use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::{Family, Scalar};
@@ -21,6 +22,8 @@ mapping! {
         upstream: RawText,
         /// The answer, if the gateway itself gives it.
         respond: RawAnswer,
+        /// Where clients are sent instead: https://{host}{path}, or {status: 308, to: …}.
+        redirect: RawRedirect,
         /// Lists of clients that are answered 403, besides those on top.
         deny: OneOrMany<At<RawText>>,
         /// Lists of the only clients that are let in, instead of those on top.
@@ -33,6 +36,14 @@ mapping! {
         /// The path that is forwarded: normalized (default) or original.
         #[schemars(extend("enum" = ["normalized", "original"]))]
         forward_path: RawText,
+        /// Taken from the front of the path before it is forwarded: with /api, /api/x goes out as /x.
+        strip_prefix: RawText,
+        /// The path that is forwarded instead: /v2/{rest}, or {match: REGEX, to: /x/$1}.
+        rewrite: RawRewrite,
+        /// Headers of requests that are changed before they are forwarded, after those on top.
+        request_headers: RawHeaderChanges,
+        /// Headers of answers that are changed, after those on top; also of refusals.
+        response_headers: RawHeaderChanges,
         /// Families of answer headers of this route.
         #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
@@ -91,5 +102,17 @@ mapping! {
         body: RawText,
         /// Default: text/plain; charset=utf-8
         content_type: RawText,
+    }
+}
+
+mapping! {
+    /// Where clients are sent.
+    "redirect"
+    struct RawRedirectFields {
+        /// The status: 301, 302, 303, 307 or 308. Default: 307.
+        status: RawCount,
+        /// A URL or a path, with variables: https://{host}{path}. The query goes along unless one is written.
+        #[schemars(required)]
+        to: RawText,
     }
 }

@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::lists::Access;
 use crate::route::{HostPattern, PathPattern};
+use crate::shape::{HeaderChange, PathChange, UriTemplate, Variable};
 
 /// A route.
 #[derive(Clone, Debug)]
@@ -28,6 +29,32 @@ pub struct RouteConfig {
     pub max_body: Option<u64>,
     /// From a request's head to the last byte of its answer; `None` for no bound.
     pub timeout: Option<Duration>,
+    /// How its requests and answers are shaped.
+    pub shape: ShapeConfig,
+}
+
+/// How the requests and answers of a route are shaped: what stands on top of the file, and then the route's own.
+#[derive(Clone, Debug, Default)]
+pub struct ShapeConfig {
+    /// Headers of requests that are forwarded.
+    pub request: Vec<HeaderChange>,
+    /// Headers of all answers.
+    pub answer: Vec<HeaderChange>,
+    /// The path that is forwarded.
+    pub path: PathChange,
+}
+
+impl RouteConfig {
+    /// All variables that its templates name.
+    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
+        let redirect = match &self.action {
+            Action::Redirect { to, .. } => Some(to),
+            _ => None,
+        };
+        let headers = self.shape.request.iter().chain(&self.shape.answer).filter_map(HeaderChange::template);
+        let redirect = redirect.into_iter().flat_map(UriTemplate::variables);
+        headers.flat_map(|template| template.variables()).chain(self.shape.path.variables()).chain(redirect)
+    }
 }
 
 /// Which requests a route takes; all that is given has to fit.
@@ -59,6 +86,13 @@ pub enum Action {
     },
     /// The client is told its own limits, which spends nothing.
     Usage,
+    /// The client is sent elsewhere.
+    Redirect {
+        /// The status.
+        status: StatusCode,
+        /// Where to.
+        to: UriTemplate,
+    },
     /// It is answered by the gateway.
     Respond {
         /// The status.

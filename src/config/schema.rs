@@ -13,7 +13,9 @@ use super::forms::{
 use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_ban::{RawBan, RawBanFields};
 use super::raw_listen::RawListenerFields;
-use super::raw_route::RawRespond;
+use super::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawSampleFields};
+use super::raw_route::{RawRedirectFields, RawRespond};
+use super::raw_shape::{RawRedirect, RawRewrite, RawRewriteFields};
 use super::raw_upstream::RawServerFields;
 use super::read::{At, Named, OneOrMany};
 
@@ -111,6 +113,10 @@ told_as! {
         let fields = generator.subschema_for::<RawPlanFields>();
         json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
     };
+    RawAccessLog, "AccessLog" => generator either::<RawAccessLogFields>(generator);
+    RawSample, "Sample" => generator either::<RawSampleFields>(generator);
+    RawRedirect, "Redirect" => generator either::<RawRedirectFields>(generator);
+    RawRewrite, "Rewrite" => generator either::<RawRewriteFields>(generator);
     RawBan, "Ban" => generator either::<RawBanFields>(generator);
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
     RawList, "List" => generator {

@@ -125,6 +125,9 @@ impl Body {
     }
 
     pub(super) fn ends(&mut self, exchange: Exchange) {
+        if http_body::Body::is_end_stream(self) {
+            exchange.completed();
+        }
         self.exchange = Some(exchange);
     }
 }
@@ -155,6 +158,12 @@ impl http_body::Body for Body {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
             exchange.sent(bytes);
             exchange.given(bytes);
+        }
+        if !matches!(polled, Poll::Pending | Poll::Ready(Some(Err(_))))
+            && (matches!(polled, Poll::Ready(None)) || http_body::Body::is_end_stream(&*self))
+            && let Some(exchange) = &self.exchange
+        {
+            exchange.completed();
         }
         polled
     }

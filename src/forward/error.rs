@@ -24,6 +24,9 @@ pub enum ForwardError {
     /// The client's body is longer than allowed.
     #[error("the request's body is too large")]
     TooLarge,
+    /// The path cannot be written as the route says.
+    #[error("the path cannot be rewritten")]
+    Unwritable,
     /// The client's body broke off or was malformed.
     #[error("the request's body did not come whole")]
     ClientBroken,
@@ -39,7 +42,9 @@ impl ForwardError {
             Self::ConnectTimeout => UpstreamOutcome::ConnectTimeout,
             Self::Broken(_) => UpstreamOutcome::Broken,
             Self::ResponseTimeout => UpstreamOutcome::ResponseTimeout,
-            Self::TooLarge | Self::ClientBroken | Self::ClientSlow => UpstreamOutcome::ClientFailed,
+            Self::TooLarge | Self::Unwritable | Self::ClientBroken | Self::ClientSlow => {
+                UpstreamOutcome::ClientFailed
+            }
         }
     }
 
@@ -49,6 +54,7 @@ impl ForwardError {
             Self::Connect(_) | Self::Broken(_) => LocalError::UpstreamFailed,
             Self::ConnectTimeout | Self::ResponseTimeout => LocalError::UpstreamSlow,
             Self::TooLarge => LocalError::TooLarge,
+            Self::Unwritable => LocalError::Malformed("the path leads out of what this route forwards"),
             Self::ClientBroken => LocalError::Malformed("the request's body did not come whole"),
             Self::ClientSlow => LocalError::Slow,
         };

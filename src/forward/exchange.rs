@@ -1,12 +1,16 @@
 //! One request and its answer: what is counted, and what is freed, on every way out.
 
-use std::cell::{Cell, OnceCell};
+mod logging;
+mod shaping;
+
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::request::Parts;
 use http::{HeaderValue, Response};
 use sluicegate_limiter::Time;
 
@@ -15,6 +19,9 @@ use super::body::Upload;
 use crate::config::DetailedCost;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
+use crate::observe::Record;
+use crate::shape::{Values, apply};
+use crate::trace::Trace;
 use crate::worker::View;
 
 /// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
@@ -34,7 +41,9 @@ pub struct Exchange {
     /// When the leaky buckets let it go.
     released: Time,
     code: u16,
-    id: Cell<Option<HeaderValue>>,
+    /// Told by a trusted proxy, or made when it is asked for.
+    id: OnceCell<HeaderValue>,
+    trace: OnceCell<Option<Trace>>,
     holds: Holds,
     /// How long the upstream may send nothing in the middle of its answer.
     idle: Cell<Duration>,
@@ -44,14 +53,21 @@ pub struct Exchange {
     upload: OnceCell<Rc<Upload>>,
     /// Bytes that the client sent through a tunnel.
     tunnelled: Cell<u64>,
+    /// Whether the answer's body was given to its end.
+    complete: Cell<bool>,
+    /// What varies of the headers that the route changes.
+    request_values: Values,
+    answer_values: Values,
+    /// What is logged, if anything is.
+    record: RefCell<Option<Box<Record>>>,
 }
 
 impl Exchange {
-    /// Begins an exchange.
-    pub fn begin(connection: &Rc<Connection>, view: &Rc<View>, now: Time) -> Self {
+    /// Begins an exchange with the head of a request, if it could be read.
+    pub fn begin(connection: &Rc<Connection>, view: &Rc<View>, now: Time, parts: Option<&Parts>) -> Self {
         connection.begin();
         connection.queued.set(false);
-        Self {
+        let exchange = Self {
             connection: Rc::clone(connection),
             deadline: connection.request_deadline(),
             view: Rc::clone(view),
@@ -59,18 +75,22 @@ impl Exchange {
             begun: now,
             released: now,
             code: CLIENT_LEFT,
-            id: Cell::new(None),
+            id: OnceCell::new(),
+            trace: OnceCell::new(),
             holds: Holds::default(),
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
             upload: OnceCell::new(),
             tunnelled: Cell::new(0),
+            complete: Cell::new(false),
+            request_values: Values::new(),
+            answer_values: Values::new(),
+            record: RefCell::new(None),
+        };
+        if let Some(parts) = parts {
+            exchange.take_over(parts);
         }
-    }
-
-    /// Notes the route, for the metrics.
-    pub fn set_route(&mut self, route: usize) {
-        self.route = Some(route);
+        exchange
     }
 
     /// Holds places and turns until the end.
@@ -104,6 +124,11 @@ impl Exchange {
         self.sent.set(self.sent.get() + bytes as u64);
     }
 
+    /// The answer's body was given to its end.
+    pub(super) fn completed(&self) {
+        self.complete.set(true);
+    }
+
     /// Notes the body that is forwarded, to count its bytes.
     pub(super) fn uploads(&self, upload: &Rc<Upload>) {
         let _ = self.upload.set(Rc::clone(upload)); // a request has one body
@@ -119,14 +144,9 @@ impl Exchange {
         self.upload.get().map_or(self.tunnelled.get(), |upload| upload.received.get())
     }
 
-    /// Notes the id that the upstream was told, so that an error names the same one.
-    pub(super) fn set_id(&self, id: HeaderValue) {
-        self.id.set(Some(id));
-    }
-
-    /// The id of the request, for an answer of our own.
+    /// The id of the request, the same for the upstream, an answer of our own and the log.
     pub(crate) fn id(&self) -> HeaderValue {
-        self.id.take().unwrap_or_else(|| self.connection.worker.request_id())
+        self.id.get_or_init(|| self.connection.worker.request_id()).clone()
     }
 
     pub(super) fn set_idle(&self, idle: Duration) {
@@ -205,6 +225,8 @@ impl Exchange {
     /// Gives the answer the exchange to end with.
     pub fn answer(mut self, mut response: Response<Body>) -> Response<Body> {
         self.code = response.status().as_u16();
+        let changes = self.view.snapshot.answer_headers(self.route);
+        apply(changes, &self.answer_values, response.headers_mut());
         response.body_mut().ends(self);
         response
     }
@@ -216,6 +238,7 @@ impl Drop for Exchange {
         self.holds.give_up(now);
         self.holds.settle(now, self.sent.get(), self.received());
         self.view.route_stripe(self.route).finish(self.code, now.since(self.begun));
+        self.log(now);
         self.deadline.set_request(None);
         self.connection.end();
     }

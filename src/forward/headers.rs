@@ -10,7 +10,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const X_CONSUMER_NAME: HeaderName = HeaderName::from_static("x-consumer-name");
 const X_CONSUMER_PLAN: HeaderName = HeaderName::from_static("x-consumer-plan");
 
@@ -23,9 +23,6 @@ const HOP_BY_HOP: [&str; 6] = [
     "proxy-authenticate",
     "proxy-authorization",
 ];
-
-/// The longest request id that is taken over from a trusted proxy.
-const MAX_ID: usize = 128;
 
 /// Removes what is meant for one connection only (RFC 9110 §7.6.1): the fixed set, and all that any Connection
 /// line names. The framing is written anew by whoever sends.
@@ -81,7 +78,6 @@ struct Present {
     x_real_ip: bool,
     x_forwarded_host: bool,
     x_forwarded_proto: bool,
-    x_request_id: bool,
     host: bool,
 }
 
@@ -97,7 +93,6 @@ impl Present {
                 "x-real-ip" => present.x_real_ip = true,
                 "x-forwarded-host" => present.x_forwarded_host = true,
                 "x-forwarded-proto" => present.x_forwarded_proto = true,
-                "x-request-id" => present.x_request_id = true,
                 "host" => present.host = true,
                 _ => {}
             }
@@ -107,14 +102,14 @@ impl Present {
 }
 
 /// The headers of a request as the upstream gets them. Keys were taken before, so nothing that a client names
-/// in Connection changes what it is counted as. Returns the request's id.
+/// in Connection changes what it is counted as.
 pub(super) fn request(
     connection: &Connection,
     headers: &mut HeaderMap,
     host: Option<HeaderValue>,
     has_body: bool,
     trusted: bool,
-) -> HeaderValue {
+) {
     let trailers = takes_trailers(headers); // asked before Connection, which names TE, takes it away
     strip_hop_by_hop(headers);
     let present = Present::in_headers(headers);
@@ -153,13 +148,6 @@ pub(super) fn request(
     if !trusted || !present.x_forwarded_proto {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(connection.scheme()));
     }
-    let said = if trusted && present.x_request_id { headers.get(X_REQUEST_ID) } else { None };
-    if let Some(id) = said.filter(|id| !id.is_empty() && id.len() <= MAX_ID) {
-        return id.clone();
-    }
-    let id = connection.worker.request_id();
-    headers.insert(X_REQUEST_ID, id.clone());
-    id
 }
 
 /// Tells the upstream whose API key was sent. It is done after Connection was looked at, so that a client cannot have

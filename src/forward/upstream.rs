@@ -74,13 +74,15 @@ pub async fn forward(
     let server = upstream.choose();
     let has_body = !http_body::Body::is_end_stream(&body);
     let wanted = if has_body || connection.shared { None } else { tunnel::wanted(&parts) };
-    exchange.set_id(prepare(connection, &mut parts, server, has_body, exchange.trusts_peer()));
+    prepare(connection, &mut parts, server, has_body, exchange.trusts_peer());
+    parts.headers.insert(headers::X_REQUEST_ID, exchange.id());
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
     }
     if let Some(wanted) = &wanted {
         tunnel::say(&mut parts.headers, wanted.clone());
     }
+    exchange.dress(&mut parts.headers);
     exchange.set_idle(config.idle);
     let (body, upload) = RequestBody::new(body, route.max_body, exchange, config.response);
 
@@ -93,6 +95,7 @@ pub async fn forward(
     let spent = connection.worker.clock().now().since(exchange.released());
     let outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
     upstream.stripe.finish(outcome, spent);
+    exchange.asked(&server.authority, spent);
     let mut response = result?;
     headers::strip_hop_by_hop(response.headers_mut());
     if let Some(wanted) = wanted.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
@@ -103,16 +106,10 @@ pub async fn forward(
 }
 
 /// The head of the request as HTTP/1.1 in origin form.
-fn prepare(
-    connection: &Connection,
-    parts: &mut Parts,
-    server: &Server,
-    has_body: bool,
-    trusted: bool,
-) -> HeaderValue {
+fn prepare(connection: &Connection, parts: &mut Parts, server: &Server, has_body: bool, trusted: bool) {
     let authority = parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
     let host = parts.headers.get(header::HOST).cloned().or(authority);
-    let id = headers::request(connection, &mut parts.headers, host, has_body, trusted);
+    headers::request(connection, &mut parts.headers, host, has_body, trusted);
     if !parts.headers.contains_key(header::HOST) {
         // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
         if let Ok(host) = HeaderValue::from_str(&server.authority) {
@@ -125,5 +122,4 @@ fn prepare(
     }
     parts.version = Version::HTTP_11;
     parts.extensions.clear();
-    id
 }

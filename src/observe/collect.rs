@@ -45,6 +45,11 @@ pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot) -> prometheus::Result
         "HTTP/2 connections that were cut off for what their clients sent, by the reason.",
         cuts.map(|(reason, count)| (vec![("reason", reason.to_owned())], count)).collect(),
     );
+    scrape.counters(
+        "sluicegate_access_log_dropped_total",
+        "Lines of the access log that were lost because nothing took them in time.",
+        vec![(Vec::new(), metrics.access_log_dropped.load(Ordering::Relaxed))],
+    );
     let one = |value: u64| vec![(Vec::new(), value as f64)];
     scrape.gauges(
         "sluicegate_config_last_reload_successful",

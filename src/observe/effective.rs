@@ -3,11 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Action, ApiKeyConfig, ApiKeySource, CertificateConfig, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys,
-    LimitConfig, ListConfig, ListenerConfig, Match, Quota, RedisConfig, RedisServers, RouteConfig,
-    UpstreamConfig,
+    Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, CertificateConfig, Config, Cost, Field,
+    HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, ListenerConfig, LogFormat, LogTarget, Match,
+    Quota, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
 };
 use crate::listen::PER_ADDRESS;
+use crate::shape::{Change, HeaderChange, PathChange};
 use crate::snapshot::Snapshot;
 
 /// What /config tells.
@@ -35,6 +36,17 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "limits": limits,
         "upstreams": upstreams,
         "routes": config.routes.iter().map(|r| route(config, r)).collect::<Vec<_>>(),
+        "response_headers": header_changes(&config.answer_headers),
+        "access_log": config.access_log.as_ref().map(access_log),
+        "trace": {
+            "accept": match config.trace.accept {
+                Accept::Anybody => "anybody",
+                Accept::Trusted => "trusted_proxies",
+                Accept::Nobody => "nobody",
+            },
+            "create": config.trace.create,
+            "sampled": percent(config.trace.sampled),
+        },
         "workers": config.workers,
         "max_head": config.max_head,
         "max_headers": config.client.max_headers,
@@ -242,12 +254,62 @@ fn route(config: &Config, route: &RouteConfig) -> Value {
             value["forward_path"] = if *original_path { "original" } else { "normalized" }.into();
         }
         Action::Usage => value["respond"] = "usage".into(),
+        Action::Redirect { status, to } => {
+            value["redirect"] = json!({ "status": status.as_u16(), "to": to.text });
+        }
         Action::Respond { status, .. } => value["respond"] = json!({ "status": status.as_u16() }),
     }
+    match &route.shape.path {
+        PathChange::Keep => {}
+        PathChange::Strip(prefix) => value["strip_prefix"] = prefix.as_str().into(),
+        PathChange::Template(template) => value["rewrite"] = template.text.as_str().into(),
+        PathChange::Regex { pattern, .. } => value["rewrite"] = json!({ "match": pattern.as_str() }),
+    }
+    value["request_headers"] = header_changes(&route.shape.request);
+    value["response_headers"] = header_changes(&route.shape.answer);
     if let Some(reject) = &route.reject {
         value["reject"] = json!({ "status": reject.status.as_u16(), "body": reject.body });
     }
     value
+}
+
+/// Which headers are changed. What they are set to may be a secret.
+fn header_changes(changes: &[HeaderChange]) -> Value {
+    let of = |wanted: fn(&Change) -> bool| {
+        let all = changes.iter().filter(|change| wanted(&change.change));
+        all.map(|change| change.name.as_str()).collect::<Vec<_>>()
+    };
+    json!({
+        "remove": of(|change| matches!(change, Change::Remove)),
+        "set": of(|change| matches!(change, Change::Set(_))),
+        "add": of(|change| matches!(change, Change::Add(_))),
+    })
+}
+
+fn access_log(log: &AccessLogConfig) -> Value {
+    let fields = log.fields.iter().map(|field| match field {
+        Field::Known(known) => known.name().to_owned(),
+        Field::Header(name) => format!("header:{name}"),
+    });
+    json!({
+        "path": match &log.target {
+            LogTarget::Stdout => "stdout".to_owned(),
+            LogTarget::File(path) => path.display().to_string(),
+        },
+        "format": word(&log.format),
+        "fields": (log.format == LogFormat::Json).then(|| fields.collect::<Vec<_>>()),
+        "redact": log.redact,
+        "sample": {
+            "ok": percent(log.sample.ok),
+            "refused": percent(log.sample.refused),
+            "error": percent(log.sample.error),
+        },
+        "buffer": log.buffer,
+    })
+}
+
+fn percent(share: Share) -> String {
+    format!("{}%", share.percent())
 }
 
 fn matches(config: &Config, matches: &Match) -> Value {

@@ -22,6 +22,8 @@ pub struct Metrics {
     pub reload_at: AtomicU64,
     /// HTTP/2 connections that were cut off.
     pub cuts: Cuts,
+    /// Lines of the access log that were lost.
+    pub access_log_dropped: Arc<AtomicU64>,
 }
 
 #[derive(Default)]

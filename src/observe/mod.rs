@@ -1,5 +1,6 @@
-//! 7: what is counted, and the API for operators. Only this folder knows Prometheus.
+//! 7: what is counted, what is logged of requests, and the API for operators. Only this folder knows Prometheus.
 
+mod access;
 mod admin;
 mod collect;
 mod cut;
@@ -8,6 +9,7 @@ mod listeners;
 mod metrics;
 mod stripe;
 
+pub use access::{AccessLog, End, Record, Sink};
 pub use admin::{Admin, ReloadRequest};
 pub use cut::Cut;
 pub use listeners::{Handshake, ListenerStripe, Refusal};

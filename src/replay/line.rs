@@ -1,5 +1,6 @@
 //! Lines of logs: JSON, and the `combined` format of nginx and Apache.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::request::Parts;
@@ -108,7 +109,8 @@ fn combined(line: &str) -> Result<Request, LineError> {
     };
     let mut quoted = quoted(rest);
     let request = quoted.next().unwrap_or_default();
-    let mut words = request.split(' ');
+    let plain = unescaped(request);
+    let mut words = plain.split(' ');
     let (Some(method), Some(target)) = (words.next().filter(|m| !m.is_empty()), words.next()) else {
         return bad("no \"request\"");
     };
@@ -118,7 +120,8 @@ fn combined(line: &str) -> Result<Request, LineError> {
     let bytes = numbers.next().and_then(|bytes| bytes.parse().ok());
     let mut headers = Vec::new();
     for (name, value) in [(header::REFERER, quoted.next()), (header::USER_AGENT, quoted.next())] {
-        if let Some(Ok(value)) = value.filter(|v| *v != "-").map(HeaderValue::from_str) {
+        let value = value.filter(|v| *v != "-").map(unescaped);
+        if let Some(Ok(value)) = value.map(|value| HeaderValue::from_bytes(value.as_bytes())) {
             headers.push((name, value));
         }
     }
@@ -132,6 +135,32 @@ fn combined(line: &str) -> Result<Request, LineError> {
         bytes,
         received: None,
     })
+}
+
+/// A text without the escapes that logs write for what cannot stand in quotes: `\"`, `\\` and `\x22`. One that hides
+/// no UTF-8 stays as it is.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        let hex = |at: usize| behind.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        match (byte, behind.first(), hex(1).zip(hex(2))) {
+            (b'\\', Some(b'x'), Some((high, low))) => {
+                out.push((high * 16 + low) as u8);
+                rest = &behind[3..];
+            }
+            (b'\\', Some(quoted @ (b'"' | b'\\')), _) => {
+                out.push(*quoted);
+                rest = &behind[1..];
+            }
+            _ => out.push(*byte),
+        }
+    }
+    String::from_utf8(out).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 /// The texts in double quotes; `\"` does not end one.
@@ -248,6 +277,13 @@ mod tests {
         {
             assert!(parse(line).is_err());
         }
+        let quoted =
+            br#"203.0.113.9 - - [03/Jul/2024:12:00:00 +0200] "GET /a\x22b HTTP/1.1" 200 5 "-" "x\x5C""#;
+        let request = parse(quoted).unwrap();
+        assert_eq!(
+            (request.parts.uri.path(), &request.parts.headers["user-agent"]),
+            ("/a\"b", &"x\\".parse().unwrap())
+        );
         let no_request = b"1.2.3.4 - - [03/Jul/2024:12:00:00 +0200] \"\\x16\\x03\" 400 0";
         assert!(parse(no_request).is_err());
     }

@@ -49,6 +49,17 @@ pub enum Outcome {
     Unmatched,
 }
 
+impl Outcome {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Refused => "refused",
+            Self::Unmatched => "unmatched",
+        }
+    }
+}
+
 /// The decision on one request.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -197,11 +208,7 @@ impl Row {
     /// The row as a line of `--decisions`, without the line feed.
     pub fn to_json(&self, line: u64, file: Option<&str>) -> String {
         let text = |value: &Option<String>| serde_json::to_string(value).unwrap_or_else(|_| "null".into());
-        let outcome = match self.outcome {
-            Outcome::Admitted => "admitted",
-            Outcome::Refused => "refused",
-            Outcome::Unmatched => "unmatched",
-        };
+        let outcome = self.outcome.name();
         let mut out = format!("{{\"line\": {line}");
         if let Some(file) = file {
             out += &format!(", \"file\": {}", text(&Some(file.to_owned())));

@@ -183,13 +183,17 @@ pub fn refusal_headers(families: HeaderFamilies, policies: Option<&HeaderValue>)
 }
 
 /// The answer to a refused request.
-pub fn refusal(connection: &Connection, parts: &Parts, judged: &Judged<'_>) -> Response<Body> {
+pub fn refusal(
+    connection: &Connection,
+    parts: &Parts,
+    judged: &Judged<'_>,
+    id: HeaderValue,
+) -> Response<Body> {
     let Judged { route, said, asked, decision, .. } = judged;
     let worker = &connection.worker;
     let speaks = speaker(asked, decision);
     let wait = speaks.and_then(|at| retry_after(&decision.verdicts[at]));
     let seconds = wait.map(|wait| wait.ceil_secs().max(1));
-    let id = worker.request_id();
 
     let mut response = Response::new(Body::empty());
     if let Some(told) = Told::new(said, asked, decision) {

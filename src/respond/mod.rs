@@ -9,6 +9,6 @@ mod usage;
 
 pub use drain::drain;
 pub use limits::{Told, refusal, refusal_headers, retry_after, speaker};
-pub use problem::{LocalError, fixed, unavailable, unjudged};
+pub use problem::{LocalError, fixed, redirect, unavailable, unjudged};
 pub use scratch::{Scratch, Writer};
 pub use usage::usage;

@@ -234,3 +234,11 @@ pub fn fixed(status: StatusCode, body: Bytes, content_type: HeaderValue) -> Resp
     }
     response
 }
+
+/// The answer that sends a client elsewhere.
+pub fn redirect(status: StatusCode, location: HeaderValue) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::LOCATION, location);
+    response
+}

@@ -140,6 +140,11 @@ impl PathPattern {
         self.segments.iter().any(|segment| segment.name() == Some(name))
     }
 
+    /// The names of its parameters.
+    pub fn params(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(Segment::name)
+    }
+
     /// The first segment if it is literal, which all matching paths share.
     pub(super) fn first_literal(&self) -> Option<&str> {
         match self.segments.first() {
@@ -161,6 +166,15 @@ impl PathPattern {
         } else {
             own == others && !other.open && self.directory == other.directory
         }
+    }
+
+    /// What of a `path` that matches lies below the pattern, without the slash before it.
+    pub fn rest<'a>(&self, path: &'a str) -> &'a str {
+        let mut rest = path;
+        for _ in &self.segments {
+            rest = rest.strip_prefix('/').and_then(|rest| Some(&rest[rest.find('/')?..])).unwrap_or_default();
+        }
+        rest.strip_prefix('/').unwrap_or(rest)
     }
 
     /// Whether `path` (in normal form) matches; its parameters are then added to `params`.
@@ -244,6 +258,9 @@ mod tests {
         let mut params = Params::new();
         assert!(pattern.matches("/users/7/posts/x", &mut params));
         assert_eq!(params.as_slice(), [("id", "7"), ("post", "x")]);
+        let rest = |pattern, path| PathPattern::parse(pattern).unwrap().rest(path);
+        assert_eq!((rest("/v1/*", "/v1/a/b"), rest("/v1/*", "/v1"), rest("/v1/*", "/v1/")), ("a/b", "", ""));
+        assert_eq!((rest("/*", "/a"), rest("/*", "/"), rest("/{a}/x/*", "/q/x/y/")), ("a", "", "y/"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod jwt;
 mod key;
 mod limit;
 mod lists;
+mod log;
 mod matching;
 mod plan;
 mod quota;
@@ -16,9 +17,12 @@ mod redis_tls;
 mod redis_url;
 mod route;
 mod section;
+mod shape;
 mod store;
+mod template;
 mod tls;
 mod upstream;
+mod uri;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -84,7 +88,15 @@ pub(super) fn config(
     let client = client::client(raw, report);
     let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
     let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));
+    let names = template::Names { matches: None, consumers: given.consumers, jwt: given.jwt };
+    let told = jwt.as_ref().map_or(&[][..], |jwt| &jwt.forward);
+    let requests = shape::headers(raw.request_headers.as_ref(), shape::Of::Requests, told, names, report);
+    let answers = shape::headers(raw.response_headers.as_ref(), shape::Of::Answers, told, names, report);
     let known = route::Known {
+        names,
+        told,
+        requests: &requests,
+        answers: &answers,
         listeners: &listeners,
         lists: &lists,
         access: &access,
@@ -103,7 +115,12 @@ pub(super) fn config(
 
     let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));
     let drain = raw.drain.as_ref().and_then(|text| value(text, report, values::duration));
+    let access_log = log::access_log(raw.access_log.as_ref(), folder, &api_key, jwt.as_ref(), report);
+    let trace = log::trace(raw.trace.as_ref(), report);
     Some(Config {
+        answer_headers: answers,
+        access_log,
+        trace,
         client_ip,
         listeners: listeners.into_valid(),
         admin,

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::super::forms::{RawAnswer, RawCount};
 use super::super::listener::ListenerConfig;
@@ -13,14 +13,17 @@ use super::super::raw::RawConfig;
 use super::super::raw_route::RawRoute;
 use super::super::read::At;
 use super::super::report::{Problem, Report};
-use super::super::route::{Action, HeaderFamilies, Match, Reject, RouteConfig};
+use super::super::route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 use super::super::upstream::UpstreamConfig;
 use super::client::timeout;
 use super::lists::of_route;
 use super::matching::{matches, unreachable};
 use super::section::Section;
+use super::template::Names;
 use super::{check_name, empty, families, in_range, missing, value, word};
+use super::{shape, uri};
 use crate::key::Part;
+use crate::shape::HeaderChange;
 
 /// What routes refer to.
 pub(super) struct Known<'a> {
@@ -34,6 +37,13 @@ pub(super) struct Known<'a> {
     pub(super) max_body: Option<u64>,
     /// From a request's head to the last byte of its answer.
     pub(super) timeout: Option<Duration>,
+    /// What templates can name.
+    pub(super) names: Names<'a>,
+    /// Headers in which the upstream is told of users.
+    pub(super) told: &'a [(HeaderName, String)],
+    /// Headers that are changed on all routes.
+    pub(super) requests: &'a [HeaderChange],
+    pub(super) answers: &'a [HeaderChange],
     /// Whether shared counters live on several servers.
     pub(super) in_cluster: bool,
 }
@@ -115,7 +125,9 @@ fn route(
     });
     let headers = families(raw.headers.as_ref(), report).unwrap_or(known.headers);
     let access = of_route(raw, known.access, known.lists, report);
-    let action = action(name, raw, known, report)?;
+    let names = Names { matches: Some(&matches), ..known.names };
+    let shape = self::shape(raw, names, known, report);
+    let action = action(name, raw, names, known, report)?;
     Some(RouteConfig {
         name: name.value.clone(),
         matches,
@@ -126,7 +138,30 @@ fn route(
         reject,
         max_body,
         timeout,
+        shape,
     })
+}
+
+fn shape(raw: &RawRoute, names: Names<'_>, known: &Known<'_>, report: &mut Report) -> ShapeConfig {
+    let forwarded = [
+        ("request_headers", raw.request_headers.as_ref().map(|raw| raw.at)),
+        ("strip_prefix", raw.strip_prefix.as_ref().map(|raw| raw.at)),
+        ("rewrite", raw.rewrite.as_ref().map(|raw| raw.at)),
+    ];
+    if raw.respond.is_some() || raw.redirect.is_some() {
+        for (field, at) in forwarded.into_iter().filter_map(|(field, at)| Some((field, at?))) {
+            let message = format!("`{field}` means nothing for a route that forwards nothing");
+            report.error(Problem::new(at, message).help("it changes what an upstream gets"));
+        }
+    }
+    let own = |raw, of, report: &mut Report| shape::headers(raw, of, known.told, names, report);
+    let request = own(raw.request_headers.as_ref(), shape::Of::Requests, report);
+    let answer = own(raw.response_headers.as_ref(), shape::Of::Answers, report);
+    ShapeConfig {
+        request: known.requests.iter().cloned().chain(request).collect(),
+        answer: known.answers.iter().cloned().chain(answer).collect(),
+        path: uri::path(raw, names, report),
+    }
 }
 
 /// The limits of a route; `matches` if that is known.
@@ -179,38 +214,49 @@ fn doubt_one_step(limits: &[(&At<String>, &LimitConfig)], report: &mut Report) {
     }
 }
 
-fn action(name: &At<String>, raw: &RawRoute, known: &Known<'_>, report: &mut Report) -> Option<Action> {
+fn action(
+    name: &At<String>,
+    raw: &RawRoute,
+    names: Names<'_>,
+    known: &Known<'_>,
+    report: &mut Report,
+) -> Option<Action> {
     let words = [("normalized", false), ("original", true)];
     let original_path = raw.forward_path.as_ref().and_then(|text| word(text, "forward_path", &words, report));
-    match (&raw.upstream, &raw.respond) {
-        (Some(_), Some(respond)) => {
-            report.error(
-                respond
-                    .problem(format!("the route `{}` has both `upstream` and `respond`", name.value))
-                    .help("keep one: a request is forwarded, or answered by the gateway"),
-            );
-            None
-        }
-        (None, None) => {
-            if !raw.wrong.contains(&"upstream") && !raw.wrong.contains(&"respond") {
-                report.error(
-                    name.problem(format!("the route `{}` leads nowhere", name.value))
-                        .help("give it an `upstream`, or an answer of its own: `respond: {status: 200}`"),
-                );
-            }
-            None
-        }
-        (Some(upstream), None) => {
-            let (upstream, _) = known.upstreams.find(upstream, report)?;
-            Some(Action::Forward { upstream, original_path: original_path.unwrap_or(false) })
-        }
-        (None, Some(respond)) => {
-            if let Some(path) = &raw.forward_path {
-                report.error(path.problem("`forward_path` means nothing for a route that responds itself"));
-            }
-            Some(answer(respond, report))
-        }
+    let given = [
+        ("upstream", raw.upstream.as_ref().map(|raw| raw.at)),
+        ("respond", raw.respond.as_ref().map(|raw| raw.at)),
+        ("redirect", raw.redirect.as_ref().map(|raw| raw.at)),
+    ];
+    let mut there = given.iter().filter_map(|(field, at)| Some((field, (*at)?)));
+    if let (Some((first, _)), Some((second, at))) = (there.next(), there.next()) {
+        let message = format!("the route `{}` has both `{first}` and `{second}`", name.value);
+        let help = "keep one: a request is forwarded, or answered by the gateway";
+        report.error(Problem::new(at, message).help(help));
+        return None;
     }
+    if let (None, Some(path)) = (&raw.upstream, &raw.forward_path)
+        && (raw.respond.is_some() || raw.redirect.is_some())
+    {
+        report.error(path.problem("`forward_path` means nothing for a route that responds itself"));
+    }
+    if let Some(upstream) = &raw.upstream {
+        let (upstream, _) = known.upstreams.find(upstream, report)?;
+        return Some(Action::Forward { upstream, original_path: original_path.unwrap_or(false) });
+    }
+    if let Some(redirect) = &raw.redirect {
+        return uri::redirect(&redirect.value.0, names, report);
+    }
+    if let Some(respond) = &raw.respond {
+        return Some(answer(respond, report));
+    }
+    if !given.iter().any(|(field, _)| raw.wrong.contains(field)) {
+        report.error(
+            name.problem(format!("the route `{}` leads nowhere", name.value))
+                .help("give it an `upstream`, or an answer of its own: `respond: {status: 200}`"),
+        );
+    }
+    None
 }
 
 fn answer(At { value: raw, .. }: &At<RawAnswer>, report: &mut Report) -> Action {

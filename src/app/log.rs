@@ -1,0 +1,47 @@
+//! The access log: opened where the file says, and written to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::config::{AccessLogConfig, LogTarget};
+use crate::observe::{Metrics, Sink};
+use crate::worker::{Command, Shared};
+
+/// How long the end of the gateway waits for what takes the lines.
+const FINISH: Duration = Duration::from_secs(2);
+
+/// What writes the log of a configuration: the one `before` if it writes to the same place.
+pub(super) fn open(
+    config: Option<&AccessLogConfig>,
+    before: Option<Arc<Sink>>,
+    metrics: &Metrics,
+) -> Result<Option<Arc<Sink>>, String> {
+    let Some(config) = config else { return Ok(None) };
+    if let Some(same) = before.filter(|before| before.is_for(&config.target)) {
+        same.hold(config.buffer);
+        return Ok(Some(same));
+    }
+    let sink = Sink::open(&config.target, config.buffer, Arc::clone(&metrics.access_log_dropped));
+    let name = || match &config.target {
+        LogTarget::Stdout => "standard output".to_owned(),
+        LogTarget::File(path) => path.display().to_string(),
+    };
+    sink.map(|sink| Some(Arc::new(sink)))
+        .map_err(|error| format!("cannot write the access log to {}: {error}", name()))
+}
+
+/// Writes the lines of all requests that have ended.
+pub(super) async fn finish(shared: &Shared, workers: &[mpsc::UnboundedSender<Command>]) {
+    let Some(sink) = shared.access_log.load_full() else { return };
+    let (done, mut told) = mpsc::channel(1);
+    for worker in workers {
+        let _ = worker.send(Command::HandOver(done.clone())); // a worker that ended has handed over all
+    }
+    drop(done);
+    let _ = tokio::time::timeout(FINISH, told.recv()).await; // nothing is sent: it ends with the last sender
+    if !sink.finish(FINISH) {
+        tracing::warn!("the last lines of the access log could not be written in time");
+    }
+}

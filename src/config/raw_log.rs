@@ -1,0 +1,88 @@
+//! The access log and traces, as they are written.
+
+use super::forms::RawCount;
+use super::node::{Node, Value};
+use super::raw::RawText;
+use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::report::{Place, Report};
+use super::schema::Scalar;
+
+mapping! {
+    /// A line of every request.
+    "access_log"
+    struct RawAccessLogFields {
+        /// stdout, or a file, which is opened anew on SIGUSR1.
+        #[schemars(required)]
+        path: RawText,
+        /// json (default) or combined.
+        #[schemars(extend("enum" = ["json", "combined"]))]
+        format: RawText,
+        /// The members of a JSON line; header:NAME for a header of the request.
+        fields: Vec<At<RawText>>,
+        /// Query parameters whose values are secrets and are not written.
+        redact: OneOrMany<At<RawText>>,
+        /// The share that is written: 10%, or by kind: {ok: 1%, refused: 100%, error: 100%}.
+        sample: RawSample,
+        /// What may wait to be written; what comes beyond it is dropped. Default: 1MiB.
+        #[schemars(with = "Option<RawCount>")]
+        buffer: RawText,
+    }
+}
+
+mapping! {
+    /// The share that is written, by kind. Default: all.
+    "sample"
+    struct RawSampleFields {
+        /// Of requests that were served.
+        ok: RawText,
+        /// Of those that the gateway turned away.
+        refused: RawText,
+        /// Of all others that ended with a status of 400 or above.
+        error: RawText,
+    }
+}
+
+mapping! {
+    /// How requests find their place in a trace (W3C Trace Context).
+    "trace"
+    struct RawTrace {
+        /// Whose traceparent is gone on with: anybody (default), trusted_proxies or nobody.
+        #[schemars(extend("enum" = ["anybody", "trusted_proxies", "nobody"]))]
+        accept: RawText,
+        /// Begin a trace where none is gone on with. Default: true.
+        create: bool,
+        /// The share of those that is marked as sampled. Default: 0%.
+        #[schemars(with = "Option<Scalar>")]
+        sampled: RawText,
+    }
+}
+
+/// An access log: where to, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawAccessLog(pub(super) RawAccessLogFields);
+
+/// A share of everything, or of each kind.
+#[derive(Clone, Debug)]
+pub(super) enum RawSample {
+    All(At<String>),
+    Fields(Box<RawSampleFields>),
+}
+
+impl Read for RawAccessLog {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let Value::Scalar(path) = &node.value else {
+            return RawAccessLogFields::read(node, report).map(Self);
+        };
+        let path = Some(At { at: node.at, value: path.clone() });
+        Some(Self(RawAccessLogFields { path, ..RawAccessLogFields::empty(node.at) }))
+    }
+}
+
+impl Read for RawSample {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) => Some(Self::All(At { at: node.at, value: text.clone() })),
+            _ => RawSampleFields::read(node, report).map(|fields| Self::Fields(Box::new(fields))),
+        }
+    }
+}

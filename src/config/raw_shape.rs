@@ -1,0 +1,69 @@
+//! How requests and answers are shaped, as it is written.
+
+use std::collections::BTreeMap;
+
+use super::node::{Node, Value};
+use super::raw::RawText;
+use super::raw_route::RawRedirectFields;
+use super::read::{At, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::report::{Place, Report};
+use super::schema::Scalar;
+
+mapping! {
+    /// Headers that are changed: first removed, then set, then added. In values, {client_ip}, {host}, {path}, {user} and
+    /// their like are replaced.
+    "headers that are changed"
+    struct RawHeaderChanges {
+        /// Headers that have this one value, whatever stood there.
+        #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
+        set: Named<At<RawText>>,
+        /// Headers that get one more line.
+        #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
+        add: Named<At<RawText>>,
+        /// Headers that are taken out.
+        remove: OneOrMany<At<RawText>>,
+    }
+}
+
+mapping! {
+    /// What matches is replaced.
+    "rewrite"
+    struct RawRewriteFields {
+        /// A regular expression, looked for in the path in normal form.
+        #[schemars(required)]
+        pattern = "match": RawText,
+        /// What stands there instead; $1 and $name are what groups matched.
+        #[schemars(required)]
+        to: RawText,
+    }
+}
+
+/// A rewrite: a path with variables, or `{match: REGEX, to: …}`.
+#[derive(Clone, Debug)]
+pub(super) enum RawRewrite {
+    Template(String),
+    Regex(Box<RawRewriteFields>),
+}
+
+/// A redirect: where to, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawRedirect(pub(super) RawRedirectFields);
+
+impl Read for RawRewrite {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) => Some(Self::Template(text.clone())),
+            _ => RawRewriteFields::read(node, report).map(|fields| Self::Regex(Box::new(fields))),
+        }
+    }
+}
+
+impl Read for RawRedirect {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let Value::Scalar(to) = &node.value else {
+            return RawRedirectFields::read(node, report).map(Self);
+        };
+        let to = Some(At { at: node.at, value: to.clone() });
+        Some(Self(RawRedirectFields { to, ..RawRedirectFields::empty(node.at) }))
+    }
+}

@@ -1,0 +1,87 @@
+//! The line of an exchange in the access log, as it comes to be known.
+
+use http::request::Parts;
+use sluicegate_limiter::{Span, Time};
+use std::sync::atomic::Ordering;
+
+use super::Exchange;
+use crate::observe::{End, Record};
+use crate::pipeline::{Found, Judged, Unjudged};
+
+impl Exchange {
+    pub(super) fn begin_record(&self, parts: &Parts) {
+        let Some(log) = &self.view.access_log else { return };
+        let peer = self.connection.peer_ip();
+        let client = self.view.snapshot.config.client_ip.resolve(peer, &parts.headers);
+        let record = Record::new(log.config(), parts, client, peer, self.scheme(parts));
+        self.record.replace(Some(record));
+        self.trace(&parts.headers);
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Record)) {
+        if let Some(record) = &mut *self.record.borrow_mut() {
+            note(record);
+        }
+    }
+
+    /// The request never comes to its limits.
+    pub fn unjudged(&mut self, why: &Unjudged, parts: &Parts) {
+        if let Unjudged::KeyMissing { route, .. }
+        | Unjudged::Unproven { route, .. }
+        | Unjudged::NotLetIn { route } = why
+        {
+            self.set_route(*route, parts, None);
+        }
+        self.note(|record| record.unjudged(why));
+    }
+
+    /// The route is found, and who sent the request.
+    pub fn found(&mut self, found: &Found<'_>, parts: &Parts) {
+        self.set_route(found.route_index, parts, Some(&found.identity));
+        self.note(|record| {
+            record.identified(&found.identity);
+            if found.route.target.is_none() {
+                record.admitted();
+            }
+        });
+    }
+
+    /// Its limits have spoken.
+    pub fn judged(&self, judged: &Judged<'_>) {
+        self.note(|record| record.judged(judged));
+    }
+
+    /// It goes to this upstream.
+    pub fn goes_to(&self, upstream: usize) {
+        self.note(|record| record.forwarded(upstream));
+    }
+
+    /// A server was asked, and that took so long.
+    pub(in crate::forward) fn asked(&self, server: &str, took: Span) {
+        self.note(|record| record.asked(server, took));
+    }
+
+    /// Writes the line.
+    pub(super) fn log(&self, now: Time) {
+        let (Some(log), Some(record)) = (&self.view.access_log, self.record.take()) else { return };
+        let worker = &self.connection.worker;
+        let snapshot = &self.view.snapshot;
+        let end = End {
+            snapshot,
+            route: self.route,
+            listener: self.connection.origin().listener,
+            begun: self.begun,
+            took: now.since(self.begun),
+            code: self.code,
+            complete: self.complete.get(),
+            received: self.received(),
+            sent: self.sent.get(),
+            id: self.id(),
+            trace: self.trace.get().copied().flatten(),
+        };
+        log.write(&record, &end, worker.number());
+        if worker.shared().generation.load(Ordering::Acquire) != snapshot.generation {
+            log.flush(); // nobody else looks after the log of an earlier configuration
+        }
+    }
+}

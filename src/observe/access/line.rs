@@ -1,0 +1,374 @@
+//! A request as a line. Whatever bytes a client sends, it stays one line, and valid.
+
+use std::borrow::Cow;
+use std::io::Write as _;
+
+use http::Version;
+use sluicegate_limiter::Span;
+
+use super::record::{End, Record};
+use crate::config::{AccessLogConfig, Field, Known};
+use crate::key::form_decode;
+
+/// The bytes of a value that are written: the rest of a longer one is cut off.
+const MAX_VALUE: usize = 8 << 10;
+/// What stands in the place of a secret.
+const REDACTED: &str = "REDACTED";
+
+/// A JSON object in the making.
+struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+/// Appends a request as a JSON object. A member that it does not have is left out.
+pub(super) fn json(out: &mut Vec<u8>, config: &AccessLogConfig, record: &Record, end: &End<'_>) {
+    let mut object = Object::begin(out);
+    let mut headers = false;
+    for field in &config.fields {
+        match field {
+            Field::Known(known) => member(&mut object, *known, config, record, end),
+            // All of them stand together, where the first is asked for.
+            Field::Header(_) if std::mem::replace(&mut headers, true) => {}
+            Field::Header(_) => {
+                object.name("headers");
+                let mut inside = Object::begin(object.out);
+                let names = config.fields.iter().filter_map(|field| match field {
+                    Field::Header(name) => Some(name),
+                    Field::Known(_) => None,
+                });
+                for (name, value) in names.zip(&record.headers) {
+                    if let Some(value) = value {
+                        inside.text(name.as_str(), value.as_bytes());
+                    }
+                }
+                inside.end();
+            }
+        }
+    }
+    object.end();
+}
+
+fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, record: &Record, end: &End<'_>) {
+    let snapshot = end.snapshot;
+    let name = known.name();
+    let limit_name = |index: &usize| snapshot.limits[*index].config.name.as_str();
+    let trace = end.trace.as_ref();
+    match known {
+        Known::Time => object.seconds(name, end.begun.as_nanos() / 1_000),
+        Known::ClientIp => object.shown(name, record.client),
+        Known::Peer => object.shown(name, record.peer),
+        Known::Method => object.text(name, record.method.as_str().as_bytes()),
+        Known::Host => object.maybe(name, record.host.as_ref().map(|host| host.as_bytes())),
+        Known::Path => object.text(name, target(record, config).as_bytes()),
+        Known::Protocol => object.text(name, protocol(record.version).as_bytes()),
+        Known::Scheme => object.text(name, record.scheme.as_bytes()),
+        Known::Status => object.number(name, end.code.into()),
+        Known::Duration => object.seconds(name, micros(end.took)),
+        Known::Complete => object.truth(name, complete(record, end)),
+        Known::BytesIn => object.number(name, end.received),
+        Known::BytesOut => object.number(name, end.sent),
+        Known::Route => object.maybe(name, end.route.map(|route| snapshot.routes[route].name.as_bytes())),
+        Known::Listener => {
+            let listener = snapshot.config.listeners.get(end.listener);
+            object.maybe(name, listener.map(|listener| listener.name.as_bytes()));
+        }
+        Known::Outcome => object.maybe(name, record.outcome.map(|outcome| outcome.name().as_bytes())),
+        Known::Limit => {
+            object.maybe(name, record.limit.as_ref().map(|(index, _)| limit_name(index).as_bytes()));
+        }
+        Known::Remaining => {
+            if let Some((_, remaining)) = record.limit {
+                object.number(name, remaining);
+            }
+        }
+        Known::RetryAfter => {
+            if let Some(wait) = record.retry_after {
+                object.seconds(name, wait.ceil_micros());
+            }
+        }
+        Known::Delay => {
+            if !record.delay.is_zero() {
+                object.seconds(name, record.delay.ceil_micros());
+            }
+        }
+        Known::Shadow => object.list(name, record.shadow.iter().map(limit_name)),
+        Known::Candidate => object.list(name, record.candidate.iter().map(limit_name)),
+        Known::Consumer => object.maybe(name, record.consumer.as_ref().map(|consumer| consumer.as_bytes())),
+        Known::Plan => object.maybe(name, record.plan.as_ref().map(|plan| plan.as_bytes())),
+        Known::User => {
+            let user = record.token.as_ref().and_then(|token| token.user());
+            object.maybe(name, user.map(str::as_bytes));
+        }
+        Known::Upstream => {
+            let upstream = record.upstream.map(|index| snapshot.upstream(index).name.as_bytes());
+            object.maybe(name, upstream);
+        }
+        Known::Server => object.maybe(name, record.server.as_ref().map(|server| server.as_bytes())),
+        Known::UpstreamDuration => {
+            if let Some(took) = record.upstream_took {
+                object.seconds(name, micros(took));
+            }
+        }
+        Known::RequestId => object.text(name, end.id.as_bytes()),
+        Known::TraceId => {
+            if let Some(trace) = trace {
+                object.quoted(name, format_args!("{:032x}", trace.id));
+            }
+        }
+        Known::SpanId => {
+            if let Some(trace) = trace {
+                object.quoted(name, format_args!("{:016x}", trace.span));
+            }
+        }
+        Known::ParentId => {
+            if let Some(parent) = trace.and_then(|trace| trace.parent) {
+                object.quoted(name, format_args!("{parent:016x}"));
+            }
+        }
+        Known::UserAgent => object.maybe(name, record.agent.as_ref().map(|agent| agent.as_bytes())),
+        Known::Referer => {
+            if let Some(referer) = &record.referer {
+                object.text(name, &without_secrets(referer.as_bytes(), &config.redact));
+            }
+        }
+    }
+}
+
+/// Appends a request in the combined format: what cannot stand there is written as `\xHH`.
+pub(super) fn combined(
+    out: &mut Vec<u8>,
+    config: &AccessLogConfig,
+    record: &Record,
+    end: &End<'_>,
+    date: &str,
+) {
+    let _ = write!(out, "{} - - [{date}] \"", record.client); // memory grows; nothing fails
+    escaped(out, record.method.as_str().as_bytes());
+    out.push(b' ');
+    escaped(out, target(record, config).as_bytes());
+    let _ = write!(out, " {}\" {} {} \"", protocol(record.version), end.code, end.sent);
+    let referer = record.referer.as_ref().map(|referer| without_secrets(referer.as_bytes(), &config.redact));
+    escaped(out, referer.as_deref().unwrap_or(b"-"));
+    out.extend_from_slice(b"\" \"");
+    escaped(out, record.agent.as_ref().map_or(&b"-"[..], |agent| agent.as_bytes()));
+    out.push(b'"');
+}
+
+fn escaped(out: &mut Vec<u8>, value: &[u8]) {
+    for byte in bounded(value) {
+        match byte {
+            b' '..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(*byte),
+            _ => _ = write!(out, "\\x{byte:02X}"),
+        }
+    }
+}
+
+/// Path and query as they came, without secrets.
+fn target<'a>(record: &'a Record, config: &AccessLogConfig) -> Cow<'a, str> {
+    let path = match record.target.path() {
+        "" => record.target.authority().map_or("", |authority| authority.as_str()), // CONNECT
+        path => path,
+    };
+    let Some(query) = record.target.query() else { return Cow::Borrowed(path) };
+    match redacted(query, &config.redact) {
+        Cow::Borrowed(_) => {
+            record.target.path_and_query().map_or(Cow::Borrowed(path), |both| both.as_str().into())
+        }
+        Cow::Owned(query) => Cow::Owned(format!("{path}?{query}")),
+    }
+}
+
+/// A URL without secrets in its query.
+fn without_secrets<'a>(url: &'a [u8], names: &[String]) -> Cow<'a, [u8]> {
+    let Some(at) = url.iter().position(|byte| *byte == b'?') else { return Cow::Borrowed(url) };
+    let (front, query) = (&url[..=at], String::from_utf8_lossy(&url[at + 1..]));
+    match redacted(&query, names) {
+        Cow::Borrowed(_) => Cow::Borrowed(url),
+        Cow::Owned(query) => Cow::Owned([front, query.as_bytes()].concat()),
+    }
+}
+
+/// A query without the values of the parameters of these names, however they are spelled.
+fn redacted<'a>(query: &'a str, names: &[String]) -> Cow<'a, str> {
+    let is_secret = |pair: &str| {
+        let Some((name, value)) = pair.split_once('=') else { return false };
+        let name = form_decode(name);
+        !value.is_empty() && names.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()))
+    };
+    if !query.split('&').any(is_secret) {
+        return Cow::Borrowed(query);
+    }
+    let mut out = String::with_capacity(query.len());
+    for (at, pair) in query.split('&').enumerate() {
+        if at > 0 {
+            out.push('&');
+        }
+        match pair.split_once('=').filter(|_| is_secret(pair)) {
+            Some((name, _)) => {
+                out += name;
+                out.push('=');
+                out += REDACTED;
+            }
+            None => out += pair,
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Whether the answer was given to its end, as far as it has one.
+fn complete(record: &Record, end: &End<'_>) -> bool {
+    end.code != 499 && (end.complete || !record.has_answer_body())
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+fn micros(span: Span) -> u64 {
+    span.as_nanos() / 1_000
+}
+
+fn bounded(value: &[u8]) -> &[u8] {
+    &value[..value.len().min(MAX_VALUE)]
+}
+
+impl<'a> Object<'a> {
+    fn begin(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, empty: true }
+    }
+
+    fn end(self) {
+        self.out.push(b'}');
+    }
+
+    fn name(&mut self, name: &str) {
+        if !std::mem::take(&mut self.empty) {
+            self.out.push(b',');
+        }
+        string(self.out, name.as_bytes()); // of a header, it is the client's only in its case
+        self.out.push(b':');
+    }
+
+    fn text(&mut self, name: &str, value: &[u8]) {
+        self.name(name);
+        string(self.out, value);
+    }
+
+    fn maybe(&mut self, name: &str, value: Option<&[u8]>) {
+        if let Some(value) = value {
+            self.text(name, value);
+        }
+    }
+
+    /// A value that needs no escaping.
+    fn quoted(&mut self, name: &str, value: std::fmt::Arguments<'_>) {
+        self.name(name);
+        let _ = write!(self.out, "\"{value}\""); // memory grows; nothing fails
+    }
+
+    fn shown(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.quoted(name, format_args!("{value}"));
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.name(name);
+        let _ = write!(self.out, "{value}");
+    }
+
+    fn truth(&mut self, name: &str, value: bool) {
+        self.name(name);
+        let _ = write!(self.out, "{value}");
+    }
+
+    /// Microseconds, written as seconds.
+    fn seconds(&mut self, name: &str, micros: u64) {
+        self.name(name);
+        let _ = write!(self.out, "{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    }
+
+    fn list<'n>(&mut self, name: &str, values: impl ExactSizeIterator<Item = &'n str>) {
+        if values.len() == 0 {
+            return;
+        }
+        self.name(name);
+        for (at, value) in values.enumerate() {
+            self.out.push(if at == 0 { b'[' } else { b',' });
+            string(self.out, value.as_bytes());
+        }
+        self.out.push(b']');
+    }
+}
+
+/// A JSON string. Bytes that are no UTF-8 become U+FFFD; what terminals obey is escaped.
+fn string(out: &mut Vec<u8>, value: &[u8]) {
+    out.push(b'"');
+    for chunk in bounded(value).utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+                ' '..='~' => out.push(c as u8),
+                // Controls of ASCII and of Latin-1, and the line separators of JavaScript.
+                '\0'..='\u{9f}' | '\u{2028}' | '\u{2029}' => _ = write!(out, "\\u{:04x}", c as u32),
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_a_valid_string() {
+        for value in [
+            &b"plain"[..],
+            b"a\"b\\c/",
+            b"\r\n\t\x1b[31m\x00\x7f",
+            b"\xff\xfe\xc3",
+            "ü \u{9b}1m \u{2028} 🦀".as_bytes(),
+            &[b'x'; MAX_VALUE + 100],
+        ] {
+            let mut out = Vec::new();
+            string(&mut out, value);
+            assert!(out.iter().all(|byte| *byte >= b' ' && *byte != 0x7f), "{out:?}");
+            let read: String = serde_json::from_slice(&out).unwrap();
+            assert_eq!(read, String::from_utf8_lossy(bounded(value)));
+        }
+    }
+
+    #[test]
+    fn secrets_in_queries_are_not_written() {
+        let names = ["key".to_owned(), "access_token".to_owned()];
+        for (query, written) in [
+            ("a=1&key=s3cret&b=2", "a=1&key=REDACTED&b=2"),
+            ("%6bey=s3cret", "%6bey=REDACTED"),
+            ("KEY=s3cret&key=s3cret", "KEY=REDACTED&key=REDACTED"),
+            ("access%5Ftoken=s3cret", "access%5Ftoken=REDACTED"),
+            ("key=s3c=ret", "key=REDACTED"),
+            ("monkey=1&key=&key", "monkey=1&key=&key"),
+            ("", ""),
+        ] {
+            assert_eq!(redacted(query, &names), written);
+        }
+        let url = without_secrets(b"https://a.test/x?key=s3cret#top", &names);
+        assert_eq!(url.as_ref(), b"https://a.test/x?key=REDACTED");
+    }
+
+    #[test]
+    fn the_combined_format_escapes() {
+        let mut out = Vec::new();
+        escaped(&mut out, b"a \"b\" \\ \r\n\x1b \xff ~");
+        assert_eq!(String::from_utf8(out).unwrap(), r"a \x22b\x22 \x5C \x0D\x0A\x1B \xFF ~");
+    }
+}

@@ -1,0 +1,208 @@
+//! What is remembered of a request until its line is written.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderValue, Method, Uri, Version, header};
+use sluicegate_limiter::{Span, Time};
+use smallvec::SmallVec;
+
+use crate::auth::Identity;
+use crate::auth::jwt::Verified;
+use crate::config::{AccessLogConfig, Field, Known};
+use crate::pipeline::{Judged, Unjudged};
+use crate::replay::Outcome;
+use crate::respond::{retry_after, speaker};
+use crate::snapshot::Snapshot;
+use crate::trace::Trace;
+
+/// A request as its line tells it. What it says of the head is shared with the head, not copied.
+pub struct Record {
+    pub(super) client: IpAddr,
+    pub(super) peer: IpAddr,
+    pub(super) scheme: &'static str,
+    pub(super) method: Method,
+    pub(super) target: Uri,
+    pub(super) version: Version,
+    pub(super) host: Option<HeaderValue>,
+    pub(super) referer: Option<HeaderValue>,
+    pub(super) agent: Option<HeaderValue>,
+    /// Of the headers that the log asks for, in its order.
+    pub(super) headers: SmallVec<[Option<HeaderValue>; 0]>,
+    pub(super) outcome: Option<Outcome>,
+    /// The limit that the headers speak of: its index, and what it has left.
+    pub(super) limit: Option<(usize, u64)>,
+    /// What a refused client has to wait.
+    pub(super) retry_after: Option<Span>,
+    pub(super) delay: Span,
+    /// Indices of limits that would have refused it.
+    pub(super) shadow: SmallVec<[usize; 0]>,
+    pub(super) candidate: SmallVec<[usize; 0]>,
+    pub(super) consumer: Option<Box<str>>,
+    pub(super) plan: Option<Box<str>>,
+    pub(super) token: Option<Arc<Verified>>,
+    pub(super) upstream: Option<usize>,
+    pub(super) server: Option<Box<str>>,
+    pub(super) upstream_took: Option<Span>,
+    wants_identity: bool,
+    wants_server: bool,
+}
+
+/// What is known when a request has ended.
+pub struct End<'a> {
+    /// The configuration that it was served under.
+    pub snapshot: &'a Snapshot,
+    /// The route's index.
+    pub route: Option<usize>,
+    /// The listener's index.
+    pub listener: usize,
+    /// When it came.
+    pub begun: Time,
+    /// How long it took.
+    pub took: Span,
+    /// The status.
+    pub code: u16,
+    /// Whether its answer was given to the end.
+    pub complete: bool,
+    /// Bytes of its body.
+    pub received: u64,
+    /// Bytes of its answer's body.
+    pub sent: u64,
+    /// Its id.
+    pub id: HeaderValue,
+    /// Its place in a trace.
+    pub trace: Option<Trace>,
+}
+
+/// What became of a request, as samples tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It was served.
+    Ok,
+    /// The gateway turned it away.
+    Refused,
+    /// It failed.
+    Error,
+}
+
+impl Record {
+    /// What the log needs of a request that has just come.
+    pub fn new(
+        config: &AccessLogConfig,
+        parts: &Parts,
+        client: IpAddr,
+        peer: IpAddr,
+        scheme: &'static str,
+    ) -> Box<Self> {
+        let value = |name| parts.headers.get(name).cloned();
+        let asked = config.fields.iter().filter_map(|field| match field {
+            Field::Header(name) => Some(value(name.clone())),
+            Field::Known(_) => None,
+        });
+        let wants = |wanted: &[Known]| {
+            config.fields.iter().any(|field| matches!(field, Field::Known(known) if wanted.contains(known)))
+        };
+        let authority = || parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
+        Box::new(Self {
+            client,
+            peer,
+            scheme,
+            method: parts.method.clone(),
+            target: parts.uri.clone(),
+            version: parts.version,
+            host: value(header::HOST).or_else(authority),
+            referer: value(header::REFERER),
+            agent: value(header::USER_AGENT),
+            headers: asked.collect(),
+            outcome: None,
+            limit: None,
+            retry_after: None,
+            delay: Span::ZERO,
+            shadow: SmallVec::new(),
+            candidate: SmallVec::new(),
+            consumer: None,
+            plan: None,
+            token: None,
+            upstream: None,
+            server: None,
+            upstream_took: None,
+            wants_identity: wants(&[Known::Consumer, Known::Plan, Known::User]),
+            wants_server: wants(&[Known::Server]),
+        })
+    }
+
+    /// It never came to its limits.
+    pub fn unjudged(&mut self, why: &Unjudged) {
+        self.outcome = Some(match why {
+            Unjudged::KeyMissing { .. } | Unjudged::Unproven { .. } | Unjudged::NotLetIn { .. } => {
+                Outcome::Refused
+            }
+            _ => Outcome::Unmatched,
+        });
+    }
+
+    /// Who sent it.
+    pub fn identified(&mut self, identity: &Identity<'_>) {
+        if self.wants_identity {
+            self.consumer = identity.consumer.map(|consumer| consumer.name.into());
+            self.plan = identity.plan().map(Into::into);
+            self.token.clone_from(&identity.token);
+        }
+    }
+
+    /// It was let through without a decision: it spends nothing.
+    pub fn admitted(&mut self) {
+        self.outcome = Some(Outcome::Admitted);
+    }
+
+    /// What its limits said.
+    pub fn judged(&mut self, judged: &Judged<'_>) {
+        let decision = &judged.decision;
+        let served = decision.admitted && !decision.unavailable;
+        self.outcome = Some(if served { Outcome::Admitted } else { Outcome::Refused });
+        if decision.unavailable {
+            return; // no limit said anything
+        }
+        if let Some(at) = speaker(&judged.asked, decision) {
+            let verdict = &decision.verdicts[at];
+            self.limit = Some((judged.asked[at].index, verdict.standing.remaining));
+            self.retry_after = retry_after(verdict).filter(|_| !served);
+        }
+        self.delay = decision.delay;
+        for (asked, verdict) in judged.asked.iter().zip(&decision.verdicts) {
+            match (verdict.answer, asked.limit.enforces()) {
+                (Err(_), _) if asked.candidate => self.candidate.push(asked.index),
+                (Err(_), false) => self.shadow.push(asked.index),
+                _ => {}
+            }
+        }
+    }
+
+    /// It goes to this upstream.
+    pub fn forwarded(&mut self, upstream: usize) {
+        self.upstream = Some(upstream);
+    }
+
+    /// This server was asked, and that took so long.
+    pub fn asked(&mut self, server: &str, took: Span) {
+        self.upstream_took = Some(took);
+        if self.wants_server {
+            self.server = Some(server.into());
+        }
+    }
+
+    /// Which sample it belongs to.
+    pub(super) fn kind(&self, end: &End<'_>) -> Kind {
+        match self.outcome {
+            Some(Outcome::Refused | Outcome::Unmatched) => Kind::Refused,
+            _ if end.code >= 400 => Kind::Error,
+            _ => Kind::Ok,
+        }
+    }
+
+    /// Whether its answer has a body at all.
+    pub(super) fn has_answer_body(&self) -> bool {
+        self.method != Method::HEAD
+    }
+}

@@ -1,0 +1,142 @@
+//! What templates can say of a request.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::HeaderValue;
+use http::request::Parts;
+
+use crate::auth::Identity;
+use crate::route::{Params, host, normalize};
+use crate::snapshot::Snapshot;
+
+/// A part of a request that a template can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// The client's address.
+    ClientIp,
+    /// The request's id.
+    RequestId,
+    /// The host, lower case, without port.
+    Host,
+    /// The method.
+    Method,
+    /// The path in normal form.
+    Path,
+    /// What `/*` of the route's path stands for, without the slash before it.
+    Rest,
+    /// A parameter of the route's path.
+    Param(String),
+    /// The query as it came, without the question mark.
+    Query,
+    /// The scheme that the client used.
+    Scheme,
+    /// The listener's name.
+    Listener,
+    /// The route's name.
+    Route,
+    /// The consumer whose key was sent.
+    Consumer,
+    /// The plan of the consumer or the user.
+    Plan,
+    /// The user of a verified token.
+    User,
+    /// A claim of a verified token.
+    Claim(String),
+}
+
+impl Variable {
+    /// Those with a name of their own.
+    pub const PLAIN: [(&str, Self); 13] = [
+        ("client_ip", Self::ClientIp),
+        ("request_id", Self::RequestId),
+        ("host", Self::Host),
+        ("method", Self::Method),
+        ("path", Self::Path),
+        ("rest", Self::Rest),
+        ("query", Self::Query),
+        ("scheme", Self::Scheme),
+        ("listener", Self::Listener),
+        ("route", Self::Route),
+        ("consumer", Self::Consumer),
+        ("plan", Self::Plan),
+        ("user", Self::User),
+    ];
+
+    /// Whether its value is a piece of the path in normal form, so that it can stand in a path as it is.
+    pub(super) const fn is_of_path(&self) -> bool {
+        matches!(self, Self::Path | Self::Rest | Self::Param(_))
+    }
+
+    /// Whether only a verified token says it.
+    pub const fn is_of_user(&self) -> bool {
+        matches!(self, Self::User | Self::Claim(_) | Self::Plan)
+    }
+}
+
+/// A request as templates see it: as it came, whatever was done to it since it was decided on.
+pub struct Facts<'a> {
+    /// The configuration.
+    pub snapshot: &'a Snapshot,
+    /// The route's index; `None` if none was found.
+    pub route: Option<usize>,
+    /// The listener's index.
+    pub listener: usize,
+    /// The head as it came.
+    pub parts: &'a Parts,
+    /// The client's address.
+    pub client: IpAddr,
+    /// Who sent it, if that is proved.
+    pub identity: Option<&'a Identity<'a>>,
+    /// The request's id.
+    pub id: &'a HeaderValue,
+    /// The scheme that the client used.
+    pub scheme: &'a str,
+}
+
+impl Facts<'_> {
+    /// What a variable stands for; `None` if the request has no such thing.
+    pub(super) fn value(&self, variable: &Variable) -> Option<Cow<'_, [u8]>> {
+        let text = |text: &'static str| Some(Cow::Borrowed(text.as_bytes()));
+        let same = |bytes: &[u8]| Some(Cow::Owned(bytes.to_vec()));
+        match variable {
+            Variable::ClientIp => Some(Cow::Owned(self.client.to_string().into_bytes())),
+            Variable::RequestId => Some(Cow::Borrowed(self.id.as_bytes())),
+            Variable::Host => same(host(self.parts).ok()?.as_bytes()),
+            Variable::Method => Some(Cow::Borrowed(self.parts.method.as_str().as_bytes())),
+            Variable::Path => same(normalize(self.parts.uri.path()).ok()?.as_bytes()),
+            Variable::Rest | Variable::Param(_) => {
+                self.of_path(variable).map(|text| Cow::Owned(text.into_bytes()))
+            }
+            Variable::Query => Some(Cow::Borrowed(self.parts.uri.query()?.as_bytes())),
+            Variable::Scheme => match self.scheme {
+                "https" => text("https"),
+                _ => text("http"),
+            },
+            Variable::Listener => {
+                Some(Cow::Borrowed(self.snapshot.config.listeners.get(self.listener)?.name.as_bytes()))
+            }
+            Variable::Route => Some(Cow::Borrowed(self.snapshot.routes[self.route?].name.as_bytes())),
+            Variable::Consumer => same(self.identity?.consumer?.name.as_bytes()),
+            Variable::Plan => same(self.identity?.plan()?.as_bytes()),
+            Variable::User => same(self.identity?.token.as_deref()?.user()?.as_bytes()),
+            Variable::Claim(name) => same(self.identity?.token.as_deref()?.claim(name)?.as_bytes()),
+        }
+    }
+
+    /// A piece of the path, by the first of the route's patterns that it matches.
+    fn of_path(&self, variable: &Variable) -> Option<String> {
+        let path = normalize(self.parts.uri.path()).ok()?;
+        let mut params = Params::new();
+        let patterns = &self.snapshot.config.routes[self.route?].matches.paths;
+        let Some(pattern) = patterns.iter().find(|pattern| pattern.matches(&path, &mut params)) else {
+            return (*variable == Variable::Rest).then(|| path[1..].to_owned()); // a route that takes every path
+        };
+        match variable {
+            Variable::Param(name) => {
+                params.iter().find(|(param, _)| param == name).map(|(_, value)| (*value).to_owned())
+            }
+            _ => Some(pattern.rest(&path).to_owned()),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Trace context (W3C Trace Context): which trace a request belongs to, as the servers behind the gateway are told.
+//!
+//! The gateway is one span of the trace: it goes on with the id of the trace that it is told, names the span that it
+//! was told of as its parent, and gives the next server its own. It reports spans nowhere; the access log has the ids.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::config::{Accept, TraceConfig};
+use crate::respond::Scratch;
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+/// The length of a traceparent of version 00.
+const LENGTH: usize = 55;
+/// Whoever made the trace records it.
+const SAMPLED: u8 = 1;
+/// The flags that this gateway understands: sampled, and that the id is random (level 2). Others are sent as zero.
+const KNOWN: u8 = SAMPLED | 2;
+/// The bytes of tracestate that are passed on.
+const MAX_STATE: usize = 512;
+/// Entries above this length are the first to go when that is too little.
+const LONG_ENTRY: usize = 128;
+
+/// The place of a request in its trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The trace's id, never zero.
+    pub id: u128,
+    /// The span of whoever asked; `None` if the trace begins here.
+    pub parent: Option<u64>,
+    /// The span of the gateway, never zero.
+    pub span: u64,
+    flags: u8,
+}
+
+impl Trace {
+    /// The trace of a request: the one that it names, if whoever sent it is believed and it is well-formed, or else a
+    /// new one, if the gateway makes those. `trusted` says whether the peer is a trusted proxy, `random` makes numbers.
+    pub fn of(
+        config: &TraceConfig,
+        headers: &HeaderMap,
+        trusted: bool,
+        mut random: impl FnMut() -> u64,
+    ) -> Option<Self> {
+        let believed = match config.accept {
+            Accept::Anybody => true,
+            Accept::Trusted => trusted,
+            Accept::Nobody => false,
+        };
+        let mut lines = headers.get_all(TRACEPARENT).iter();
+        let said = lines.next().filter(|_| believed && lines.next().is_none());
+        if let Some((id, parent, flags)) = said.and_then(|line| parse(line.as_bytes())) {
+            return Some(Self { id, parent: Some(parent), span: random().max(1), flags: flags & KNOWN });
+        }
+        config.create.then(|| {
+            let id = u128::from(random()) << 64 | u128::from(random());
+            let flags = if config.sampled.takes(random()) { SAMPLED } else { 0 };
+            Self { id: id.max(1), parent: None, span: random().max(1), flags }
+        })
+    }
+
+    /// Tells the next server. Without a trace, what a client wrote is taken out: nobody vouches for it.
+    pub fn write(trace: Option<&Self>, scratch: &Scratch, headers: &mut HeaderMap) {
+        let Some(trace) = trace else {
+            headers.remove(TRACEPARENT);
+            headers.remove(TRACESTATE);
+            return;
+        };
+        let value = scratch.value(|out| {
+            out.bytes(b"00-");
+            out.hex((trace.id >> 64) as u64);
+            out.hex(trace.id as u64);
+            out.bytes(b"-");
+            out.hex(trace.span);
+            out.bytes(match trace.flags {
+                0 => b"-00",
+                SAMPLED => b"-01",
+                2 => b"-02",
+                _ => b"-03",
+            });
+        });
+        headers.insert(TRACEPARENT, value);
+        if trace.parent.is_none() {
+            headers.remove(TRACESTATE); // it belongs to a traceparent that is not passed on
+        } else {
+            bound_state(headers);
+        }
+    }
+}
+
+/// The trace, the span and the flags of a traceparent. One of a later version is read as far as this one goes.
+fn parse(text: &[u8]) -> Option<(u128, u64, u8)> {
+    let digits = |from: usize, to: usize| {
+        text.get(from..to)?.iter().try_fold(0_u128, |number, byte| {
+            let digit = match byte {
+                b'0'..=b'9' => byte - b'0',
+                b'a'..=b'f' => byte - b'a' + 10,
+                _ => return None, // upper case too: the format knows only lower
+            };
+            Some(number << 4 | u128::from(digit))
+        })
+    };
+    let dashes = [2, 35, 52].iter().all(|at| text.get(*at) == Some(&b'-'));
+    let version = digits(0, 2)?;
+    let length = match version {
+        0 => text.len() == LENGTH,
+        0xff => false,
+        _ => text.len() == LENGTH || text.get(LENGTH) == Some(&b'-'),
+    };
+    let (id, span, flags) = (digits(3, 35)?, digits(36, 52)? as u64, digits(53, 55)? as u8);
+    (dashes && length && id != 0 && span != 0).then_some((id, span, flags))
+}
+
+/// Makes tracestate one line of at most [`MAX_STATE`] bytes: long entries go first, then those at the end.
+fn bound_state(headers: &mut HeaderMap) {
+    let mut lines = headers.get_all(TRACESTATE).iter();
+    let Some(first) = lines.next() else { return };
+    if first.len() <= MAX_STATE && lines.next().is_none() {
+        return;
+    }
+    let entries = || {
+        let lines = headers.get_all(TRACESTATE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
+        lines.map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty())
+    };
+    let all: usize = entries().map(|entry| entry.len() + 1).sum();
+    let mut state: Vec<u8> = Vec::new();
+    for entry in entries().filter(|entry| all <= MAX_STATE + 1 || entry.len() <= LONG_ENTRY) {
+        if state.len() + entry.len() + 1 > MAX_STATE {
+            break;
+        }
+        if !state.is_empty() {
+            state.push(b',');
+        }
+        state.extend_from_slice(entry);
+    }
+    match HeaderValue::from_bytes(&state) {
+        Ok(state) if !state.is_empty() => _ = headers.insert(TRACESTATE, state),
+        _ => _ = headers.remove(TRACESTATE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn only_what_is_well_formed_is_read() {
+        let read = Some((0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, 0x00f0_67aa_0ba9_02b7, 1));
+        assert_eq!(parse(GOOD.as_bytes()), read);
+        let later = GOOD.replacen("00", "cc", 1);
+        assert_eq!(parse(later.as_bytes()), read);
+        assert_eq!(parse(format!("{later}-more").as_bytes()), read);
+        for bad in [
+            "",
+            "00",
+            &GOOD.to_uppercase(),
+            &GOOD.replacen("00", "ff", 1),
+            &format!("{GOOD}-more"),
+            &format!("{later}more"),
+            &GOOD[..54],
+            &GOOD.replace('-', "_"),
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e473g-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0x",
+        ] {
+            assert_eq!(parse(bad.as_bytes()), None, "{bad}");
+        }
+        for length in 0..GOOD.len() {
+            assert_eq!(parse(&GOOD.as_bytes()[..length]), None);
+        }
+    }
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_trace_goes_on_or_begins() {
+        let config = TraceConfig::default();
+        let mut next = 6;
+        let mut random = || {
+            next += 1;
+            next
+        };
+        let asked = headers(&[("traceparent", GOOD)]);
+        let trace = Trace::of(&config, &asked, false, &mut random).unwrap();
+        assert_eq!((trace.parent, trace.span, trace.flags), (Some(0x00f0_67aa_0ba9_02b7), 7, 1));
+        let twice = headers(&[("traceparent", GOOD), ("traceparent", GOOD)]);
+        assert_eq!(Trace::of(&config, &twice, false, &mut random).unwrap().parent, None);
+        let nobody = TraceConfig { accept: Accept::Nobody, create: false, ..config };
+        assert_eq!(Trace::of(&nobody, &asked, true, &mut random), None);
+        let trusted = TraceConfig { accept: Accept::Trusted, create: false, ..config };
+        assert_eq!(Trace::of(&trusted, &asked, false, &mut random), None);
+        assert!(Trace::of(&trusted, &asked, true, &mut random).is_some());
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let scratch = Scratch::default();
+        for flags in 0..=3 {
+            let trace = Trace { id: 1 << 100 | 5, parent: None, span: 9, flags };
+            let mut headers = headers(&[("tracestate", "a=1")]);
+            Trace::write(Some(&trace), &scratch, &mut headers);
+            let written = headers.get(TRACEPARENT).unwrap();
+            assert_eq!(parse(written.as_bytes()), Some((trace.id, trace.span, flags)), "{written:?}");
+            assert!(!headers.contains_key(TRACESTATE), "the state of another trace");
+        }
+    }
+
+    #[test]
+    fn the_state_is_bounded() {
+        let long = format!("long={}", "x".repeat(200));
+        let many: Vec<String> = (0..60).map(|n| format!("vendor{n:02}=1234567")).collect();
+        let mut headers = headers(&[("tracestate", &long), ("tracestate", &many.join(" , "))]);
+        bound_state(&mut headers);
+        let lines: Vec<_> = headers.get_all(TRACESTATE).iter().collect();
+        let text = lines[0].to_str().unwrap();
+        assert!(
+            lines.len() == 1 && text.len() <= MAX_STATE && text.starts_with("vendor00=1234567,vendor01"),
+            "{text}"
+        );
+        assert!(text.split(',').all(|entry| many.iter().any(|known| known == entry)), "no entry is cut");
+    }
+}
