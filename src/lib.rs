@@ -30,5 +30,6 @@ pub mod replay;
 pub mod respond;
 pub mod route;
 pub mod snapshot;
+pub mod vital;
 pub mod watched;
 pub mod worker;

@@ -2,6 +2,7 @@
 
 mod conceal;
 mod cost;
+mod drain;
 mod env;
 mod forms;
 mod jwt;
@@ -11,6 +12,7 @@ mod model;
 mod node;
 mod raw;
 mod raw_ban;
+mod raw_drain;
 mod raw_jwt;
 mod raw_listen;
 mod raw_route;
@@ -30,6 +32,7 @@ mod watch;
 use std::path::{Path, PathBuf};
 
 pub use cost::{Cost, DetailedCost};
+pub use drain::DrainConfig;
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use listener::{AdminConfig, ClientIpConfig, ForwardedHeader, ListenerConfig};
 pub use lists::{Access, ListConfig};

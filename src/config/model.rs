@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 use ipnet::IpNet;
@@ -11,6 +10,7 @@ use sluicegate_limiter::{
 };
 
 use super::cost::Cost;
+use super::drain::DrainConfig;
 use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
@@ -47,8 +47,8 @@ pub struct Config {
     pub workers: Option<usize>,
     /// The longest request head in bytes.
     pub max_head: usize,
-    /// How long a drain may take.
-    pub drain: Duration,
+    /// How it goes down.
+    pub drain: DrainConfig,
 }
 
 /// API keys: where they are, and whose.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::node::Node;
 use super::raw_ban::RawBan;
+use super::raw_drain::RawDrain;
 use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp};
 use super::raw_route::RawRoute;
@@ -55,8 +56,8 @@ mapping! {
         /// The longest request head; a longer one is answered 431. Default: 32KiB.
         #[schemars(with = "Option<RawCount>")]
         max_head: RawText,
-        /// How long SIGTERM waits for requests in flight. Default: 30s.
-        drain: RawText,
+        /// How long SIGTERM waits for requests in flight: a duration (default 30s), or {delay: 5s, deadline: 30s}.
+        drain: RawDrain,
         #[schemars(skip)]
         rules: Later,
         #[schemars(skip)]

@@ -12,6 +12,7 @@ use super::forms::{
 };
 use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_ban::{RawBan, RawBanFields};
+use super::raw_drain::{RawDrain, RawDrainFields};
 use super::raw_listen::RawListenerFields;
 use super::raw_route::RawRespond;
 use super::raw_upstream::RawServerFields;
@@ -112,6 +113,7 @@ told_as! {
         json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
     };
     RawBan, "Ban" => generator either::<RawBanFields>(generator);
+    RawDrain, "Drain" => generator either::<RawDrainFields>(generator);
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
     RawList, "List" => generator {
         let (networks, file) = (generator.subschema_for::<Vec<String>>(), generator.subschema_for::<RawListFile>());

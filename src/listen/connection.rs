@@ -39,6 +39,10 @@ pub struct Listener {
     index: Cell<usize>,
     pub(super) group: u64,
     pub(super) closed: Notify,
+    /// Whether its connections end with their next answer.
+    pub(super) ending: Cell<bool>,
+    /// Whether its socket lives on elsewhere when it is closed here.
+    pub(super) left: Cell<bool>,
     connections: RefCell<Arc<AtomicI64>>,
 }
 
@@ -67,7 +71,15 @@ pub struct Connection {
 impl Listener {
     /// A listener that is not looked up yet.
     pub(super) fn new(id: String, group: u64) -> Self {
-        Self { id, index: Cell::new(REMOVED), group, closed: Notify::new(), connections: RefCell::default() }
+        Self {
+            id,
+            index: Cell::new(REMOVED),
+            group,
+            closed: Notify::new(),
+            ending: Cell::new(false),
+            left: Cell::new(false),
+            connections: RefCell::default(),
+        }
     }
 
     /// Takes its index and its name from the snapshot that is now in force.

@@ -37,7 +37,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "routes": config.routes.iter().map(|r| route(config, r)).collect::<Vec<_>>(),
         "workers": config.workers,
         "max_head": config.max_head,
-        "drain": seconds(config.drain),
+        "drain": { "delay": seconds(config.drain.delay), "deadline": seconds(config.drain.deadline) },
     })
 }
 

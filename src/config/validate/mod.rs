@@ -3,6 +3,7 @@
 mod api_key;
 mod ban;
 mod cost;
+mod drain;
 mod edge;
 mod jwt;
 mod key;
@@ -20,7 +21,6 @@ mod upstream;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::time::Duration;
 
 use http::HeaderName;
 
@@ -37,8 +37,6 @@ use section::Section;
 
 /// The longest request head when nothing else is said.
 const MAX_HEAD: u64 = 32 << 10;
-/// How long a drain may take when nothing else is said.
-const DRAIN: Duration = Duration::from_secs(30);
 /// Names go into metrics, headers and files.
 const MAX_NAME: usize = 64;
 
@@ -92,7 +90,6 @@ pub(super) fn config(
     upstream::doubts(&upstreams, &routes, report);
 
     let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));
-    let drain = raw.drain.as_ref().and_then(|text| value(text, report, values::duration));
     Some(Config {
         client_ip,
         listeners: listeners.into_valid(),
@@ -106,7 +103,7 @@ pub(super) fn config(
         routes,
         workers: workers.map(|n| n as usize),
         max_head: raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD) as usize,
-        drain: drain.unwrap_or(DRAIN),
+        drain: drain::drain(raw, report),
     })
 }
 
