@@ -1,33 +1,42 @@
 //! Wiring: sockets, workers, reload, signals, the end.
 
+mod drain;
 mod files;
+mod handover;
+mod life;
 mod log;
+mod notify;
+mod reload;
+mod signals;
+mod sockets;
 mod tls_files;
+mod workers;
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, LocalSet};
 
 use crate::auth::jwt::Keys;
 use crate::clock::Clock;
-use crate::config::{self, Config, ListenerConfig, Loaded};
 use crate::limit::Store;
-use crate::listen::{self, Budget, Opened};
+use crate::listen::{Budget, Opened};
 use crate::observe::{Admin, Metrics, ReloadRequest};
-use crate::snapshot::{Lineage, Snapshot};
-use crate::worker::{Command, Shared, Status, Worker};
+use crate::snapshot::Lineage;
+use crate::vital::Vital;
+use crate::worker::{Command, Shared, Status};
 use files::Files;
+use life::Asked;
+use reload::{not_in_force, read};
+use signals::Signals;
+use sockets::{Held, Sockets};
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -36,9 +45,11 @@ pub struct Options {
     pub config: PathBuf,
     /// Serving threads, instead of the file's number.
     pub workers: Option<usize>,
+    /// A Unix socket: whoever serves there hands its listening sockets over, and the next one finds this one there.
+    pub handover: Option<PathBuf>,
 }
 
-/// Why the gateway did not start.
+/// Why the gateway did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The user's mistake: exit code 1.
@@ -55,6 +66,7 @@ struct Supervisor {
     shared: Arc<Shared>,
     lineage: Lineage,
     workers: Vec<mpsc::UnboundedSender<Command>>,
+    sockets: Sockets,
     reloads: mpsc::Sender<ReloadRequest>,
     /// The text that was last looked at, good or bad.
     text: String,
@@ -68,13 +80,10 @@ struct Supervisor {
     keys: Option<(Arc<Keys>, AbortHandle)>,
 }
 
-/// How long a bad file may be half-written before it is reported.
-const HALF_WRITTEN: Duration = Duration::from_millis(100);
-
-/// Serves until a signal ends it.
+/// Serves until a signal ends it, or a gateway that takes over.
 ///
 /// # Errors
-/// When the file is wrong or an address cannot be had.
+/// When the file is wrong, an address cannot be had, or a part of the gateway has failed.
 pub fn run(options: &Options) -> Result<(), StartError> {
     let loaded = read(&options.config, None).map_err(StartError::Config)?;
     eprint!("{}", loaded.rendered);
@@ -82,16 +91,21 @@ pub fn run(options: &Options) -> Result<(), StartError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = options.workers.or(config.workers).unwrap_or(cores);
 
-    let clock = Clock::start();
-    let lineage = Lineage::default();
-    let mut sockets = Vec::new();
-    for listener in &config.listeners {
-        sockets.push(
-            listen::open(listener, workers, true).map_err(|error| StartError::System(error.to_string()))?,
-        );
-    }
+    let system = |error: std::io::Error| StartError::System(format!("cannot start: {error}"));
+    let asked = options.handover.as_deref().map(handover::take_over).transpose();
+    let (predecessor, given) = asked.map_err(StartError::System)?.flatten().unzip();
+    let sockets = Sockets::given(given.unwrap_or_default()).map_err(system)?;
+    let listeners = config.listeners.iter().map(|listener| sockets.open(listener, workers, true));
+    let listeners = listeners.collect::<Result<Vec<Held>, _>>().map_err(|error| {
+        let replaces = error.kind() == ErrorKind::AddrInUse && options.handover.is_none();
+        let help = if replaces { "; to replace a gateway that runs, start both with --handover" } else { "" };
+        StartError::System(format!("{error}{help}"))
+    })?;
+
     let metrics = Metrics::default();
     let access_log = log::open(config.access_log.as_ref(), None, &metrics).map_err(StartError::System)?;
+    let clock = Clock::start();
+    let lineage = Lineage::default();
     let snapshot = lineage.next(config, None, clock.now());
     let shared = Arc::new(Shared {
         generation: AtomicU64::new(snapshot.generation),
@@ -99,17 +113,21 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         draining: AtomicBool::new(false),
         metrics,
         clock,
-        budget: Budget::of_process(workers, sockets.len()),
+        budget: Budget::of_process(workers, listeners.len()),
         access_log: ArcSwapOption::new(access_log),
         status: Mutex::new(Status { file: options.config.display().to_string(), ..Status::default() }),
     });
-    let workers = (0..workers).map(|index| start_worker(&shared, index)).collect::<Result<_, _>>()?;
+    let (vital, failures) = mpsc::unbounded_channel();
+    let vital = Vital::new(vital);
+    let start = |index| workers::start(&shared, index, vital.clone());
+    let workers = (0..workers).map(start).collect::<Result<_, _>>()?;
     let (reloads, requests) = mpsc::channel(8);
     let mut supervisor = Supervisor {
         path: options.config.clone(),
         shared,
         lineage,
         workers,
+        sockets,
         reloads,
         text: loaded.text,
         admin: None,
@@ -117,204 +135,37 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         store: Rc::default(),
         keys: None,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| StartError::System(format!("cannot start: {error}")))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let local = LocalSet::new();
-    local.block_on(&runtime, async move {
+    let ended = local.block_on(&runtime, async move {
+        let signals = Signals::new().map_err(system)?;
         let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
-        supervisor.serve_admin(admin).await.map_err(StartError::System)?;
+        supervisor.serve_admin(admin).map_err(StartError::System)?;
         supervisor.keep_store();
         supervisor.keep_keys();
         supervisor.loaded();
-        supervisor.open(sockets);
-        supervisor.run(requests).await;
-        Ok(())
-    })
-}
-
-fn start_worker(shared: &Arc<Shared>, index: usize) -> Result<mpsc::UnboundedSender<Command>, StartError> {
-    let (sender, commands) = mpsc::unbounded_channel();
-    let shared = Arc::clone(shared);
-    let serve = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let local = LocalSet::new();
-        local.block_on(&runtime, async move { Worker::new(shared, index).run(commands).await });
-        Ok::<(), std::io::Error>(())
-    };
-    let spawned = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-        if let Err(error) = serve() {
-            tracing::error!("worker {index} cannot run: {error}");
+        supervisor.open(listeners);
+        supervisor.sockets.settle();
+        let took_over = predecessor.is_some();
+        let door =
+            supervisor.succeed(predecessor, options.handover.as_deref()).map_err(StartError::System)?;
+        if took_over {
+            tracing::info!("took over from the gateway before this one, which drains");
         }
+        notify::notify(notify::READY);
+        supervisor.run(Asked { signals, requests, failures, door }).await
     });
-    spawned.map(|_| sender).map_err(|error| StartError::System(format!("cannot start a worker: {error}")))
-}
-
-fn read(path: &Path, before: Option<&Config>) -> Result<Loaded, String> {
-    config::load_after(path, before).map_err(|error| format!("cannot read {}: {error}", path.display()))
-}
-
-fn not_in_force(path: &Path) -> String {
-    format!("{} has errors and is not in force", path.display())
+    runtime.shutdown_background(); // who still reads a file is not waited for
+    ended
 }
 
 impl Supervisor {
-    /// Looks after the file and the signals until one of them ends the gateway.
-    async fn run(self, mut requests: mpsc::Receiver<ReloadRequest>) {
-        let shared = Arc::clone(&self.shared);
-        let workers = self.workers.clone();
-        let path = self.path.clone();
-        let store = Rc::clone(&self.store);
-        let supervisor = Rc::new(tokio::sync::Mutex::new(self));
-        let watching = config::watch(&path, async || supervisor.lock().await.look().await);
-        let asked = async {
-            let mut hangup = signal(SignalKind::hangup()).ok();
-            let mut moved = signal(SignalKind::user_defined1()).ok();
-            loop {
-                tokio::select! {
-                    Some(answer) = requests.recv() => {
-                        let result = supervisor.lock().await.reload().await;
-                        let _ = answer.send(result); // whoever asked may have gone
-                    }
-                    () = next_signal(&mut moved) => shared.access_log.load().iter().for_each(|log| log.reopen()),
-                    () = next_signal(&mut hangup) => {
-                        let _ = supervisor.lock().await.reload().await; // reported where operators look
-                    }
-                }
-            }
-        };
-        tokio::select! {
-            () = watching => {}
-            () = asked => {}
-            () = told_to_end() => {}
-        }
-        shared.draining.store(true, Ordering::Relaxed);
-        drop(requests); // whoever asks for a reload now is told that there will be none
-        tokio::select! {
-            () = drain(&shared, &workers) => {}
-            () = told_to_end() => tracing::warn!("told to end twice: not waiting for requests in flight"),
-        }
-        let store = store.borrow_mut().take();
-        if let Some(store) = store {
-            store.leave().await;
-        }
-        log::finish(&shared, &workers).await;
-    }
-
-    /// Loads the file if it has changed.
-    async fn look(&mut self) {
-        match std::fs::read_to_string(&self.path) {
-            Ok(text) if text == self.text => {}
-            // It is being replaced; one that is gone for good changes nothing either.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            read => {
-                if read.is_err() {
-                    self.text.clear(); // the same text again is then a change
-                }
-                let _ = self.reload().await; // reported where operators look
-            }
-        }
-        self.look_at_files().await;
-    }
-
-    /// Loads the file. A bad one changes nothing, is logged once and stands in /status.
-    async fn reload(&mut self) -> Result<u64, String> {
-        let result = self.try_reload().await;
-        match &result {
-            Ok(generation) => tracing::info!("{} is in force, generation {generation}", self.path.display()),
-            Err(report) => {
-                let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
-                if status.last_error.as_ref() != Some(report) {
-                    tracing::error!("{}\n{report}", not_in_force(&self.path));
-                }
-                status.last_error = Some(report.clone());
-                self.shared.metrics.reload_successful.store(0, Ordering::Relaxed);
-            }
-        }
-        result
-    }
-
-    async fn try_reload(&mut self) -> Result<u64, String> {
-        let before = self.shared.snapshot.load_full();
-        let mut loaded = self.read_after(&before).await?;
-        if loaded.config.is_none() && loaded.text != self.text {
-            tokio::time::sleep(HALF_WRITTEN).await;
-            loaded = self.read_after(&before).await?;
-        }
-        self.text = loaded.text;
-        let config = loaded.config.ok_or_else(|| loaded.rendered.clone())?;
-        if !loaded.rendered.is_empty() {
-            tracing::warn!("{}", loaded.rendered.trim_end());
-        }
-        if config.workers.is_some() && config.workers != before.config.workers {
-            tracing::warn!("a changed number of workers is in force after a restart");
-        }
-        let sockets = self.open_new(&before.config, &config)?;
-        let access_log = self.shared.access_log.load_full();
-        let access_log = log::open(config.access_log.as_ref(), access_log, &self.shared.metrics)?;
-        self.serve_admin(config.admin.as_ref().map(|admin| admin.address)).await?;
-        let gone: Vec<String> = before
-            .config
-            .listeners
-            .iter()
-            .map(ListenerConfig::id)
-            .filter(|old| !config.listeners.iter().any(|new| new.id() == *old))
-            .collect();
-
-        self.shared.access_log.store(access_log);
-        let generation = self.put_in_force(config, &before);
-        self.keep_store();
-        self.keep_keys();
-        for id in gone {
-            self.tell(|| Command::Close(id.clone()));
-        }
-        self.open(sockets);
-        self.loaded();
-        Ok(generation)
-    }
-
-    /// Reads the file on a thread of its own: a million consumers take a moment, in which the admin API goes on
-    /// answering.
-    async fn read_after(&self, before: &Arc<Snapshot>) -> Result<Loaded, String> {
-        let (path, before) = (self.path.clone(), Arc::clone(before));
-        let read = tokio::task::spawn_blocking(move || read(&path, Some(&before.config))).await;
-        read.unwrap_or_else(|error| Err(format!("cannot read {}: {error}", self.path.display())))
-    }
-
-    /// Lets the workers serve under `config` from their next request on.
-    fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
-        let next = self.lineage.next(config, Some(before), self.shared.clock.now());
-        let generation = next.generation;
-        self.shared.metrics.retain(&next);
-        self.shared.snapshot.store(Arc::new(next));
-        self.shared.generation.store(generation, Ordering::Release);
-        generation
-    }
-
-    /// Sockets for the listeners that are new; if one cannot be had, none is kept.
-    fn open_new(&self, before: &Config, config: &Config) -> Result<Vec<Vec<Opened>>, String> {
-        let old: Vec<String> = before.listeners.iter().map(ListenerConfig::id).collect();
-        let new = config.listeners.iter().filter(|listener| !old.contains(&listener.id()));
-        new.map(|listener| {
-            // A port that this process has already, on another address, is shared with itself.
-            let alone = !before.listeners.iter().any(|other| other.address.port() == listener.address.port());
-            listen::open(listener, self.workers.len(), alone).map_err(|error| error.to_string())
-        })
-        .collect()
-    }
-
-    /// Gives each worker its own socket of every listener.
-    fn open(&self, sockets: Vec<Vec<Opened>>) {
+    /// Has the workers serve on the sockets of some listeners.
+    fn open(&mut self, listeners: Vec<Held>) {
         let mut shares: Vec<Vec<Opened>> = self.workers.iter().map(|_| Vec::new()).collect();
-        for listener in sockets {
-            if let Some(first) = listener.first() {
-                let address =
-                    first.socket.local_addr().map_or_else(|_| "?".into(), |address| address.to_string());
-                tracing::info!("listening on {address}");
-            }
-            for (share, socket) in shares.iter_mut().zip(listener) {
-                share.push(socket);
+        for listener in listeners {
+            for (worker, socket) in self.sockets.keep(listener) {
+                shares[worker].push(socket);
             }
         }
         for (worker, share) in self.workers.iter().zip(shares) {
@@ -329,29 +180,39 @@ impl Supervisor {
     }
 
     /// Serves the admin API where the file now says.
-    async fn serve_admin(&mut self, address: Option<SocketAddr>) -> Result<(), String> {
-        if self.admin.as_ref().map(|(served, _)| *served) == address {
+    fn serve_admin(&mut self, address: Option<SocketAddr>) -> Result<(), String> {
+        let before = self.admin.as_ref().map(|(served, _)| *served);
+        if before == address {
             return Ok(());
         }
-        let next = match address {
-            None => None,
-            Some(address) => {
-                let socket = TcpListener::bind(address)
-                    .await
-                    .map_err(|error| format!("cannot listen on {address} (admin): {error}"))?;
-                let shown = socket.local_addr().unwrap_or(address);
-                tracing::info!("admin on http://{shown}/");
-                let (shared, reloads) = (Arc::clone(&self.shared), self.reloads.clone());
-                let admin = Admin { shared, reloads, store: Rc::clone(&self.store) };
-                let moved = Rc::new(Notify::new());
-                tokio::task::spawn_local(admin.serve(socket, Rc::clone(&moved)));
-                Some((address, moved))
-            }
+        let Some(address) = address else {
+            self.end_admin();
+            return Ok(());
         };
-        if let Some((_, moved)) = std::mem::replace(&mut self.admin, next) {
+        // As for listeners: a port that it has already, on another address, is shared with itself.
+        let alone = before.is_none_or(|before| before.port() != address.port());
+        let opened = self.sockets.open_admin(address, alone).and_then(|(socket, kept)| {
+            let shown = socket.local_addr()?;
+            Ok((tokio::net::TcpListener::from_std(socket)?, kept, shown))
+        });
+        let (socket, kept, shown) = opened.map_err(|error| format!("{error} (admin)"))?;
+        self.end_admin();
+        tracing::info!("admin on http://{shown}/");
+        let (shared, reloads) = (Arc::clone(&self.shared), self.reloads.clone());
+        let admin = Admin { shared, reloads, store: Rc::clone(&self.store) };
+        let moved = Rc::new(Notify::new());
+        tokio::task::spawn_local(admin.serve(socket, Rc::clone(&moved)));
+        self.admin = Some((address, moved));
+        self.sockets.keep_admin(Some((address, kept)));
+        Ok(())
+    }
+
+    /// Takes in nobody new on the admin API.
+    fn end_admin(&mut self) {
+        self.sockets.keep_admin(None);
+        if let Some((_, moved)) = self.admin.take() {
             moved.notify_one();
         }
-        Ok(())
     }
 
     /// Has this thread's store lead where the configuration in force says.
@@ -390,55 +251,5 @@ impl Supervisor {
         if let Some((_, before)) = std::mem::replace(&mut self.keys, next) {
             before.abort();
         }
-    }
-
-    /// Notes that a configuration came into force.
-    fn loaded(&mut self) {
-        self.files = Files::of(&self.shared.snapshot.load().config);
-        let at = self.shared.clock.wall();
-        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
-        status.loaded_at = at.to_string();
-        status.last_error = None;
-        status.file_errors.clear();
-        let metrics = &self.shared.metrics;
-        metrics.reload_successful.store(1, Ordering::Relaxed);
-        metrics.reload_at.store(u64::try_from(at.as_second()).unwrap_or(0), Ordering::Relaxed);
-    }
-}
-
-async fn next_signal(signal: &mut Option<tokio::signal::unix::Signal>) {
-    match signal {
-        Some(signal) => _ = signal.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits for SIGTERM or SIGINT.
-async fn told_to_end() {
-    let mut terminate = signal(SignalKind::terminate()).ok();
-    let mut interrupt = signal(SignalKind::interrupt()).ok();
-    tokio::select! {
-        () = next_signal(&mut terminate) => {}
-        () = next_signal(&mut interrupt) => {}
-    }
-}
-
-/// Stops accepting and waits for the requests in flight, up to the configured time.
-async fn drain(shared: &Shared, workers: &[mpsc::UnboundedSender<Command>]) {
-    let within = shared.snapshot.load().config.drain;
-    tracing::info!("draining: {} connections, at most {within:?}", shared.metrics.open_connections());
-    let (done, mut told) = mpsc::channel(1);
-    for worker in workers {
-        let _ = worker.send(Command::Drain(done.clone())); // a worker that ended has said so
-    }
-    drop(done);
-    let empty = async {
-        let _ = told.recv().await; // nothing is sent: it ends when the last worker has told its connections
-        while shared.metrics.open_connections() > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    if tokio::time::timeout(within, empty).await.is_err() {
-        tracing::warn!("{} connections did not end in time", shared.metrics.open_connections());
     }
 }

@@ -32,5 +32,6 @@ pub mod route;
 pub mod shape;
 pub mod snapshot;
 pub mod trace;
+pub mod vital;
 pub mod watched;
 pub mod worker;

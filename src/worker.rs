@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http::HeaderValue;
@@ -20,6 +21,7 @@ use crate::observe::{AccessLog, LimitStripe, Metrics, Outcome, RouteStripe, Sink
 use crate::pipeline::{AskedLimit, Found, Judged, Spared};
 use crate::respond::Scratch;
 use crate::snapshot::Snapshot;
+use crate::vital::Vital;
 
 /// What all threads of the gateway share.
 pub struct Shared {
@@ -73,11 +75,26 @@ pub enum Command {
     Open(Vec<Opened>),
     /// Stop serving on the listener of this id, and end its connections when they are idle.
     Close(String),
-    /// Stop accepting, end all connections when they are idle; the sender is dropped when they have been told.
-    Drain(mpsc::Sender<()>),
     /// Hand over the lines of the access log; the sender is dropped when that is done.
     HandOver(mpsc::Sender<()>),
+    /// Stop accepting, and end all connections when they are idle.
+    Drain(Draining),
 }
+
+/// How all listeners are closed.
+#[derive(Clone)]
+pub struct Draining {
+    /// The ids of the listeners whose sockets others have too, who take in whoever waits there.
+    pub left: Arc<[String]>,
+    /// How long a connection may be idle before it is closed.
+    pub grace: Duration,
+    /// Dropped when all connections have been told.
+    pub done: mpsc::Sender<()>,
+}
+
+/// How long a connection of a removed listener may be idle before it is closed. Nobody waits for it, and a client
+/// that comes back within this time is told instead of cut off.
+const UNHURRIED: Duration = Duration::from_secs(2);
 
 /// One serving thread.
 pub struct Worker {
@@ -96,6 +113,7 @@ pub struct Worker {
     pub(crate) handshakes: Handshakes,
     /// Tells the workers apart.
     pub(crate) index: usize,
+    pub(crate) vital: Vital,
 }
 
 /// A snapshot as one worker sees it: with its own counters and its own upstream connections.
@@ -114,7 +132,7 @@ pub struct View {
 
 impl Worker {
     /// A worker that serves nothing yet.
-    pub fn new(shared: Arc<Shared>, index: usize) -> Rc<Self> {
+    pub fn new(shared: Arc<Shared>, index: usize, vital: Vital) -> Rc<Self> {
         let snapshot = shared.snapshot.load_full();
         let view = View::new(snapshot, &shared, index, None);
         let seed = shared.clock.now().as_nanos() ^ ((index as u64) << 48);
@@ -128,6 +146,7 @@ impl Worker {
             groups: Cell::new(0),
             handshakes: Handshakes::default(),
             index,
+            vital,
             shared,
         })
     }
@@ -142,11 +161,13 @@ impl Worker {
                         self.open(socket);
                     }
                 }
-                Command::Close(id) => self.close(|listener| listener.id == id, None),
-                Command::Drain(done) => self.close(|_| true, Some(done)),
                 Command::HandOver(done) => {
                     self.hand_over();
                     drop(done);
+                }
+                Command::Close(id) => self.close(|listener| listener.id == id, &[], UNHURRIED, None),
+                Command::Drain(Draining { left, grace, done }) => {
+                    self.close(|_| true, &left, grace, Some(done));
                 }
             }
         }
@@ -154,6 +175,7 @@ impl Worker {
 
     /// Sweeps deadlines and idle upstream connections.
     async fn tick(self: Rc<Self>) {
+        let _vital = self.vital.guard("keeps deadlines");
         let mut tick = tokio::time::interval(Deadlines::TICK);
         for turn in 0_u64.. {
             tick.tick().await;

@@ -254,6 +254,16 @@ fn the_manual_is_right() {
     }
 }
 
+/// The file in the example for Kubernetes is good.
+#[test]
+fn the_file_for_kubernetes_is_right() {
+    let text = fs::read_to_string("deploy/kubernetes.yaml").unwrap();
+    let map = yaml(text.split("---\n").next().unwrap());
+    let file = map["data"]["gateway.yaml"].as_str().unwrap();
+    let loaded = parse(file.to_owned(), "gateway.yaml", Path::new(""));
+    assert!(loaded.config.is_some(), "{}", loaded.rendered);
+}
+
 /// A text as the gateway reads it, for which `off` is a word.
 fn yaml(text: &str) -> Value {
     let options = serde_saphyr::options! { strict_booleans: true };

@@ -58,6 +58,72 @@ fn requests_in_flight_are_answered_before_it_ends() {
     }
 }
 
+/// Twenty slow requests and a stream that runs are all answered whole.
+#[test]
+fn twenty_slow_requests_and_a_stream_complete() {
+    let gate = Gate::default();
+    let upstream = gated(&gate);
+    let mut gateway = Gateway::before(&upstream, FILE);
+    let mut slow: Vec<Client> = (0..20).map(|_| gateway.client()).collect();
+    slow.iter_mut().for_each(|client| _ = client.request("GET", "/slow", &[]));
+    let mut stream = gateway.client();
+    stream.request("GET", "/half", &[]);
+    let head = stream.reader.head().unwrap().unwrap();
+    upstream.wait_for(21);
+    gateway.signal("TERM");
+    refuses(gateway.edge);
+    gate.open();
+    for client in &mut slow {
+        let answer = client.response();
+        assert_eq!((answer.text(), answer.header("connection")), ("done".to_owned(), Some("close")));
+        assert!(client.is_closed());
+    }
+    assert_eq!(stream.reader.body(&head, false).unwrap().0, b"halfdone");
+    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+}
+
+/// During `delay` it says that it is not ready and takes in whoever comes all the same, so that balancers notice first.
+#[test]
+fn it_is_not_ready_before_it_refuses() {
+    let upstream = Upstream::answering("done");
+    let mut gateway = Gateway::before(&upstream, &format!("drain: {{delay: 2s, deadline: 5s}}\n{FILE}"));
+    let mut kept = gateway.client();
+    assert_eq!(kept.get("/").status, 200);
+    let watch = Watch::start();
+    gateway.signal("TERM");
+    until("it is not ready", || (gateway.admin_get("/readyz").status == 503).then_some(()));
+    let new = gateway.get("/");
+    assert_eq!((new.status, new.header("connection")), (200, None), "served as ever");
+    assert_eq!(kept.get("/").status, 200);
+    assert!(watch.elapsed() < Duration::from_secs(2), "all this came within the delay");
+    refuses(gateway.edge);
+    assert!(watch.elapsed() >= Duration::from_secs(2), "{:?}", watch.elapsed());
+    assert!(kept.is_closed());
+    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+    assert!(watch.elapsed() < Duration::from_secs(5), "nobody was left: {:?}", watch.elapsed());
+}
+
+/// Told again during `delay`, it waits for nobody.
+#[test]
+fn a_second_signal_ends_the_delay() {
+    let mut gateway = Gateway::start("drain: {delay: 1h}\nroutes: [{name: all, respond: {status: 200}}]\n");
+    gateway.signal("TERM");
+    until("it is not ready", || (gateway.admin_get("/readyz").status == 503).then_some(()));
+    gateway.signal("TERM");
+    assert_eq!(gateway.ended(Duration::from_secs(3)).code(), Some(0));
+}
+
+/// SIGUSR1 is for log files: it ends nothing.
+#[test]
+fn sigusr1_ends_nothing() {
+    let gateway = Gateway::start("routes: [{name: all, respond: {status: 200}}]\n");
+    gateway.signal("USR1");
+    let before = gateway.generation();
+    gateway.signal("HUP"); // behind the other one: when this is seen, that was
+    until("SIGHUP is seen", || (gateway.generation() > before).then_some(()));
+    assert_eq!(gateway.get("/").status, 200);
+}
+
 /// Without anything in flight it ends at once.
 #[test]
 fn an_idle_gateway_ends_at_once() {

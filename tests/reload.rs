@@ -376,6 +376,83 @@ fn a_reload_that_changes_the_token_is_answered() {
     }
 }
 
+/// The admin API can move to another interface on the port that it has, and answers all the while.
+#[test]
+fn the_admin_api_can_move_on_its_port() {
+    let file = |host: &str, port: u16| {
+        format!("admin: {{address: \"{host}:{port}\", token: test-token}}\n{}", limit("rate: 10/day"))
+    };
+    let gateway = Gateway::start(&limit("rate: 10/day"));
+    let port = gateway.admin.port();
+    let elsewhere = std::net::SocketAddr::from(([127, 0, 0, 2], port));
+    let over = AtomicBool::new(false);
+    at_once(3, |index| {
+        if index == 2 {
+            for _ in 0..5 {
+                gateway.reload(&file("0.0.0.0", port));
+                until("it answers everywhere", || std::net::TcpStream::connect(elsewhere).ok());
+                gateway.reload(&file("127.0.0.1", port));
+                refuses(elsewhere);
+            }
+            return over.store(true, Ordering::SeqCst);
+        }
+        while !over.load(Ordering::SeqCst) {
+            assert_eq!(gateway.admin_get("/readyz").status, 200);
+        }
+    });
+}
+
+/// A listener and the admin API cannot change places at once: nobody's request may reach the other. Nothing changes.
+#[test]
+fn the_admin_api_does_not_take_the_place_of_a_listener() {
+    let gateway = Gateway::start(&limit("rate: 10/day"));
+    let before = gateway.generation();
+    gateway.write(&format!(
+        "listen: [\"{{admin}}\"]\nadmin: {{address: \"{{edge}}\"}}\n{}",
+        limit("rate: 10/day")
+    ));
+    let answer = gateway.admin_change("POST", "/reload");
+    assert_eq!(answer.status, 422);
+    assert!(answer.json()["report"].as_str().unwrap().contains("cannot listen on"), "{}", answer.text());
+    assert_eq!((gateway.generation(), gateway.get("/").status), (before, 200));
+}
+
+/// A listener that moves to another interface on its port goes on serving who comes to both.
+#[test]
+fn a_listener_can_move_on_its_port_under_load() {
+    let file = |host: &str, port: u16| {
+        format!("listen: [\"{host}:{port}\"]\nroutes: [{{name: all, respond: {{status: 200}}}}]\n")
+    };
+    let gateway = Gateway::start(&limit("rate: 10/day"));
+    let port = gateway.edge.port();
+    gateway.reload(&file("127.0.0.1", port));
+    let load = harness::Load::on(std::slice::from_ref(&gateway), 4).pause(Duration::from_millis(8)).start();
+    for host in ["0.0.0.0", "127.0.0.1", "0.0.0.0", "127.0.0.1"] {
+        gateway.reload(&file(host, port));
+        let before = load.answered();
+        until("some requests", || (load.answered() > before + 100).then_some(()));
+    }
+    let lost: Vec<_> = load.stop().into_iter().filter(|shot| shot.status != 200).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}
+
+/// Listeners come and go at 500 requests a second on another: no request fails, no connection is closed.
+#[test]
+fn listeners_change_beside_a_load() {
+    let rest = "routes: [{name: all, respond: {status: 200}}]\n";
+    let gateway = Gateway::start(&format!("{ONE}{rest}"));
+    let load = harness::Load::on(std::slice::from_ref(&gateway), 8).pause(Duration::from_millis(16)).start();
+    for turn in 0..10 {
+        gateway.reload(&format!("{BOTH}{rest}"));
+        assert_eq!(Client::connect(gateway.edge2).get("/").status, 200, "turn {turn}");
+        gateway.reload(&format!("{ONE}{rest}"));
+        refuses(gateway.edge2);
+    }
+    until("a second's worth of requests", || (load.answered() > 500).then_some(()));
+    let lost: Vec<_> = load.stop().into_iter().filter(|shot| shot.status != 200).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}
+
 /// The admin API can move to another address.
 #[test]
 fn the_admin_api_can_move() {

@@ -17,6 +17,10 @@ pub(super) struct Args {
     /// Serving threads, each with its own sockets [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
+    /// A Unix socket over which the next gateway that is started with it takes over from the one that runs, without
+    /// a closed port or a lost request
+    #[arg(long, value_name = "SOCKET")]
+    handover: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -27,7 +31,11 @@ pub(super) fn run(args: &Args) -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .init();
-    let options = Options { config: args.config.clone(), workers: args.workers.map(usize::from) };
+    let options = Options {
+        config: args.config.clone(),
+        workers: args.workers.map(usize::from),
+        handover: args.handover.clone(),
+    };
     match app::run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartError::Config(message)) => fail(USERS_MISTAKE, message),

@@ -3,6 +3,7 @@
 mod client;
 mod conceal;
 mod cost;
+mod drain;
 mod env;
 mod forms;
 mod jwt;
@@ -13,6 +14,7 @@ mod model;
 mod node;
 mod raw;
 mod raw_ban;
+mod raw_drain;
 mod raw_jwt;
 mod raw_listen;
 mod raw_log;
@@ -35,6 +37,7 @@ use std::path::{Path, PathBuf};
 
 pub use client::ClientConfig;
 pub use cost::{Cost, DetailedCost};
+pub use drain::DrainConfig;
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use listener::{
     AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig,

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 use ipnet::IpNet;
@@ -12,6 +11,7 @@ use sluicegate_limiter::{
 
 use super::client::ClientConfig;
 use super::cost::Cost;
+use super::drain::DrainConfig;
 use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
@@ -58,8 +58,8 @@ pub struct Config {
     pub client: ClientConfig,
     /// The longest request head in bytes.
     pub max_head: usize,
-    /// How long a drain may take.
-    pub drain: Duration,
+    /// How it goes down.
+    pub drain: DrainConfig,
 }
 
 /// API keys: where they are, and whose.

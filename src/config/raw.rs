@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::node::Node;
 use super::raw_ban::RawBan;
+use super::raw_drain::RawDrain;
 use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts};
 use super::raw_log::{RawAccessLog, RawTrace};
@@ -72,8 +73,8 @@ mapping! {
         min_body_rate: RawText,
         /// How long to wait for clients.
         timeouts: RawClientTimeouts,
-        /// How long SIGTERM waits for requests in flight. Default: 30s.
-        drain: RawText,
+        /// How long SIGTERM waits for requests in flight: a duration (default 30s), or {delay: 5s, deadline: 30s}.
+        drain: RawDrain,
         #[schemars(skip)]
         rules: Later,
         #[schemars(skip)]

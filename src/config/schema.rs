@@ -12,6 +12,7 @@ use super::forms::{
 };
 use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_ban::{RawBan, RawBanFields};
+use super::raw_drain::{RawDrain, RawDrainFields};
 use super::raw_listen::RawListenerFields;
 use super::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawSampleFields};
 use super::raw_route::{RawRedirectFields, RawRespond};
@@ -118,6 +119,7 @@ told_as! {
     RawRedirect, "Redirect" => generator either::<RawRedirectFields>(generator);
     RawRewrite, "Rewrite" => generator either::<RawRewriteFields>(generator);
     RawBan, "Ban" => generator either::<RawBanFields>(generator);
+    RawDrain, "Drain" => generator either::<RawDrainFields>(generator);
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
     RawList, "List" => generator {
         let (networks, file) = (generator.subschema_for::<Vec<String>>(), generator.subschema_for::<RawListFile>());

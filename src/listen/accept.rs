@@ -14,9 +14,7 @@ use super::connection::{Connection, Listener, serve};
 use crate::observe::Refusal;
 use crate::worker::Worker;
 
-/// How long a connection that is to end is still read for what its client sent before.
-const SENT_BEFORE: Duration = Duration::from_millis(100);
-/// How long accepting pauses when it fails: accepting at once would spin.
+/// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
 const OUT_OF_FILES: Duration = Duration::from_millis(50);
 
 impl Worker {
@@ -32,12 +30,21 @@ impl Worker {
         tokio::task::spawn_local(accept(Rc::clone(self), listener, socket));
     }
 
-    /// Stops accepting on some listeners and ends their connections when they are idle. `done` is dropped when
-    /// they have been told.
-    pub(crate) fn close(self: &Rc<Self>, which: impl Fn(&Listener) -> bool, done: Option<mpsc::Sender<()>>) {
+    /// Stops accepting on some listeners and ends their connections: each with its next answer, or when it has been
+    /// idle for `grace`. `left` are the ids of those whose sockets somebody else has too, who takes in whoever
+    /// waits there. `done` is dropped when all have been told.
+    pub(crate) fn close(
+        self: &Rc<Self>,
+        which: impl Fn(&Listener) -> bool,
+        left: &[String],
+        grace: Duration,
+        done: Option<mpsc::Sender<()>>,
+    ) {
         let closing: Vec<Rc<Listener>> =
             self.listeners.borrow_mut().extract_if(.., |listener| which(listener)).collect();
         for listener in &closing {
+            listener.left.set(left.contains(&listener.id));
+            listener.ending.set(true);
             listener.closed.notify_one();
             // It is looked after no more: this is the last time that it learns what it is now.
             listener.find_in(&self.view().snapshot, &self.shared().metrics, self.index);
@@ -45,7 +52,7 @@ impl Worker {
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
             // What clients had sent before this is read first, and answered.
-            tokio::time::sleep(SENT_BEFORE).await;
+            tokio::time::sleep(grace).await;
             for listener in closing {
                 worker.deadlines.close(listener.group);
             }
@@ -57,6 +64,7 @@ impl Worker {
 async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener) {
     let mut spare = Spare::new();
     let mut troubled = false;
+    let _vital = worker.vital.guard("accepts connections");
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
@@ -81,6 +89,9 @@ async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener)
                 }
             }
         }
+    }
+    if listener.left.get() {
+        return;
     }
     // Those that the kernel has accepted for this socket would be reset with it.
     if let Ok(socket) = socket.into_std() {

@@ -42,6 +42,10 @@ pub struct Listener {
     index: Cell<usize>,
     pub(super) group: u64,
     pub(super) closed: Notify,
+    /// Whether its connections end with their next answer.
+    pub(super) ending: Cell<bool>,
+    /// Whether its socket lives on elsewhere when it is closed here.
+    pub(super) left: Cell<bool>,
     connections: RefCell<Arc<AtomicI64>>,
     stripe: RefCell<Arc<ListenerStripe>>,
     /// How connections find it; the last that the configuration had, once that has it no more.
@@ -86,6 +90,8 @@ impl Listener {
             connections: RefCell::default(),
             stripe: RefCell::default(),
             door: RefCell::default(),
+            ending: Cell::new(false),
+            left: Cell::new(false),
         }
     }
 

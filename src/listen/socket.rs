@@ -5,8 +5,6 @@ use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::config::ListenerConfig;
-
 /// Connections the kernel keeps for a worker that is busy.
 const BACKLOG: i32 = 4096;
 
@@ -18,25 +16,29 @@ pub struct Opened {
     pub socket: TcpListener,
 }
 
-/// `count` sockets on the listener's address; with `alone`, on one that nobody has yet.
+/// `count` sockets on an address; with `alone`, on one that nobody has yet.
 ///
 /// # Errors
 /// When the address cannot be had; the message names it.
-pub fn open(listener: &ListenerConfig, count: usize, alone: bool) -> io::Result<Vec<Opened>> {
-    let mut address = listener.address;
+pub fn open(address: SocketAddr, count: usize, alone: bool) -> io::Result<Vec<TcpListener>> {
     let cannot = |error: io::Error| {
-        io::Error::new(error.kind(), format!("cannot listen on {}: {error}", listener.address))
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => "another socket has this address".to_owned(),
+            _ => error.to_string(),
+        };
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {why}"))
     };
     // Sockets that share a port would also share it with another gateway, each with counters of its own. One that
     // does not share finds out.
     if alone {
         bind(address, false).map_err(cannot)?;
     }
+    let mut chosen = address;
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {
-        let socket = bind(address, true).map_err(cannot)?;
-        address = socket.local_addr()?; // port 0 is chosen once
-        all.push(Opened { id: listener.id(), socket });
+        let socket = bind(chosen, true).map_err(cannot)?;
+        chosen = socket.local_addr()?; // port 0 is chosen once
+        all.push(socket);
     }
     Ok(all)
 }

@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use sluicegate_limiter::{Span, Standing};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -62,23 +62,29 @@ impl Admin {
                 Some(_) = connections.join_next() => continue,
                 () = moved.notified() => break,
             };
-            let Ok((stream, _)) = stream else {
-                tokio::time::sleep(OUT_OF_FILES).await;
-                continue;
-            };
-            let admin = Rc::clone(&admin);
-            let service = service_fn(move |request| {
-                let admin = Rc::clone(&admin);
-                async move { admin.respond(request).await }
-            });
-            let serving = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .max_buf_size(MAX_HEAD)
-                .serve_connection(TokioIo::new(stream), service);
-            connections.spawn_local(serving);
+            match stream {
+                Ok((stream, _)) => _ = connections.spawn_local(Rc::clone(&admin).connection(stream)),
+                Err(_) => tokio::time::sleep(OUT_OF_FILES).await,
+            }
         }
-        drop(socket);
+        // Those that the kernel has accepted for this socket would be reset with it.
+        if let Ok(socket) = socket.into_std() {
+            while let Ok((stream, _)) = socket.accept() {
+                if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
+                    connections.spawn_local(Rc::clone(&admin).connection(stream));
+                }
+            }
+        }
         while connections.join_next().await.is_some() {}
+    }
+
+    async fn connection(self: Rc<Self>, stream: TcpStream) {
+        let service = service_fn(|request| self.respond(request));
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .max_buf_size(MAX_HEAD)
+            .serve_connection(TokioIo::new(stream), service);
+        let _ = serving.await; // how a connection ends is the client's business
     }
 
     async fn respond(&self, request: Request<Incoming>) -> Result<Answer, Infallible> {

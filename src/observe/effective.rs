@@ -57,7 +57,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
             "idle": seconds(config.client.idle),
             "write": seconds(config.client.write),
         },
-        "drain": seconds(config.drain),
+        "drain": { "delay": seconds(config.drain.delay), "deadline": seconds(config.drain.deadline) },
     })
 }
 

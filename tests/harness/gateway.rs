@@ -37,7 +37,8 @@ pub struct Setup {
     values: Vec<(String, String)>,
     env: Vec<(String, String)>,
     files: Vec<(String, String)>,
-    workers: Option<usize>,
+    args: Vec<String>,
+    handover: bool,
     kubernetes: bool,
     without_admin: bool,
     descriptors: Option<usize>,
@@ -52,12 +53,13 @@ pub struct Gateway {
     /// Where operators are served.
     pub admin: SocketAddr,
     child: Child,
-    folder: TempDir,
+    args: Vec<String>,
+    folder: Arc<TempDir>,
     config: PathBuf,
     values: Vec<(String, String)>,
     log: Arc<Mutex<String>>,
     swaps: usize,
-    _ports: [Reserved; 3],
+    _ports: Arc<[Reserved; 3]>,
 }
 
 impl Setup {
@@ -84,7 +86,13 @@ impl Setup {
     }
 
     pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = Some(workers);
+        self.args.extend(["--workers".to_owned(), workers.to_string()]);
+        self
+    }
+
+    /// It can be taken over from.
+    pub fn handover(mut self) -> Self {
+        self.handover = true;
         self
     }
 
@@ -109,24 +117,18 @@ impl Setup {
     /// Starts the gateway and waits until it is ready.
     #[track_caller]
     pub fn start(self, yaml: &str) -> Gateway {
-        let folder = TempDir::new().unwrap();
+        let folder = Arc::new(TempDir::new().unwrap());
         let config = folder.path().join("gateway.yaml");
         for (name, text) in &self.files {
             write_private(&folder.path().join(name), text);
         }
-        let ports = [Reserved::new(), Reserved::new(), Reserved::new()];
+        let ports = Arc::new([Reserved::new(), Reserved::new(), Reserved::new()]);
         let [edge, edge2, admin] = [&ports[0], &ports[1], &ports[2]].map(|port| port.address);
-        let mut command = program();
-        if let Some(most) = self.descriptors {
-            let path = command.get_program().to_owned();
-            command = Command::new("sh");
-            command.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(path);
-            command.env_remove("RUST_LOG").stdin(Stdio::null());
+        let mut args = vec!["run".to_owned(), "--config".to_owned(), config.display().to_string()];
+        if self.handover {
+            args.extend(["--handover".to_owned(), folder.path().join("handover.sock").display().to_string()]);
         }
-        command.arg("run").arg("--config").arg(&config).envs(self.env).stderr(Stdio::piped());
-        if let Some(workers) = self.workers {
-            command.arg("--workers").arg(workers.to_string());
-        }
+        args.extend(self.args);
         let own = [("{edge}", edge), ("{edge2}", edge2), ("{admin}", admin)];
         let mut values = self.values;
         values.extend(own.map(|(name, address)| (name.to_owned(), address.to_string())));
@@ -138,16 +140,16 @@ impl Setup {
             std::fs::write(&config, text).unwrap();
         }
 
-        let mut child = command.spawn().unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let (lines, sink) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&log));
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                *sink.lock().unwrap() += &(line + "\n");
-            }
-        });
+        let mut command = program();
+        if let Some(most) = self.descriptors {
+            let path = command.get_program().to_owned();
+            command = Command::new("sh");
+            command.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(path);
+            command.env_remove("RUST_LOG").stdin(Stdio::null());
+        }
+        let (child, log) = spawn(command.args(&args).envs(self.env));
         let mut gateway =
-            Gateway { edge, edge2, admin, child, folder, config, values, log, swaps: 0, _ports: ports };
+            Gateway { edge, edge2, admin, child, args, folder, config, values, log, swaps: 0, _ports: ports };
         until("the gateway is ready", || {
             if let Ok(Some(status)) = gateway.child.try_wait() {
                 panic!("the gateway ended with {status}:\n{}", gateway.log());
@@ -162,6 +164,19 @@ impl Setup {
         until("the edge listens", || std::net::TcpStream::connect_timeout(&edge, PATIENCE).ok());
         gateway
     }
+}
+
+/// Starts a program and collects what it logs.
+fn spawn(command: &mut Command) -> (Child, Arc<Mutex<String>>) {
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let log = Arc::new(Mutex::new(String::new()));
+    let (lines, sink) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&log));
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            *sink.lock().unwrap() += &(line + "\n");
+        }
+    });
+    (child, log)
 }
 
 /// The file of a test with its addresses, and with what all files have in common.
@@ -205,6 +220,68 @@ impl Gateway {
     #[track_caller]
     pub fn before(upstream: &Upstream, yaml: &str) -> Self {
         Setup::default().upstream(upstream).start(yaml)
+    }
+
+    /// Starts another process with the same file and arguments, which is to take over from this one.
+    #[track_caller]
+    pub fn successor(&self) -> Self {
+        self.next(self.args.clone(), "took over")
+    }
+
+    /// The same with another number of workers.
+    #[track_caller]
+    pub fn successor_with_workers(&self, workers: usize) -> Self {
+        let mut args = self.args.clone();
+        let at = args.iter().position(|arg| arg == "--workers").unwrap();
+        args[at + 1] = workers.to_string();
+        self.next(args, "took over")
+    }
+
+    /// Starts it again after its end.
+    #[track_caller]
+    pub fn again(&self) -> Self {
+        self.next(self.args.clone(), "listening on")
+    }
+
+    fn next(&self, args: Vec<String>, sign: &str) -> Self {
+        let (child, log) = spawn(program().args(&args));
+        let mut gateway = Self {
+            child,
+            args,
+            log,
+            folder: Arc::clone(&self.folder),
+            config: self.config.clone(),
+            values: self.values.clone(),
+            _ports: Arc::clone(&self._ports),
+            ..*self
+        };
+        until("the next process serves", || {
+            if let Ok(Some(status)) = gateway.child.try_wait() {
+                panic!("the next process ended with {status}:\n{}", gateway.log());
+            }
+            gateway.log().contains(sign).then_some(())
+        });
+        gateway
+    }
+
+    /// Tries to start another process with a file of this folder and other arguments; how that ends, and what it says.
+    pub fn rival(&self, file: &str, args: &[&str]) -> (Option<i32>, String) {
+        let (mut child, log) = spawn(program().arg("run").arg("--config").arg(self.path(file)).args(args));
+        let ended = within(PATIENCE, || child.try_wait().unwrap());
+        let _ = child.kill(); // it may have ended
+        let _ = child.wait();
+        let said = until("its words", || Some(log.lock().unwrap().clone()).filter(|log| !log.is_empty()));
+        (ended.and_then(|status| status.code()), said)
+    }
+
+    /// Where it is taken over from.
+    pub fn handover(&self) -> PathBuf {
+        self.path("handover.sock")
+    }
+
+    /// The id of the process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// A new connection to the edge.

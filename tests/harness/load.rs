@@ -18,6 +18,7 @@ pub struct Load {
     gateways: Vec<SocketAddr>,
     connections: usize,
     pause: Duration,
+    anew: bool,
     target: String,
     keys: Vec<String>,
     headers: Vec<(String, String)>,
@@ -56,10 +57,16 @@ impl Load {
             gateways: gateways.iter().map(|gateway| gateway.edge).collect(),
             connections,
             pause: Duration::ZERO,
+            anew: false,
             target: "/".into(),
             keys: Vec::new(),
             headers: Vec::new(),
         }
+    }
+
+    /// The same on one address.
+    pub fn at(address: SocketAddr, connections: usize) -> Self {
+        Self { gateways: vec![address], ..Self::on(&[], connections) }
     }
 
     /// The API key of all requests; where there are several, they take turns.
@@ -83,6 +90,12 @@ impl Load {
     /// What each connection waits between an answer and the next request.
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
+        self
+    }
+
+    /// A connection for each request.
+    pub fn anew(mut self) -> Self {
+        self.anew = true;
         self
     }
 
@@ -156,20 +169,20 @@ async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Ins
             }
             None => Ok(None),
         };
-        let status = status.ok().flatten();
-        let shot = Shot { gateway, at, status: status.unwrap_or(0), took: watch.elapsed() };
+        let (status, last) = status.ok().flatten().unwrap_or((0, true));
+        let shot = Shot { gateway, at, status, took: watch.elapsed() };
         state.shots.lock().unwrap().push(shot);
-        if status.is_none() {
+        if last || load.anew {
             stream = None;
         }
-        if status.is_none() || !load.pause.is_zero() {
+        if status == 0 || !load.pause.is_zero() {
             pace.tick().await;
         }
     }
 }
 
-/// Sends a request and reads the whole answer, which has a length; its status.
-async fn ask(stream: &mut TcpStream, buffer: &mut Vec<u8>, request: &[u8]) -> Option<u16> {
+/// Sends a request and reads the whole answer, which has a length; its status, and whether it is the connection's last.
+async fn ask(stream: &mut TcpStream, buffer: &mut Vec<u8>, request: &[u8]) -> Option<(u16, bool)> {
     stream.write_all(request).await.ok()?;
     loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -178,7 +191,8 @@ async fn ask(stream: &mut TcpStream, buffer: &mut Vec<u8>, request: &[u8]) -> Op
             let whole = end + 4 + length.map_or(Some(0), |length| length.trim().parse().ok())?;
             if buffer.len() >= whole {
                 buffer.drain(..whole);
-                return head.get(9..12)?.parse().ok();
+                let last = head.lines().any(|line| line == "connection: close");
+                return Some((head.get(9..12)?.parse().ok()?, last));
             }
         }
         if stream.read_buf(buffer).await.ok()? == 0 {

@@ -4,6 +4,7 @@ mod api_key;
 mod ban;
 mod client;
 mod cost;
+mod drain;
 mod edge;
 mod jwt;
 mod key;
@@ -26,7 +27,6 @@ mod uri;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::time::Duration;
 
 use http::HeaderName;
 
@@ -45,8 +45,6 @@ use section::Section;
 
 /// The longest request head when nothing else is said.
 const MAX_HEAD: u64 = 32 << 10;
-/// How long a drain may take when nothing else is said.
-const DRAIN: Duration = Duration::from_secs(30);
 /// Names go into metrics, headers and files.
 const MAX_NAME: usize = 64;
 
@@ -114,7 +112,6 @@ pub(super) fn config(
     upstream::doubts(&upstreams, &routes, report);
 
     let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));
-    let drain = raw.drain.as_ref().and_then(|text| value(text, report, values::duration));
     let access_log = log::access_log(raw.access_log.as_ref(), folder, &api_key, jwt.as_ref(), report);
     let trace = log::trace(raw.trace.as_ref(), report);
     Some(Config {
@@ -134,7 +131,7 @@ pub(super) fn config(
         workers: workers.map(|n| n as usize),
         client,
         max_head: raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD) as usize,
-        drain: drain.unwrap_or(DRAIN),
+        drain: drain::drain(raw, report),
     })
 }
 

@@ -74,6 +74,8 @@ pub(super) async fn send(socket: &Socket, asked: Asked, response: Response<Body>
     };
     let ends = socket.connection.deadline.take_closing()
         || socket.ends.get()
+        // Told now, its client does not send another request at the moment at which this side closes.
+        || socket.connection.listener.ending.get()
         || !asked.keeps
         || coding == Coding::UntilClose
         || !socket.can_drain()

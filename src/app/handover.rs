@@ -1,0 +1,223 @@
+//! One gateway takes over from another without a closed port: the old one passes its listening sockets over a Unix
+//! socket, goes on serving until the new one says that it serves too, and then drains.
+//!
+//! ```text
+//! old -> new   "sluicegate 1 COUNT\n", then COUNT sockets, a byte for every 64 of them
+//! new -> old   "serving ADDRESS ADDRESS\n": what it took
+//! old -> new   "draining\n"
+//! ```
+//!
+//! Whoever closes the connection before "serving" has changed nothing.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::cmsg_space;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+
+/// Sockets in one message; the kernel allows 253.
+const BATCH: usize = 64;
+/// More sockets than any gateway has: 256 workers on a hundred addresses.
+const MOST: usize = 25_600;
+/// The longest line: every address of every listener.
+const LONGEST: usize = 64 << 10;
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The gateway that serves until this one does.
+pub(super) struct Predecessor {
+    stream: UnixStream,
+}
+
+/// Where a successor asks for the sockets.
+pub(super) struct Door {
+    path: PathBuf,
+    listener: tokio::net::UnixListener,
+    stands: Stands,
+}
+
+/// Where a door is found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    /// Beside the path, under a name of its own.
+    Aside,
+    /// At the path.
+    There,
+    /// Nowhere: the path leads to the successor.
+    Nowhere,
+}
+
+/// Asks the gateway behind `path` for its sockets; `None` if there is none.
+pub(super) fn take_over(path: &Path) -> Result<Option<(Predecessor, Vec<TcpListener>)>, String> {
+    let failed =
+        |error: io::Error| format!("cannot take over from the gateway at {}: {error}", path.display());
+    let stream = match UnixStream::connect(path) {
+        Ok(stream) => stream,
+        // Nobody was ever there, or one that did not clean up.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    let bounded = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
+    bounded.map_err(failed)?;
+    let sockets = receive(&stream).map_err(failed)?;
+    Ok(Some((Predecessor { stream }, sockets)))
+}
+
+impl Predecessor {
+    /// Tells it that this gateway serves on these addresses. When this returns, it drains.
+    pub(super) fn serving(mut self, taken: &[SocketAddr]) -> Result<(), String> {
+        let taken: String = taken.iter().map(|address| format!(" {address}")).collect();
+        let told = self.stream.write_all(format!("serving{taken}\n").as_bytes());
+        match told.and_then(|()| line(&mut self.stream)) {
+            Ok(said) if said == "draining" => Ok(()),
+            Ok(said) => Err(format!("the gateway before this one goes on: {said}")),
+            Err(error) => Err(format!("the gateway before this one goes on: {error}")),
+        }
+    }
+}
+
+impl Door {
+    /// Makes one, which nobody finds until it is put in its place. Call it inside a runtime.
+    pub(super) fn make(path: &Path) -> io::Result<Self> {
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "there is a file that is no socket",
+                ));
+            }
+            _ => {}
+        }
+        let _ = std::fs::remove_file(aside(path)); // of a process that had this id before
+        let listener = tokio::net::UnixListener::bind(aside(path))?;
+        let door = Self { path: path.to_owned(), listener, stands: Stands::Aside };
+        std::fs::set_permissions(aside(path), std::fs::Permissions::from_mode(0o600))?;
+        Ok(door)
+    }
+
+    /// Puts it in the place of whatever a gateway before left there; at no moment is there nobody.
+    pub(super) fn put(&mut self) -> io::Result<()> {
+        std::fs::rename(aside(&self.path), &self.path)?;
+        self.stands = Stands::There;
+        Ok(())
+    }
+
+    /// The next one who asks and may: the same user, or root.
+    pub(super) async fn knock(&self) -> UnixStream {
+        loop {
+            let asked = self.listener.accept().await.and_then(|(stream, _)| {
+                let user = stream.peer_cred()?.uid();
+                let stream = stream.into_std()?;
+                stream.set_nonblocking(false)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Ok((stream, user))
+            });
+            match asked {
+                Ok((stream, 0)) => return stream,
+                Ok((stream, user)) if user == rustix::process::geteuid().as_raw() => return stream,
+                Ok((_, user)) => tracing::warn!("user {user} asked for the sockets and may not have them"),
+                Err(error) => {
+                    tracing::warn!("cannot hear who asks for the sockets: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    /// The path leads to the successor now.
+    pub(super) fn leave_to_successor(&mut self) {
+        self.stands = Stands::Nowhere;
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = match self.stands {
+            Stands::Aside => std::fs::remove_file(aside(&self.path)),
+            Stands::There => std::fs::remove_file(&self.path),
+            Stands::Nowhere => Ok(()),
+        }; // a dead one does no harm
+    }
+}
+
+/// The name under which a door is made.
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    PathBuf::from(name)
+}
+
+/// Gives a successor the sockets and waits until it serves; on which addresses. It blocks.
+pub(super) fn hand_over(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<Vec<SocketAddr>> {
+    stream.write_all(format!("sluicegate 1 {}\n", sockets.len()).as_bytes())?;
+    for batch in sockets.chunks(BATCH) {
+        let fds: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(BATCH))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds)); // there is room for a batch
+        sendmsg(stream, &[IoSlice::new(b"s")], &mut control, SendFlags::NOSIGNAL)?;
+    }
+    let said = line(&mut stream)?;
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("it said `{said}`"));
+    let taken = said.strip_prefix("serving").ok_or_else(wrong)?;
+    taken.split_ascii_whitespace().map(|address| address.parse().map_err(|_| wrong())).collect()
+}
+
+/// Tells a successor that this gateway drains now.
+pub(super) fn confirm(mut stream: &UnixStream) -> io::Result<()> {
+    stream.write_all(b"draining\n")
+}
+
+fn receive(mut stream: &UnixStream) -> io::Result<Vec<TcpListener>> {
+    let said = line(&mut stream)?;
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("it said `{said}`"));
+    let count: usize =
+        said.strip_prefix("sluicegate 1 ").and_then(|count| count.parse().ok()).ok_or_else(wrong)?;
+    if count > MOST {
+        return Err(wrong());
+    }
+    let mut sockets: Vec<TcpListener> = Vec::new();
+    while sockets.len() < count {
+        let mut byte = [0];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(BATCH))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = [IoSliceMut::new(&mut byte)];
+        let received = recvmsg(stream, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let before = sockets.len();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                sockets.extend(fds.map(TcpListener::from));
+            }
+        }
+        if received.bytes == 0 || sockets.len() == before {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it did not pass all its sockets"));
+        }
+    }
+    Ok(sockets)
+}
+
+/// A line, read byte by byte: what comes behind it may carry sockets.
+fn line(stream: &mut impl Read) -> io::Result<String> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        stream.read_exact(&mut byte)?;
+        match byte[0] {
+            b'\n' => return Ok(String::from_utf8_lossy(&line).into_owned()),
+            _ if line.len() >= LONGEST => return Err(io::ErrorKind::InvalidData.into()),
+            other => line.push(other),
+        }
+    }
+}

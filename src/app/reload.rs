@@ -1,0 +1,146 @@
+//! A configuration comes into force, or changes nothing.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::Supervisor;
+use super::files::Files;
+use super::log;
+use super::sockets::Held;
+use crate::config::{self, Config, ListenerConfig, Loaded};
+use crate::snapshot::Snapshot;
+use crate::worker::Command;
+
+/// How long a bad file may be half-written before it is reported.
+const HALF_WRITTEN: Duration = Duration::from_millis(100);
+
+/// What the file says now. `before` is the configuration in force.
+pub(super) fn read(path: &Path, before: Option<&Config>) -> Result<Loaded, String> {
+    config::load_after(path, before).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// What is said of a file with errors.
+pub(super) fn not_in_force(path: &Path) -> String {
+    format!("{} has errors and is not in force", path.display())
+}
+
+impl Supervisor {
+    /// Loads the file if it has changed.
+    pub(super) async fn look(&mut self) {
+        match std::fs::read_to_string(&self.path) {
+            Ok(text) if text == self.text => {}
+            // It is being replaced; one that is gone for good changes nothing either.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            read => {
+                if read.is_err() {
+                    self.text.clear(); // the same text again is then a change
+                }
+                let _ = self.reload().await; // reported where operators look
+            }
+        }
+        self.look_at_files().await;
+    }
+
+    /// Loads the file. A bad one changes nothing, is logged once and stands in /status.
+    pub(super) async fn reload(&mut self) -> Result<u64, String> {
+        let result = self.try_reload().await;
+        match &result {
+            Ok(generation) => tracing::info!("{} is in force, generation {generation}", self.path.display()),
+            Err(report) => {
+                let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+                if status.last_error.as_ref() != Some(report) {
+                    tracing::error!("{}\n{report}", not_in_force(&self.path));
+                }
+                status.last_error = Some(report.clone());
+                self.shared.metrics.reload_successful.store(0, Ordering::Relaxed);
+            }
+        }
+        result
+    }
+
+    async fn try_reload(&mut self) -> Result<u64, String> {
+        let before = self.shared.snapshot.load_full();
+        let mut loaded = self.read_after(&before).await?;
+        if loaded.config.is_none() && loaded.text != self.text {
+            tokio::time::sleep(HALF_WRITTEN).await;
+            loaded = self.read_after(&before).await?;
+        }
+        self.text = loaded.text;
+        let config = loaded.config.ok_or_else(|| loaded.rendered.clone())?;
+        if !loaded.rendered.is_empty() {
+            tracing::warn!("{}", loaded.rendered.trim_end());
+        }
+        if config.workers.is_some() && config.workers != before.config.workers {
+            tracing::warn!("a changed number of workers is in force after a restart");
+        }
+        let listeners = self.open_new(&before.config, &config)?;
+        let access_log = self.shared.access_log.load_full();
+        let access_log = log::open(config.access_log.as_ref(), access_log, &self.shared.metrics)?;
+        self.serve_admin(config.admin.as_ref().map(|admin| admin.address))?;
+        let gone: Vec<String> = before
+            .config
+            .listeners
+            .iter()
+            .map(ListenerConfig::id)
+            .filter(|old| !config.listeners.iter().any(|new| new.id() == *old))
+            .collect();
+
+        self.shared.access_log.store(access_log);
+        let generation = self.put_in_force(config, &before);
+        self.keep_store();
+        self.keep_keys();
+        for id in gone {
+            self.sockets.release(&id);
+            self.tell(|| Command::Close(id.clone()));
+        }
+        self.open(listeners);
+        self.loaded();
+        Ok(generation)
+    }
+
+    /// Reads the file on a thread of its own: a million consumers take a moment, in which the admin API goes on
+    /// answering.
+    async fn read_after(&self, before: &Arc<Snapshot>) -> Result<Loaded, String> {
+        let (path, before) = (self.path.clone(), Arc::clone(before));
+        let read = tokio::task::spawn_blocking(move || read(&path, Some(&before.config))).await;
+        read.unwrap_or_else(|error| Err(format!("cannot read {}: {error}", self.path.display())))
+    }
+
+    /// Lets the workers serve under `config` from their next request on.
+    pub(super) fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
+        let next = self.lineage.next(config, Some(before), self.shared.clock.now());
+        let generation = next.generation;
+        self.shared.metrics.retain(&next);
+        self.shared.snapshot.store(Arc::new(next));
+        self.shared.generation.store(generation, Ordering::Release);
+        generation
+    }
+
+    /// Sockets for the listeners that are new; if one cannot be had, none is kept.
+    fn open_new(&self, before: &Config, config: &Config) -> Result<Vec<Held>, String> {
+        let old: Vec<String> = before.listeners.iter().map(ListenerConfig::id).collect();
+        let new = config.listeners.iter().filter(|listener| !old.contains(&listener.id()));
+        new.map(|listener| {
+            // A port that this process has already, on another address, is shared with itself.
+            let alone = !before.listeners.iter().any(|other| other.address.port() == listener.address.port());
+            self.sockets.open(listener, self.workers.len(), alone).map_err(|error| error.to_string())
+        })
+        .collect()
+    }
+
+    /// Notes that a configuration came into force.
+    pub(super) fn loaded(&mut self) {
+        self.files = Files::of(&self.shared.snapshot.load().config);
+        let at = self.shared.clock.wall();
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.loaded_at = at.to_string();
+        status.last_error = None;
+        status.file_errors.clear();
+        let metrics = &self.shared.metrics;
+        metrics.reload_successful.store(1, Ordering::Relaxed);
+        metrics.reload_at.store(u64::try_from(at.as_second()).unwrap_or(0), Ordering::Relaxed);
+    }
+}

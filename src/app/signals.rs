@@ -1,0 +1,46 @@
+//! What operators tell the process.
+
+use std::io;
+
+use tokio::signal::unix::{self, SignalKind, signal};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// SIGHUP: read the configuration again.
+    Reload,
+    /// SIGUSR1: open log files anew, because they were renamed.
+    Reopen,
+    /// SIGTERM or SIGINT: drain and end; the second time, end.
+    End,
+}
+
+/// The signals of the process, from the moment at which this is made.
+pub(super) struct Signals {
+    hangup: unix::Signal,
+    user: unix::Signal,
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+}
+
+impl Signals {
+    /// Call it inside a runtime.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined1())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next one. Nothing is lost if it is not waited for to the end.
+    pub(super) async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.terminate.recv() => Signal::End,
+            _ = self.interrupt.recv() => Signal::End,
+            _ = self.hangup.recv() => Signal::Reload,
+            _ = self.user.recv() => Signal::Reopen,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The serving threads.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+
+use super::StartError;
+use crate::vital::Vital;
+use crate::worker::{Command, Shared, Worker};
+
+/// Starts a serving thread; it is told what to do through what is returned.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    index: usize,
+    vital: Vital,
+) -> Result<mpsc::UnboundedSender<Command>, StartError> {
+    let (sender, commands) = mpsc::unbounded_channel();
+    let shared = Arc::clone(shared);
+    let serve = move |vital: Vital| {
+        let _guard = vital.guard("serves");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let local = LocalSet::new();
+        local.block_on(&runtime, async move { Worker::new(shared, index, vital).run(commands).await });
+        Ok::<(), std::io::Error>(())
+    };
+    let spawned = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+        if let Err(error) = serve(vital.clone()) {
+            tracing::error!("worker {index} cannot run: {error}");
+            vital.failed("serves");
+        }
+    });
+    spawned.map(|_| sender).map_err(|error| StartError::System(format!("cannot start a worker: {error}")))
+}
