@@ -138,6 +138,7 @@ fn status_line(out: &mut Vec<u8>, status: StatusCode) {
 }
 
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
