@@ -173,7 +173,8 @@ fn every_answer_has_a_date() {
 fn the_last_answer_of_a_connection_says_so() {
     let gate = Gate::default();
     let upstream = gated(&gate);
-    let mut gateway = Gateway::before(&upstream, ALL);
+    // One worker tells all of them at once.
+    let mut gateway = harness::Setup::default().upstream(&upstream).workers(1).start(ALL);
     let mut client = gateway.client();
     assert_eq!(client.get("/").header("connection"), None);
     client.request("GET", "/slow", &[]);

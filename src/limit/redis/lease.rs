@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -99,9 +100,17 @@ impl Drop for Lease {
 }
 
 impl Leases {
-    /// What became free since the last time.
+    /// What became free since the last time, each key once: a call to the store reads all of its keys before it changes
+    /// any.
     pub(super) fn take_freed(&self) -> Vec<Places> {
-        std::mem::take(&mut self.freed.borrow_mut())
+        let mut by_key: HashMap<(u64, Tag), Places> = HashMap::new();
+        for freed in self.freed.borrow_mut().drain(..) {
+            match by_key.entry((freed.limit.counters.order, freed.tag)) {
+                Entry::Occupied(mut same) => same.get_mut().places += freed.places,
+                Entry::Vacant(new) => _ = new.insert(freed),
+            }
+        }
+        by_key.into_values().collect()
     }
 
     /// What is held of the keys that `holds` picks, and the store knows of; with `anew` it will know of all.

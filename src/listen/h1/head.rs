@@ -128,7 +128,7 @@ fn parse(read: &mut BytesMut) -> Result<Option<(usize, Head)>, LocalError> {
         return Err(BARE);
     }
     let bytes = read.split_to(length).freeze();
-    let head = head(method, bytes.slice(target), version == 0, fields, &bytes)?;
+    let head = head(method, bytes.slice(target), version == 0, fields.drain(..), &bytes)?;
     Ok(Some((length, head)))
 }
 
@@ -154,7 +154,7 @@ fn head(
     method: Method,
     target: Bytes,
     old: bool,
-    fields: SmallVec<[(HeaderName, Range<usize>); 16]>,
+    fields: impl ExactSizeIterator<Item = (HeaderName, Range<usize>)>,
     bytes: &Bytes,
 ) -> Result<Head, LocalError> {
     let mut parts = Request::new(()).into_parts().0;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http::response::Parts;
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Response, StatusCode, header};
 use http_body::Body as _;
 
 use super::framing::may_come_behind;
@@ -111,7 +111,8 @@ pub(super) async fn send_switch(socket: &Socket, head: &Parts) -> io::Result<()>
     socket.answers();
     let mut out = Vec::with_capacity(512);
     status_line(&mut out, head.status);
-    for (name, value) in &head.headers {
+    let frames = |name: &HeaderName| name == header::CONTENT_LENGTH || name == header::TRANSFER_ENCODING;
+    for (name, value) in head.headers.iter().filter(|(name, _)| !frames(name)) {
         line(&mut out, name.as_str().as_bytes(), value.as_bytes());
     }
     out.extend_from_slice(b"\r\n");
@@ -139,6 +140,7 @@ fn status_line(out: &mut Vec<u8>, status: StatusCode) {
 }
 
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
