@@ -33,6 +33,9 @@ mapping! {
         /// The path that is forwarded: normalized (default) or original.
         #[schemars(extend("enum" = ["normalized", "original"]))]
         forward_path: RawText,
+        /// X-Original-URL, X-HTTP-Method-Override and their like: removed (default) or forwarded.
+        #[schemars(extend("enum" = ["removed", "forwarded"]))]
+        override_headers: RawText,
         /// Families of answer headers of this route.
         #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
@@ -61,6 +64,9 @@ mapping! {
         /// Request headers and their exact values; `*` for any value.
         #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
         headers: Named<At<RawText>>,
+        /// Whether other spellings of the path are under the limits too: loose (default) or exact.
+        #[schemars(extend("enum" = ["loose", "exact"]))]
+        spelling: RawText,
     }
 }
 

@@ -3,6 +3,7 @@
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
+use super::names::{Kind, kind};
 use crate::auth::{Told, disown, reads_like};
 use crate::listen::Connection;
 
@@ -83,6 +84,8 @@ struct Present {
     x_forwarded_proto: bool,
     x_request_id: bool,
     host: bool,
+    /// Names that clients may not use as they like; any of them.
+    foreign: bool,
 }
 
 impl Present {
@@ -99,7 +102,8 @@ impl Present {
                 "x-forwarded-proto" => present.x_forwarded_proto = true,
                 "x-request-id" => present.x_request_id = true,
                 "host" => present.host = true,
-                _ => {}
+                "x-forwarded-for" => {}
+                _ => present.foreign |= kind(name).is_some(),
             }
         }
         present
@@ -114,6 +118,7 @@ pub(super) fn request(
     host: Option<HeaderValue>,
     has_body: bool,
     trusted: bool,
+    overrides: bool,
 ) -> HeaderValue {
     let trailers = takes_trailers(headers); // asked before Connection, which names TE, takes it away
     strip_hop_by_hop(headers);
@@ -129,6 +134,9 @@ pub(super) fn request(
     }
     if present.content_length && has_body {
         headers.remove(header::CONTENT_LENGTH); // written anew from the body's own framing
+    }
+    if present.foreign {
+        remove_foreign(headers, trusted, overrides);
     }
     if trusted {
         append_forwarded_for(connection, headers);
@@ -160,6 +168,21 @@ pub(super) fn request(
     let id = connection.worker.request_id();
     headers.insert(X_REQUEST_ID, id.clone());
     id
+}
+
+/// Removes what only a trusted proxy may say, also where it is spelled for CGI, and, unless `overrides` are wanted, what
+/// asks the upstream for another path or method than the one that was looked at.
+fn remove_foreign(headers: &mut HeaderMap, trusted: bool, overrides: bool) {
+    let goes = |name: &&HeaderName| match kind(name) {
+        Some(Kind::OfProxies) => !trusted,
+        Some(Kind::Disguised) => true,
+        Some(Kind::Override) => !overrides,
+        None => false,
+    };
+    let names: SmallVec<[HeaderName; 4]> = headers.keys().filter(goes).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
 }
 
 /// Tells the upstream whose API key was sent. It is done after Connection was looked at, so that a client cannot have

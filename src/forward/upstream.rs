@@ -75,7 +75,14 @@ pub async fn forward(
     let waits_for_leave = parts.headers.contains_key(header::EXPECT);
     let server = upstream.choose();
     let has_body = !http_body::Body::is_end_stream(&body);
-    exchange.set_id(prepare(connection, &mut parts, server, has_body, exchange.trusts_peer()));
+    exchange.set_id(prepare(
+        connection,
+        &mut parts,
+        server,
+        has_body,
+        exchange.trusts_peer(),
+        route.overrides,
+    ));
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
     }
@@ -104,10 +111,11 @@ fn prepare(
     server: &Server,
     has_body: bool,
     trusted: bool,
+    overrides: bool,
 ) -> HeaderValue {
     let authority = parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
     let host = parts.headers.get(header::HOST).cloned().or(authority);
-    let id = headers::request(connection, &mut parts.headers, host, has_body, trusted);
+    let id = headers::request(connection, &mut parts.headers, host, has_body, trusted, overrides);
     if !parts.headers.contains_key(header::HOST) {
         // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
         if let Ok(host) = HeaderValue::from_str(&server.authority) {

@@ -167,6 +167,9 @@ fn doubt_one_step(limits: &[(&At<String>, &LimitConfig)], report: &mut Report) {
 fn action(name: &At<String>, raw: &RawRoute, known: &Known<'_>, report: &mut Report) -> Option<Action> {
     let words = [("normalized", false), ("original", true)];
     let original_path = raw.forward_path.as_ref().and_then(|text| word(text, "forward_path", &words, report));
+    let words = [("removed", false), ("forwarded", true)];
+    let overrides = raw.override_headers.as_ref();
+    let overrides = overrides.and_then(|text| word(text, "override_headers", &words, report));
     match (&raw.upstream, &raw.respond) {
         (Some(_), Some(respond)) => {
             report.error(
@@ -187,11 +190,16 @@ fn action(name: &At<String>, raw: &RawRoute, known: &Known<'_>, report: &mut Rep
         }
         (Some(upstream), None) => {
             let (upstream, _) = known.upstreams.find(upstream, report)?;
-            Some(Action::Forward { upstream, original_path: original_path.unwrap_or(false) })
+            let original_path = original_path.unwrap_or(false);
+            Some(Action::Forward { upstream, original_path, overrides: overrides.unwrap_or(false) })
         }
         (None, Some(respond)) => {
             if let Some(path) = &raw.forward_path {
                 report.error(path.problem("`forward_path` means nothing for a route that responds itself"));
+            }
+            if let Some(raw) = &raw.override_headers {
+                report
+                    .error(raw.problem("`override_headers` means nothing for a route that responds itself"));
             }
             Some(answer(respond, report))
         }
