@@ -94,22 +94,33 @@ pub(super) fn core(segment: &str) -> Option<Cow<'_, str>> {
 /// A segment as the laxest server reads it; `None` if that has a slash, a control character, bytes that are another
 /// character's, or escapes without end.
 fn undo(segment: &str) -> Option<String> {
-    let mut bytes = Cow::Borrowed(segment.as_bytes());
-    for _ in 0..DEEP {
-        match unescape(&bytes) {
-            Some(undone) => bytes = Cow::Owned(undone),
-            None => break,
+    let mut read = segment.to_ascii_lowercase();
+    for _ in 0..=DEEP {
+        let next = undo_once(&read)?;
+        if next == read {
+            let is_certain = |c: char| !matches!(c, '/' | '\\') && !c.is_control();
+            return read.chars().all(is_certain).then_some(read);
         }
+        read = next.into_owned();
     }
-    if unescape(&bytes).is_some() || is_overlong(&bytes) {
+    None
+}
+
+fn undo_once(text: &str) -> Option<Cow<'_, str>> {
+    let undone = unescape(text.as_bytes());
+    if undone.is_none() && text.is_ascii() {
+        return Some(match text.bytes().any(|b| b.is_ascii_uppercase()) {
+            true => Cow::Owned(text.to_ascii_lowercase()),
+            false => Cow::Borrowed(text),
+        });
+    }
+    let bytes = undone.as_deref().unwrap_or(text.as_bytes());
+    if is_overlong(bytes) {
         return None;
     }
-    let text = String::from_utf8_lossy(&bytes);
-    let read: String = match text.is_ascii() {
-        true => text.to_ascii_lowercase(),
-        false => text.chars().flat_map(ascii_like).flat_map(fold_case).collect(),
-    };
-    (!read.contains(['/', '\\']) && !read.contains(|c: char| c.is_control())).then_some(read)
+    Some(Cow::Owned(
+        String::from_utf8_lossy(bytes).chars().filter_map(ascii_like).flat_map(fold_case).collect(),
+    ))
 }
 
 /// One round of escapes undone; `None` if there are none.
