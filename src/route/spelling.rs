@@ -66,7 +66,10 @@ pub fn folded(path: &str) -> Cow<'_, str> {
         if index > 0 {
             out.push('/');
         }
-        let read = undo(segment).unwrap_or_else(|| segment.to_ascii_lowercase());
+        let Some(read) = undo(segment) else {
+            out.push_str(&segment.to_ascii_lowercase()); // only where nothing is refused for it
+            continue;
+        };
         let stem = read.split(';').next().unwrap_or_default().trim_end_matches(['.', ' ']);
         out.push_str(if stem.is_empty() { &read } else { stem });
     }
