@@ -154,7 +154,8 @@ impl Guard {
                 (Segment::Literal(name), Some(core)) => {
                     let rest = part.core.strip_prefix(core.as_str())?;
                     // Only what a path ends in has a format: /items.json.
-                    if !rest.is_empty() && !(rest.starts_with('.') && index + 1 == parts.len()) {
+                    let is_format = rest.starts_with('.') && index + 1 == parts.len();
+                    if !rest.is_empty() && !is_format {
                         return None;
                     }
                     near.path += name;

@@ -44,7 +44,7 @@ fn is_certain(segment: &str) -> bool {
     }
     let Some(read) = undo(segment) else { return false };
     let stem = read.split([';', '?', '#']).next().unwrap_or_default().trim();
-    !stem.is_empty() && !(stem.contains('.') && !stem.contains(char::is_alphanumeric))
+    !stem.is_empty() && (!stem.contains('.') || stem.contains(char::is_alphanumeric))
 }
 
 /// A path, or a segment, as one text for all spellings: what keys of limits are made of. Text that is written for
