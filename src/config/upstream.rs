@@ -15,6 +15,8 @@ pub struct UpstreamConfig {
     pub response: Duration,
     /// For the next bytes, and for the next request on a kept connection.
     pub idle: Duration,
+    /// For the next bytes of a tunnel, in either direction.
+    pub tunnel: Duration,
 }
 
 /// A server of an upstream.

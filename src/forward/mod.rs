@@ -9,6 +9,7 @@ mod headers;
 mod names;
 mod pool;
 mod server;
+mod tunnel;
 mod upstream;
 mod wire;
 
@@ -16,4 +17,5 @@ pub use body::Body;
 pub use error::ForwardError;
 pub use exchange::Exchange;
 pub use names::nominates;
+pub use tunnel::Tunnel;
 pub use upstream::{Upstream, forward};

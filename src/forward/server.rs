@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -40,7 +40,7 @@ impl Server {
     }
 }
 
-/// Sends a request without a body and waits for the head of its answer.
+/// Sends a request without a body and waits for the head of its answer. It may ask to switch to the protocol `wanted`.
 ///
 /// A kept connection may die as it is used. What does the same when it is done twice is then sent again, on a new
 /// one, if no byte of an answer had come.
@@ -50,6 +50,7 @@ pub(super) async fn ask(
     exchange: &Exchange,
     connection: &Connection,
     parts: &Parts,
+    wanted: Option<&HeaderValue>,
 ) -> Result<Response<Body>, ForwardError> {
     let mut kept = std::iter::from_fn(|| server.wires.take()).find(Wire::is_silent);
     loop {
@@ -58,11 +59,14 @@ pub(super) async fn ask(
             Some(wire) => wire,
             None => Wire::new(connect(server, config.connect).await?),
         };
-        match exchange.in_time(config.response, wire.ask(parts)).await {
+        match exchange.in_time(config.response, wire.ask(parts, wanted)).await {
             None => return Err(ForwardError::ResponseTimeout),
             Some(Ok(mut answer)) => {
                 let now = connection.worker.deadlines.now();
-                let body = Body::wired(&mut answer, wire, Rc::clone(&server.wires), now);
+                let body = match answer.switched {
+                    true => Body::switched(wire, config.tunnel),
+                    false => Body::wired(&mut answer, wire, Rc::clone(&server.wires), now),
+                };
                 return Ok(Response::from_parts(answer.head, body));
             }
             Some(Err(WireError::Nothing(_))) if again => {}
@@ -101,6 +105,9 @@ pub(super) async fn send(
                 upload.answered.set(true);
                 let now = connection.worker.deadlines.now();
                 let (mut head, body) = response.into_parts();
+                if head.status == StatusCode::SWITCHING_PROTOCOLS {
+                    return Err(ForwardError::Broken("the protocol was switched unasked".into()));
+                }
                 // The same strictness as on a connection of our own; hyper undoes more than it says.
                 Framing::of(&mut head, &method).map_err(|what| ForwardError::Broken(what.into()))?;
                 let upload = Some(Rc::clone(upload));
@@ -149,9 +156,10 @@ fn too_late(upload: &Upload) -> ForwardError {
 }
 
 fn broken(error: hyper::Error, upload: &Upload) -> ForwardError {
-    match (upload.too_large.get(), upload.broken.get()) {
-        (true, _) => ForwardError::TooLarge,
-        (_, true) => ForwardError::ClientBroken,
-        _ => ForwardError::Broken(error.into()),
+    match () {
+        () if upload.too_large.get() => ForwardError::TooLarge,
+        () if upload.slow.get() => ForwardError::ClientSlow,
+        () if upload.broken.get() => ForwardError::ClientBroken,
+        () => ForwardError::Broken(error.into()),
     }
 }

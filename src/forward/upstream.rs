@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderValue, Request, Response, Version, header};
-use hyper::body::Incoming;
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 
 use super::balance::turns;
 use super::body::{Body, RequestBody};
 use super::server::{Server, ask, send};
-use super::{Exchange, ForwardError, headers};
+use super::{Exchange, ForwardError, headers, tunnel};
 use crate::auth::Told;
 use crate::config::UpstreamConfig;
-use crate::listen::Connection;
+use crate::listen::{Connection, Inbound};
 use crate::observe::{UpstreamOutcome, UpstreamStripe};
 use crate::respond;
 use crate::snapshot::Route;
@@ -64,17 +63,17 @@ pub async fn forward(
     route: &Route,
     consumer: Option<Told<'_>>,
     mut parts: Parts,
-    body: Incoming,
+    body: Inbound,
 ) -> Result<Response<Body>, ForwardError> {
     let announced = http_body::Body::size_hint(&body).exact();
     if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         return Err(ForwardError::TooLarge);
     }
     let config = &upstream.config;
-    let waits_for_leave = parts.headers.contains_key(header::EXPECT);
     let server = upstream.choose();
     let has_body = !http_body::Body::is_end_stream(&body);
+    let wanted = if has_body || connection.shared { None } else { tunnel::wanted(&parts) };
     exchange.set_id(prepare(
         connection,
         &mut parts,
@@ -86,11 +85,14 @@ pub async fn forward(
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
     }
+    if let Some(wanted) = &wanted {
+        tunnel::say(&mut parts.headers, wanted.clone());
+    }
     exchange.set_idle(config.idle);
-    let (body, upload) = RequestBody::new(body, route.max_body, waits_for_leave, exchange, config.response);
+    let (body, upload) = RequestBody::new(body, route.max_body, exchange, config.response);
 
     let result = match &upload {
-        None => ask(server, config, exchange, connection, &parts).await,
+        None => ask(server, config, exchange, connection, &parts, wanted.as_ref()).await,
         Some(upload) => {
             send(server, config, exchange, connection, Request::from_parts(parts, body), upload).await
         }
@@ -100,6 +102,9 @@ pub async fn forward(
     upstream.stripe.finish(outcome, spent);
     let mut response = result?;
     headers::strip_hop_by_hop(response.headers_mut());
+    if let Some(wanted) = wanted.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
+        tunnel::say(response.headers_mut(), wanted);
+    }
     *response.version_mut() = Version::HTTP_11;
     Ok(response)
 }

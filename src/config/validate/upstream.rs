@@ -49,12 +49,14 @@ pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report
     let connect = timeout(timeouts.and_then(|t| t.connect.as_ref()), Duration::from_secs(1));
     let response = timeout(timeouts.and_then(|t| t.response.as_ref()), Duration::from_secs(30));
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
+    let tunnel = timeout(timeouts.and_then(|t| t.tunnel.as_ref()), Duration::from_secs(3_600));
     Some(UpstreamConfig {
         name: name.value.clone(),
         servers: servers?,
         connect: connect?,
         response: response?,
         idle: idle?,
+        tunnel: tunnel?,
     })
 }
 
