@@ -15,6 +15,7 @@ use crate::auth::jwt::Verified;
 use crate::client_ip::mask;
 use crate::config::{ApiKeyConfig, ApiKeySource};
 use crate::listen::tls::Identified;
+use crate::route::folded;
 
 /// What a limit counts apart: all of these together, each the first of its alternatives that the request has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub struct Subject<'a> {
     pub method: &'a Method,
     /// The path in normal form.
     pub path: &'a str,
+    /// Whether all spellings of a path, and of its parameters, are one key.
+    pub folded: bool,
     /// The query as it came.
     pub query: Option<&'a str>,
     /// The request's headers.
@@ -190,10 +193,9 @@ impl KeySpec {
         }
         let mut readings = vec![(secret.0.build_hasher(), KeyText::new())];
         for (alternatives, value) in self.all.iter().zip(values) {
-            let values = alternatives
-                .iter()
-                .enumerate()
-                .filter_map(|(index, part)| Some((index, part, part.value_from_text(value, ipv6_prefix)?)));
+            let values = alternatives.iter().enumerate().flat_map(|(index, part)| {
+                part.values_from_text(value, ipv6_prefix).into_iter().map(move |bytes| (index, part, bytes))
+            });
             readings = values
                 .flat_map(|(index, part, bytes)| {
                     readings.iter().cloned().map(move |(mut hasher, mut text)| {
@@ -273,8 +275,11 @@ impl Part {
             Self::Consumer => subject.consumer?.as_bytes(),
             Self::Host => subject.host.as_bytes(),
             Self::Method => subject.method.as_str().as_bytes(),
-            Self::Path => subject.path.as_bytes(),
-            Self::Param(name) => subject.params.iter().find(|(param, _)| param == name)?.1.as_bytes(),
+            Self::Path => return spelled(subject.path, subject.folded),
+            Self::Param(name) => {
+                let (_, value) = subject.params.iter().find(|(param, _)| param == name)?;
+                return spelled(value, subject.folded);
+            }
             Self::Route => subject.route.as_bytes(),
             Self::Header(name) => header(subject.headers, name)?,
             Self::Query(name) => return query(subject.query?, name),
@@ -287,18 +292,25 @@ impl Part {
         (!bytes.is_empty()).then_some(Found::Borrowed(bytes))
     }
 
-    /// What an operator's text means for this part, if it can mean anything.
-    fn value_from_text(&self, text: &str, ipv6_prefix: u8) -> Option<Bytes> {
+    /// What an operator's text can mean for this part: nothing, one value, or two where routes differ in what they
+    /// take for one.
+    fn values_from_text(&self, text: &str, ipv6_prefix: u8) -> SmallVec<[Bytes; 2]> {
         let text = text.strip_prefix(self.name()).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
-        match self {
-            Self::Ip => Some(address_bytes(mask(text.parse().ok()?, ipv6_prefix))),
-            Self::IpPrefix(bits) => Some(address_bytes(mask(text.parse().ok()?, *bits))),
+        let address = |bits| text.parse().ok().map(|address| address_bytes(mask(address, bits)));
+        let one = match self {
+            Self::Ip => address(ipv6_prefix),
+            Self::IpPrefix(bits) => address(*bits),
             Self::Global => Some(Bytes::new()),
             Self::Host | Self::TlsFingerprint => {
                 Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes()))
             }
             _ => Some(Bytes::from_slice(text.as_bytes())),
+        };
+        let mut values: SmallVec<[Bytes; 2]> = one.into_iter().collect();
+        if let (Self::Path | Self::Param(_), Cow::Owned(other)) = (self, folded(text)) {
+            values.push(Bytes::from_vec(other.into_bytes()));
         }
+        values
     }
 
     /// Appends what this part is and its value. Not the index among its alternatives: limits that find the same
@@ -362,6 +374,15 @@ fn address_bytes(address: IpAddr) -> Bytes {
         IpAddr::V4(v4) => Bytes::from_slice(&v4.octets()),
         IpAddr::V6(v6) => Bytes::from_slice(&v6.octets()),
     }
+}
+
+/// A path or a part of one; folded, it is the same however it is written.
+fn spelled(text: &str, fold: bool) -> Option<Found<'_>> {
+    let text = if fold { folded(text) } else { Cow::Borrowed(text) };
+    (!text.is_empty()).then(|| match text {
+        Cow::Borrowed(text) => Found::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Found::Owned(Bytes::from_vec(text.into_bytes())),
+    })
 }
 
 /// The API key of a request: the only one, and not empty.

@@ -13,6 +13,7 @@
 //! [`config`] turns gateway.yaml into a [`snapshot`], [`app`] wires it all, [`cli`] is the commands.
 
 pub mod app;
+mod asking;
 pub mod auth;
 pub mod cli;
 pub mod client_ip;

@@ -11,20 +11,20 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use http::{HeaderMap, Method, Request, Response, Uri, header};
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
+use crate::asking::{Asking, Judging};
 use crate::auth::{self, Identity, Unproven};
-use crate::config::{Exempt, ListConfig, OnMissing, When};
-use crate::cost::{cost, settled};
+use crate::cost::settled;
 use crate::forward::{self, Body, Exchange, ForwardError};
-use crate::key::{KeyText, Subject};
+use crate::key::Subject;
 use crate::limit::{Ask, Decision, Limit, decide};
 use crate::listen::tls::TlsSession;
 use crate::listen::{Connection, Inbound};
 use crate::respond::{self, LocalError};
-use crate::route::{Asked, NoHost, PathError, host, normalize, preflight};
+use crate::route::{Asked, NoHost, PathError, host, is_doubtful, is_plain, normalize, preflight};
 use crate::shape::{Unwritable, with_target};
 use crate::snapshot::{Route, Said, Snapshot, Target};
 
@@ -55,7 +55,7 @@ pub struct Found<'s> {
     pub asked: SmallVec<[AskedLimit<'s>; 2]>,
     /// What each of them is asked.
     pub asks: SmallVec<[Ask<'s>; 2]>,
-    /// The limits that are not, and why.
+    /// The limits that are not, by their index in the snapshot, and why.
     pub spared: SmallVec<[(usize, Spared); 2]>,
 }
 
@@ -75,7 +75,7 @@ pub struct Judged<'s> {
     pub said: &'s Said,
     /// The limits that were asked; the decision's verdicts are in this order.
     pub asked: SmallVec<[AskedLimit<'s>; 2]>,
-    /// The limits that were not, and why.
+    /// The limits that were not, by their index in the snapshot, and why.
     pub spared: SmallVec<[(usize, Spared); 2]>,
     /// What the limits say.
     pub decision: Decision,
@@ -114,6 +114,8 @@ pub enum Unjudged {
     Misdirected,
     /// A method that a gateway does not serve.
     Method,
+    /// Its Connection header names what the request is nothing without.
+    Nominated,
     /// Its body comes in a coding that is not just `chunked`, once.
     Framing,
     /// It asks what the gateway itself can do: `OPTIONS *`.
@@ -180,22 +182,29 @@ pub fn find<'s>(
     parts: &Parts,
     now: Time,
 ) -> Result<Found<'s>, Unjudged> {
-    if parts.method == Method::CONNECT || parts.method == Method::TRACE {
+    if !is_served(&parts.method) {
         return Err(Unjudged::Method);
     }
     if parts.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&parts.headers) {
         return Err(Unjudged::Framing);
     }
+    if forward::nominates(&parts.headers, &snapshot.reserved) {
+        return Err(Unjudged::Nominated);
+    }
     let host = host(parts).map_err(|NoHost| Unjudged::Host)?;
     if origin.tls.is_some_and(|tls| tls.is_misdirected(&host)) {
         return Err(Unjudged::Misdirected);
     }
-    let path = normalize(parts.uri.path()).map_err(|error| match error {
-        PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.uri.path() == "*" => {
-            Unjudged::Gateway
-        }
-        error => Unjudged::Path(error),
-    })?;
+    let plain = is_plain(parts.uri.path());
+    let path = match plain {
+        true => Cow::Borrowed(parts.uri.path()),
+        false => normalize(parts.uri.path()).map_err(|error| match error {
+            PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.uri.path() == "*" => {
+                Unjudged::Gateway
+            }
+            error => Unjudged::Path(error),
+        })?,
+    };
     let asked = Asked {
         listener: origin.listener,
         host: &host,
@@ -205,15 +214,22 @@ pub fn find<'s>(
     };
     let (route_index, params) = snapshot.table.find(&asked).ok_or(Unjudged::NoRoute)?;
     let route = &snapshot.routes[route_index];
+    let configs = &snapshot.config.routes;
+    if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(parts.uri.path()) {
+        return Err(Unjudged::Path(PathError::Ambiguous));
+    }
+    let near = snapshot.table.near(&asked, route_index, plain);
     let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
-    let config = &snapshot.config.routes[route_index];
-    if !config.access.admits(&snapshot.config.lists, client) {
+    let lets_in = |route: usize| configs[route].access.admits(&snapshot.config.lists, client);
+    if !lets_in(route_index) || !near.iter().all(|near| lets_in(near.route)) {
         return Err(Unjudged::NotLetIn { route: route_index });
     }
     // A browser sends no credentials with its question whether it may ask, so it can have none.
-    let goes_free = config.matches.preflight && preflight(&parts.method, &parts.headers).is_some();
-    let jwt = snapshot.jwt.as_deref().filter(|_| route.wants_user);
-    let identity = match goes_free {
+    let goes_free =
+        |route: usize| configs[route].matches.preflight && preflight(&parts.method, &parts.headers).is_some();
+    let wants_user = route.wants_user || near.iter().any(|near| snapshot.routes[near.route].wants_user);
+    let jwt = snapshot.jwt.as_deref().filter(|_| wants_user);
+    let identity = match goes_free(route_index) {
         true => Identity::default(),
         false => auth::identify(&snapshot.config.api_key, jwt, parts, now)
             .map_err(|why| Unjudged::Unproven { route: route_index, why })?,
@@ -227,6 +243,7 @@ pub fn find<'s>(
         host: &host,
         method: &parts.method,
         path: &path,
+        folded: !configs[route_index].matches.exact_spelling,
         query: parts.uri.query(),
         headers: &parts.headers,
         route: &route.name,
@@ -234,62 +251,22 @@ pub fn find<'s>(
         token: identity.token.as_deref(),
         certified: origin.tls.and_then(|tls| tls.client.as_ref()),
     };
-    let plan = identity.plan();
-    let mut asks: SmallVec<[Ask<'s>; 2]> = SmallVec::new();
-    let mut asked = SmallVec::new();
-    let mut spared = SmallVec::new();
-    for (index, route_limit) in route.limits.iter().enumerate() {
-        let limit = route_limit.limit.for_plan(plan);
-        if limit.config.when.as_ref().is_some_and(|when| !concerns(when, parts)) {
-            spared.push((index, Spared::Elsewhere));
-            continue;
-        }
-        if goes_free || is_exempt(&limit.config.exempt, &snapshot.config.lists, client, &identity, plan) {
-            spared.push((index, Spared::Exempt));
-            continue;
-        }
-        let mut text = KeyText::new();
-        let shared = limit.config.shared.then_some(&mut text);
-        let key = limit.config.key.fingerprint(&subject, &snapshot.secret, shared);
-        let key = match (key, limit.config.on_missing) {
-            (Some(key), _) if limit.exempt.contains(&key) => {
-                spared.push((index, Spared::Exempt));
-                continue;
-            }
-            (Some(key), _) if !limit.only.is_empty() && !limit.only.contains(&key) => {
-                spared.push((index, Spared::Elsewhere));
-                continue;
-            }
-            (Some(key), _) => key,
-            (None, _) if !limit.only.is_empty() => {
-                spared.push((index, Spared::Elsewhere));
-                continue;
-            }
-            (None, OnMissing::Shared) => {
-                text.clear(); // no key is written with nothing
-                limit.missing
-            }
-            (None, OnMissing::Skip) => {
-                spared.push((index, Spared::Skipped));
-                continue;
-            }
-            (None, OnMissing::Deny) => {
-                return Err(Unjudged::KeyMissing {
-                    route: route_index,
-                    limit: limit.config.name.clone(),
-                    of_user: limit.config.key.lacks_user(&subject),
-                });
-            }
+    let request = Judging { snapshot, parts, now, identity: &identity };
+    let mut asking = Asking::default();
+    // What nearly is another path is that path to the limits of both routes.
+    for near in &near {
+        let route = &snapshot.routes[near.route];
+        let subject = Subject {
+            path: &near.path,
+            params: &near.params,
+            folded: true,
+            route: &route.name,
+            ..subject.clone()
         };
-        let (cost, base) = cost(&limit.config.cost, route_limit.cost, parts);
-        let tried = route_limit.limit.candidate.as_ref().filter(|_| Arc::ptr_eq(limit, &route_limit.limit));
-        if let Some(tried) = tried {
-            asks.push(Ask { text: text.clone(), base, ..Ask::new(tried, key, cost, now) });
-            asked.push(AskedLimit { index: route_limit.index, limit: tried, candidate: true });
-        }
-        asks.push(Ask { text, base, ..Ask::new(limit, key, cost, now) });
-        asked.push(AskedLimit { index: route_limit.index, limit, candidate: false });
+        asking.ask(&request, (near.route, goes_free(near.route)), &subject)?;
     }
+    asking.ask(&request, (route_index, goes_free(route_index)), &subject)?;
+    let Asking { asks, asked, spared } = asking;
     let normal_path = match &path {
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path.clone()),
@@ -297,30 +274,14 @@ pub fn find<'s>(
     Ok(Found { route, route_index, client, identity, normal_path, asked, asks, spared })
 }
 
-/// Whether a limit is about such requests, as far as the key does not say.
-fn concerns(when: &When, parts: &Parts) -> bool {
-    let method = when.methods.is_empty() || when.methods.contains(&parts.method);
-    let header = |(name, wanted): &(HeaderName, Option<HeaderValue>)| {
-        let mut values = parts.headers.get_all(name).iter();
-        match wanted {
-            Some(wanted) => values.any(|value| value == wanted),
-            None => values.next().is_some(),
-        }
-    };
-    method && when.headers.iter().all(header)
-}
-
-/// Whether a limit leaves a client alone, whatever its key.
-fn is_exempt(
-    exempt: &Exempt,
-    lists: &[ListConfig],
-    client: IpAddr,
-    identity: &Identity<'_>,
-    plan: Option<&str>,
-) -> bool {
-    exempt.covers(lists, client)
-        || identity.consumer.is_some_and(|consumer| exempt.consumers.iter().any(|name| name == consumer.name))
-        || plan.is_some_and(|plan| exempt.plans.iter().any(|name| name == plan))
+/// Whether a method is one that a gateway serves. TRACE and TRACK would send back what a proxy added; and a method with
+/// lower case letters (methods know case) is another one to routes and may be the same to an upstream.
+fn is_served(method: &Method) -> bool {
+    match method.as_str() {
+        "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" => true,
+        "CONNECT" | "TRACE" | "TRACK" => false,
+        other => !other.bytes().any(|b| b.is_ascii_lowercase()),
+    }
 }
 
 /// Whether the one transfer coding is `chunked`. The gateway undoes no other, and to pass one on undone would be

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use sluicegate_limiter::{Span, Time};
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
-    Action, Config, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject, RouteConfig,
+    Action, ApiKeySource, Config, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject, RouteConfig,
     UpstreamConfig,
 };
 use crate::key::{KeySecret, Part};
@@ -38,6 +38,8 @@ pub struct Snapshot {
     pub secret: KeySecret,
     /// What the threads share of the store.
     pub store: Option<Arc<StoreState>>,
+    /// Headers that routes, limits and credentials are made of: no client has them removed on the way.
+    pub reserved: Vec<HeaderName>,
     /// Verifies user tokens.
     pub jwt: Option<Arc<Jwt>>,
 }
@@ -60,6 +62,8 @@ pub struct Route {
     pub reject: Option<Reject>,
     /// The longest request body in bytes.
     pub max_body: Option<u64>,
+    /// Whether headers that ask the upstream for another path or method go out too.
+    pub overrides: bool,
     /// Whether anything needs to know the user.
     pub wants_user: bool,
 }
@@ -188,11 +192,12 @@ impl Lineage {
                 .map(|config| same_store(config).unwrap_or_else(|| new_store(config))),
             generation: before.map_or(1, |before| before.generation + 1),
             doors: Door::all(&config, before.map(|before| &before.doors[..])),
-            table: RouteTable::new(config.routes.iter().map(|route| route.matches.clone()).collect()),
+            table: RouteTable::new(&config.routes, &config.upstreams),
             routes: config.routes.iter().map(|route| Route::new(route, &limits, all_want)).collect(),
             limits,
             jwt,
             secret: self.secret.clone(),
+            reserved: reserved(&config),
             config,
         }
     }
@@ -226,6 +231,27 @@ fn claims(config: &Config) -> Vec<String> {
     claims.sort();
     claims.dedup();
     claims
+}
+
+/// The headers that routes, limits and credentials are made of.
+fn reserved(config: &Config) -> Vec<HeaderName> {
+    let parts = config.limits.iter().flat_map(|limit| limit.key.parts());
+    let of_keys = parts.filter_map(|part| match part {
+        Part::Header(name) => Some(name),
+        _ => None,
+    });
+    let of_costs = config.limits.iter().filter_map(|limit| limit.cost.request_header());
+    let of_conditions = config.limits.iter().flat_map(|limit| &limit.when).flat_map(|when| &when.headers);
+    let of_routes = config.routes.iter().flat_map(|route| &route.matches.headers);
+    let mut names: Vec<HeaderName> = of_keys.chain(of_costs).cloned().collect();
+    names.extend(of_conditions.chain(of_routes).map(|(name, _)| name.clone()));
+    if let ApiKeySource::Header(name) = &config.api_key.source {
+        names.push(name.clone());
+    }
+    names.extend(config.jwt.iter().map(|jwt| jwt.header.clone()));
+    names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+    names.dedup();
+    names
 }
 
 /// Whether counters made under `old` mean the same under `new`.
@@ -295,6 +321,7 @@ impl Route {
             limits,
             reject: config.reject.clone(),
             max_body: config.max_body,
+            overrides: matches!(config.action, Action::Forward { overrides: true, .. }),
             wants_user,
         }
     }
@@ -313,7 +340,7 @@ impl Said {
 impl Target {
     fn new(action: &Action) -> Option<Self> {
         Some(match action {
-            Action::Forward { upstream, original_path } => {
+            Action::Forward { upstream, original_path, .. } => {
                 Self::Upstream { index: *upstream, original_path: *original_path }
             }
             Action::Usage => return None,

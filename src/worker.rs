@@ -348,7 +348,7 @@ impl View {
                 Spared::Skipped => Outcome::Skipped,
                 Spared::Elsewhere => continue, // it is none of its requests
             };
-            self.limits[judged.route.limits[*index].index].count(outcome);
+            self.limits[*index].count(outcome);
         }
     }
 }

@@ -210,7 +210,7 @@ fn the_upstream_is_told_the_consumer() {
     let both = |name: &str, plan: &str| [Some(name.to_owned()), Some(plan.to_owned())];
     assert_eq!(told(&[("x-api-key", "sk-acme")]), both("acme", "pro"));
     let in_connection =
-        [("x-api-key", "sk-acme"), ("connection", "x-consumer-name, x-consumer-plan, x-api-key")];
+        [("x-api-key", "sk-acme"), ("connection", "x-consumer-name, x-consumer-plan, x-other")];
     assert_eq!(told(&in_connection), both("acme", "pro"), "it cannot be named away");
     assert_eq!(told(&[("x-api-key", "sk-plain")]), [Some("plain".to_owned()), None]);
     assert_eq!(told(&[("x-api-key", "sk-nobody")]), [None, None]);

@@ -67,11 +67,11 @@ fn the_original_path_can_be_forwarded() {
     }
 }
 
-/// What means something else stays as it is.
+/// What means something else stays as it is, and is another path where a route says that spellings are exact.
 #[test]
 fn what_means_something_else_stays_as_it_is() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, LOGIN);
+    let gateway = Gateway::before(&upstream, &LOGIN.replace("/v1/login}", "/v1/login, spelling: exact}"));
     let mut client = gateway.client();
     client.get("/v1/login");
     for target in [
@@ -106,6 +106,14 @@ fn an_ambiguous_path_is_400() {
         "/v1%5Clogin",
         "/v1\\login",
         "/v1/login%00",
+        "/v1/login%0a",
+        "/v1/%c0%afx",
+        "/v1/x/..;/login",
+        "/v1/x/%252e%252e/login",
+        "/v1/x%252flogin",
+        "/v1/;x/login",
+        "/v1/%20/login",
+        "/v1/%EF%BC%8E%EF%BC%8E/login",
         "/%00",
         "/v1/%",
         "/v1/%6",

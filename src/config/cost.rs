@@ -37,6 +37,15 @@ pub struct DetailedCost {
 }
 
 impl Cost {
+    /// The request header that says what it spends.
+    pub fn request_header(&self) -> Option<&HeaderName> {
+        match self {
+            Self::Constant(_) => None,
+            Self::Header(name) => Some(name),
+            Self::Detailed(cost) => cost.request_header.as_ref(),
+        }
+    }
+
     /// What a request spends on the route of this name, if that differs from others.
     pub fn on_route(&self, name: &str) -> Option<u64> {
         let Self::Detailed(cost) = self else { return None };

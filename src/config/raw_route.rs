@@ -44,6 +44,9 @@ mapping! {
         request_headers: RawHeaderChanges,
         /// Headers of answers that are changed, after those on top; also of refusals.
         response_headers: RawHeaderChanges,
+        /// X-Original-URL, X-HTTP-Method-Override and their like: removed (default) or forwarded.
+        #[schemars(extend("enum" = ["removed", "forwarded"]))]
+        override_headers: RawText,
         /// Families of answer headers of this route.
         #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
@@ -74,6 +77,9 @@ mapping! {
         /// Request headers and their exact values; `*` for any value.
         #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
         headers: Named<At<RawText>>,
+        /// Whether other spellings of the path are under the limits too: loose (default) or exact.
+        #[schemars(extend("enum" = ["loose", "exact"]))]
+        spelling: RawText,
     }
 }
 

@@ -72,6 +72,8 @@ pub struct Match {
     pub preflight: bool,
     /// These headers with these values; `None` for any value.
     pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// Whether only the paths as they are written are meant, and no other spelling is under the route's limits.
+    pub exact_spelling: bool,
 }
 
 /// What becomes of an admitted request.
@@ -83,6 +85,8 @@ pub enum Action {
         upstream: usize,
         /// Whether the path goes out as it came in.
         original_path: bool,
+        /// Whether headers that ask for another path or method go out too.
+        overrides: bool,
     },
     /// The client is told its own limits, which spends nothing.
     Usage,

@@ -3,6 +3,7 @@
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
+use super::names::{Kind, kind};
 use crate::auth::{Told, disown, reads_like};
 use crate::listen::Connection;
 
@@ -79,6 +80,8 @@ struct Present {
     x_forwarded_host: bool,
     x_forwarded_proto: bool,
     host: bool,
+    /// Names that clients may not use as they like; any of them.
+    foreign: bool,
 }
 
 impl Present {
@@ -94,7 +97,8 @@ impl Present {
                 "x-forwarded-host" => present.x_forwarded_host = true,
                 "x-forwarded-proto" => present.x_forwarded_proto = true,
                 "host" => present.host = true,
-                _ => {}
+                "x-forwarded-for" => {}
+                _ => present.foreign |= kind(name).is_some(),
             }
         }
         present
@@ -109,6 +113,7 @@ pub(super) fn request(
     host: Option<HeaderValue>,
     has_body: bool,
     trusted: bool,
+    overrides: bool,
 ) {
     let trailers = takes_trailers(headers); // asked before Connection, which names TE, takes it away
     strip_hop_by_hop(headers);
@@ -124,6 +129,9 @@ pub(super) fn request(
     }
     if present.content_length && has_body {
         headers.remove(header::CONTENT_LENGTH); // written anew from the body's own framing
+    }
+    if present.foreign {
+        remove_foreign(headers, trusted, overrides);
     }
     if trusted {
         append_forwarded_for(connection, headers);
@@ -147,6 +155,21 @@ pub(super) fn request(
     }
     if !trusted || !present.x_forwarded_proto {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(connection.scheme()));
+    }
+}
+
+/// Removes what only a trusted proxy may say, also where it is spelled for CGI, and, unless `overrides` are wanted, what
+/// asks the upstream for another path or method than the one that was looked at.
+fn remove_foreign(headers: &mut HeaderMap, trusted: bool, overrides: bool) {
+    let goes = |name: &&HeaderName| match kind(name) {
+        Some(Kind::OfProxies) => !trusted,
+        Some(Kind::Disguised) => true,
+        Some(Kind::Override) => !overrides,
+        None => false,
+    };
+    let names: SmallVec<[HeaderName; 4]> = headers.keys().filter(goes).cloned().collect();
+    for name in names {
+        headers.remove(name);
     }
 }
 

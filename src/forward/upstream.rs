@@ -74,7 +74,7 @@ pub async fn forward(
     let server = upstream.choose();
     let has_body = !http_body::Body::is_end_stream(&body);
     let wanted = if has_body || connection.shared { None } else { tunnel::wanted(&parts) };
-    prepare(connection, &mut parts, server, has_body, exchange.trusts_peer());
+    prepare(connection, &mut parts, server, has_body, exchange.trusts_peer(), route.overrides);
     parts.headers.insert(headers::X_REQUEST_ID, exchange.id());
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
@@ -106,10 +106,17 @@ pub async fn forward(
 }
 
 /// The head of the request as HTTP/1.1 in origin form.
-fn prepare(connection: &Connection, parts: &mut Parts, server: &Server, has_body: bool, trusted: bool) {
+fn prepare(
+    connection: &Connection,
+    parts: &mut Parts,
+    server: &Server,
+    has_body: bool,
+    trusted: bool,
+    overrides: bool,
+) {
     let authority = parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
     let host = parts.headers.get(header::HOST).cloned().or(authority);
-    headers::request(connection, &mut parts.headers, host, has_body, trusted);
+    headers::request(connection, &mut parts.headers, host, has_body, trusted, overrides);
     if !parts.headers.contains_key(header::HOST) {
         // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
         if let Ok(host) = HeaderValue::from_str(&server.authority) {

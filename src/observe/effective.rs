@@ -249,9 +249,10 @@ fn route(config: &Config, route: &RouteConfig) -> Value {
         "timeout": route.timeout.map(seconds),
     });
     match &route.action {
-        Action::Forward { upstream, original_path } => {
+        Action::Forward { upstream, original_path, overrides } => {
             value["upstream"] = config.upstreams[*upstream].name.clone().into();
             value["forward_path"] = if *original_path { "original" } else { "normalized" }.into();
+            value["override_headers"] = if *overrides { "forwarded" } else { "removed" }.into();
         }
         Action::Usage => value["respond"] = "usage".into(),
         Action::Redirect { status, to } => {
@@ -323,6 +324,7 @@ fn matches(config: &Config, matches: &Match) -> Value {
         "path": texts(&matches.paths),
         "methods": texts(&matches.methods),
         "headers": headers.collect::<Map<_, _>>(),
+        "spelling": if matches.exact_spelling { "exact" } else { "loose" },
     })
 }
 

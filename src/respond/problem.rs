@@ -147,7 +147,7 @@ impl From<Unjudged> for LocalError {
                 Self::Malformed("the path has a % that is not followed by two hexadecimal digits")
             }
             Unjudged::Path(PathError::Ambiguous) => {
-                Self::Malformed("the path has a backslash, a NUL or an encoded slash")
+                Self::Malformed("the path is one that servers read in different ways")
             }
             Unjudged::Path(PathError::Character) => {
                 Self::Malformed("the path has a character that must be percent-encoded")
@@ -155,6 +155,7 @@ impl From<Unjudged> for LocalError {
             Unjudged::Host => Self::Malformed("the request must name exactly one valid host"),
             Unjudged::Misdirected => Self::Misdirected,
             Unjudged::Method => Self::Method,
+            Unjudged::Nominated => Self::Malformed("the Connection header names what the request needs"),
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
             Unjudged::Gateway => Self::Method, // which is answered without an error
             Unjudged::NoRoute => Self::NoRoute,

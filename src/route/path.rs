@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::spelling::is_overlong;
+
 /// Why a path has no normal form that every server reads alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
@@ -11,8 +13,9 @@ pub enum PathError {
     /// A `%` without two hexadecimal digits.
     #[error("the path has a % that is not followed by two hexadecimal digits")]
     Escape,
-    /// An encoded slash, backslash or NUL, or a plain backslash: servers disagree on what it means.
-    #[error("the path has a backslash, a NUL or an encoded slash")]
+    /// An encoded slash, backslash or control character, a plain backslash, or UTF-8 in more bytes than it needs:
+    /// servers disagree on what it means.
+    #[error("the path has a backslash, a control character or an encoded slash")]
     Ambiguous,
     /// A byte that a URI cannot have.
     #[error("the path has a character that must be percent-encoded")]
@@ -32,6 +35,9 @@ pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
         return Ok(Cow::Borrowed(path));
     }
     let decoded = decode(path.as_bytes())?;
+    if has_overlong(&decoded) {
+        return Err(PathError::Ambiguous);
+    }
     Ok(Cow::Owned(resolve(&decoded)))
 }
 
@@ -59,7 +65,7 @@ fn decode(path: &[u8]) -> Result<String, PathError> {
                     || bytes.next().and_then(|b| char::from(*b).to_digit(16)).ok_or(PathError::Escape);
                 let value = (digit()? * 16 + digit()?) as u8;
                 match value {
-                    b'/' | b'\\' | 0 => return Err(PathError::Ambiguous),
+                    b'/' | b'\\' | ..=0x1f | 0x7f => return Err(PathError::Ambiguous),
                     b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                         out.push(value.into())
                     }
@@ -77,6 +83,16 @@ fn decode(path: &[u8]) -> Result<String, PathError> {
         }
     }
     Ok(out)
+}
+
+/// Whether escapes stand for overlong UTF-8.
+fn has_overlong(decoded: &str) -> bool {
+    let lead = |at: usize| matches!(decoded.get(at..at + 3), Some("%C0" | "%C1" | "%E0" | "%F0"));
+    let byte = |at: usize| decoded.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    decoded.match_indices('%').any(|(at, _)| {
+        let next = decoded.get(at + 3..at + 4) == Some("%");
+        lead(at) && next && byte(at).zip(byte(at + 3)).is_some_and(|(one, two)| is_overlong(&[one, two]))
+    })
 }
 
 /// Merges slashes and resolves dot segments. What ends in a directory (`/`, `/.`, `/..`) keeps its last slash.
@@ -136,7 +152,8 @@ mod tests {
             ("/a/.", "/a/"),
             ("/a/", "/a/"),
             ("/.well-known/x", "/.well-known/x"),
-            ("/...", "/..."),
+            ("/...", "/..."), // what else it may be is looked at elsewhere
+            ("/a%C0", "/a%C0"),
             ("/a%20b", "/a%20b"),
             ("/a%c3%a9", "/a%C3%A9"),
             ("/%252e%252e/", "/%252e%252e/"),
@@ -155,6 +172,11 @@ mod tests {
             ("/a%5cb", PathError::Ambiguous),
             ("/a\\b", PathError::Ambiguous),
             ("/a%00", PathError::Ambiguous),
+            ("/a%0a", PathError::Ambiguous),
+            ("/a%09b", PathError::Ambiguous),
+            ("/a%7F", PathError::Ambiguous),
+            ("/a/%c0%ae%c0%ae/b", PathError::Ambiguous),
+            ("/a%e0%80%afb", PathError::Ambiguous),
             ("/a%", PathError::Escape),
             ("/a%4", PathError::Escape),
             ("/a%zz", PathError::Escape),

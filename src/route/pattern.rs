@@ -21,15 +21,15 @@ pub enum HostPattern {
 /// `/login`, `/v1/*`, `/users/{id}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern {
-    segments: Vec<Segment>,
+    pub(super) segments: Vec<Segment>,
     /// Whether all below matches too.
-    open: bool,
+    pub(super) open: bool,
     /// Whether a path that is matched to its end has to end in a slash.
     directory: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Segment {
+pub(super) enum Segment {
     Literal(String),
     Param(String),
 }
@@ -151,6 +151,21 @@ impl PathPattern {
             Some(Segment::Literal(name)) => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether it is one path, without parameters and `*`.
+    pub(super) fn is_literal(&self) -> bool {
+        !self.open && self.segments.iter().all(|segment| segment.name().is_none())
+    }
+
+    /// The path that it stands for, with plain text for what is open.
+    pub(super) fn bare(&self) -> String {
+        let names = self.segments.iter().map(|segment| match segment {
+            Segment::Literal(name) => name.as_str(),
+            Segment::Param(_) => "x",
+        });
+        let path: String = names.flat_map(|name| ["/", name]).collect();
+        if self.directory || path.is_empty() { path + "/" } else { path }
     }
 
     /// Whether every path that `other` matches is matched by this one too, as far as the patterns tell.

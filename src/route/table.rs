@@ -4,8 +4,11 @@ use std::collections::HashMap;
 
 use http::{HeaderMap, Method};
 
-use super::{Params, preflight};
-use crate::config::Match;
+use smallvec::SmallVec;
+
+use super::near::NearTable;
+use super::{Near, Params, preflight};
+use crate::config::{Match, RouteConfig, UpstreamConfig};
 
 /// A table of so many routes is looked through without an index.
 const FEW: usize = 8;
@@ -35,11 +38,14 @@ pub struct RouteTable {
     by_first: HashMap<String, Vec<usize>>,
     /// The routes whose first segment is open.
     open: Vec<usize>,
+    /// The routes whose limits other spellings of their paths are under.
+    near: NearTable,
 }
 
 impl RouteTable {
-    /// A table of `routes`; answers are indices into them.
-    pub fn new(routes: Vec<Match>) -> Self {
+    /// A table of these routes; answers are indices into them.
+    pub fn new(configs: &[RouteConfig], upstreams: &[UpstreamConfig]) -> Self {
+        let routes: Vec<Match> = configs.iter().map(|route| route.matches.clone()).collect();
         let first = |route: &Match| -> Option<Vec<String>> {
             route.paths.iter().map(|path| path.first_literal().map(str::to_owned)).collect::<Option<Vec<_>>>()
         };
@@ -56,7 +62,7 @@ impl RouteTable {
             list.sort_unstable();
             list.dedup();
         }
-        Self { few: routes.len() <= FEW, routes, by_first, open }
+        Self { few: routes.len() <= FEW, routes, by_first, open, near: NearTable::new(configs, upstreams) }
     }
 
     /// The first route that matches, with the parameters of its path.
@@ -71,13 +77,31 @@ impl RouteTable {
         };
         found.map(|index| (index, params))
     }
+
+    /// The routes before `found`, the one that matches, whose limits apply as well because the path is nearly one of
+    /// theirs and the upstream may take it for that; none if the path is written out in `found`. `plain` says that it
+    /// [is](super::is_plain).
+    pub fn near<'a>(&'a self, asked: &Asked<'a>, found: usize, plain: bool) -> SmallVec<[Near<'a>; 1]> {
+        let near = self.near.of(asked, found, plain, |route| concerns(&self.routes[route], asked));
+        let is_meant =
+            |path: &super::PathPattern| path.is_literal() && path.matches(asked.path, &mut Params::new());
+        if !near.is_empty() && self.routes[found].paths.iter().any(is_meant) {
+            return SmallVec::new();
+        }
+        near
+    }
 }
 
 fn matches<'a>(route: &'a Match, asked: &Asked<'a>, params: &mut Params<'a>) -> bool {
+    (route.paths.is_empty() || route.paths.iter().any(|path| path.matches(asked.path, params)))
+        && concerns(route, asked)
+}
+
+/// Whether a route is about such requests, whatever their path.
+pub(super) fn concerns(route: &Match, asked: &Asked<'_>) -> bool {
     route.listener.is_none_or(|listener| listener == asked.listener)
         && (route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(asked.host)))
         && (route.methods.is_empty() || route.methods.contains(asked.method) || takes_preflight(route, asked))
-        && (route.paths.is_empty() || route.paths.iter().any(|path| path.matches(asked.path, params)))
         && route.headers.iter().all(|(name, wanted)| match wanted {
             Some(value) => asked.headers.get_all(name).iter().any(|found| found == value),
             None => asked.headers.contains_key(name),

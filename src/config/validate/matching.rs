@@ -7,7 +7,7 @@ use super::super::read::{At, OneOrMany};
 use super::super::report::{Mistake, Report, nearest};
 use super::super::route::Match;
 use super::route::Known;
-use super::{empty, header_name, value};
+use super::{empty, header_name, value, word};
 use crate::route::{HostPattern, PathPattern, normalize};
 
 /// The methods of RFC 9110 and 5789; others exist, but one that is nearly one of these is a slip.
@@ -28,6 +28,8 @@ pub(super) fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) ->
     for text in raw.methods.as_ref().map_or(&[][..], |methods| &methods.value.0) {
         doubt_method(text, report);
     }
+    let words = [("loose", false), ("exact", true)];
+    let spelling = raw.spelling.as_ref().and_then(|text| word(text, "spelling", &words, report));
     Match {
         listener: listener.map(|(index, _)| index),
         hosts: each("host", raw.host.as_ref(), report, host),
@@ -35,6 +37,7 @@ pub(super) fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) ->
         methods: each("methods", raw.methods.as_ref(), report, method),
         preflight: false, // the route says it
         headers,
+        exact_spelling: spelling.unwrap_or(false),
     }
 }
 

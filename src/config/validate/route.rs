@@ -223,6 +223,9 @@ fn action(
 ) -> Option<Action> {
     let words = [("normalized", false), ("original", true)];
     let original_path = raw.forward_path.as_ref().and_then(|text| word(text, "forward_path", &words, report));
+    let words = [("removed", false), ("forwarded", true)];
+    let overrides = raw.override_headers.as_ref();
+    let overrides = overrides.and_then(|text| word(text, "override_headers", &words, report));
     let given = [
         ("upstream", raw.upstream.as_ref().map(|raw| raw.at)),
         ("respond", raw.respond.as_ref().map(|raw| raw.at)),
@@ -240,9 +243,18 @@ fn action(
     {
         report.error(path.problem("`forward_path` means nothing for a route that responds itself"));
     }
+    if let (None, Some(text)) = (&raw.upstream, &raw.override_headers)
+        && (raw.respond.is_some() || raw.redirect.is_some())
+    {
+        report.error(text.problem("`override_headers` means nothing for a route that responds itself"));
+    }
     if let Some(upstream) = &raw.upstream {
         let (upstream, _) = known.upstreams.find(upstream, report)?;
-        return Some(Action::Forward { upstream, original_path: original_path.unwrap_or(false) });
+        return Some(Action::Forward {
+            upstream,
+            original_path: original_path.unwrap_or(false),
+            overrides: overrides.unwrap_or(false),
+        });
     }
     if let Some(redirect) = &raw.redirect {
         return uri::redirect(&redirect.value.0, names, report);

@@ -1,0 +1,144 @@
+//! What the fuzz targets run, and what has to hold whatever comes in. A plain test runs the same over the corpus.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use sluicegate::config::{self, ClientIpConfig, ForwardedHeader};
+use sluicegate::pipeline::{Origin, judge};
+use sluicegate::route::{folded, is_doubtful, is_plain, normalize};
+use sluicegate::snapshot::{Lineage, Snapshot};
+use sluicegate_limiter::Time;
+
+/// Any text as gateway.yaml: it is read, or there is a report of at least one mistake; and twice the same.
+pub fn configuration(data: &[u8]) {
+    let text = String::from_utf8_lossy(data).into_owned();
+    if text.contains("/dev/") || text.contains("/proc/") {
+        return; // a file that is named is read, and these may have no end
+    }
+    let folder = Path::new("/nonexistent");
+    let loaded = config::parse(text.clone(), "gateway.yaml", folder);
+    assert_eq!(loaded.config.is_none(), loaded.rendered.contains(": error: "), "{}", loaded.rendered);
+    let again = config::parse(text, "gateway.yaml", folder);
+    assert_eq!(loaded.rendered, again.rendered);
+    assert_eq!(loaded.config.is_some(), again.config.is_some());
+    if let (Some(one), Some(two)) = (loaded.config, again.config) {
+        assert_eq!(one.routes.len(), two.routes.len());
+        // What is valid can be in force.
+        let snapshot = Lineage::default().next(one, None, Time::from_nanos(1));
+        assert_eq!(snapshot.routes.len(), snapshot.config.routes.len());
+    }
+}
+
+const KEYS: &str = "
+listen: [127.0.0.1:1]
+client_ip: {trusted_proxies: [127.0.0.0/8]}
+limits:
+  key: {key: api_key | ip, rate: 1000000/h}
+  path: {key: [host, path, method], rate: 1000000/h}
+  id: {key: \"path:id\", rate: 1000000/h}
+  header: {key: \"header:x-tenant | cookie:session | query:q | route\", rate: 1000000/h}
+routes:
+  - {name: id, match: {path: '/users/{id}'}, upstream: api, limits: [key, path, id, header]}
+  - {name: rest, match: {path: /*}, upstream: api, limits: [key, path, header]}
+upstreams: {api: {servers: ['http://127.0.0.1:1']}}
+";
+
+/// A request of lines: the target, then headers as `name: value`. It is judged, the same every time, and each limit that
+/// its route has is asked or says why not: no request comes through without a key.
+pub fn keys(data: &[u8]) {
+    static SNAPSHOT: OnceLock<Snapshot> = OnceLock::new();
+    let snapshot = SNAPSHOT.get_or_init(|| {
+        let config = config::parse(KEYS.to_owned(), "gateway.yaml", Path::new("/nonexistent"));
+        Lineage::default().next(config.config.expect("the file is right"), None, Time::from_nanos(1))
+    });
+    let mut lines = data.split(|b| *b == b'\n');
+    let target = lines.next().unwrap_or_default();
+    let Ok(mut parts) = Request::builder().uri(target).body(()).map(|request| request.into_parts().0) else {
+        return;
+    };
+    for line in lines {
+        let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
+        let name = HeaderName::from_bytes(&line[..colon]);
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            parts.headers.append(name, value);
+        }
+    }
+    parts.headers.entry("host").or_insert(HeaderValue::from_static("api.test"));
+    let origin = Origin { listener: 0, peer: "127.0.0.1".parse().expect("an address"), tls: None };
+    let fingerprints = || {
+        let found = sluicegate::pipeline::find(snapshot, origin, &parts, Time::from_nanos(1));
+        found.map(|found| {
+            assert!(found.asked.len() + found.spared.len() >= found.route.limits.len());
+            found.asks.iter().map(|ask| ask.key).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(fingerprints(), fingerprints());
+    if let Ok(judged) = judge(snapshot, origin, &parts, Time::from_nanos(1), false) {
+        assert_eq!(judged.asked.len(), judged.decision.verdicts.len());
+    }
+}
+
+/// Any path: its normal form is its own normal form and has nothing left to resolve; a plain path is read alike by
+/// everybody; and what keys are made of is the same for a form and its form.
+pub fn paths(data: &[u8]) {
+    let path = String::from_utf8_lossy(data);
+    let once = folded(&path).into_owned();
+    assert_eq!(folded(&once), once, "{path:?}");
+    let doubtful = is_doubtful(&path);
+    let Ok(normal) = normalize(&path) else {
+        assert!(!is_plain(&path), "{path:?}");
+        return;
+    };
+    assert_eq!(normalize(&normal).as_deref(), Ok(&*normal), "{path:?}");
+    assert!(normal.starts_with('/') && !normal.contains("//") && !normal.contains('\\'), "{normal:?}");
+    assert!(!normal.split('/').any(|segment| matches!(segment, "." | "..")), "{normal:?}");
+    assert!(normal.bytes().all(|b| b.is_ascii_graphic()), "{normal:?}");
+    let lower = normal.to_ascii_lowercase();
+    for hidden in ["%2f", "%5c", "%00", "%0a", "%0d"] {
+        assert!(!lower.contains(hidden), "{normal:?}");
+    }
+    if is_plain(&path) {
+        assert_eq!(*normal, *path);
+        assert!(!doubtful && folded(&path) == path, "{path:?}");
+    }
+}
+
+/// The lines of a forwarded-address header, which a client wrote, and what a trusted proxy wrote behind them: the
+/// client is whom that proxy saw, and an untrusted peer is itself.
+pub fn forwarded(data: &[u8]) {
+    let seen = "198.51.100.7";
+    let (proxy, stranger): (IpAddr, IpAddr) =
+        ("10.0.0.1".parse().expect("an address"), "203.0.113.9".parse().expect("an address"));
+    for header in [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded, ForwardedHeader::XRealIp] {
+        let config = ClientIpConfig {
+            trusted_proxies: vec!["10.0.0.0/8".parse().expect("a network")],
+            header,
+            ipv6_prefix: 64,
+        };
+        let mut headers = HeaderMap::new();
+        for line in data.split(|b| *b == b'\n') {
+            if let Ok(value) = HeaderValue::from_bytes(line) {
+                headers.append(header.name(), value);
+            }
+        }
+        assert_eq!(config.resolve(stranger, &headers), stranger);
+        config.resolve(proxy, &headers);
+        let wrote = match header {
+            ForwardedHeader::Forwarded => format!("for={seen}"),
+            _ => seen.to_owned(),
+        };
+        // On a line of its own, and at the end of the client's last one.
+        let mut apart = headers.clone();
+        apart.append(header.name(), HeaderValue::try_from(&wrote).expect("a value"));
+        assert_eq!(config.resolve(proxy, &apart).to_string(), seen);
+        let last =
+            headers.get_all(header.name()).iter().next_back().map_or(&b""[..], |value| value.as_bytes());
+        let joined = [last, b", ", wrote.as_bytes()].concat();
+        let mut one = HeaderMap::new();
+        one.append(header.name(), HeaderValue::from_bytes(&joined).expect("a value"));
+        assert_eq!(config.resolve(proxy, &one).to_string(), seen, "{joined:?}");
+    }
+}

@@ -1,0 +1,291 @@
+//! How servers that are lax read a path: what they take for the same, and what leads them elsewhere.
+//!
+//! The normal form undoes what all servers undo. Some go on: they know no case, drop `;parameters`, dots and spaces at
+//! an end, decode twice, or take full-width letters for plain ones. What such a server reads is looked at here, to
+//! count it, never to forward it.
+
+use std::borrow::Cow;
+
+/// Escapes within escapes are undone so often; what is wrapped more deeply hides something.
+const DEEP: usize = 4;
+
+/// Whether every server reads a path alike: lower case letters, digits and what stands between them. It is then in
+/// normal form too. Nearly all paths are so, and no more is looked at.
+pub fn is_plain(path: &str) -> bool {
+    let mut last = b'/';
+    let mut bytes = path.bytes();
+    if bytes.next() != Some(b'/') {
+        return false;
+    }
+    for byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' => {}
+            b'-' | b'_' if last != b'/' => {}
+            b'/' if !matches!(last, b'/' | b'-' | b'_') => {}
+            _ => return false,
+        }
+        last = byte;
+    }
+    last != b'-' && last != b'_' && (last != b'/' || path.len() == 1)
+}
+
+/// Whether a path, as it was written, leads some servers elsewhere than it says: an escaped escape of a slash, `..;`,
+/// full-width dots, a segment that is nothing but blanks or parameters.
+pub fn is_doubtful(path: &str) -> bool {
+    path.split('/').any(|segment| !segment.is_empty() && !is_certain(segment))
+}
+
+fn is_certain(segment: &str) -> bool {
+    if segment.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
+        return true;
+    }
+    if matches!(unescape(segment.as_bytes()).as_deref().unwrap_or(segment.as_bytes()), b"." | b"..") {
+        return true; // every server resolves these, and so does the normal form
+    }
+    let Some(read) = undo(segment) else { return false };
+    let stem = read.split([';', '?', '#']).next().unwrap_or_default().trim();
+    !stem.is_empty() && (!stem.contains('.') || stem.contains(char::is_alphanumeric))
+}
+
+/// A path, or a segment, as one text for all spellings: what keys of limits are made of. Text that is written for
+/// something else, such as `/a.b` and `/a`, stays apart. Idempotent.
+pub fn folded(path: &str) -> Cow<'_, str> {
+    let bytes = path.as_bytes();
+    let is_end = |at: usize| bytes.get(at + 1).is_none_or(|next| *next == b'/');
+    let folds = |(at, byte): (usize, &u8)| match byte {
+        b'A'..=b'Z' | b'%' | b';' | b' ' => true,
+        b'.' => is_end(at),
+        b'/' => at > 0 && is_end(at),
+        byte => !byte.is_ascii(),
+    };
+    if !bytes.iter().enumerate().any(folds) {
+        return Cow::Borrowed(path);
+    }
+    let mut out = String::with_capacity(path.len());
+    for (index, segment) in path.split('/').enumerate() {
+        if index > 0 {
+            out.push('/');
+        }
+        let Some(read) = undo(segment) else {
+            out.push_str(&segment.to_ascii_lowercase()); // only where nothing is refused for it
+            continue;
+        };
+        let stem = read.split(';').next().unwrap_or_default().trim_end_matches(['.', ' ']);
+        out.push_str(if stem.is_empty() { &read } else { stem });
+    }
+    let kept = out.trim_end_matches('/').len().max(usize::from(out.starts_with('/')));
+    out.truncate(kept);
+    Cow::Owned(out)
+}
+
+/// A segment without all that lax servers drop: what stands before its first letter or digit, `;parameters`, and what
+/// stands behind its last. `None` if nothing is left.
+pub(super) fn core(segment: &str) -> Option<Cow<'_, str>> {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let ends = segment.as_bytes().first().copied().zip(segment.as_bytes().last().copied());
+    let inner = |b: u8| is_plain(b) || matches!(b, b'-' | b'_' | b'.' | b':' | b'@' | b'+' | b',' | b'=');
+    if ends.is_some_and(|(first, last)| is_plain(first) && is_plain(last)) && segment.bytes().all(inner) {
+        return Some(Cow::Borrowed(segment));
+    }
+    let read = undo(segment).unwrap_or_else(|| segment.to_ascii_lowercase());
+    let begins = read.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let stem = begins.split([';', '?', '#', '&']).next().unwrap_or_default();
+    let stem = stem.trim_end_matches(|c: char| !c.is_alphanumeric());
+    (!stem.is_empty()).then(|| Cow::Owned(stem.to_owned()))
+}
+
+/// A segment as the laxest server reads it; `None` if that has a slash, a control character, bytes that are another
+/// character's, or escapes without end.
+fn undo(segment: &str) -> Option<String> {
+    let mut read = segment.to_ascii_lowercase();
+    for _ in 0..=DEEP {
+        let next = undo_once(&read)?;
+        if next == read {
+            let is_certain = |c: char| !matches!(c, '/' | '\\') && !c.is_control();
+            return read.chars().all(is_certain).then_some(read);
+        }
+        read = next.into_owned();
+    }
+    None
+}
+
+fn undo_once(text: &str) -> Option<Cow<'_, str>> {
+    let undone = unescape(text.as_bytes());
+    if undone.is_none() && text.is_ascii() {
+        return Some(match text.bytes().any(|b| b.is_ascii_uppercase()) {
+            true => Cow::Owned(text.to_ascii_lowercase()),
+            false => Cow::Borrowed(text),
+        });
+    }
+    let bytes = undone.as_deref().unwrap_or(text.as_bytes());
+    if is_overlong(bytes) {
+        return None;
+    }
+    Some(Cow::Owned(
+        String::from_utf8_lossy(bytes).chars().filter_map(ascii_like).flat_map(fold_case).collect(),
+    ))
+}
+
+/// One round of escapes undone; `None` if there are none.
+fn unescape(bytes: &[u8]) -> Option<Vec<u8>> {
+    let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
+    let escape = |at: usize| Some((hex(at + 1)? * 16 + hex(at + 2)?) as u8).filter(|_| bytes[at] == b'%');
+    (0..bytes.len()).find(|at| escape(*at).is_some())?;
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let undone = escape(at);
+        out.push(undone.unwrap_or(bytes[at]));
+        at += if undone.is_some() { 3 } else { 1 };
+    }
+    Some(out)
+}
+
+/// Whether a character is written in more bytes than it needs (RFC 3629 §3), which some decoders take for it: `%C0%AF`
+/// is a slash to them.
+pub(super) fn is_overlong(bytes: &[u8]) -> bool {
+    bytes
+        .windows(2)
+        .any(|pair| matches!(pair, [0xc0 | 0xc1, 0x80..=0xbf] | [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]))
+}
+
+/// What a compatible form or a best fit makes of a character: full-width letters are letters, and there are more
+/// slashes than one. What is not seen is nothing.
+fn ascii_like(c: char) -> Option<char> {
+    Some(match c {
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}' => return None,
+        '\u{ff01}'..='\u{ff5e}' => char::from((c as u32 - 0xfee0) as u8),
+        '\u{2044}' | '\u{2215}' | '\u{29f8}' => '/',
+        '\u{2216}' | '\u{29f5}' | '\u{29f9}' | '\u{fe68}' => '\\',
+        '\u{2024}' | '\u{fe52}' | '\u{3002}' | '\u{ff61}' => '.',
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{3000}' => ' ',
+        '\u{130}' => 'i', // whose lower case is two characters
+        c => c,
+    })
+}
+
+/// Lower case by way of upper case, as servers compare that know no case: the long s and the sign of Kelvin are letters.
+fn fold_case(c: char) -> impl Iterator<Item = char> {
+    c.to_uppercase().flat_map(char::to_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_paths_have_one_reading() {
+        for path in ["/", "/v1", "/v1/items/7", "/a-b/c_d", "/x/0"] {
+            assert!(is_plain(path) && !is_doubtful(path), "{path}");
+            assert_eq!(folded(path), path);
+        }
+        for path in
+            ["", "x", "/v1/", "//v1", "/V1", "/a.b", "/-/x", "/x-", "/_x", "/a%20b", "/a;b", "/a b", "/é"]
+        {
+            assert!(!is_plain(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_leads_elsewhere_is_doubtful() {
+        for path in [
+            "/a/..;/b",
+            "/..;",
+            "/.;/b",
+            "/a/%2e%2e;x/b",
+            "/a/..%3b/b",
+            "/a/%252e%252e/b",
+            "/a/%252e/b",
+            "/a%252fb",
+            "/a%255cb",
+            "/a%25252fb",
+            "/a%2500",
+            "/a/%250a",
+            "/;/a",
+            "/;x/a",
+            "/a/%20/b",
+            "/a/.../b",
+            "/a/..%20/b",
+            "/a/.%20/b",
+            "/a/%EF%BC%8E%EF%BC%8E/b",
+            "/a%EF%BC%8Fb",
+            "/a%E2%88%95b",
+            "/a%25c0%25afb",
+            "/a/..%ff/b",
+            "/a/..*/b",
+            "/%3f/a",
+            "/%23x/a",
+            "/a/%252525252525252e",
+        ] {
+            assert!(is_doubtful(path), "{path}");
+        }
+        for path in [
+            "/a/../b",
+            "/a/%2e%2E/b",
+            "/a/./b",
+            "/a.b",
+            "/a..b",
+            "/.env",
+            "/a;b=c",
+            "/a%20b",
+            "/C%23",
+            "/100%25",
+            "/what%3F",
+            "/a%e4b",
+            "/%C3%A9t%C3%A9",
+            "/-/x",
+            "/~user",
+            "/*",
+            "/a:b",
+            "/@me",
+            "/items(7)",
+            "/%E6%97%A5",
+        ] {
+            assert!(!is_doubtful(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn keys_have_one_form_for_all_spellings() {
+        for (path, form) in [
+            ("/V1/Items", "/v1/items"),
+            ("/v1/items/", "/v1/items"),
+            ("/v1/items;x=1", "/v1/items"),
+            ("/v1;a/items;b", "/v1/items"),
+            ("/v1/items.", "/v1/items"),
+            ("/v1/items%20", "/v1/items"),
+            ("/v1/%2569tems", "/v1/items"),
+            ("/v1/%EF%BD%89tem%C5%BF", "/v1/items"),
+            ("/", "/"),
+            ("/users/john.doe", "/users/john.doe"),
+            ("/a%20b", "/a b"),
+            ("/;x", "/;x"),
+            ("John", "john"),
+            ("", ""),
+        ] {
+            assert_eq!(folded(path), form, "{path}");
+            assert_eq!(folded(form), form, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_segment_has_a_core() {
+        for (segment, left) in [
+            ("secret", Some("secret")),
+            ("Secret~", Some("secret")),
+            ("*secret", Some("secret")),
+            ("%20secret%20.", Some("secret")),
+            ("secret;x", Some("secret")),
+            ("secret%3fx", Some("secret")),
+            ("secret%2523x", Some("secret")),
+            ("secret.json", Some("secret.json")),
+            ("items:batch", Some("items:batch")),
+            ("secret%C2%B0", Some("secret")),
+            ("..secret", Some("secret")),
+            ("-", None),
+            ("%FF", None),
+        ] {
+            assert_eq!(core(segment).as_deref(), left, "{segment}");
+        }
+    }
+}
