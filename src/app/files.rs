@@ -8,6 +8,7 @@ use super::Supervisor;
 use crate::auth::Consumers;
 use crate::config::Config;
 use crate::lists::AddressList;
+use crate::pem::Pem;
 use crate::watched::{Unusable, Watch, Watched};
 
 /// The files that the configuration in force was made of.
@@ -16,6 +17,8 @@ pub(super) struct Files {
     consumers: Option<(PathBuf, Watch<Consumers>)>,
     /// With the names of the lists.
     lists: Vec<(String, PathBuf, Watch<AddressList>)>,
+    /// The certificates of upstreams, with the names of those.
+    tls: Vec<(String, Vec<Watch<Pem>>)>,
 }
 
 impl Files {
@@ -26,7 +29,12 @@ impl Files {
             let file = list.file.as_ref()?;
             Some((list.name.clone(), file.clone(), Watch::new(file, &*list.known)))
         });
+        let tls = config.upstreams.iter().filter_map(|upstream| {
+            let files = upstream.tls.as_ref()?.files.all();
+            Some((upstream.name.clone(), files.map(|file| Watch::new(&file.path, &*file.pem)).collect()))
+        });
         Self {
+            tls: tls.collect(),
             consumers: consumers.map(|c| (c.file.clone(), Watch::new(&c.file, &*c.known))),
             lists: lists.collect(),
         }
@@ -54,6 +62,51 @@ impl Supervisor {
             })
             .await;
         }
+        let mut at = 0;
+        while let Some((name, watches)) = self.files.tls.get_mut(at) {
+            at += 1;
+            let mut changed = false;
+            for watch in watches {
+                changed |= watch.look().await.is_some();
+            }
+            if changed {
+                let name = name.clone();
+                self.take_tls(&name).await;
+            }
+        }
+    }
+
+    /// Puts in force what the certificates of an upstream are now: all of them fit together, or none is taken.
+    async fn take_tls(&mut self, upstream: &str) {
+        let known = |config: &Config| {
+            config.upstreams.iter().position(|known| known.name == upstream && known.tls.is_some())
+        };
+        let before = self.shared.snapshot.load_full();
+        let Some(known_tls) =
+            known(&before.config).and_then(|index| before.config.upstreams[index].tls.as_ref())
+        else {
+            return;
+        };
+        let read = known_tls.again();
+        let wrong = read.as_ref().err().map_or(&[][..], |wrong| &wrong[..]);
+        let mut waiting = false;
+        for file in known_tls.files.all() {
+            let mistake = wrong.iter().find(|(path, _)| *path == file.path).map(|(_, mistake)| mistake);
+            waiting |= self.note(&file.path.display().to_string(), mistake);
+        }
+        let Ok(tls) = read else { return };
+        if waiting {
+            let _ = self.reload().await; // a configuration that was refused may have waited for it
+        }
+        let before = self.shared.snapshot.load_full();
+        let Some(index) = known(&before.config) else { return };
+        if before.config.upstreams[index].tls.as_ref() == Some(&tls) {
+            return; // a mistake was taken back, or the reload has it already
+        }
+        tracing::info!("the certificates of the upstream {upstream} are in force");
+        let mut config = before.config.clone();
+        config.upstreams[index].tls = Some(tls);
+        self.put_in_force(config, &before);
     }
 
     /// Puts in force what a file holds now, in its place in the configuration.

@@ -23,6 +23,7 @@ mod schema;
 mod store;
 mod syntax;
 mod upstream;
+mod upstream_tls;
 mod validate;
 mod values;
 mod watch;
@@ -40,7 +41,8 @@ pub use model::{
 pub use report::{Place, Problem, Report};
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig};
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
-pub use upstream::{ServerConfig, UpstreamConfig};
+pub use upstream::{Protocol, ProxyVersion, ServerConfig, UpstreamConfig};
+pub use upstream_tls::{TlsFile, TlsFiles, TlsMistakes, TlsPart, UpstreamTls};
 pub use watch::watch;
 
 use node::Value;

@@ -1,9 +1,9 @@
 //! Bodies: of answers, with what is freed at their end; of requests, with their bounds.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use hyper::client::conn::http1::SendRequest;
 
 use super::exchange::Exchange;
 use super::framing::{Framing, Taken};
+use super::lines::Stream;
 use super::pool::Pool;
 use super::wire::{Answer, READ, Wire};
 use crate::listen::{Connection, Deadline};
@@ -40,10 +41,19 @@ pub(super) struct Forwarded {
     pub(super) connection: Option<Returning>,
 }
 
+/// What is given back when an answer has been read to its end.
+pub(super) enum Returning {
+    /// A connection.
+    Kept(Kept),
+    /// A place on one.
+    Stream(Stream),
+}
+
 /// A connection of hyper's client that goes back to its pool.
-pub(super) struct Returning {
+pub(super) struct Kept {
     pub(super) sender: SendRequest<RequestBody>,
-    pub(super) pool: Rc<Pool<SendRequest<RequestBody>>>,
+    /// `None` for a connection that is of no use to others.
+    pub(super) pool: Option<Rc<Pool<SendRequest<RequestBody>>>>,
     /// The worker's milliseconds.
     pub(super) now: u64,
     /// The request's body.
@@ -174,6 +184,9 @@ impl Forwarded {
         }
         if let Some(exchange) = exchange {
             exchange.moved();
+            if let Some(Returning::Stream(stream)) = &self.connection {
+                stream.heard(exchange.connection().worker.deadlines.now());
+            }
         }
         let frame = ready!(polled);
         if matches!(frame, Some(Ok(_))) && !self.body.is_end_stream() {
@@ -190,9 +203,14 @@ impl Returning {
     /// Puts the connection back. Call it when the answer has been read to its end: hyper then makes it ready
     /// by itself, or closes it.
     fn give_back(self) {
-        // What is still to be sent belongs to this request: such a connection is no good for another.
-        if self.upload.is_none_or(|upload| upload.ended.get()) {
-            self.pool.keep(self.sender, self.now);
+        match self {
+            // What is still to be sent belongs to this request: such a connection is no good for another.
+            Self::Kept(kept) if kept.upload.as_ref().is_none_or(|upload| upload.ended.get()) => {
+                if let Some(pool) = kept.pool {
+                    pool.keep(kept.sender, kept.now);
+                }
+            }
+            Self::Kept(_) | Self::Stream(_) => {}
         }
     }
 }
@@ -270,6 +288,10 @@ pub(super) struct Upload {
     pub(super) answered: Cell<bool>,
     /// The body was asked for, which is leave to send it.
     asked: Cell<bool>,
+    /// Its exchange is over: nobody wants the rest.
+    given_up: Cell<bool>,
+    /// Who sends it.
+    waker: RefCell<Option<Waker>>,
     waits_for_leave: bool,
     connection: Rc<Connection>,
     deadline: Rc<Deadline>,
@@ -288,10 +310,29 @@ impl Drop for RequestBody {
     }
 }
 
-/// Why a request was not sent whole.
+impl Upload {
+    /// The exchange is over: what is still to be sent is not sent any more.
+    pub(super) fn give_up(&self) {
+        if self.ended.get() {
+            return;
+        }
+        self.given_up.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Why a request was not sent whole. An HTTP/2 server is told CANCEL.
 #[derive(Debug, thiserror::Error)]
 #[error("the request's body did not come whole")]
-pub(super) struct UploadError;
+pub(super) struct UploadError(#[source] h2::Error);
+
+impl UploadError {
+    fn new() -> Self {
+        Self(h2::Reason::CANCEL.into())
+    }
+}
 
 impl RequestBody {
     /// A body of nothing.
@@ -320,6 +361,8 @@ impl RequestBody {
             waiting: Cell::new(false),
             answered: Cell::new(false),
             asked: Cell::new(false),
+            given_up: Cell::new(false),
+            waker: RefCell::default(),
             waits_for_leave,
             connection: Rc::clone(exchange.connection()),
             deadline: Rc::clone(exchange.deadline()),
@@ -338,9 +381,15 @@ impl http_body::Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         let Self { inner: Some(body), state: Some(state) } = &mut *self else { return Poll::Ready(None) };
+        if state.given_up.get() {
+            return Poll::Ready(Some(Err(UploadError::new())));
+        }
         state.asked.set(true);
         let polled = Pin::new(&mut *body).poll_frame(context);
         state.waiting.set(polled.is_pending());
+        if polled.is_pending() && state.answered.get() {
+            *state.waker.borrow_mut() = Some(context.waker().clone());
+        }
         let frame = ready!(polled);
         if !state.answered.get() {
             // Whoever still sends is not late.
@@ -353,7 +402,7 @@ impl http_body::Body for RequestBody {
                     Some(left) => state.left.set(left),
                     None => {
                         state.too_large.set(true);
-                        return Poll::Ready(Some(Err(UploadError)));
+                        return Poll::Ready(Some(Err(UploadError::new())));
                     }
                 }
                 state.ended.set(body.is_end_stream());
@@ -361,7 +410,7 @@ impl http_body::Body for RequestBody {
             }
             Some(Err(_)) => {
                 state.broken.set(true);
-                Poll::Ready(Some(Err(UploadError)))
+                Poll::Ready(Some(Err(UploadError::new())))
             }
             None => {
                 state.ended.set(true);

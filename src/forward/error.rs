@@ -15,6 +15,9 @@ pub enum ForwardError {
     /// No connection was made in time.
     #[error("no connection in time")]
     ConnectTimeout,
+    /// There is a connection, but TLS or HTTP/2 did not come about on it. No request was sent.
+    #[error("no agreement with the server")]
+    Handshake(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The connection broke, or what came was no HTTP.
     #[error("no answer")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -35,7 +38,7 @@ pub enum ForwardError {
 impl ForwardError {
     pub(super) fn outcome(&self) -> UpstreamOutcome {
         match self {
-            Self::Connect(_) => UpstreamOutcome::ConnectFailed,
+            Self::Connect(_) | Self::Handshake(_) => UpstreamOutcome::ConnectFailed,
             Self::ConnectTimeout => UpstreamOutcome::ConnectTimeout,
             Self::Broken(_) => UpstreamOutcome::Broken,
             Self::ResponseTimeout => UpstreamOutcome::ResponseTimeout,
@@ -43,10 +46,19 @@ impl ForwardError {
         }
     }
 
+    /// The same for another request that waited for the same connection.
+    pub(super) fn again(&self) -> Self {
+        match self {
+            Self::Connect(error) => Self::Connect(std::io::Error::new(error.kind(), error.to_string())),
+            Self::Handshake(error) => Self::Handshake(error.to_string().into()),
+            _ => Self::ConnectTimeout,
+        }
+    }
+
     /// The answer to the client. It tells what failed, never where.
     pub fn response(self, exchange: &Exchange) -> Response<Body> {
         let local = match self {
-            Self::Connect(_) | Self::Broken(_) => LocalError::UpstreamFailed,
+            Self::Connect(_) | Self::Handshake(_) | Self::Broken(_) => LocalError::UpstreamFailed,
             Self::ConnectTimeout | Self::ResponseTimeout => LocalError::UpstreamSlow,
             Self::TooLarge => LocalError::TooLarge,
             Self::ClientBroken => LocalError::Malformed("the request's body did not come whole"),

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use sluicegate_limiter::Time;
 
 use super::Body;
@@ -94,6 +95,19 @@ impl Exchange {
 
     pub(super) fn set_idle(&self, idle: Duration) {
         self.idle.set(idle);
+    }
+
+    /// The address that a request with these headers comes from, and where it came to, as far as they are known.
+    pub(super) fn ends(&self, headers: &HeaderMap) -> (SocketAddr, SocketAddr) {
+        let peer = self.connection.peer;
+        let origin = self.connection.origin();
+        let config = &self.view.snapshot.config;
+        let client = config.client_ip.resolve(origin.peer, headers);
+        // A proxy in front does not tell its client's port.
+        let port = if client == peer.ip().to_canonical() { peer.port() } else { 0 };
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        let to = config.listeners.get(origin.listener).map_or(nowhere, |listener| listener.address);
+        (SocketAddr::new(client, port), to)
     }
 
     /// Whether the peer is a proxy that is believed.

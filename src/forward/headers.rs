@@ -83,6 +83,7 @@ struct Present {
     x_forwarded_proto: bool,
     x_request_id: bool,
     host: bool,
+    cookies: usize,
 }
 
 impl Present {
@@ -99,6 +100,7 @@ impl Present {
                 "x-forwarded-proto" => present.x_forwarded_proto = true,
                 "x-request-id" => present.x_request_id = true,
                 "host" => present.host = true,
+                "cookie" => present.cookies = headers.get_all(header::COOKIE).iter().count(),
                 _ => {}
             }
         }
@@ -123,6 +125,9 @@ pub(super) fn request(
     }
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    if present.cookies > 1 && connection.shared {
+        join_cookies(connection, headers);
     }
     if present.expect {
         headers.remove(header::EXPECT); // the body is asked of the client when the upstream takes it
@@ -172,6 +177,19 @@ pub(super) fn tell_consumer(connection: &Connection, headers: &mut HeaderMap, to
     if let Some(plan) = consumer.plan {
         headers.insert(X_CONSUMER_PLAN, value(plan));
     }
+}
+
+/// One line of cookies: HTTP/2 may cut it into several (RFC 9113 §8.2.3), which servers of HTTP/1.1 do not expect.
+fn join_cookies(connection: &Connection, headers: &mut HeaderMap) {
+    let value = connection.worker.scratch.value(|out| {
+        for (index, line) in headers.get_all(header::COOKIE).iter().enumerate() {
+            if index > 0 {
+                out.bytes(b"; ");
+            }
+            out.bytes(line.as_bytes());
+        }
+    });
+    headers.insert(header::COOKIE, value);
 }
 
 fn takes_trailers(headers: &HeaderMap) -> bool {

@@ -2,11 +2,16 @@
 
 mod balance;
 mod body;
+mod complaint;
+mod connect;
 mod error;
 mod exchange;
 mod framing;
 mod headers;
+mod lines;
+mod multiplexed;
 mod pool;
+mod proxy;
 mod server;
 mod upstream;
 mod wire;

@@ -11,8 +11,9 @@ use hyper::body::Incoming;
 
 use super::balance::turns;
 use super::body::{Body, RequestBody};
+use super::connect::connector;
 use super::server::{Server, ask, send};
-use super::{Exchange, ForwardError, headers};
+use super::{Exchange, ForwardError, headers, proxy};
 use crate::auth::Told;
 use crate::config::UpstreamConfig;
 use crate::listen::Connection;
@@ -34,7 +35,9 @@ pub struct Upstream {
 impl Upstream {
     /// An upstream without connections.
     pub fn new(config: UpstreamConfig, stripe: Arc<UpstreamStripe>) -> Self {
-        let servers = config.servers.iter().map(|config| Server::new(&config.authority)).collect();
+        let connector = connector(&config);
+        let server = |server| Server::new(server, &config, connector.as_ref());
+        let servers = config.servers.iter().map(server).collect();
         let weights: Vec<u32> = config.servers.iter().map(|server| server.weight).collect();
         Self { servers, turns: turns(&weights), next: Cell::new(0), stripe, config }
     }
@@ -75,6 +78,10 @@ pub async fn forward(
     let waits_for_leave = parts.headers.contains_key(header::EXPECT);
     let server = upstream.choose();
     let has_body = !http_body::Body::is_end_stream(&body);
+    let preamble = config.proxy_protocol.map_or_else(proxy::Header::new, |version| {
+        let (client, to) = exchange.ends(&parts.headers);
+        proxy::header(version, client, to)
+    });
     exchange.set_id(prepare(connection, &mut parts, server, has_body, exchange.trusts_peer()));
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
@@ -83,9 +90,10 @@ pub async fn forward(
     let (body, upload) = RequestBody::new(body, route.max_body, waits_for_leave, exchange, config.response);
 
     let result = match &upload {
-        None => ask(server, config, exchange, connection, &parts).await,
+        None => ask(server, config, exchange, connection, &parts, &preamble).await,
         Some(upload) => {
-            send(server, config, exchange, connection, Request::from_parts(parts, body), upload).await
+            let mut request = Some(Request::from_parts(parts, body));
+            send(server, config, exchange, connection, &mut request, upload, &preamble).await
         }
     };
     let spent = connection.worker.clock().now().since(exchange.released());
@@ -110,7 +118,7 @@ fn prepare(
     let id = headers::request(connection, &mut parts.headers, host, has_body, trusted);
     if !parts.headers.contains_key(header::HOST) {
         // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
-        if let Ok(host) = HeaderValue::from_str(&server.authority) {
+        if let Ok(host) = HeaderValue::from_str(&server.address.authority) {
             parts.headers.insert(header::HOST, host);
         }
     }

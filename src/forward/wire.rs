@@ -12,9 +12,9 @@ use http::request::Parts as RequestParts;
 use http::response::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
 use smallvec::SmallVec;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::AsyncReadExt;
 
+use super::connect::ServerStream;
 use super::framing::Framing;
 
 /// The longest head of an answer.
@@ -28,7 +28,7 @@ pub(super) const READ: (usize, usize) = (4 << 10, 16 << 10);
 
 /// A connection to a server.
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: ServerStream,
     /// What was read and not used yet.
     pub(super) read: BytesMut,
 }
@@ -53,20 +53,20 @@ pub(super) enum WireError {
 
 impl Wire {
     /// A connection that nothing was said on yet.
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: ServerStream) -> Self {
         Self { stream, read: BytesMut::new() }
     }
 
     /// Whether a kept connection is as it was left: open, and silent. What a server says unasked is no answer to
     /// the next request.
-    pub(super) fn is_silent(&self) -> bool {
-        matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    pub(super) fn is_silent(&mut self) -> bool {
+        self.stream.is_silent()
     }
 
     /// Sends a request without a body and waits for the head of its answer.
     pub(super) async fn ask(&mut self, request: &RequestParts) -> Result<Answer, WireError> {
         let head = write_head(request);
-        self.stream.write_all(&head).await.map_err(WireError::Nothing)?;
+        self.stream.send(&head).await.map_err(WireError::Nothing)?;
         loop {
             match self.parse(&request.method)? {
                 Parsed::Answer(answer) => return Ok(answer),

@@ -171,13 +171,21 @@ fn redis(redis: &RedisConfig) -> Value {
 fn upstream(upstream: &UpstreamConfig) -> Value {
     json!({
         "servers": upstream.servers.iter().map(|s| json!({
-            "url": format!("http://{}", s.authority), "weight": s.weight,
+            "url": format!("{}://{}", if s.tls { "https" } else { "http" }, s.authority), "weight": s.weight,
         })).collect::<Vec<_>>(),
         "timeouts": {
             "connect": seconds(upstream.connect),
             "response": seconds(upstream.response),
             "idle": seconds(upstream.idle),
         },
+        "protocol": word(&upstream.protocol),
+        "tls": upstream.tls.as_ref().map(|tls| json!({
+            "ca": if tls.files.ca.is_some() { "private" } else { "system" },
+            "own_certificate": tls.files.client.is_some(),
+            "server_name": tls.server_name.as_ref().map(|name| name.to_str()),
+            "verify": tls.verify,
+        })),
+        "proxy_protocol": upstream.proxy_protocol.as_ref().map(word),
     })
 }
 

@@ -4,10 +4,12 @@
 #![allow(missing_docs, dead_code, unreachable_pub, unused_imports, clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests read clocks
 
+pub mod authority;
 pub mod client;
 mod cluster;
 pub mod fleet;
 mod gateway;
+pub mod h2_upstream;
 pub mod issuer;
 pub mod load;
 mod message;

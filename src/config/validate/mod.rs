@@ -17,6 +17,7 @@ mod route;
 mod section;
 mod store;
 mod upstream;
+mod upstream_tls;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -72,7 +73,9 @@ pub(super) fn config(
     let limits =
         limits.read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, given, report));
     let upstreams = Section::new("upstream", raw.wrong.contains(&"upstreams"));
-    let upstreams = upstreams.read(raw.upstreams.as_ref(), report, upstream::upstream);
+    let upstreams = upstreams.read(raw.upstreams.as_ref(), report, |name, raw, report| {
+        upstream::upstream(name, raw, folder, report)
+    });
     let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
     let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));
     let known = route::Known {

@@ -1,28 +1,30 @@
 //! Upstreams: servers and timeouts.
 
+use std::path::Path;
 use std::time::Duration;
+
+use rustls::pki_types::ServerName;
 
 use super::super::forms::RawServer;
 use super::super::raw_upstream::RawUpstream;
-use super::super::read::{At, not_available};
+use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::route::{Action, RouteConfig};
 use super::super::upstream::{ServerConfig, UpstreamConfig};
 use super::super::values;
 use super::section::Section;
+use super::upstream_tls::{Speech, speech};
 use super::{empty, in_range, missing, value, word};
 
-pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report) -> Option<UpstreamConfig> {
+pub(super) fn upstream(
+    name: &At<String>,
+    raw: &RawUpstream,
+    folder: &Path,
+    report: &mut Report,
+) -> Option<UpstreamConfig> {
     if let Some(raw) = &raw.balance {
         let text = At { at: raw.at, value: raw.value.0.clone() };
         word(&text, "balance", &[("round_robin", ())], report);
-    }
-    if let Some(text) = &raw.protocol {
-        if text.value == "http2" {
-            report.error(not_available(text.at, "`protocol: http2`").help("use http1"));
-        } else {
-            word(text, "protocol", &[("http1", ())], report);
-        }
     }
     let servers = raw.servers.as_ref().and_then(|servers| {
         if servers.value.is_empty() {
@@ -38,6 +40,7 @@ pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report
         let what = format!("the upstream `{}`", name.value);
         missing(name.at, &what, ("servers", "[http://127.0.0.1:9000]"), &raw.wrong, report);
     }
+    let speech = speech(raw, servers.as_deref(), folder, report);
     let timeouts = raw.timeouts.as_ref().map(|timeouts| &timeouts.value);
     let mut timeout = |text: Option<&At<String>>, usual: Duration| match text {
         None => Some(usual),
@@ -49,12 +52,16 @@ pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report
     let connect = timeout(timeouts.and_then(|t| t.connect.as_ref()), Duration::from_secs(1));
     let response = timeout(timeouts.and_then(|t| t.response.as_ref()), Duration::from_secs(30));
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
+    let Speech { protocol, tls, proxy_protocol } = speech?;
     Some(UpstreamConfig {
         name: name.value.clone(),
         servers: servers?,
         connect: connect?,
         response: response?,
         idle: idle?,
+        protocol,
+        tls,
+        proxy_protocol,
     })
 }
 
@@ -64,12 +71,12 @@ fn server(RawServer(raw): &RawServer, report: &mut Report) -> Option<ServerConfi
         missing(raw.at, "a server", ("url", "http://127.0.0.1:9000"), &raw.wrong, report);
         return None;
     };
-    let authority = value(url, report, authority);
-    Some(ServerConfig { authority: authority?, weight: weight? as u32 })
+    let (tls, authority) = value(url, report, authority)?;
+    Some(ServerConfig { authority, tls, weight: weight? as u32 })
 }
 
-/// HOST:PORT of a URL.
-fn authority(text: &str) -> Result<String, Mistake> {
+/// Whether a URL is https, and its HOST:PORT.
+fn authority(text: &str) -> Result<(bool, String), Mistake> {
     if text.contains('@') {
         return Err(Mistake::new("a server's URL holds no user or password"));
     }
@@ -79,20 +86,18 @@ fn authority(text: &str) -> Result<String, Mistake> {
     }
     let uri: http::Uri = text.parse().map_err(|_| bad())?;
     let authority = uri.authority().ok_or_else(bad)?;
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err(Mistake::new("https to upstreams is not available in this version of sluicegate")
-                .help("use http://"));
-        }
+    let tls = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
         _ => return Err(bad()),
-    }
+    };
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
         return Err(Mistake::new(format!("a server is a host and a port, without a path: `{text}`"))
-            .help(format!("write http://{authority}")));
+            .help(format!("write {}://{authority}", if tls { "https" } else { "http" })));
     }
     let host = authority.host();
     let port = match authority.as_str().strip_prefix(host).and_then(|rest| rest.strip_prefix(':')) {
+        None if tls => 443,
         None => 80,
         Some(port) => port
             .parse::<u16>()
@@ -100,7 +105,10 @@ fn authority(text: &str) -> Result<String, Mistake> {
             .filter(|port| *port != 0)
             .ok_or_else(|| Mistake::new(format!("the port `{port}` is not between 1 and 65535")))?,
     };
-    Ok(format!("{host}:{port}"))
+    if tls && ServerName::try_from(host.trim_start_matches('[').trim_end_matches(']')).is_err() {
+        return Err(Mistake::new(format!("`{host}` is no name that a certificate can be for")));
+    }
+    Ok((tls, format!("{host}:{port}")))
 }
 
 /// Upstreams that nothing is forwarded to.
