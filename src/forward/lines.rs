@@ -48,7 +48,8 @@ pub(super) struct Lines {
 /// A connection.
 struct Line {
     sender: SendRequest<RequestBody>,
-    driver: Rc<RefCell<Driver>>,
+    /// `None` once the connection takes no further requests: with it go those that it was given and did not send.
+    driver: Rc<RefCell<Option<Driver>>>,
     streams: Cell<usize>,
     /// The worker's milliseconds at which the server was heard last, and at which a stream ended last.
     heard: Cell<u64>,
@@ -164,11 +165,17 @@ async fn line(address: &Address, now: u64) -> Result<Rc<Line>, ForwardError> {
     })
     .await?;
     waker.take();
-    let driver = Rc::new(RefCell::new(driver));
+    let driver = Rc::new(RefCell::new(Some(driver)));
     let driven = Rc::clone(&driver);
     tokio::task::spawn_local(async move {
-        // Whoever uses the connection is told of its errors.
-        let _ = poll_fn(|context| Pin::new(&mut *driven.borrow_mut()).poll(context)).await;
+        poll_fn(|context| match &mut *driven.borrow_mut() {
+            // Whoever uses the connection is told of its errors.
+            Some(driver) => Pin::new(driver).poll(context).map(drop),
+            None => Poll::Ready(()),
+        })
+        .await;
+        let ended = driven.take();
+        drop(ended); // what it did not send is tried elsewhere
     });
     Ok(Rc::new(Line {
         sender,
@@ -187,7 +194,7 @@ impl Line {
 
     /// Streams that the server allows at once.
     fn most(&self) -> usize {
-        self.driver.borrow().current_max_send_streams().min(STREAMS)
+        self.driver.borrow().as_ref().map_or(0, |driver| driver.current_max_send_streams().min(STREAMS))
     }
 }
 

@@ -170,6 +170,7 @@ impl Admin {
             "generation": self.shared.snapshot.load().generation,
             "loaded_at": status.loaded_at,
             "last_reload_error": status.last_error,
+            "file_errors": status.file_errors,
             "consumers": self.shared.snapshot.load().config.api_key.consumers.as_ref().map(|consumers| json!({
                 "file": consumers.file.display().to_string(),
                 "consumers": consumers.known.len(),

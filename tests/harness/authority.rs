@@ -21,8 +21,8 @@ impl Authority {
     pub fn new() -> Self {
         let mut params = rcgen::CertificateParams::default();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        params.distinguished_name.push(rcgen::DnType::CommonName, "Test");
         let key = rcgen::KeyPair::generate().unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, format!("{:x?}", &key.public_key_raw()[..9]));
         Self { issuer: rcgen::CertifiedIssuer::self_signed(params, key).unwrap() }
     }
 

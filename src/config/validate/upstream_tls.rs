@@ -50,9 +50,9 @@ pub(super) fn speech(
     }
     let empty = RawUpstreamTls::empty(raw.at);
     let tls = match (&raw.tls, secure) {
+        (_, Some(false)) | (None, None) => None,
         (Some(raw), _) => tls(&raw.value, protocol?, folder, report),
         (None, Some(true)) => tls(&empty, protocol?, folder, report),
-        (None, _) => None,
     };
     (report.errors.len() == before).then_some(Speech { protocol: protocol?, tls, proxy_protocol })
 }
