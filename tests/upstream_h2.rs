@@ -47,11 +47,15 @@ fn a_request_is_forwarded() {
     assert_eq!((answer.status, answer.text().as_str()), (201, ""));
 
     let seen = upstream.seen();
-    assert_eq!((seen[0].method.as_str(), seen[0].uri.to_string().as_str()), ("POST", "http://api.test:8080/v1/items?x=1"));
+    assert_eq!(
+        (seen[0].method.as_str(), seen[0].uri.to_string().as_str()),
+        ("POST", "http://api.test:8080/v1/items?x=1")
+    );
     for gone in ["host", "connection", "x-hop", "keep-alive", "transfer-encoding"] {
         assert!(!seen[0].headers.contains_key(gone), "{gone}");
     }
-    for (name, value) in [("te", "trailers"), ("x-kept", "2"), ("content-length", "5"), ("x-forwarded-host", "api.test:8080")]
+    for (name, value) in
+        [("te", "trailers"), ("x-kept", "2"), ("content-length", "5"), ("x-forwarded-host", "api.test:8080")]
     {
         assert_eq!(seen[0].headers[name], value);
     }

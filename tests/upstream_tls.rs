@@ -36,7 +36,8 @@ fn a_server_is_spoken_to_over_tls() {
         exchange.answer(200, &[], &body);
     });
     let front = TlsFront::before(upstream.address, authority.server(&["127.0.0.1"], &["http/1.1"], None));
-    let gateway = gateway(Setup::default().file("ca.pem", &authority.pem()), front.address, "tls: {ca: ca.pem}");
+    let gateway =
+        gateway(Setup::default().file("ca.pem", &authority.pem()), front.address, "tls: {ca: ca.pem}");
     let mut client = gateway.client();
     for turn in 0..20 {
         assert_eq!(client.get("/").status, 200, "turn {turn}");
@@ -115,9 +116,8 @@ fn the_gateway_shows_its_own_certificate() {
     let server = authority.server(&["127.0.0.1"], &[], Some(&authority));
     let front = TlsFront::before(upstream.address, server);
     let (cert, key) = authority.issue(&["gateway.test"]);
-    let files = || {
-        Setup::default().file("ca.pem", &authority.pem()).file("own.pem", &cert).file("own.key", &key)
-    };
+    let files =
+        || Setup::default().file("ca.pem", &authority.pem()).file("own.pem", &cert).file("own.key", &key);
     let with = gateway(files(), front.address, "tls: {ca: ca.pem, cert: own.pem, key: own.key}");
     assert_eq!(with.get("/").status, 200);
     assert!(front.handshakes()[0].has_certificate);
@@ -133,7 +133,8 @@ fn sessions_are_resumed() {
         exchange.answer(200, &[("connection", "close")], b"done");
     });
     let front = TlsFront::before(upstream.address, authority.server(&["127.0.0.1"], &[], None));
-    let gateway = gateway(Setup::default().file("ca.pem", &authority.pem()), front.address, "tls: {ca: ca.pem}");
+    let gateway =
+        gateway(Setup::default().file("ca.pem", &authority.pem()), front.address, "tls: {ca: ca.pem}");
     let mut client = gateway.client();
     for _ in 0..5 {
         assert_eq!(client.get("/").status, 200);

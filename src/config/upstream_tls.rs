@@ -97,10 +97,7 @@ impl UpstreamTls {
         };
         let ca = self.files.ca.as_ref().map(&mut read);
         let client = self.files.client.as_ref().map(|(cert, key)| (read(cert), read(key)));
-        let files = TlsFiles {
-            ca: ca.flatten(),
-            client: client.and_then(|(cert, key)| cert.zip(key)),
-        };
+        let files = TlsFiles { ca: ca.flatten(), client: client.and_then(|(cert, key)| cert.zip(key)) };
         if !wrong.is_empty() {
             return Err(wrong);
         }

@@ -107,7 +107,10 @@ impl Tls {
         let stream = self.connector.connect(self.name.clone(), stream).await?;
         let agreed = stream.get_ref().1.alpn_protocol();
         if self.protocol == Protocol::Http2 && agreed != Some(Protocol::Http2.alpn()) {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "the server did not choose HTTP/2 (ALPN)"));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the server did not choose HTTP/2 (ALPN)",
+            ));
         }
         Ok(ServerStream::Tls(Box::new(stream)))
     }

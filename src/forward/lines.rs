@@ -158,7 +158,9 @@ async fn line(address: &Address, now: u64) -> Result<Rc<Line>, ForwardError> {
         *waker.borrow_mut() = Some(context.waker().clone());
         match Pin::new(&mut driver).poll(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(ForwardError::Handshake(error.into()))),
-            Poll::Ready(Ok(())) => Poll::Ready(Err(ForwardError::Handshake("it does not speak HTTP/2".into()))),
+            Poll::Ready(Ok(())) => {
+                Poll::Ready(Err(ForwardError::Handshake("it does not speak HTTP/2".into())))
+            }
             Poll::Pending if driver.current_max_send_streams() == UNTOLD => Poll::Pending,
             Poll::Pending => Poll::Ready(Ok(())),
         }

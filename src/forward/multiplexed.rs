@@ -45,7 +45,8 @@ pub(super) async fn ask(
             Some(Err(mut failed)) => {
                 let unsent = failed.take_message().is_some();
                 let error = failed.into_error();
-                let again = unsent || is_refused(&error) || (stream.is_kept() && parts.method.is_idempotent());
+                let again =
+                    unsent || is_refused(&error) || (stream.is_kept() && parts.method.is_idempotent());
                 if !is_of_stream(&error) {
                     stream.retire();
                 }
@@ -108,9 +109,8 @@ fn prepare(request: &mut Request<RequestBody>, server: &Server) {
     let path = request.uri().path_and_query().cloned();
     let mut uri = http::uri::Parts::default();
     uri.scheme = Some(if server.address.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
-    uri.authority = Authority::try_from(host.as_bytes())
-        .ok()
-        .or_else(|| server.address.authority.parse().ok());
+    uri.authority =
+        Authority::try_from(host.as_bytes()).ok().or_else(|| server.address.authority.parse().ok());
     uri.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     if let Ok(uri) = Uri::from_parts(uri) {
         *request.uri_mut() = uri;

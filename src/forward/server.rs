@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio_rustls::TlsConnector;
@@ -101,9 +101,7 @@ pub(super) async fn send(
     preamble: &[u8],
 ) -> Result<Response<Body>, ForwardError> {
     let sent = match &server.lines {
-        Some(lines) => {
-            multiplexed::send((server, lines), config, exchange, connection, unsent, upload).await
-        }
+        Some(lines) => multiplexed::send((server, lines), config, exchange, connection, unsent, upload).await,
         None => send_alone(server, config, exchange, connection, unsent, upload, preamble).await,
     };
     sent.inspect_err(|error| server.complain(config, connection, error))
@@ -163,7 +161,12 @@ async fn send_alone(
             Some(sender) => sender,
             None => handshake(server, preamble).await?,
         };
-        let Some(request) = unsent.take() else { return Err(ForwardError::ClientBroken) };
+        let Some(mut request) = unsent.take() else { return Err(ForwardError::ClientBroken) };
+        if http_body::Body::size_hint(request.body()).exact().is_none() {
+            // Said in so many words: without them hyper leaves out the body of a GET.
+            let chunked = HeaderValue::from_static("chunked");
+            request.headers_mut().insert(header::TRANSFER_ENCODING, chunked);
+        }
         let method = request.method().clone();
         let mut failed = match exchange.in_time(config.response, sender.try_send_request(request)).await {
             None => return Err(too_late(upload)),

@@ -22,7 +22,9 @@ impl Authority {
         let mut params = rcgen::CertificateParams::default();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let key = rcgen::KeyPair::generate().unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, format!("{:x?}", &key.public_key_raw()[..9]));
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, format!("{:x?}", &key.public_key_raw()[..9]));
         Self { issuer: rcgen::CertifiedIssuer::self_signed(params, key).unwrap() }
     }
 
@@ -60,10 +62,8 @@ impl Authority {
             Some(clients) => {
                 let mut roots = rustls::RootCertStore::empty();
                 roots.add(CertificateDer::from_pem_slice(clients.pem().as_bytes()).unwrap()).unwrap();
-                let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
-                    Arc::new(roots),
-                    provider,
-                );
+                let verifier =
+                    rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
                 builder.with_client_cert_verifier(verifier.build().unwrap())
             }
         };

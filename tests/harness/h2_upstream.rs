@@ -92,7 +92,11 @@ impl H2Upstream {
                                 Some(tls) => {
                                     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(tls));
                                     if let Ok(stream) = acceptor.accept(stream).await {
-                                        state.handshakes.lock().unwrap().push(Handshake::of(stream.get_ref().1));
+                                        state
+                                            .handshakes
+                                            .lock()
+                                            .unwrap()
+                                            .push(Handshake::of(stream.get_ref().1));
                                         serve(stream, speaks.streams, connection, &state, script).await;
                                     }
                                 }
@@ -156,8 +160,7 @@ async fn serve<F: Future<Output = ()> + 'static>(
     loop {
         let Some(Ok((request, respond))) = serving.accept().await else { return };
         let (head, body) = request.into_parts();
-        let seen =
-            Seen { connection, method: head.method.to_string(), uri: head.uri, headers: head.headers };
+        let seen = Seen { connection, method: head.method.to_string(), uri: head.uri, headers: head.headers };
         state.seen.lock().unwrap().push(seen.clone());
         let call = Call { seen, body, respond, state: Arc::clone(state), closing: Rc::clone(&closing) };
         tokio::task::spawn_local(script(call));
