@@ -7,15 +7,19 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
+use smallvec::SmallVec;
 
 use super::exchange::Exchange;
 use super::framing::{Framing, Taken};
+use super::headers;
 use super::lines::Stream;
 use super::pool::Pool;
 use super::wire::{Answer, READ, Wire};
+use crate::config::UpstreamConfig;
 use crate::listen::{Connection, Deadline};
 use crate::respond::drain_rest;
 
@@ -133,7 +137,7 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self { kind, exchange } = &mut *self;
-        let polled = match kind {
+        let mut polled = match kind {
             Kind::Empty => return Poll::Ready(None),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
@@ -143,8 +147,11 @@ impl http_body::Body for Body {
             Kind::Forwarded(forwarded) => forwarded.poll(context, exchange.as_ref()),
             Kind::Wired(wired) => wired.poll(context, exchange.as_ref()),
         };
-        if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&polled, exchange) {
+        if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&mut polled, exchange) {
             exchange.sent(frame.data_ref().map_or(0, Bytes::len));
+            if let Some(trailers) = frame.trailers_mut() {
+                headers::strip_hop_by_hop(trailers);
+            }
         }
         polled
     }
@@ -293,10 +300,13 @@ pub(super) struct Upload {
     /// Who sends it.
     waker: RefCell<Option<Waker>>,
     waits_for_leave: bool,
+    /// The fields that may come behind the body.
+    announced: SmallVec<[HeaderName; 2]>,
     connection: Rc<Connection>,
     deadline: Rc<Deadline>,
-    /// The client's time for the next bytes.
+    /// The client's time for the next bytes, and the upstream's in the middle of its answer.
     patience: Duration,
+    idle: Duration,
 }
 
 /// What the upstream did not take is read and thrown away, so that the client sees the answer instead of a reset.
@@ -347,7 +357,8 @@ impl RequestBody {
         max: Option<u64>,
         waits_for_leave: bool,
         exchange: &Exchange,
-        patience: Duration,
+        head: &HeaderMap,
+        config: &UpstreamConfig,
     ) -> (Self, Option<Rc<Upload>>) {
         if body.is_end_stream() {
             return (Self::empty(), None);
@@ -366,7 +377,9 @@ impl RequestBody {
             waits_for_leave,
             connection: Rc::clone(exchange.connection()),
             deadline: Rc::clone(exchange.deadline()),
-            patience,
+            announced: headers::announced(head),
+            patience: config.response,
+            idle: config.idle,
         });
         (Self { inner: Some(body), state: Some(Rc::clone(&state)) }, Some(state))
     }
@@ -394,9 +407,19 @@ impl http_body::Body for RequestBody {
         if !state.answered.get() {
             // Whoever still sends is not late.
             state.deadline.set_request(Some(state.connection.worker.deadlines.after(state.patience)));
+        } else if state.deadline.request_is_set() {
+            // Nor is an upstream that takes what the client still sends.
+            state.deadline.set_request(Some(state.connection.worker.deadlines.after(state.idle)));
         }
         match frame {
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    headers::request_trailers(trailers, &state.announced);
+                    if trailers.is_empty() {
+                        state.ended.set(true);
+                        return Poll::Ready(None);
+                    }
+                }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match state.left.get().checked_sub(length) {
                     Some(left) => state.left.set(left),

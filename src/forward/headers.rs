@@ -57,6 +57,28 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// The fields that a request says will stand behind its body.
+pub(super) fn announced(headers: &HeaderMap) -> SmallVec<[HeaderName; 2]> {
+    let lines =
+        headers.get_all(header::TRAILER).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
+    lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
+}
+
+/// What stands behind the body of a request, as it goes on: what was announced, and is no header that says how the
+/// message is read, where it goes or who sent it (RFC 9110 §6.5.1).
+pub(super) fn request_trailers(trailers: &mut HeaderMap, announced: &[HeaderName]) {
+    let bad = |name: &HeaderName| {
+        !announced.contains(name)
+            || is_end_to_end(name)
+            || HOP_BY_HOP.contains(&name.as_str())
+            || [header::CONNECTION, header::TE, header::TRAILER, header::EXPECT].contains(name)
+    };
+    let bad: SmallVec<[HeaderName; 4]> = trailers.keys().filter(|name| bad(name)).cloned().collect();
+    for name in bad {
+        trailers.remove(name);
+    }
+}
+
 /// Headers that a client cannot have removed by naming them in Connection: without them the message is another.
 fn is_end_to_end(name: &HeaderName) -> bool {
     *name == header::HOST

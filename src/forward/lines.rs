@@ -27,6 +27,8 @@ const WINDOW: (u32, u32) = (128 << 10, (128 << 10) * STREAMS as u32);
 const SEND_BUFFER: usize = 64 << 10;
 /// The longest head of an answer.
 const MAX_HEAD: u32 = 64 << 10;
+/// Streams that were ended here, on which the server may not have heard of it.
+const RESETS: usize = 1 << 10;
 /// What stands for the server's bound on streams before it has told one.
 const UNTOLD: usize = STREAMS + 1;
 /// How long the kernel goes on sending what a server does not acknowledge.
@@ -147,6 +149,9 @@ async fn line(address: &Address, now: u64) -> Result<Rc<Line>, ForwardError> {
         .initial_connection_window_size(WINDOW.1)
         .initial_max_send_streams(UNTOLD)
         .max_send_buf_size(SEND_BUFFER)
+        // Clients that leave in the middle of their answers are none of the server's faults, nor of others' requests.
+        .max_local_error_reset_streams(None)
+        .max_concurrent_reset_streams(RESETS)
         .max_header_list_size(MAX_HEAD)
         .timer(TokioTimer::new())
         .keep_alive_interval(PING.0)

@@ -87,7 +87,8 @@ pub async fn forward(
         headers::tell_consumer(connection, &mut parts.headers, told);
     }
     exchange.set_idle(config.idle);
-    let (body, upload) = RequestBody::new(body, route.max_body, waits_for_leave, exchange, config.response);
+    let (body, upload) =
+        RequestBody::new(body, route.max_body, waits_for_leave, exchange, &parts.headers, config);
 
     let result = match &upload {
         None => ask(server, config, exchange, connection, &parts, &preamble).await,
