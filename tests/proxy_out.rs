@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
+use harness::authority::Authority;
 use harness::{Gateway, PATIENCE, Setup};
 
 /// A server that reads the header of each connection, and answers every request on it.
@@ -118,4 +119,42 @@ fn a_connection_begins_with_a_binary_header() {
     expected.extend_from_slice(&[203, 0, 113, 1, 127, 0, 0, 1, 0, 0]);
     expected.extend_from_slice(&port);
     assert_eq!(behind.headers(), [expected]);
+}
+
+/// With TLS the header comes before the handshake.
+#[test]
+fn the_header_comes_before_the_handshake() {
+    let authority = Authority::new();
+    let config = authority.server(&["127.0.0.1"], &["http/1.1"], None);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut header = Vec::new();
+        while !header.ends_with(b"\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            header.push(byte[0]);
+        }
+        let mut stream = rustls::StreamOwned::new(rustls::ServerConnection::new(config).unwrap(), stream);
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            request.push(byte[0]);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").unwrap();
+        stream.flush().unwrap();
+        header
+    });
+    let gateway = Setup::default().file("ca.pem", &authority.pem()).value("port", address.port()).start(
+        "upstreams: {api: {servers: [\"https://127.0.0.1:{port}\"], tls: {ca: ca.pem}, proxy_protocol: v1}}\n\
+         routes: [{name: api, match: {path: /*}, upstream: api}]\n",
+    );
+    let mut client = gateway.client();
+    let from = client.reader.stream.local_addr().unwrap();
+    assert_eq!(client.get("/").text(), "done");
+    let expected = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n", from.port(), gateway.edge.port());
+    assert_eq!(server.join().unwrap(), expected.as_bytes());
 }

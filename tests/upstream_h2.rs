@@ -427,3 +427,32 @@ fn a_reload_keeps_connections() {
     assert_eq!(patient.response().status, 200, "it ends on the connection that it has");
     until("the old connection goes", || (upstream.open() == 1).then_some(()));
 }
+
+/// Interim answers are not the answer.
+#[test]
+fn interim_answers_are_not_the_answer() {
+    let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
+        call.interim(103);
+        call.answer(200, "done");
+    });
+    let gateway = before(&upstream);
+    for _ in 0..3 {
+        assert_eq!(gateway.get("/").text(), "done");
+    }
+}
+
+/// A server that answers too much in its head is no server; the others on the connection go on.
+#[test]
+fn a_head_that_is_too_long_is_no_answer() {
+    let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
+        let long = "x".repeat(15_000);
+        let headers: Vec<_> = (0..10).map(|_| ("x-long", long.as_str())).collect();
+        match call.seen.uri.path() {
+            "/long" => call.only(200, &headers),
+            _ => call.answer(200, "done"),
+        }
+    });
+    let gateway = before(&upstream);
+    assert_eq!(gateway.get("/long").status, 502);
+    assert_eq!(gateway.get("/").status, 200);
+}

@@ -194,6 +194,11 @@ impl Call {
         self.body.trailers().await.ok().flatten()
     }
 
+    /// A head before the answer.
+    pub fn interim(&mut self, status: u16) {
+        self.respond.send_informational(head(status, &[])).unwrap();
+    }
+
     /// The head of an answer whose body follows.
     pub fn begin(&mut self, status: u16, headers: &[(&str, &str)]) -> Answer {
         Answer(self.respond.send_response(head(status, headers), false).unwrap())
