@@ -284,6 +284,8 @@ pub(super) struct RequestBody {
 pub(super) struct Upload {
     /// Bytes that may still come.
     left: Cell<u64>,
+    /// Bytes that have come.
+    pub(super) received: Cell<u64>,
     pub(super) too_large: Cell<bool>,
     /// The client broke off, or sent what is no body.
     pub(super) broken: Cell<bool>,
@@ -366,6 +368,7 @@ impl RequestBody {
         exchange.connection().body_begins();
         let state = Rc::new(Upload {
             left: Cell::new(max.unwrap_or(u64::MAX)),
+            received: Cell::new(0),
             too_large: Cell::new(false),
             broken: Cell::new(false),
             ended: Cell::new(false),
@@ -381,6 +384,7 @@ impl RequestBody {
             patience: config.response,
             idle: config.idle,
         });
+        exchange.uploads(&state);
         (Self { inner: Some(body), state: Some(Rc::clone(&state)) }, Some(state))
     }
 }
@@ -422,7 +426,10 @@ impl http_body::Body for RequestBody {
                 }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match state.left.get().checked_sub(length) {
-                    Some(left) => state.left.set(left),
+                    Some(left) => {
+                        state.left.set(left);
+                        state.received.set(state.received.get() + length);
+                    }
                     None => {
                         state.too_large.set(true);
                         return Poll::Ready(Some(Err(UploadError::new())));

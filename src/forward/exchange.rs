@@ -1,6 +1,6 @@
 //! One request and its answer: what is counted, and what is freed, on every way out.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use sluicegate_limiter::Time;
 
 use super::Body;
+use super::body::Upload;
 use crate::config::DetailedCost;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
@@ -37,6 +38,8 @@ pub struct Exchange {
     idle: Cell<Duration>,
     /// Bytes of the answer's body.
     sent: Cell<u64>,
+    /// The request's body, if it is forwarded.
+    upload: OnceCell<Rc<Upload>>,
 }
 
 impl Exchange {
@@ -60,6 +63,7 @@ impl Exchange {
             holds: Holds::default(),
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
+            upload: OnceCell::new(),
         }
     }
 
@@ -81,6 +85,16 @@ impl Exchange {
     /// Counts bytes of the answer's body.
     pub(super) fn sent(&self, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
+    }
+
+    /// Notes the body that is forwarded, to count its bytes.
+    pub(super) fn uploads(&self, upload: &Rc<Upload>) {
+        let _ = self.upload.set(Rc::clone(upload)); // a request has one body
+    }
+
+    /// Bytes of the request's body that were forwarded.
+    fn received(&self) -> u64 {
+        self.upload.get().map_or(0, |upload| upload.received.get())
     }
 
     /// Notes the id that the upstream was told, so that an error names the same one.
@@ -189,7 +203,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let now = self.connection.worker.clock().now();
         self.holds.give_up(now);
-        self.holds.settle(now, self.sent.get());
+        self.holds.settle(now, self.sent.get(), self.received());
         self.view.route_stripe(self.route).finish(self.code, now.since(self.begun));
         self.deadline.set_request(None);
         self.connection.end();
