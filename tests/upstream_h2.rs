@@ -456,3 +456,33 @@ fn a_head_that_is_too_long_is_no_answer() {
     assert_eq!(gateway.get("/long").status, 502);
     assert_eq!(gateway.get("/").status, 200);
 }
+
+/// A body that is too large, breaks off or is none is the client's fault, and no whole request upstream.
+#[test]
+fn a_bad_body_is_the_client_s_fault() {
+    let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
+        while let Some(piece) = call.next().await {
+            if piece.is_err() {
+                return call.note("broken");
+            }
+        }
+        call.note("whole");
+        call.answer(200, "done");
+    });
+    let gateway = Setup::default()
+        .value("upstream", upstream.address)
+        .workers(1)
+        .start(&format!("max_body: 1KB\n{ALL}"));
+    let large = format!("800\r\n{}\r\n0\r\n\r\n", "x".repeat(0x800));
+    for (body, status) in [(large.as_str(), 413), ("5\r\nhello\r\nnonsense\r\n", 400)] {
+        let before = upstream.notes().len();
+        let mut client = gateway.client();
+        client.request("POST", "/", &[("transfer-encoding", "chunked")]);
+        client.send(body);
+        assert_eq!(client.response().status, status);
+        until("the server has seen it break off", || (upstream.notes().len() > before).then_some(()));
+        assert_eq!(upstream.notes().last().unwrap(), "broken");
+    }
+    assert_eq!(gateway.client().post("/", &[], b"hello").status, 200);
+    assert_eq!(upstream.connections(), 1);
+}

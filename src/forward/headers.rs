@@ -12,6 +12,8 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const X_CONSUMER_NAME: HeaderName = HeaderName::from_static("x-consumer-name");
+/// Made for standing behind a body (RFC 9530).
+const CONTENT_DIGEST: &str = "content-digest";
 const X_CONSUMER_PLAN: HeaderName = HeaderName::from_static("x-consumer-plan");
 
 /// Meant for one connection only, whether Connection names them or not.
@@ -69,7 +71,7 @@ pub(super) fn announced(headers: &HeaderMap) -> SmallVec<[HeaderName; 2]> {
 pub(super) fn request_trailers(trailers: &mut HeaderMap, announced: &[HeaderName]) {
     let bad = |name: &HeaderName| {
         !announced.contains(name)
-            || is_end_to_end(name)
+            || (is_end_to_end(name) && name != CONTENT_DIGEST)
             || HOP_BY_HOP.contains(&name.as_str())
             || [header::CONNECTION, header::TE, header::TRAILER, header::EXPECT].contains(name)
     };
