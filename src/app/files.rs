@@ -77,7 +77,7 @@ impl Supervisor {
         }
         tracing::info!("{file} is in force");
         *place = known;
-        self.put_in_force(config, &before);
+        self.put_in_force(config, &before).await;
     }
 
     /// Notes whether a file is right. A bad one changes nothing, is logged once and stands in /status. Answers whether

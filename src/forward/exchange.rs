@@ -11,6 +11,7 @@ use http::{HeaderValue, Response};
 use sluicegate_limiter::Time;
 
 use super::Body;
+use super::fleet::Slot;
 use crate::config::DetailedCost;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
@@ -36,6 +37,8 @@ pub struct Exchange {
     idle: Cell<Duration>,
     /// Bytes of the answer's body.
     sent: Cell<u64>,
+    /// The place at a server.
+    slot: Cell<Option<Slot>>,
 }
 
 impl Exchange {
@@ -59,6 +62,7 @@ impl Exchange {
             holds: Holds::default(),
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
+            slot: Cell::new(None),
         }
     }
 
@@ -80,6 +84,11 @@ impl Exchange {
     /// Counts bytes of the answer's body.
     pub(super) fn sent(&self, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
+    }
+
+    /// Holds a place at a server until the end, instead of the one before.
+    pub(super) fn occupy(&self, slot: Slot) {
+        self.slot.set(Some(slot));
     }
 
     /// Notes the id that the upstream was told, so that an error names the same one.

@@ -1,5 +1,6 @@
 //! One server of an upstream: connections to it, and one request on one of them.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ use crate::listen::Connection;
 
 /// A server as one worker sees it.
 pub(super) struct Server {
-    /// HOST:PORT
+    /// HOST:PORT as the file has it.
     pub(super) authority: String,
+    /// Where it is.
+    address: SocketAddr,
     /// For requests without a body.
     pub(super) wires: Rc<Pool<Wire>>,
     /// For requests with one.
@@ -29,8 +32,13 @@ pub(super) struct Server {
 
 impl Server {
     /// A server without connections.
-    pub(super) fn new(authority: &str) -> Self {
-        Self { authority: authority.to_owned(), wires: Rc::new(Pool::new()), senders: Rc::new(Pool::new()) }
+    pub(super) fn new(authority: &str, address: SocketAddr) -> Self {
+        Self {
+            authority: authority.to_owned(),
+            address,
+            wires: Rc::new(Pool::new()),
+            senders: Rc::new(Pool::new()),
+        }
     }
 
     /// Drops kept connections that are old or closed. `now` is the worker's milliseconds.
@@ -66,22 +74,22 @@ pub(super) async fn ask(
                 return Ok(Response::from_parts(answer.head, body));
             }
             Some(Err(WireError::Nothing(_))) if again => {}
+            Some(Err(error @ WireError::Nothing(_))) => return Err(ForwardError::Unanswered(error.into())),
             Some(Err(error)) => return Err(ForwardError::Broken(error.into())),
         }
     }
 }
 
 /// Sends a request with a body and waits for the head of its answer. What was never sent on a kept connection
-/// that had died is sent on a new one.
+/// that had died is sent on a new one. A request that is never sent at all stays in `unsent`.
 pub(super) async fn send(
     server: &Server,
     config: &UpstreamConfig,
     exchange: &Exchange,
     connection: &Connection,
-    mut request: Request<RequestBody>,
+    unsent: &mut Option<Request<RequestBody>>,
     upload: &Rc<Upload>,
 ) -> Result<Response<Body>, ForwardError> {
-    let method = request.method().clone();
     let mut kept = None;
     while let Some(mut sender) = server.senders.take() {
         if sender.ready().await.is_ok() {
@@ -95,6 +103,8 @@ pub(super) async fn send(
             Some(sender) => sender,
             None => handshake(server, config.connect).await?,
         };
+        let Some(request) = unsent.take() else { return Err(ForwardError::ClientBroken) };
+        let method = request.method().clone();
         let mut failed = match exchange.in_time(config.response, sender.try_send_request(request)).await {
             None => return Err(too_late(upload)),
             Some(Ok(response)) => {
@@ -111,15 +121,15 @@ pub(super) async fn send(
             Some(Err(failed)) => failed,
         };
         match failed.take_message().filter(|_| is_kept) {
-            Some(unsent) => request = unsent,
+            Some(request) => *unsent = Some(request),
             None => return Err(broken(failed.into_error(), upload)),
         }
     }
 }
 
 /// A new connection.
-async fn connect(server: &Server, within: Duration) -> Result<TcpStream, ForwardError> {
-    let connecting = tokio::time::timeout(within, TcpStream::connect(server.authority.as_str()));
+pub(super) async fn connect(server: &Server, within: Duration) -> Result<TcpStream, ForwardError> {
+    let connecting = tokio::time::timeout(within, TcpStream::connect(server.address));
     let stream =
         connecting.await.map_err(|_| ForwardError::ConnectTimeout)?.map_err(ForwardError::Connect)?;
     let _ = stream.set_nodelay(true); // a latency matter only

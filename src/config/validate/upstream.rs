@@ -9,14 +9,23 @@ use super::super::report::{Mistake, Report};
 use super::super::route::{Action, RouteConfig};
 use super::super::upstream::{ServerConfig, UpstreamConfig};
 use super::super::values;
+use super::balance;
+use super::limit::Given;
 use super::section::Section;
 use super::{empty, in_range, missing, value, word};
 
-pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report) -> Option<UpstreamConfig> {
-    if let Some(raw) = &raw.balance {
-        let text = At { at: raw.at, value: raw.value.0.clone() };
-        word(&text, "balance", &[("round_robin", ())], report);
-    }
+pub(super) fn upstream(
+    name: &At<String>,
+    raw: &RawUpstream,
+    given: Given<'_>,
+    report: &mut Report,
+) -> Option<UpstreamConfig> {
+    let balance = balance::balance(raw, given, report);
+    let resolve = balance::resolve(raw, report);
+    let health = balance::health(raw, report);
+    let ejection = balance::ejection(raw, report);
+    let retries = balance::retries(raw, report);
+    let circuit = balance::circuit(raw, report);
     if let Some(text) = &raw.protocol {
         if text.value == "http2" {
             report.error(not_available(text.at, "`protocol: http2`").help("use http1"));
@@ -30,9 +39,17 @@ pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report
             return None;
         }
         // All of them are read, so that all that is wrong is told at once.
-        let servers: Vec<Option<ServerConfig>> =
+        let all: Vec<Option<ServerConfig>> =
             servers.value.iter().map(|server| self::server(server, report)).collect();
-        servers.into_iter().collect::<Option<Vec<_>>>()
+        let all = all.into_iter().collect::<Option<Vec<_>>>()?;
+        for (at, server) in all.iter().enumerate() {
+            if all[..at].iter().any(|other| other.authority == server.authority) {
+                let url = servers.value[at].0.url.as_ref()?;
+                let problem = url.problem(format!("the server `{}` is given twice", server.authority));
+                report.error(problem.help("give it once, with the sum of the weights"));
+            }
+        }
+        Some(all)
     });
     if raw.servers.is_none() {
         let what = format!("the upstream `{}`", name.value);
@@ -49,12 +66,20 @@ pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report
     let connect = timeout(timeouts.and_then(|t| t.connect.as_ref()), Duration::from_secs(1));
     let response = timeout(timeouts.and_then(|t| t.response.as_ref()), Duration::from_secs(30));
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
+    let (max_connections, max_pending) = circuit?;
     Some(UpstreamConfig {
         name: name.value.clone(),
         servers: servers?,
+        balance: balance?,
+        resolve: resolve?,
         connect: connect?,
         response: response?,
         idle: idle?,
+        health: health?,
+        ejection: ejection?,
+        retries: retries?,
+        max_connections,
+        max_pending,
     })
 }
 
