@@ -385,7 +385,8 @@ pub async fn serve(
             }
             let upstream = view.upstream(*index);
             let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
-            match forward::forward(connection, &exchange, upstream, route, told, affinity, parts, body).await {
+            match forward::forward(connection, &exchange, upstream, route, told, affinity, parts, body).await
+            {
                 Ok(response) => {
                     exchange
                         .answered(|cost, base| settled(cost, base, response.status(), response.headers()));

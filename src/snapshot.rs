@@ -187,7 +187,8 @@ impl Lineage {
                 .routes
                 .iter()
                 .map(|route| {
-                    let by_user = hashed_by(&config, route).is_some_and(|key| key.parts().any(Part::is_of_user));
+                    let by_user =
+                        hashed_by(&config, route).is_some_and(|key| key.parts().any(Part::is_of_user));
                     Route::new(route, &limits, all_want || by_user)
                 })
                 .collect(),

@@ -195,7 +195,8 @@ impl View {
         let limits = snapshot.limits.iter().map(|limit| metrics.limit(&limit.config.name, worker));
         let upstreams = snapshot.upstreams.iter().map(|state| {
             let name = &state.config.name;
-            let old = before.and_then(|before| before.upstreams.iter().find(|old| old.config().name == *name));
+            let old =
+                before.and_then(|before| before.upstreams.iter().find(|old| old.config().name == *name));
             if let Some(same) = old.filter(|old| Arc::ptr_eq(old.state(), state)) {
                 return Rc::clone(same);
             }

@@ -7,6 +7,7 @@ use super::read::{
     At, OneOrMany, Read, entries, mapping, not_available, parsed, unknown_key, wrong, wrong_kind,
 };
 use super::report::{Place, Report};
+use super::schema::Scalar;
 use super::values;
 
 /// A way to spread requests: a word, or `{hash: KEY}`.
@@ -55,6 +56,7 @@ mapping! {
         /// Bad ones in a row that take it out. Default: 3.
         unhealthy: RawCount,
         /// Statuses of good answers: 200, 2xx or 200-299. Default: 2xx.
+        #[schemars(with = "Option<OneOrMany<Scalar>>")]
         status: OneOrMany<At<RawText>>,
     }
 }

@@ -7,9 +7,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::forms::{
-    RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer,
-};
+use super::forms::{RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer};
 use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_balance::{
     RawBalance, RawBalanceFields, RawEjection, RawEjectionFields, RawRetries, RawRetriesFields,

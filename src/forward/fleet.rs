@@ -167,7 +167,8 @@ impl Upstream {
 
     /// Notes what became of a request to a server.
     pub(super) fn note(&self, member: &Member, result: &Result<Response<Body>, ForwardError>, now: u64) {
-        let statuses = self.config().ejection.as_ref().map(|ejection| &ejection.status[..]).unwrap_or_default();
+        let statuses =
+            self.config().ejection.as_ref().map(|ejection| &ejection.status[..]).unwrap_or_default();
         match result {
             Ok(response) if statuses.contains(&response.status()) => self.state.failed(member, now),
             Ok(_) => member.succeeded(),

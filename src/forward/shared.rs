@@ -153,7 +153,8 @@ impl UpstreamState {
         let _found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let members = self.members.load();
         let out = members.iter().filter(|(member, _)| member.is_ejected(now)).count();
-        let most = (members.len() * usize::from(config.share) / 100).max(1).min(members.len().saturating_sub(1));
+        let most =
+            (members.len() * usize::from(config.share) / 100).max(1).min(members.len().saturating_sub(1));
         if member.is_ejected(now) || out >= most {
             return;
         }
@@ -231,5 +232,83 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The upstream `api` with these fields.
+    fn state(fields: &str, before: Option<&Arc<UpstreamState>>) -> Arc<UpstreamState> {
+        let text = format!(
+            "listen: [127.0.0.1:8080]\nupstreams: {{api: {{{fields}}}}}\nroutes: [{{upstream: api}}]\n"
+        );
+        let config = crate::config::parse(text, "gateway.yaml", Path::new("")).config.unwrap();
+        UpstreamState::next(&config.upstreams[0], before)
+    }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_addresses_of_a_name_share_its_weight_and_keep_what_is_known_of_them() {
+        let state = state(
+            "servers: [{url: 'http://a.test:80', weight: 2}, {url: 'http://10.0.0.9:80', weight: 2}]",
+            None,
+        );
+        assert_eq!((state.members().len(), state.names()), (1, vec![0]));
+        state.set_addresses(0, vec![address("10.0.0.2:80"), address("10.0.0.1:80"), address("10.0.0.1:80")]);
+        let before = state.members();
+        let shares: Vec<_> = before.iter().map(|(m, weight)| (m.address.to_string(), *weight)).collect();
+        let share = |at: &str, weight| (at.to_owned(), weight * SCALE);
+        assert_eq!(shares, [share("10.0.0.1:80", 1), share("10.0.0.2:80", 1), share("10.0.0.9:80", 2)]);
+
+        let version = state.version();
+        state.set_addresses(0, vec![address("10.0.0.1:80"), address("10.0.0.2:80")]);
+        assert_eq!(state.version(), version, "the same in another order is no change");
+        before[1].0.set_answers(false);
+        state.set_addresses(0, vec![address("10.0.0.2:80"), address("10.0.0.3:80")]);
+        let after = state.members();
+        assert!(state.version() != version && Arc::ptr_eq(&before[1].0, &after[0].0));
+        assert!(!after[0].0.answers() && after[1].0.answers());
+        state.set_addresses(0, (0..1_000).map(|at| SocketAddr::from(([10, 0, 1, 1], at))).collect());
+        assert_eq!(state.members().len(), MOST_ADDRESSES + 1);
+    }
+
+    #[test]
+    fn a_reload_keeps_what_is_known_of_servers_that_stay() {
+        let two = "servers: ['http://10.0.0.1:80', 'http://10.0.0.2:80']";
+        let first = state(&format!("{two}, health: {{path: /}}, ejection: {{failures: 1}}"), None);
+        let members = first.members();
+        members[0].0.set_answers(false);
+        first.failed(&members[1].0, 1_000);
+        assert!(members[1].0.is_ejected(1_000));
+        let more =
+            "servers: ['http://10.0.0.3:80', 'http://10.0.0.2:80', {url: 'http://10.0.0.1:80', weight: 3}]";
+        let next = state(&format!("{more}, health: {{path: /}}, balance: random"), Some(&first));
+        let well: Vec<bool> = next.members().iter().map(|(member, _)| member.is_well(1_000)).collect();
+        assert_eq!((well, next.ejections()), (vec![true, false, false], 1));
+        let unasked = state(&format!("{more}, ejection: off"), Some(&next));
+        assert!(unasked.members().iter().all(|(member, _)| member.is_well(1_000)));
+    }
+
+    #[test]
+    fn no_more_are_out_than_may_be() {
+        let out = |count: usize, share: &str| {
+            let servers: Vec<_> = (0..count).map(|at| format!("'http://10.0.0.{at}:80'")).collect();
+            let ejection = format!("ejection: {{failures: 1, share: {share}}}");
+            let state = state(&format!("servers: [{}], {ejection}", servers.join(", ")), None);
+            let members = state.members();
+            members.iter().for_each(|(member, _)| state.failed(member, 1_000));
+            members.iter().filter(|(member, _)| member.is_ejected(1_000)).count()
+        };
+        assert_eq!(out(1, "100%"), 0, "the only one");
+        assert_eq!((out(2, "50%"), out(2, "100%"), out(3, "50%"), out(10, "50%")), (1, 1, 1, 5));
+        assert_eq!(out(3, "1%"), 1, "one always may");
+        assert_eq!(out(4, "100%"), 3);
     }
 }

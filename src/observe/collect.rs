@@ -10,7 +10,8 @@ use prometheus::{Encoder, TextEncoder};
 
 use super::metrics::{Metrics, Series, Stripes};
 use super::stripe::{
-    BOUNDS, CODES, Counter, Histogram, OPERATIONS, OUTCOMES, POLICIES, StoreStripe, UPSTREAM_OUTCOMES, UpstreamStripe,
+    BOUNDS, CODES, Counter, Histogram, OPERATIONS, OUTCOMES, POLICIES, StoreStripe, UPSTREAM_OUTCOMES,
+    UpstreamStripe,
 };
 use crate::forward::UpstreamState;
 use crate::limit::StoreStatus;

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Action, ApiKeyConfig, ApiKeySource, Balance, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig,
-    ListConfig, Match, Quota, RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
+    Action, ApiKeyConfig, ApiKeySource, Balance, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys,
+    LimitConfig, ListConfig, Match, Quota, RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
 };
 use crate::forward::ServerStatus;
 use crate::snapshot::Snapshot;

@@ -199,7 +199,8 @@ pub fn unavailable(parts: &Parts, id: HeaderValue) -> Response<Body> {
         return response;
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let body = body(status, "the gateway cannot count this request at the moment; try again in 1 second", &id);
+    let body =
+        body(status, "the gateway cannot count this request at the moment; try again in 1 second", &id);
     let mut response = fixed(status, body, PROBLEM_JSON);
     response.headers_mut().insert(X_REQUEST_ID, id);
     response.headers_mut().insert(header::RETRY_AFTER, seconds);

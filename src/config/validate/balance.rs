@@ -1,5 +1,6 @@
 //! Upstreams: how requests are spread, and what becomes of failures.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -11,10 +12,12 @@ use super::super::raw_balance::{RawBalance, RawEjection};
 use super::super::raw_upstream::RawUpstream;
 use super::super::read::At;
 use super::super::report::{Mistake, Report};
-use super::super::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig};
+use super::super::route::{Action, RouteConfig};
+use super::super::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig, UpstreamConfig};
 use super::super::values;
 use super::limit::Given;
 use super::{in_range, key, missing, value, word};
+use crate::key::{KeySpec, Part};
 
 /// The longest of all durations here.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -146,8 +149,7 @@ pub(super) fn retries(raw: &RawUpstream, report: &mut Report) -> Option<RetryCon
 pub(super) fn circuit(raw: &RawUpstream, report: &mut Report) -> Option<(Option<usize>, usize)> {
     let most = 1..=1_000_000;
     let max = raw.max_connections.as_ref().map(|n| in_range(n, most, "max_connections", report));
-    let pending =
-        raw.max_pending.as_ref().map(|n| (n.at, in_range(n, 0..=1_000_000, "max_pending", report)));
+    let pending = raw.max_pending.as_ref().map(|n| (n.at, in_range(n, 0..=1_000_000, "max_pending", report)));
     if raw.max_connections.is_none() && !raw.wrong.contains(&"max_connections") {
         if let Some(n) = &raw.max_pending {
             let problem = n.problem("`max_pending` means nothing without `max_connections`");
@@ -156,6 +158,38 @@ pub(super) fn circuit(raw: &RawUpstream, report: &mut Report) -> Option<(Option<
     }
     let max = max.map_or(Some(None), |max| max.map(|max| Some(max as usize)))?;
     Some((max, pending.map_or(Some(MAX_PENDING), |(_, pending)| pending.map(|n| n as usize))?))
+}
+
+/// What works, but does nothing.
+pub(super) fn doubts(
+    name: &At<String>,
+    index: usize,
+    upstream: &UpstreamConfig,
+    routes: &[RouteConfig],
+    report: &mut Report,
+) {
+    let alone = upstream.servers.len() == 1 && upstream.servers[0].authority.parse::<SocketAddr>().is_ok();
+    if alone && upstream.balance != Balance::RoundRobin {
+        let problem =
+            name.problem(format!("`{}` has one server, so its `balance` means nothing", name.value));
+        report.warning(problem.help("add servers, or remove it"));
+    }
+    let used =
+        |route: &&RouteConfig| matches!(route.action, Action::Forward { upstream, .. } if upstream == index);
+    for part in upstream.hashed_by().into_iter().flat_map(KeySpec::parts) {
+        let Part::Param(param) = part else { continue };
+        let lacks = |route: &&RouteConfig| {
+            let paths = &route.matches.paths;
+            paths.is_empty() || !paths.iter().all(|path| path.has_param(param))
+        };
+        if let Some(route) = routes.iter().filter(used).find(lacks) {
+            let message = format!(
+                "requests of the route `{}` have no path:{param} that `{}` could hash",
+                route.name, name.value
+            );
+            report.warning(name.problem(message).help("they go to the server with the fewest requests"));
+        }
+    }
 }
 
 fn count(
@@ -179,20 +213,18 @@ fn duration(
     value(text, report, |text| match values::duration(text)? {
         duration if range.contains(&duration) => Ok(duration),
         _ => {
-            let (least, most) = (range.start(), range.end());
-            Err(Mistake::new(format!("`{field}` is between {least:?} and {most:?}, not {text}")))
+            let shown = |duration: &Duration| match *duration {
+                DAY => "1 day".to_owned(),
+                other => format!("{other:?}"),
+            };
+            let (least, most) = (shown(range.start()), shown(range.end()));
+            Err(Mistake::new(format!("`{field}` is between {least} and {most}, not {text}")))
         }
     })
 }
 
 /// `20%`.
-fn percent(
-    text: Option<&At<String>>,
-    field: &str,
-    usual: u8,
-    most: u8,
-    report: &mut Report,
-) -> Option<u8> {
+fn percent(text: Option<&At<String>>, field: &str, usual: u8, most: u8, report: &mut Report) -> Option<u8> {
     let Some(text) = text else { return Some(usual) };
     value(text, report, |text| {
         let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<u8>().ok());

@@ -128,12 +128,13 @@ fn authority(text: &str) -> Result<String, Mistake> {
     Ok(format!("{host}:{port}"))
 }
 
-/// Upstreams that nothing is forwarded to.
+/// Upstreams that nothing is forwarded to, and ways to spread requests that come to nothing.
 pub(super) fn doubts(upstreams: &Section<UpstreamConfig>, routes: &[RouteConfig], report: &mut Report) {
     if !report.errors.is_empty() {
         return; // a route with a mistake may be the one that uses it
     }
-    for (index, (name, _)) in upstreams.valid().enumerate() {
+    for (index, (name, upstream)) in upstreams.valid().enumerate() {
+        balance::doubts(name, index, upstream, routes, report);
         let used = |route: &RouteConfig| matches!(route.action, Action::Forward { upstream, .. } if upstream == index);
         if !routes.iter().any(used) {
             report.warning(
