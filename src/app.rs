@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures_util::future::join_all;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
@@ -20,6 +21,7 @@ use tokio::task::{AbortHandle, LocalSet};
 use crate::auth::jwt::Keys;
 use crate::clock::Clock;
 use crate::config::{self, Config, ListenerConfig, Loaded};
+use crate::forward::UpstreamState;
 use crate::limit::Store;
 use crate::listen::{self, Opened};
 use crate::observe::{Admin, Metrics, ReloadRequest};
@@ -64,6 +66,8 @@ struct Supervisor {
     store: Rc<RefCell<Option<Rc<Store>>>>,
     /// The keys for tokens, and what ends their care.
     keys: Option<(Arc<Keys>, AbortHandle)>,
+    /// The upstreams, and what ends their care.
+    upstreams: Vec<(Arc<UpstreamState>, AbortHandle)>,
 }
 
 /// How long a bad file may be half-written before it is reported.
@@ -110,6 +114,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         files: Files::default(),
         store: Rc::default(),
         keys: None,
+        upstreams: Vec::new(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -119,8 +124,10 @@ pub fn run(options: &Options) -> Result<(), StartError> {
     local.block_on(&runtime, async move {
         let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
         supervisor.serve_admin(admin).await.map_err(StartError::System)?;
+        find_servers(&supervisor.shared.snapshot.load_full()).await;
         supervisor.keep_store();
         supervisor.keep_keys();
+        supervisor.keep_upstreams();
         supervisor.loaded();
         supervisor.open(sockets);
         supervisor.run(requests).await;
@@ -251,9 +258,10 @@ impl Supervisor {
             .filter(|old| !config.listeners.iter().any(|new| new.id() == *old))
             .collect();
 
-        let generation = self.put_in_force(config, &before);
+        let generation = self.put_in_force(config, &before).await;
         self.keep_store();
         self.keep_keys();
+        self.keep_upstreams();
         for id in gone {
             self.tell(|| Command::Close(id.clone()));
         }
@@ -271,8 +279,9 @@ impl Supervisor {
     }
 
     /// Lets the workers serve under `config` from their next request on.
-    fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
+    async fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
         let next = self.lineage.next(config, Some(before), self.shared.clock.now());
+        find_servers(&next).await;
         let generation = next.generation;
         self.shared.metrics.retain(&next);
         self.shared.snapshot.store(Arc::new(next));
@@ -380,6 +389,21 @@ impl Supervisor {
         }
     }
 
+    /// Has the upstreams of the configuration in force looked after, and no others.
+    fn keep_upstreams(&mut self) {
+        let snapshot = self.shared.snapshot.load();
+        let is_kept = |tended: &Arc<UpstreamState>| snapshot.upstreams.iter().any(|s| Arc::ptr_eq(s, tended));
+        for (_, gone) in self.upstreams.extract_if(.., |(tended, _)| !is_kept(tended)) {
+            gone.abort();
+        }
+        for state in &snapshot.upstreams {
+            if !self.upstreams.iter().any(|(tended, _)| Arc::ptr_eq(tended, state)) {
+                let tending = tokio::task::spawn_local(Arc::clone(state).tend());
+                self.upstreams.push((Arc::clone(state), tending.abort_handle()));
+            }
+        }
+    }
+
     /// Notes that a configuration came into force.
     fn loaded(&mut self) {
         self.files = Files::of(&self.shared.snapshot.load().config);
@@ -392,6 +416,11 @@ impl Supervisor {
         metrics.reload_successful.store(1, Ordering::Relaxed);
         metrics.reload_at.store(u64::try_from(at.as_second()).unwrap_or(0), Ordering::Relaxed);
     }
+}
+
+/// Waits a moment for the addresses of servers that are new.
+async fn find_servers(snapshot: &Snapshot) {
+    join_all(snapshot.upstreams.iter().map(|upstream| upstream.find_servers())).await;
 }
 
 async fn next_signal(signal: &mut Option<tokio::signal::unix::Signal>) {

@@ -48,6 +48,8 @@ pub struct Found<'s> {
     pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
+    /// The hash of what keeps its requests on one server, if its upstream wants one and it has it.
+    pub affinity: Option<u64>,
     /// The limits that are asked.
     pub asked: SmallVec<[AskedLimit<'s>; 2]>,
     /// What each of them is asked.
@@ -68,6 +70,8 @@ pub struct Judged<'s> {
     pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
+    /// The hash of what keeps its requests on one server, if its upstream wants one and it has it.
+    pub affinity: Option<u64>,
     /// What is the same in all answers to it.
     pub said: &'s Said,
     /// The limits that were asked; the decision's verdicts are in this order.
@@ -157,9 +161,9 @@ pub fn judge<'s>(
 impl<'s> Found<'s> {
     /// With the decision of its limits.
     pub fn decided(self, decision: Decision) -> Judged<'s> {
-        let Self { route, route_index, client, identity, normal_path, asked, spared, .. } = self;
+        let Self { route, route_index, client, identity, normal_path, affinity, asked, spared, .. } = self;
         let said = route.said_to(identity.plan());
-        Judged { route, route_index, client, identity, normal_path, said, asked, spared, decision }
+        Judged { route, route_index, client, identity, normal_path, affinity, said, asked, spared, decision }
     }
 }
 
@@ -218,6 +222,7 @@ pub fn find<'s>(
         params: &params,
         token: identity.token.as_deref(),
     };
+    let affinity = snapshot.affinity(route).and_then(|key| key.affinity(&subject));
     let plan = identity.plan();
     let mut asks: SmallVec<[Ask<'s>; 2]> = SmallVec::new();
     let mut asked = SmallVec::new();
@@ -278,7 +283,7 @@ pub fn find<'s>(
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path.clone()),
     };
-    Ok(Found { route, route_index, client, identity, normal_path, asked, asks, spared })
+    Ok(Found { route, route_index, client, identity, normal_path, affinity, asked, asks, spared })
 }
 
 /// Whether a limit is about such requests, as far as the key does not say.
@@ -357,7 +362,7 @@ pub async fn serve(
         respond::drain(connection, body, &parts);
         return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
     }
-    let Judged { route, identity, normal_path, said, asked, mut decision, .. } = judged;
+    let Judged { route, identity, normal_path, affinity, said, asked, mut decision, .. } = judged;
     let told = respond::Told::new(said, &asked, &decision);
     exchange.hold(std::mem::take(&mut decision.holds));
     if !decision.delay.is_zero() {
@@ -380,7 +385,8 @@ pub async fn serve(
             }
             let upstream = view.upstream(*index);
             let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
-            match forward::forward(connection, &exchange, upstream, route, told, parts, body).await {
+            match forward::forward(connection, &exchange, upstream, route, told, affinity, parts, body).await
+            {
                 Ok(response) => {
                     exchange
                         .answered(|cost, base| settled(cost, base, response.status(), response.headers()));

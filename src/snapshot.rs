@@ -13,7 +13,8 @@ use crate::config::{
     Action, Config, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject, RouteConfig,
     UpstreamConfig,
 };
-use crate::key::{KeySecret, Part};
+use crate::forward::UpstreamState;
+use crate::key::{KeySecret, KeySpec, Part};
 use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::respond::refusal_headers;
 use crate::route::RouteTable;
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub limits: Vec<Arc<Limit>>,
     /// The secret that keys are hashed with, the same for the life of the process.
     pub secret: KeySecret,
+    /// What the threads share of the upstreams, in the order of the file.
+    pub upstreams: Vec<Arc<UpstreamState>>,
     /// What the threads share of the store.
     pub store: Option<Arc<StoreState>>,
     /// Verifies user tokens.
@@ -170,14 +173,27 @@ impl Lineage {
             .as_ref()
             .map(|jwt| Jwt::next(jwt, claims(&config), before.and_then(|before| before.jwt.as_ref())));
         let all_want = jwt.as_ref().is_some_and(|jwt| jwt.concerns_all());
+        let known = before.map(|before| &before.upstreams[..]).unwrap_or_default();
+        let upstream = |config: &UpstreamConfig| {
+            UpstreamState::next(config, known.iter().find(|state| state.config.name == config.name))
+        };
         Snapshot {
+            upstreams: config.upstreams.iter().map(upstream).collect(),
             store: config
                 .store
                 .as_ref()
                 .map(|config| same_store(config).unwrap_or_else(|| new_store(config))),
             generation: before.map_or(1, |before| before.generation + 1),
             table: RouteTable::new(config.routes.iter().map(|route| route.matches.clone()).collect()),
-            routes: config.routes.iter().map(|route| Route::new(route, &limits, all_want)).collect(),
+            routes: config
+                .routes
+                .iter()
+                .map(|route| {
+                    let by_user =
+                        hashed_by(&config, route).is_some_and(|key| key.parts().any(Part::is_of_user));
+                    Route::new(route, &limits, all_want || by_user)
+                })
+                .collect(),
             limits,
             jwt,
             secret: self.secret.clone(),
@@ -200,7 +216,8 @@ fn carry_over(old: &Limit, new: &LimitConfig, now: Time) -> bool {
 
 /// The claims that keys of limits ask for.
 fn claims(config: &Config) -> Vec<String> {
-    let parts = config.limits.iter().flat_map(|limit| limit.key.parts());
+    let hashed = config.routes.iter().filter_map(|route| hashed_by(config, route));
+    let parts = config.limits.iter().map(|limit| &limit.key).chain(hashed).flat_map(KeySpec::parts);
     let mut claims: Vec<String> = parts
         .filter_map(|part| match part {
             Part::Claim(name) => Some(name.clone()),
@@ -210,6 +227,14 @@ fn claims(config: &Config) -> Vec<String> {
     claims.sort();
     claims.dedup();
     claims
+}
+
+/// What keeps the requests of a route on one server.
+fn hashed_by<'c>(config: &'c Config, route: &RouteConfig) -> Option<&'c KeySpec> {
+    match &route.action {
+        Action::Forward { upstream, .. } => config.upstreams[*upstream].hashed_by(),
+        Action::Usage | Action::Respond { .. } => None,
+    }
 }
 
 /// Whether counters made under `old` mean the same under `new`.
@@ -236,9 +261,12 @@ impl Snapshot {
         self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.forget());
     }
 
-    /// The upstream that a target leads to.
-    pub fn upstream(&self, index: usize) -> &UpstreamConfig {
-        &self.config.upstreams[index]
+    /// What keeps the requests of a route on one server.
+    pub fn affinity(&self, route: &Route) -> Option<&KeySpec> {
+        match &route.target {
+            Some(Target::Upstream { index, .. }) => self.config.upstreams[*index].hashed_by(),
+            _ => None,
+        }
     }
 }
 

@@ -106,7 +106,8 @@ impl Supervisor {
         tracing::info!("the certificates of the upstream {upstream} are in force");
         let mut config = before.config.clone();
         config.upstreams[index].tls = Some(tls);
-        self.put_in_force(config, &before);
+        self.put_in_force(config, &before).await;
+        self.keep_upstreams();
     }
 
     /// Puts in force what a file holds now, in its place in the configuration.
@@ -130,7 +131,7 @@ impl Supervisor {
         }
         tracing::info!("{file} is in force");
         *place = known;
-        self.put_in_force(config, &before);
+        self.put_in_force(config, &before).await;
     }
 
     /// Notes whether a file is right. A bad one changes nothing, is logged once and stands in /status. Answers whether

@@ -10,6 +10,7 @@ mod lists;
 mod model;
 mod node;
 mod raw;
+mod raw_balance;
 mod raw_ban;
 mod raw_jwt;
 mod raw_listen;
@@ -41,7 +42,9 @@ pub use model::{
 pub use report::{Place, Problem, Report};
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig};
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
-pub use upstream::{Protocol, ProxyVersion, ServerConfig, UpstreamConfig};
+pub use upstream::{
+    Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,
+};
 pub use upstream_tls::{TlsFile, TlsFiles, TlsMistakes, TlsPart, UpstreamTls};
 pub use watch::watch;
 

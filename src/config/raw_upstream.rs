@@ -1,9 +1,10 @@
 //! Upstreams as they are written.
 
-use super::forms::{RawBalance, RawCount, RawServer};
+use super::forms::{RawCount, RawServer};
 use super::node::Node;
 use super::raw::RawText;
-use super::read::{At, Later, Read, entries, mapping, not_available, unknown_key};
+use super::raw_balance::{RawBalance, RawEjection, RawHealth, RawRetries};
+use super::read::{At, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 
 mapping! {
@@ -13,7 +14,7 @@ mapping! {
         /// Its servers: http://HOST:PORT or https://HOST:PORT, or {url: …, weight: N}.
         #[schemars(required)]
         servers: Vec<RawServer>,
-        /// How requests are spread: round_robin (default).
+        /// How requests are spread: round_robin (default), least_requests, random, or {hash: KEY}.
         balance: RawBalance,
         /// How long to wait for it.
         timeouts: RawTimeouts,
@@ -25,10 +26,18 @@ mapping! {
         /// Each connection begins with the client's address: v1 (text) or v2 (binary) of the PROXY protocol.
         #[schemars(extend("enum" = ["v1", "v2"]))]
         proxy_protocol: RawText,
-        #[schemars(skip)]
-        health: Later,
-        #[schemars(skip)]
-        retries: Later,
+        /// How often the names of servers are looked up. Default: 30s.
+        resolve: RawText,
+        /// Asks every server whether it is well.
+        health: RawHealth,
+        /// Takes a server out for a while after failures in a row, or off.
+        ejection: RawEjection,
+        /// How often a request is tried on another server, where that is safe: a number, or a mapping. Default: 1.
+        retries: RawRetries,
+        /// Requests that one server has at once, of all workers together. Default: no bound.
+        max_connections: RawCount,
+        /// Requests that wait while all servers have as many as they may. Default: 100.
+        max_pending: RawCount,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -15,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::ForwardError;
-use crate::config::{Protocol, ServerConfig, UpstreamConfig};
+use crate::config::{Protocol, UpstreamConfig, UpstreamTls};
 
 /// Sessions with servers that one worker remembers of one upstream, so that a handshake is a short one.
 const SESSIONS: usize = 64;
@@ -33,9 +34,15 @@ pub(super) enum ServerStream {
 pub(super) struct Address {
     /// HOST:PORT
     pub(super) authority: String,
+    at: SocketAddr,
     tls: Option<Tls>,
     within: Duration,
+    /// What the file says of it.
+    speech: Speech,
 }
+
+/// What is spoken to a server, as far as its connections depend on it.
+type Speech = (Protocol, bool, Option<UpstreamTls>, Duration);
 
 struct Tls {
     connector: TlsConnector,
@@ -50,23 +57,34 @@ pub(super) fn connector(config: &UpstreamConfig) -> Option<TlsConnector> {
     Some(TlsConnector::from(Arc::new(client)))
 }
 
+fn speech(authority: &str, config: &UpstreamConfig) -> Speech {
+    let tls = config.servers.iter().any(|server| server.tls && server.authority == authority);
+    (config.protocol, tls, config.tls.clone().filter(|_| tls), config.connect)
+}
+
 impl Address {
-    /// The way to one server of an upstream.
+    /// The way to one server of an upstream, by what the file calls it, at one of its addresses.
     pub(super) fn new(
-        server: &ServerConfig,
+        (authority, at): (&str, SocketAddr),
         config: &UpstreamConfig,
         connector: Option<&TlsConnector>,
     ) -> Self {
-        let host = server.authority.rsplit_once(':').map_or(server.authority.as_str(), |(host, _)| host);
+        let speech = speech(authority, config);
+        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let said = config.tls.as_ref().and_then(|tls| tls.server_name.clone());
-        let name = said.or_else(|| ServerName::try_from(host.to_owned()).ok()).filter(|_| server.tls);
+        let name = said.or_else(|| ServerName::try_from(host.to_owned()).ok()).filter(|_| speech.1);
         let tls = connector.zip(name).map(|(connector, name)| Tls {
             connector: connector.clone(),
             name,
             protocol: config.protocol,
         });
-        Self { authority: server.authority.clone(), tls, within: config.connect }
+        Self { authority: authority.to_owned(), at, tls, within: config.connect, speech }
+    }
+
+    /// Whether `config` says the same of it.
+    pub(super) fn is_as(&self, config: &UpstreamConfig) -> bool {
+        self.speech == speech(&self.authority, config)
     }
 
     /// Whether it is https.
@@ -77,8 +95,7 @@ impl Address {
     /// A new connection that begins with `preamble`, within the time for connections.
     pub(super) async fn connect(&self, preamble: &[u8]) -> Result<ServerStream, ForwardError> {
         self.in_time(async {
-            let mut stream =
-                TcpStream::connect(self.authority.as_str()).await.map_err(ForwardError::Connect)?;
+            let mut stream = TcpStream::connect(self.at).await.map_err(ForwardError::Connect)?;
             let _ = stream.set_nodelay(true); // a latency matter only
             if !preamble.is_empty() {
                 stream.write_all(preamble).await.map_err(ForwardError::Connect)?;

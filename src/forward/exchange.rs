@@ -13,6 +13,7 @@ use sluicegate_limiter::Time;
 
 use super::Body;
 use super::body::Upload;
+use super::fleet::Slot;
 use crate::config::DetailedCost;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
@@ -40,6 +41,8 @@ pub struct Exchange {
     sent: Cell<u64>,
     /// The request's body, if it is forwarded.
     upload: OnceCell<Rc<Upload>>,
+    /// The place at a server.
+    slot: Cell<Option<Slot>>,
 }
 
 impl Exchange {
@@ -64,6 +67,7 @@ impl Exchange {
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
             upload: OnceCell::new(),
+            slot: Cell::new(None),
         }
     }
 
@@ -95,6 +99,11 @@ impl Exchange {
     /// Bytes of the request's body that were forwarded.
     fn received(&self) -> u64 {
         self.upload.get().map_or(0, |upload| upload.received.get())
+    }
+
+    /// Holds a place at a server until the end, instead of the one before.
+    pub(super) fn occupy(&self, slot: Slot) {
+        self.slot.set(Some(slot));
     }
 
     /// Notes the id that the upstream was told, so that an error names the same one.

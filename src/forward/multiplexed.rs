@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, Response, Uri, Version, header};
+use http::{Method, Request, Response, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
 use super::body::{Body, Forwarded, RequestBody, Returning, Upload};
@@ -51,7 +51,10 @@ pub(super) async fn ask(
                     stream.retire();
                 }
                 if !again || turn >= TRIES {
-                    return Err(ForwardError::Broken(error.into()));
+                    return Err(match is_of_stream(&error) {
+                        true => ForwardError::Broken(error.into()),
+                        false => ForwardError::Unanswered(error.into()),
+                    });
                 }
             }
         }
@@ -101,6 +104,19 @@ pub(super) async fn send(
             }
         }
     }
+}
+
+/// Asks a question of the gateway's own, and says with which status it is answered.
+pub(super) async fn probe(
+    (server, lines): (&Server, &Rc<Lines>),
+    question: &Parts,
+) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
+    let stream = lines.place(0).await?;
+    stream.retire(); // the next question finds out anew whether there is a way
+    let mut request = Request::from_parts(question.clone(), RequestBody::empty());
+    request.headers_mut().remove(header::CONNECTION);
+    prepare(&mut request, server);
+    Ok(stream.sender().send_request(request).await?.status())
 }
 
 /// The head as HTTP/2 has it: the scheme, and Host as the authority (RFC 9113 §8.3.1).

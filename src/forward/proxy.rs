@@ -10,6 +10,8 @@ use crate::config::ProxyVersion;
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Version 2, a connection on behalf of somebody else.
 const PROXIED: u8 = 0x21;
+/// Version 2, a connection on nobody's behalf.
+const LOCAL: u8 = 0x20;
 /// TCP over IPv4, and over IPv6.
 const TCP: (u8, u8) = (0x11, 0x21);
 
@@ -32,6 +34,19 @@ pub(super) fn header(version: ProxyVersion, client: SocketAddr, to: SocketAddr) 
         }
         (ProxyVersion::V2, source, target) => {
             binary(&mut out, TCP.1, &six(source).octets(), &six(target).octets(), (from.port(), to.port()));
+        }
+    }
+    out
+}
+
+/// What a connection of the gateway's own begins with.
+pub(super) fn own(version: ProxyVersion) -> Header {
+    let mut out = Header::new();
+    match version {
+        ProxyVersion::V1 => out.extend_from_slice(b"PROXY UNKNOWN\r\n"),
+        ProxyVersion::V2 => {
+            out.extend_from_slice(SIGNATURE);
+            out.extend_from_slice(&[LOCAL, 0, 0, 0]);
         }
     }
     out

@@ -1,10 +1,12 @@
 //! One server of an upstream: connections to it, and one request on one of them.
 
+use std::error::Error;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio_rustls::TlsConnector;
@@ -17,7 +19,7 @@ use super::lines::Lines;
 use super::pool::Pool;
 use super::wire::{Wire, WireError};
 use super::{Exchange, ForwardError, multiplexed};
-use crate::config::{Protocol, ServerConfig, UpstreamConfig};
+use crate::config::{Protocol, UpstreamConfig};
 use crate::listen::Connection;
 
 /// A server as one worker sees it.
@@ -34,13 +36,13 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A server without connections. The connector is that of its upstream.
+    /// A server without connections: what the file calls it, and where it is. The connector is that of its upstream.
     pub(super) fn new(
-        server: &ServerConfig,
+        (authority, address): (&str, SocketAddr),
         config: &UpstreamConfig,
         connector: Option<&TlsConnector>,
     ) -> Self {
-        let address = Rc::new(Address::new(server, config, connector));
+        let address = Rc::new(Address::new((authority, address), config, connector));
         let lines = (config.protocol == Protocol::Http2).then(|| Rc::new(Lines::new(&address)));
         Self {
             address,
@@ -51,6 +53,11 @@ impl Server {
         }
     }
 
+    /// Whether it is spoken to as `config` says.
+    pub(super) fn speaks_as(&self, config: &UpstreamConfig) -> bool {
+        self.address.is_as(config)
+    }
+
     /// Drops kept connections that are old or closed. `now` is the worker's milliseconds.
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         self.wires.reap(now, idle, Wire::is_silent);
@@ -58,6 +65,19 @@ impl Server {
         if let Some(lines) = &self.lines {
             lines.reap(now, idle);
         }
+    }
+
+    /// Asks a question of the gateway's own, and says with which status it is answered.
+    pub(super) async fn probe(
+        &self,
+        question: &Parts,
+        preamble: &[u8],
+    ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
+        if let Some(lines) = &self.lines {
+            return multiplexed::probe((self, lines), question).await;
+        }
+        let mut wire = Wire::new(self.address.connect(preamble).await?);
+        Ok(wire.ask(question).await?.head.status)
     }
 
     /// Tells operators why no agreement with it comes about; clients are told nothing of it.
@@ -133,6 +153,7 @@ async fn ask_alone(
                 return Ok(Response::from_parts(answer.head, body));
             }
             Some(Err(WireError::Nothing(_))) if again => {}
+            Some(Err(error @ WireError::Nothing(_))) => return Err(ForwardError::Unanswered(error.into())),
             Some(Err(error)) => return Err(ForwardError::Broken(error.into())),
         }
     }

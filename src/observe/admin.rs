@@ -132,12 +132,17 @@ impl Admin {
     }
 
     fn metrics(&self) -> Answer {
-        match collect::text(&self.shared.metrics, &self.shared.snapshot.load()) {
+        match collect::text(&self.shared.metrics, &self.shared.snapshot.load(), self.now()) {
             Ok(text) => answer(StatusCode::OK, prometheus::TEXT_FORMAT, text),
             Err(error) => {
                 problem(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot write metrics: {error}"))
             }
         }
+    }
+
+    /// The gateway's milliseconds.
+    fn now(&self) -> u64 {
+        u64::try_from(self.shared.clock.uptime().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn ready(&self) -> Answer {
@@ -184,6 +189,11 @@ impl Admin {
                 "last_reload_error": list.file.as_ref().and_then(|file| {
                     status.file_errors.get(&file.display().to_string())
                 }),
+            })).collect::<Vec<_>>(),
+            "upstreams": self.shared.snapshot.load().upstreams.iter().map(|state| json!({
+                "name": state.config.name,
+                "pending": state.waiting(),
+                "servers": state.status(self.now()).iter().map(effective::server).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
             "draining": self.shared.draining.load(Ordering::Relaxed),
             "connections": self.shared.metrics.open_connections(),

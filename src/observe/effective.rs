@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Action, ApiKeyConfig, ApiKeySource, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig,
-    ListConfig, Match, Quota, RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
+    Action, ApiKeyConfig, ApiKeySource, Balance, Config, Cost, HeaderFamilies, JwtConfig, JwtKeys,
+    LimitConfig, ListConfig, Match, Quota, RedisConfig, RedisServers, RouteConfig, UpstreamConfig,
 };
+use crate::forward::ServerStatus;
 use crate::snapshot::Snapshot;
 
 /// What /config tells.
@@ -192,6 +193,48 @@ fn upstream(upstream: &UpstreamConfig) -> Value {
             "verify": tls.verify,
         })),
         "proxy_protocol": upstream.proxy_protocol.as_ref().map(word),
+        "balance": match &upstream.balance {
+            Balance::RoundRobin => json!("round_robin"),
+            Balance::LeastRequests => json!("least_requests"),
+            Balance::Random => json!("random"),
+            Balance::Hash(key) => json!({ "hash": key.to_string() }),
+        },
+        "resolve": seconds(upstream.resolve),
+        "health": upstream.health.as_ref().map(|health| json!({
+            "path": health.path.as_str(),
+            "host": health.host.as_ref().and_then(|host| host.to_str().ok()),
+            "every": seconds(health.every),
+            "timeout": seconds(health.timeout),
+            "healthy": health.healthy,
+            "unhealthy": health.unhealthy,
+            "status": health.status.iter().map(|s| format!("{}-{}", s.start(), s.end())).collect::<Vec<_>>(),
+        })),
+        "ejection": upstream.ejection.as_ref().map(|ejection| json!({
+            "failures": ejection.failures,
+            "for": seconds(ejection.span),
+            "max": seconds(ejection.max),
+            "share": format!("{}%", ejection.share),
+            "status": ejection.status.iter().map(|status| status.as_u16()).collect::<Vec<_>>(),
+        })),
+        "retries": {
+            "attempts": upstream.retries.attempts,
+            "budget": format!("{}%", upstream.retries.budget),
+        },
+        "max_connections": upstream.max_connections,
+        "max_pending": upstream.max_connections.map(|_| upstream.max_pending),
+    })
+}
+
+/// What /status tells of a server.
+pub(super) fn server(server: &ServerStatus) -> Value {
+    json!({
+        "server": server.server,
+        "healthy": server.healthy,
+        "addresses": server.addresses.iter().map(|address| json!({
+            "address": address.address.to_string(),
+            "answers": address.answers,
+            "ejected": address.ejected,
+        })).collect::<Vec<_>>(),
     })
 }
 

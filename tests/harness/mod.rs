@@ -16,6 +16,7 @@ mod message;
 mod ports;
 pub mod prometheus;
 pub mod redis;
+mod servers;
 mod upstream;
 
 use std::sync::{Arc, Condvar, Mutex};
@@ -29,6 +30,7 @@ pub use load::Load;
 pub use message::{Reader, Response};
 pub use ports::Reserved;
 pub use redis::RedisServer;
+pub use servers::{Mood, Server};
 pub use upstream::{Exchange, Seen, Upstream};
 
 /// The longest that anything may take.

@@ -12,29 +12,41 @@ use super::super::report::{Mistake, Report};
 use super::super::route::{Action, RouteConfig};
 use super::super::upstream::{ServerConfig, UpstreamConfig};
 use super::super::values;
+use super::balance;
+use super::limit::Given;
 use super::section::Section;
 use super::upstream_tls::{Speech, speech};
-use super::{empty, in_range, missing, value, word};
+use super::{empty, in_range, missing, value};
 
 pub(super) fn upstream(
     name: &At<String>,
     raw: &RawUpstream,
-    folder: &Path,
+    (folder, given): (&Path, Given<'_>),
     report: &mut Report,
 ) -> Option<UpstreamConfig> {
-    if let Some(raw) = &raw.balance {
-        let text = At { at: raw.at, value: raw.value.0.clone() };
-        word(&text, "balance", &[("round_robin", ())], report);
-    }
+    let balance = balance::balance(raw, given, report);
+    let resolve = balance::resolve(raw, report);
+    let health = balance::health(raw, report);
+    let ejection = balance::ejection(raw, report);
+    let retries = balance::retries(raw, report);
+    let circuit = balance::circuit(raw, report);
     let servers = raw.servers.as_ref().and_then(|servers| {
         if servers.value.is_empty() {
             empty(servers.at, "servers", "such as `servers: [http://127.0.0.1:9000]`", report);
             return None;
         }
         // All of them are read, so that all that is wrong is told at once.
-        let servers: Vec<Option<ServerConfig>> =
+        let all: Vec<Option<ServerConfig>> =
             servers.value.iter().map(|server| self::server(server, report)).collect();
-        servers.into_iter().collect::<Option<Vec<_>>>()
+        let all = all.into_iter().collect::<Option<Vec<_>>>()?;
+        for (at, server) in all.iter().enumerate() {
+            if all[..at].iter().any(|other| other.authority == server.authority) {
+                let url = servers.value[at].0.url.as_ref()?;
+                let problem = url.problem(format!("the server `{}` is given twice", server.authority));
+                report.error(problem.help("give it once, with the sum of the weights"));
+            }
+        }
+        Some(all)
     });
     if raw.servers.is_none() {
         let what = format!("the upstream `{}`", name.value);
@@ -53,15 +65,23 @@ pub(super) fn upstream(
     let response = timeout(timeouts.and_then(|t| t.response.as_ref()), Duration::from_secs(30));
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
     let Speech { protocol, tls, proxy_protocol } = speech?;
+    let (max_connections, max_pending) = circuit?;
     Some(UpstreamConfig {
         name: name.value.clone(),
         servers: servers?,
+        balance: balance?,
+        resolve: resolve?,
         connect: connect?,
         response: response?,
         idle: idle?,
         protocol,
         tls,
         proxy_protocol,
+        health: health?,
+        ejection: ejection?,
+        retries: retries?,
+        max_connections,
+        max_pending,
     })
 }
 
@@ -111,12 +131,13 @@ fn authority(text: &str) -> Result<(bool, String), Mistake> {
     Ok((tls, format!("{host}:{port}")))
 }
 
-/// Upstreams that nothing is forwarded to.
+/// Upstreams that nothing is forwarded to, and ways to spread requests that come to nothing.
 pub(super) fn doubts(upstreams: &Section<UpstreamConfig>, routes: &[RouteConfig], report: &mut Report) {
     if !report.errors.is_empty() {
         return; // a route with a mistake may be the one that uses it
     }
-    for (index, (name, _)) in upstreams.valid().enumerate() {
+    for (index, (name, upstream)) in upstreams.valid().enumerate() {
+        balance::doubts(name, index, upstream, routes, report);
         let used = |route: &RouteConfig| matches!(route.action, Action::Forward { upstream, .. } if upstream == index);
         if !routes.iter().any(used) {
             report.warning(
