@@ -13,10 +13,12 @@ mod multiplexed;
 mod pool;
 mod proxy;
 mod server;
+mod tunnel;
 mod upstream;
 mod wire;
 
 pub use body::Body;
 pub use error::ForwardError;
 pub use exchange::Exchange;
+pub use tunnel::Tunnel;
 pub use upstream::{Upstream, forward};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, Response, Uri, Version, header};
+use http::{Method, Request, Response, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
 use super::body::{Body, Forwarded, RequestBody, Returning, Upload};
@@ -126,6 +126,9 @@ fn answer(
 ) -> Result<Response<Body>, ForwardError> {
     stream.heard(connection.worker.deadlines.now());
     let (mut head, body) = response.into_parts();
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(ForwardError::Broken("the protocol was switched unasked".into()));
+    }
     // Two lengths of one body are no better here.
     Framing::of(&mut head, method).map_err(|what| ForwardError::Broken(what.into()))?;
     let forwarded = Forwarded { body, connection: Some(Returning::Stream(stream)) };

@@ -6,17 +6,16 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderValue, Request, Response, Version, header};
-use hyper::body::Incoming;
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 
 use super::balance::turns;
 use super::body::{Body, RequestBody};
 use super::connect::connector;
 use super::server::{Server, ask, send};
-use super::{Exchange, ForwardError, headers, proxy};
+use super::{Exchange, ForwardError, headers, proxy, tunnel};
 use crate::auth::Told;
-use crate::config::UpstreamConfig;
-use crate::listen::Connection;
+use crate::config::{Protocol, UpstreamConfig};
+use crate::listen::{Connection, Inbound};
 use crate::observe::{UpstreamOutcome, UpstreamStripe};
 use crate::respond;
 use crate::snapshot::Route;
@@ -67,31 +66,34 @@ pub async fn forward(
     route: &Route,
     consumer: Option<Told<'_>>,
     mut parts: Parts,
-    body: Incoming,
+    body: Inbound,
 ) -> Result<Response<Body>, ForwardError> {
     let announced = http_body::Body::size_hint(&body).exact();
     if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         return Err(ForwardError::TooLarge);
     }
     let config = &upstream.config;
-    let waits_for_leave = parts.headers.contains_key(header::EXPECT);
     let server = upstream.choose();
     let has_body = !http_body::Body::is_end_stream(&body);
     let preamble = config.proxy_protocol.map_or_else(proxy::Header::new, |version| {
         let (client, to) = exchange.ends(&parts.headers);
         proxy::header(version, client, to)
     });
+    let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
+    let wanted = if may_switch { tunnel::wanted(&parts) } else { None };
     exchange.set_id(prepare(connection, &mut parts, server, has_body, exchange.trusts_peer()));
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
     }
+    if let Some(wanted) = &wanted {
+        tunnel::say(&mut parts.headers, wanted.clone());
+    }
     exchange.set_idle(config.idle);
-    let (body, upload) =
-        RequestBody::new(body, route.max_body, waits_for_leave, exchange, &parts.headers, config);
+    let (body, upload) = RequestBody::new(body, route.max_body, exchange, &parts.headers, config);
 
     let result = match &upload {
-        None => ask(server, config, exchange, connection, &parts, &preamble).await,
+        None => ask(server, config, exchange, connection, &parts, wanted.as_ref(), &preamble).await,
         Some(upload) => {
             let mut request = Some(Request::from_parts(parts, body));
             send(server, config, exchange, connection, &mut request, upload, &preamble).await
@@ -102,6 +104,9 @@ pub async fn forward(
     upstream.stripe.finish(outcome, spent);
     let mut response = result?;
     headers::strip_hop_by_hop(response.headers_mut());
+    if let Some(wanted) = wanted.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
+        tunnel::say(response.headers_mut(), wanted);
+    }
     *response.version_mut() = Version::HTTP_11;
     Ok(response)
 }

@@ -124,10 +124,10 @@ pub(super) const UPSTREAM_OUTCOMES: [&str; 6] =
     ["answered", "connect_failed", "connect_timeout", "broken", "response_timeout", "client_failed"];
 
 /// The codes that are told apart; what an upstream answers beyond them is `other`.
-pub(super) const CODES: [u16; 44] = [
-    200, 201, 202, 203, 204, 205, 206, 207, 300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404, 405,
-    406, 408, 409, 410, 411, 412, 413, 414, 415, 416, 421, 422, 423, 428, 429, 431, 451, 499, 500, 501, 502,
-    503, 504,
+pub(super) const CODES: [u16; 46] = [
+    101, 200, 201, 202, 203, 204, 205, 206, 207, 300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404,
+    405, 406, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 428, 429, 431, 451, 499, 500,
+    501, 502, 503, 504,
 ];
 
 impl Counter {

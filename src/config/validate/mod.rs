@@ -2,6 +2,7 @@
 
 mod api_key;
 mod ban;
+mod client;
 mod cost;
 mod edge;
 mod jwt;
@@ -76,6 +77,7 @@ pub(super) fn config(
     let upstreams = upstreams.read(raw.upstreams.as_ref(), report, |name, raw, report| {
         upstream::upstream(name, raw, folder, report)
     });
+    let client = client::client(raw, report);
     let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
     let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));
     let known = route::Known {
@@ -86,6 +88,7 @@ pub(super) fn config(
         upstreams: &upstreams,
         headers: families,
         max_body,
+        timeout: client.request,
         in_cluster: matches!(&store, Some(RedisConfig { servers: RedisServers::Cluster(_), .. })),
     };
     let routes = route::all(raw, &known, report);
@@ -108,6 +111,7 @@ pub(super) fn config(
         upstreams: upstreams.into_valid(),
         routes,
         workers: workers.map(|n| n as usize),
+        client,
         max_head: raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD) as usize,
         drain: drain.unwrap_or(DRAIN),
     })
