@@ -12,7 +12,6 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
-use hyper::body::Incoming;
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
@@ -22,8 +21,8 @@ use crate::cost::{cost, settled};
 use crate::forward::{self, Body, Exchange};
 use crate::key::{KeyText, Subject};
 use crate::limit::{Ask, Decision, Limit, decide};
-use crate::listen::Connection;
-use crate::respond;
+use crate::listen::{Connection, Inbound};
+use crate::respond::{self, LocalError};
 use crate::route::{Asked, NoHost, PathError, host, normalize, preflight};
 use crate::snapshot::{Route, Said, Snapshot, Target};
 
@@ -115,6 +114,8 @@ pub enum Unjudged {
     Method,
     /// Its body comes in a coding that is not just `chunked`, once.
     Framing,
+    /// It asks what the gateway itself can do: `OPTIONS *`.
+    Gateway,
     /// No route matches.
     NoRoute,
     /// Its address is not let in.
@@ -177,14 +178,19 @@ pub fn find<'s>(
     parts: &Parts,
     now: Time,
 ) -> Result<Found<'s>, Unjudged> {
-    if parts.method == Method::CONNECT {
+    if parts.method == Method::CONNECT || parts.method == Method::TRACE {
         return Err(Unjudged::Method);
     }
     if parts.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&parts.headers) {
         return Err(Unjudged::Framing);
     }
     let host = host(parts).map_err(|NoHost| Unjudged::Host)?;
-    let path = normalize(parts.uri.path()).map_err(Unjudged::Path)?;
+    let path = normalize(parts.uri.path()).map_err(|error| match error {
+        PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.uri.path() == "*" => {
+            Unjudged::Gateway
+        }
+        error => Unjudged::Path(error),
+    })?;
     let asked = Asked {
         listener: origin.listener,
         host: &host,
@@ -320,10 +326,17 @@ fn is_chunked(headers: &HeaderMap) -> bool {
     only.is_some_and(|coding| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
-/// Serves one request. Every answer, also a refusal or an error, comes from here; hyper never sees a failure.
+/// The answer to what is no request, or was never one. It is counted as all others are.
+pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response<Body> {
+    let exchange = Exchange::begin(connection, &connection.worker.view(), connection.worker.clock().now());
+    let response = error.response(exchange.id());
+    exchange.answer(response)
+}
+
+/// Serves one request. Every answer, also a refusal or an error, comes from here; no protocol sees a failure.
 pub async fn serve(
     connection: &Rc<Connection>,
-    request: Request<Incoming>,
+    request: Request<Inbound>,
 ) -> Result<Response<Body>, Infallible> {
     let view = connection.worker.view();
     let now = connection.worker.clock().now();
@@ -339,7 +352,7 @@ pub async fn serve(
             {
                 exchange.set_route(route);
             }
-            respond::drain(connection, body, &parts);
+            respond::drain(body, &parts);
             let response = respond::unjudged(unjudged, &parts, exchange.id());
             return Ok(exchange.answer(response));
         }
@@ -347,19 +360,19 @@ pub async fn serve(
     exchange.set_route(found.route_index);
     let Some(target) = &found.route.target else {
         let usage = view.usage(&found).await;
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         return Ok(exchange.answer(respond::usage(connection, &found, &usage)));
     };
     let judged = view.decide(found, now).await;
     view.observe(&judged);
 
     if judged.decision.unavailable {
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         let response = respond::unavailable(&parts, exchange.id());
         return Ok(exchange.answer(response));
     }
     if !judged.decision.admitted {
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         return Ok(exchange.answer(respond::refusal(connection, &parts, &judged)));
     }
     let Judged { route, identity, normal_path, affinity, said, asked, mut decision, .. } = judged;
@@ -371,7 +384,7 @@ pub async fn serve(
 
     let mut response = match target {
         Target::Answer { status, body: answer, content_type } => {
-            respond::drain(connection, body, &parts);
+            respond::drain(body, &parts);
             let response = respond::fixed(*status, answer.clone(), content_type.clone());
             exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
             response

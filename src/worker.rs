@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::clock::Clock;
 use crate::forward::Upstream;
 use crate::limit::{self, Decision, Store, StoreState};
-use crate::listen::{Deadlines, Listener, Opened};
+use crate::listen::{Buffers, Deadlines, Listener, Opened};
 use crate::observe::{LimitStripe, Metrics, Outcome, RouteStripe};
 use crate::pipeline::{AskedLimit, Found, Judged, Spared};
 use crate::respond::Scratch;
@@ -81,6 +81,8 @@ pub struct Worker {
     pub deadlines: Deadlines,
     /// Memory that header values are cut from.
     pub scratch: Scratch,
+    /// Memory that connections read into and write from.
+    pub buffers: Buffers,
     pub(crate) listeners: RefCell<Vec<Rc<Listener>>>,
     ids: Cell<u64>,
     groups: Cell<u64>,
@@ -110,6 +112,7 @@ impl Worker {
             view: RefCell::new(Rc::new(view)),
             deadlines: Deadlines::new(),
             scratch: Scratch::default(),
+            buffers: Buffers::new(shared.clock.wall()),
             listeners: RefCell::new(Vec::new()),
             ids: Cell::new(seed),
             groups: Cell::new(0),
@@ -140,6 +143,7 @@ impl Worker {
         for turn in 0_u64.. {
             tick.tick().await;
             self.deadlines.sweep(self.shared.clock.uptime());
+            self.buffers.set_date(self.shared.clock.wall());
             if turn % 10 == 0 {
                 self.view(); // drops what an old configuration held, also without requests
                 for upstream in &self.view.borrow().upstreams {

@@ -291,17 +291,6 @@ fn clients_do_not_wait_for_each_other() {
     slow.iter_mut().for_each(|client| assert_eq!(client.response().text(), "/slow"));
 }
 
-/// An upgrade is not passed on as if the gateway could do it: the API sees an ordinary request.
-#[test]
-fn an_upgrade_is_not_half_forwarded() {
-    let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
-    let headers = [("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "13")];
-    assert_eq!(gateway.ask("GET", "/", &headers).status, 200);
-    let seen = upstream.last();
-    assert_eq!((seen.head.one("upgrade"), seen.head.one("connection")), (None, None));
-}
-
 /// An idle connection that the API may use again is closed with the gateway's patience, not before.
 #[test]
 fn a_kept_upstream_connection_ends_when_it_is_idle() {

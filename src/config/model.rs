@@ -10,6 +10,7 @@ use sluicegate_limiter::{
     Ban, Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, TokenBucket,
 };
 
+use super::client::ClientConfig;
 use super::cost::Cost;
 use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
@@ -45,6 +46,8 @@ pub struct Config {
     pub routes: Vec<RouteConfig>,
     /// Serving threads; `None` is one per core.
     pub workers: Option<usize>,
+    /// How long clients may take, and how much they may send.
+    pub client: ClientConfig,
     /// The longest request head in bytes.
     pub max_head: usize,
     /// How long a drain may take.

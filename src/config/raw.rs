@@ -8,7 +8,7 @@ use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::node::Node;
 use super::raw_ban::RawBan;
 use super::raw_jwt::RawJwt;
-use super::raw_listen::{RawAdmin, RawClientIp};
+use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts};
 use super::raw_route::RawRoute;
 use super::raw_store::RawStore;
 use super::raw_upstream::RawUpstream;
@@ -55,6 +55,13 @@ mapping! {
         /// The longest request head; a longer one is answered 431. Default: 32KiB.
         #[schemars(with = "Option<RawCount>")]
         max_head: RawText,
+        /// How many headers a request may have. Default: 100.
+        max_headers: RawCount,
+        /// The least bytes a second of a request body, on average; 0 for no bound. Default: 240.
+        #[schemars(with = "Option<RawCount>")]
+        min_body_rate: RawText,
+        /// How long to wait for clients.
+        timeouts: RawClientTimeouts,
         /// How long SIGTERM waits for requests in flight. Default: 30s.
         drain: RawText,
         #[schemars(skip)]

@@ -47,3 +47,20 @@ mapping! {
         ipv6_prefix: RawCount,
     }
 }
+
+mapping! {
+    /// How long to wait for clients.
+    "timeouts"
+    struct RawClientTimeouts {
+        /// From a connection to its first byte, and from the first byte of a head to its last. Default: 10s.
+        head: RawText,
+        /// For the next bytes of a body. Default: 30s.
+        body: RawText,
+        /// Between two requests of a connection. Default: 75s.
+        idle: RawText,
+        /// For a client to take any of an answer. Default: 60s.
+        write: RawText,
+        /// From a request's head to the last byte of its answer. Default: no bound.
+        request: RawText,
+    }
+}

@@ -41,6 +41,8 @@ mapping! {
         /// The longest request body of this route.
         #[schemars(with = "Option<RawCount>")]
         max_body: RawText,
+        /// From a request's head to the last byte of its answer, on this route.
+        timeout: RawText,
         #[schemars(skip)]
         priority: Later,
     }

@@ -80,5 +80,7 @@ mapping! {
         response: RawText,
         /// For the next bytes of its answer, and for the next request on a kept connection. Default: 60s.
         idle: RawText,
+        /// For the next bytes of an upgraded connection, such as a WebSocket, in either direction. Default: 1h.
+        tunnel: RawText,
     }
 }

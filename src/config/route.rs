@@ -1,5 +1,7 @@
 //! Routes: which requests, and what becomes of them.
 
+use std::time::Duration;
+
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::lists::Access;
@@ -24,6 +26,8 @@ pub struct RouteConfig {
     pub reject: Option<Reject>,
     /// The longest request body in bytes.
     pub max_body: Option<u64>,
+    /// From a request's head to the last byte of its answer; `None` for no bound.
+    pub timeout: Option<Duration>,
 }
 
 /// Which requests a route takes; all that is given has to fit.

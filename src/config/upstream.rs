@@ -26,6 +26,8 @@ pub struct UpstreamConfig {
     pub response: Duration,
     /// For the next bytes, and for the next request on a kept connection.
     pub idle: Duration,
+    /// For the next bytes of a tunnel, in either direction.
+    pub tunnel: Duration,
     /// What is spoken to the servers.
     pub protocol: Protocol,
     /// TLS to those servers that have it; there is one if any has.

@@ -18,10 +18,10 @@ use super::framing::{Framing, Taken};
 use super::headers;
 use super::lines::Stream;
 use super::pool::Pool;
+use super::tunnel::Tunnel;
 use super::wire::{Answer, READ, Wire};
 use crate::config::UpstreamConfig;
-use crate::listen::{Connection, Deadline};
-use crate::respond::drain_rest;
+use crate::listen::{BODY, Connection, Deadline, Inbound, InboundError};
 
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
 pub struct Body {
@@ -36,6 +36,8 @@ enum Kind {
     Forwarded(Forwarded),
     /// From an upstream, off its own connection.
     Wired(Wired),
+    /// Another protocol, in place of a body, and how long nothing may move.
+    Switched(Wire, Duration),
 }
 
 /// A body that hyper's client reads.
@@ -123,6 +125,19 @@ impl Body {
         Self { kind: Kind::Wired(wired), exchange: None }
     }
 
+    /// Another protocol in place of a body.
+    pub(super) fn switched(wire: Wire, idle: Duration) -> Self {
+        Self { kind: Kind::Switched(wire, idle), exchange: None }
+    }
+
+    /// The tunnel for another protocol, if the answer says that it was switched to.
+    pub(crate) fn into_tunnel(self) -> Option<Tunnel> {
+        match (self.kind, self.exchange) {
+            (Kind::Switched(wire, idle), Some(exchange)) => Some(Tunnel { wire, exchange, idle }),
+            _ => None,
+        }
+    }
+
     pub(super) fn ends(&mut self, exchange: Exchange) {
         self.exchange = Some(exchange);
     }
@@ -137,8 +152,11 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self { kind, exchange } = &mut *self;
+        if let Some(exchange) = exchange {
+            exchange.taken();
+        }
         let mut polled = match kind {
-            Kind::Empty => return Poll::Ready(None),
+            Kind::Empty | Kind::Switched(..) => return Poll::Ready(None),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 *kind = Kind::Empty;
@@ -148,7 +166,9 @@ impl http_body::Body for Body {
             Kind::Wired(wired) => wired.poll(context, exchange.as_ref()),
         };
         if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&mut polled, exchange) {
-            exchange.sent(frame.data_ref().map_or(0, Bytes::len));
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            exchange.sent(bytes);
+            exchange.given(bytes);
             if let Some(trailers) = frame.trailers_mut() {
                 headers::strip_hop_by_hop(trailers);
             }
@@ -158,7 +178,7 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Empty => true,
+            Kind::Empty | Kind::Switched(..) => true,
             Kind::Full(_) => false,
             // Its end has to be polled for: only then does the connection go back to the pool.
             Kind::Forwarded(forwarded) => forwarded.connection.is_none(),
@@ -168,7 +188,7 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Empty | Kind::Switched(..) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Forwarded(forwarded) => forwarded.body.size_hint(),
             Kind::Wired(wired) => wired.framing.left().map_or_else(SizeHint::new, SizeHint::with_exact),
@@ -276,7 +296,7 @@ impl Wired {
 
 /// The body of a request on its way to an upstream.
 pub(super) struct RequestBody {
-    inner: Option<Incoming>,
+    inner: Option<Inbound>,
     state: Option<Rc<Upload>>,
 }
 
@@ -289,19 +309,18 @@ pub(super) struct Upload {
     pub(super) too_large: Cell<bool>,
     /// The client broke off, or sent what is no body.
     pub(super) broken: Cell<bool>,
+    /// The client sent it too slowly.
+    pub(super) slow: Cell<bool>,
     /// It came whole.
     pub(super) ended: Cell<bool>,
     /// The client is the one who is waited for.
     pub(super) waiting: Cell<bool>,
     /// The answer has begun: from then on the deadline is that of the answer.
     pub(super) answered: Cell<bool>,
-    /// The body was asked for, which is leave to send it.
-    asked: Cell<bool>,
     /// Its exchange is over: nobody wants the rest.
     given_up: Cell<bool>,
     /// Who sends it.
     waker: RefCell<Option<Waker>>,
-    waits_for_leave: bool,
     /// The fields that may come behind the body.
     announced: SmallVec<[HeaderName; 2]>,
     connection: Rc<Connection>,
@@ -309,17 +328,6 @@ pub(super) struct Upload {
     /// The client's time for the next bytes, and the upstream's in the middle of its answer.
     patience: Duration,
     idle: Duration,
-}
-
-/// What the upstream did not take is read and thrown away, so that the client sees the answer instead of a reset.
-impl Drop for RequestBody {
-    fn drop(&mut self) {
-        let (Some(body), Some(state)) = (self.inner.take(), &self.state) else { return };
-        state.connection.body_ends();
-        if !state.ended.get() && !state.broken.get() && (state.asked.get() || !state.waits_for_leave) {
-            drain_rest(&state.connection, body);
-        }
-    }
 }
 
 impl Upload {
@@ -352,12 +360,10 @@ impl RequestBody {
         Self { inner: None, state: None }
     }
 
-    /// The body of a client, of at most `max` bytes, watched by the exchange. A client that `waits_for_leave` to
-    /// send it (Expect: 100-continue) gets that when the upstream asks for the first byte.
+    /// The body of a client, of at most `max` bytes, watched by the exchange.
     pub(super) fn new(
-        body: Incoming,
+        body: Inbound,
         max: Option<u64>,
-        waits_for_leave: bool,
         exchange: &Exchange,
         head: &HeaderMap,
         config: &UpstreamConfig,
@@ -365,23 +371,21 @@ impl RequestBody {
         if body.is_end_stream() {
             return (Self::empty(), None);
         }
-        exchange.connection().body_begins();
         let state = Rc::new(Upload {
             left: Cell::new(max.unwrap_or(u64::MAX)),
             received: Cell::new(0),
             too_large: Cell::new(false),
             broken: Cell::new(false),
+            slow: Cell::new(false),
             ended: Cell::new(false),
             waiting: Cell::new(false),
             answered: Cell::new(false),
-            asked: Cell::new(false),
             given_up: Cell::new(false),
             waker: RefCell::default(),
-            waits_for_leave,
             connection: Rc::clone(exchange.connection()),
             deadline: Rc::clone(exchange.deadline()),
             announced: headers::announced(head),
-            patience: config.response,
+            patience: config.response.min(BODY),
             idle: config.idle,
         });
         exchange.uploads(&state);
@@ -401,7 +405,6 @@ impl http_body::Body for RequestBody {
         if state.given_up.get() {
             return Poll::Ready(Some(Err(UploadError::new())));
         }
-        state.asked.set(true);
         let polled = Pin::new(&mut *body).poll_frame(context);
         state.waiting.set(polled.is_pending());
         if polled.is_pending() && state.answered.get() {
@@ -438,7 +441,8 @@ impl http_body::Body for RequestBody {
                 state.ended.set(body.is_end_stream());
                 Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(_)) => {
+            Some(Err(error)) => {
+                state.slow.set(matches!(error, InboundError::Slow));
                 state.broken.set(true);
                 Poll::Ready(Some(Err(UploadError::new())))
             }

@@ -98,9 +98,8 @@ impl ForwardError {
             Self::ClientSlow => LocalError::Slow,
         };
         let mut response = local.response(exchange.id());
-        if response.status() == StatusCode::REQUEST_TIMEOUT
-            || response.status() == StatusCode::PAYLOAD_TOO_LARGE
-        {
+        let statuses = [StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::BAD_REQUEST];
+        if statuses.contains(&response.status()) {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response

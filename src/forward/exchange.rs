@@ -21,6 +21,9 @@ use crate::worker::View;
 
 /// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
 const CLIENT_LEFT: u16 = 499;
+/// For a client over HTTP/2 to take a piece of an answer, and what a piece is.
+const TAKE: Duration = Duration::from_secs(60);
+const PIECE: usize = 16 << 10;
 
 /// An exchange that is under way. Dropping it frees what it holds and counts it, also when the client leaves.
 pub struct Exchange {
@@ -49,14 +52,10 @@ impl Exchange {
     /// Begins an exchange.
     pub fn begin(connection: &Rc<Connection>, view: &Rc<View>, now: Time) -> Self {
         connection.begin();
-        let deadline = if connection.shared {
-            connection.worker.deadlines.register(u64::MAX) // no group: it ends with its connection
-        } else {
-            Rc::clone(&connection.deadline)
-        };
+        connection.queued.set(false);
         Self {
             connection: Rc::clone(connection),
-            deadline,
+            deadline: connection.request_deadline(),
             view: Rc::clone(view),
             route: None,
             begun: now,
@@ -84,6 +83,22 @@ impl Exchange {
     /// The answer is there, from the upstream or as the route has it: `cost_of` says what it costs without its bytes.
     pub fn answered(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> u64) {
         self.holds.answered(cost_of);
+    }
+
+    /// More of the answer is asked for: the client has taken what it was given. Over HTTP/1.1 the socket says that.
+    pub(super) fn taken(&self) {
+        if self.connection.shared {
+            self.deadline.set_socket(None);
+        }
+    }
+
+    /// The client was given so many bytes of the answer, and may leave them lying for a while.
+    pub(super) fn given(&self, bytes: usize) {
+        if self.connection.shared {
+            let within = TAKE
+                .saturating_mul(1 + u32::try_from(bytes.saturating_sub(1) / PIECE).unwrap_or(u32::MAX - 1));
+            self.deadline.set_socket(Some(self.connection.worker.deadlines.after(within)));
+        }
     }
 
     /// Counts bytes of the answer's body.
@@ -157,12 +172,14 @@ impl Exchange {
         let clock = *self.connection.worker.clock();
         let mut sleep = pin!(tokio::time::sleep_until(clock.instant(self.begun)));
         let holds = &mut self.holds;
+        self.connection.queued.set(true);
         poll_fn(|context| {
             let Some(due) = holds.due(clock.now(), context.waker()) else { return Poll::Ready(()) };
             sleep.as_mut().reset(clock.instant(due));
             sleep.as_mut().poll(context)
         })
         .await;
+        self.connection.queued.set(false);
         self.released = clock.now();
     }
 

@@ -18,6 +18,7 @@ mod retry;
 mod server;
 mod shared;
 mod tend;
+mod tunnel;
 mod upstream;
 mod wire;
 
@@ -26,4 +27,5 @@ pub use error::ForwardError;
 pub use exchange::Exchange;
 pub use fleet::Upstream;
 pub use shared::{AddressStatus, ServerStatus, UpstreamState};
+pub use tunnel::Tunnel;
 pub use upstream::forward;

@@ -142,6 +142,9 @@ fn answer(
 ) -> Result<Response<Body>, ForwardError> {
     stream.heard(connection.worker.deadlines.now());
     let (mut head, body) = response.into_parts();
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(ForwardError::Broken("the protocol was switched unasked".into()));
+    }
     // Two lengths of one body are no better here.
     Framing::of(&mut head, method).map_err(|what| ForwardError::Broken(what.into()))?;
     let forwarded = Forwarded { body, connection: Some(Returning::Stream(stream)) };

@@ -77,7 +77,7 @@ impl Server {
             return multiplexed::probe((self, lines), question).await;
         }
         let mut wire = Wire::new(self.address.connect(preamble).await?);
-        Ok(wire.ask(question).await?.head.status)
+        Ok(wire.ask(question, None).await?.head.status)
     }
 
     /// Tells operators why no agreement with it comes about; clients are told nothing of it.
@@ -89,8 +89,8 @@ impl Server {
     }
 }
 
-/// Sends a request without a body and waits for the head of its answer. A new connection begins with `preamble`; with
-/// one, no connection is used twice.
+/// Sends a request without a body and waits for the head of its answer. It may ask to switch to the protocol `wanted`,
+/// where the server speaks HTTP/1.1. A new connection begins with `preamble`; with one, no connection is used twice.
 ///
 /// A kept connection may die as it is used. What does the same when it is done twice is then sent again, on a new
 /// one, if no byte of an answer had come.
@@ -100,11 +100,12 @@ pub(super) async fn ask(
     exchange: &Exchange,
     connection: &Connection,
     parts: &Parts,
+    wanted: Option<&HeaderValue>,
     preamble: &[u8],
 ) -> Result<Response<Body>, ForwardError> {
     let asked = match &server.lines {
         Some(lines) => multiplexed::ask((server, lines), config, exchange, connection, parts).await,
-        None => ask_alone(server, config, exchange, connection, parts, preamble).await,
+        None => ask_alone(server, config, exchange, connection, parts, wanted, preamble).await,
     };
     asked.inspect_err(|error| server.complain(config, connection, error))
 }
@@ -134,6 +135,7 @@ async fn ask_alone(
     exchange: &Exchange,
     connection: &Connection,
     parts: &Parts,
+    wanted: Option<&HeaderValue>,
     preamble: &[u8],
 ) -> Result<Response<Body>, ForwardError> {
     let pooled = || server.wires.take().filter(|_| preamble.is_empty());
@@ -144,12 +146,15 @@ async fn ask_alone(
             Some(wire) => wire,
             None => Wire::new(server.address.connect(preamble).await?),
         };
-        match exchange.in_time(config.response, wire.ask(parts)).await {
+        match exchange.in_time(config.response, wire.ask(parts, wanted)).await {
             None => return Err(ForwardError::ResponseTimeout),
             Some(Ok(mut answer)) => {
                 answer.keeps &= preamble.is_empty();
                 let now = connection.worker.deadlines.now();
-                let body = Body::wired(&mut answer, wire, Rc::clone(&server.wires), now);
+                let body = match answer.switched {
+                    true => Body::switched(wire, config.tunnel),
+                    false => Body::wired(&mut answer, wire, Rc::clone(&server.wires), now),
+                };
                 return Ok(Response::from_parts(answer.head, body));
             }
             Some(Err(WireError::Nothing(_))) if again => {}
@@ -195,6 +200,9 @@ async fn send_alone(
                 upload.answered.set(true);
                 let now = connection.worker.deadlines.now();
                 let (mut head, body) = response.into_parts();
+                if head.status == StatusCode::SWITCHING_PROTOCOLS {
+                    return Err(ForwardError::Broken("the protocol was switched unasked".into()));
+                }
                 // The same strictness as on a connection of our own; hyper undoes more than it says.
                 Framing::of(&mut head, &method).map_err(|what| ForwardError::Broken(what.into()))?;
                 let upload = Some(Rc::clone(upload));
@@ -236,9 +244,10 @@ pub(super) fn too_late(upload: &Upload) -> ForwardError {
 }
 
 pub(super) fn broken(error: hyper::Error, upload: &Upload) -> ForwardError {
-    match (upload.too_large.get(), upload.broken.get()) {
-        (true, _) => ForwardError::TooLarge,
-        (_, true) => ForwardError::ClientBroken,
-        _ => ForwardError::Broken(error.into()),
+    match () {
+        () if upload.too_large.get() => ForwardError::TooLarge,
+        () if upload.slow.get() => ForwardError::ClientSlow,
+        () if upload.broken.get() => ForwardError::ClientBroken,
+        () => ForwardError::Broken(error.into()),
     }
 }

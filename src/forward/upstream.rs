@@ -4,15 +4,15 @@ use std::rc::Rc;
 
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderValue, Request, Response, Version, header};
-use hyper::body::Incoming;
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 
 use super::body::{Body, RequestBody, Upload};
 use super::fleet::{Tried, Upstream};
 use super::server::{ask, send};
-use super::{Exchange, ForwardError, headers, proxy};
+use super::{Exchange, ForwardError, headers, proxy, tunnel};
 use crate::auth::Told;
-use crate::listen::Connection;
+use crate::config::Protocol;
+use crate::listen::{Connection, Inbound};
 use crate::observe::UpstreamOutcome;
 use crate::respond;
 use crate::snapshot::Route;
@@ -53,38 +53,44 @@ pub async fn forward(
     consumer: Option<Told<'_>>,
     key: Option<u64>,
     mut parts: Parts,
-    body: Incoming,
+    body: Inbound,
 ) -> Result<Response<Body>, ForwardError> {
     let announced = http_body::Body::size_hint(&body).exact();
     if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
-        respond::drain(connection, body, &parts);
+        respond::drain(body, &parts);
         return Err(ForwardError::TooLarge);
     }
     let config = upstream.config();
-    let waits_for_leave = parts.headers.contains_key(header::EXPECT);
     let has_body = !http_body::Body::is_end_stream(&body);
     let preamble = config.proxy_protocol.map_or_else(proxy::Header::new, |version| {
         let (client, to) = exchange.ends(&parts.headers);
         proxy::header(version, client, to)
     });
+    let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
+    let wanted = if may_switch { tunnel::wanted(&parts) } else { None };
     let mut counted = Counted { upstream, exchange, outcome: UpstreamOutcome::ClientLeft };
     let authority = &config.servers[0].authority;
     exchange.set_id(prepare(connection, &mut parts, authority, has_body, exchange.trusts_peer()));
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
     }
+    if let Some(wanted) = &wanted {
+        tunnel::say(&mut parts.headers, wanted.clone());
+    }
     exchange.set_idle(config.idle);
-    let (body, upload) =
-        RequestBody::new(body, route.max_body, waits_for_leave, exchange, &parts.headers, config);
+    let (body, upload) = RequestBody::new(body, route.max_body, exchange, &parts.headers, config);
     let outgoing = match upload {
         None => Outgoing::Head(parts),
         Some(upload) => Outgoing::Whole(Some(Request::from_parts(parts, body)), upload),
     };
-    let result = attempt(connection, exchange, upstream, key, outgoing, &preamble).await;
+    let result = attempt(connection, exchange, upstream, key, outgoing, wanted.as_ref(), &preamble).await;
     counted.outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
     drop(counted);
     let mut response = result?;
     headers::strip_hop_by_hop(response.headers_mut());
+    if let Some(wanted) = wanted.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
+        tunnel::say(response.headers_mut(), wanted);
+    }
     *response.version_mut() = Version::HTTP_11;
     Ok(response)
 }
@@ -97,6 +103,7 @@ async fn attempt(
     upstream: &Upstream,
     key: Option<u64>,
     mut outgoing: Outgoing,
+    wanted: Option<&HeaderValue>,
     preamble: &[u8],
 ) -> Result<Response<Body>, ForwardError> {
     let config = upstream.config();
@@ -108,7 +115,7 @@ async fn attempt(
         let seat = Rc::clone(&slot.seat);
         exchange.occupy(slot);
         let result = match &mut outgoing {
-            Outgoing::Head(parts) => ask(&seat.server, config, exchange, connection, parts, preamble).await,
+            Outgoing::Head(parts) => ask(&seat.server, config, exchange, connection, parts, wanted, preamble).await,
             Outgoing::Whole(unsent, upload) => {
                 send(&seat.server, config, exchange, connection, unsent, upload, preamble).await
             }

@@ -16,6 +16,7 @@ use tokio::io::AsyncReadExt;
 
 use super::connect::ServerStream;
 use super::framing::Framing;
+use super::tunnel::switched;
 
 /// The longest head of an answer.
 const MAX_HEAD: usize = 64 << 10;
@@ -38,6 +39,8 @@ pub(super) struct Answer {
     pub(super) head: Parts,
     pub(super) framing: Framing,
     pub(super) keeps: bool,
+    /// The server speaks another protocol from here on.
+    pub(super) switched: bool,
 }
 
 /// Why there is no answer.
@@ -63,12 +66,22 @@ impl Wire {
         self.stream.is_silent()
     }
 
-    /// Sends a request without a body and waits for the head of its answer.
-    pub(super) async fn ask(&mut self, request: &RequestParts) -> Result<Answer, WireError> {
+    /// The connection itself.
+    pub(super) fn stream(&mut self) -> &mut ServerStream {
+        &mut self.stream
+    }
+
+    /// Sends a request without a body and waits for the head of its answer. The protocol that it asks to switch to is
+    /// the one `wanted`.
+    pub(super) async fn ask(
+        &mut self,
+        request: &RequestParts,
+        wanted: Option<&HeaderValue>,
+    ) -> Result<Answer, WireError> {
         let head = write_head(request);
         self.stream.send(&head).await.map_err(WireError::Nothing)?;
         loop {
-            match self.parse(&request.method)? {
+            match self.parse(&request.method, wanted)? {
                 Parsed::Answer(answer) => return Ok(answer),
                 Parsed::Interim => continue, // 1xx: the answer is still to come
                 Parsed::Partial => {}
@@ -97,17 +110,21 @@ impl Wire {
     }
 
     /// Takes the head that was read, if it is whole.
-    fn parse(&mut self, method: &Method) -> Result<Parsed, WireError> {
+    fn parse(&mut self, method: &Method, wanted: Option<&HeaderValue>) -> Result<Parsed, WireError> {
         if self.read.is_empty() {
             return Ok(Parsed::Partial);
         }
-        match self.parse_with::<{ HEADERS.0 }>(method) {
-            Err(WireError::NoAnswer(TOO_MANY)) => self.parse_with::<{ HEADERS.1 }>(method),
+        match self.parse_with::<{ HEADERS.0 }>(method, wanted) {
+            Err(WireError::NoAnswer(TOO_MANY)) => self.parse_with::<{ HEADERS.1 }>(method, wanted),
             other => other,
         }
     }
 
-    fn parse_with<const N: usize>(&mut self, method: &Method) -> Result<Parsed, WireError> {
+    fn parse_with<const N: usize>(
+        &mut self,
+        method: &Method,
+        wanted: Option<&HeaderValue>,
+    ) -> Result<Parsed, WireError> {
         let mut headers = [httparse::EMPTY_HEADER; N];
         let mut parsed = httparse::Response::new(&mut headers);
         let length = match parsed.parse(&self.read) {
@@ -132,7 +149,7 @@ impl Wire {
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Parsed::Interim);
         }
-        answer(status, old, lines, &bytes, method).map(Parsed::Answer)
+        answer(status, old, lines, &bytes, (method, wanted)).map(Parsed::Answer)
     }
 }
 
@@ -151,11 +168,8 @@ fn answer(
     old: bool,
     lines: SmallVec<[(HeaderName, Range<usize>); 16]>,
     bytes: &Bytes,
-    method: &Method,
+    (method, wanted): (&Method, Option<&HeaderValue>),
 ) -> Result<Answer, WireError> {
-    if status == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(WireError::NoAnswer("the protocol was switched unasked"));
-    }
     let mut head = Response::new(()).into_parts().0;
     head.status = status;
     head.version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
@@ -164,6 +178,12 @@ fn answer(
         let value = HeaderValue::from_maybe_shared(bytes.slice(place));
         head.headers.append(name, value.map_err(|_| WireError::NoAnswer("a bad header value"))?);
     }
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        if !wanted.is_some_and(|wanted| switched(&head.headers, wanted)) {
+            return Err(WireError::NoAnswer("the protocol was switched unasked"));
+        }
+        return Ok(Answer { head, framing: Framing::Ended, keeps: false, switched: true });
+    }
     let framing = Framing::of(&mut head, method).map_err(WireError::NoAnswer)?;
     let says = |word: &str| {
         let lines = head.headers.get_all(header::CONNECTION).iter();
@@ -171,7 +191,7 @@ fn answer(
         words.any(|said| said.eq_ignore_ascii_case(word.as_bytes()))
     };
     let keeps = !framing.ends_with_connection() && !says("close") && (!old || says("keep-alive"));
-    Ok(Answer { head, framing, keeps })
+    Ok(Answer { head, framing, keeps, switched: false })
 }
 
 fn write_head(request: &RequestParts) -> Vec<u8> {

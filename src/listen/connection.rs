@@ -3,20 +3,17 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::HeaderValue;
-use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 
 use super::deadline::Deadline;
-use super::io::{HEAD, IDLE, Phase};
 use super::stream::ClientStream;
 use super::{h1, h2};
 use crate::observe::Metrics;
@@ -26,8 +23,10 @@ use crate::worker::Worker;
 
 /// The first bytes of HTTP/2 (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What is read before the protocol is told: most heads are shorter.
-const PREFIX: usize = 1 << 10;
+/// From the connection to its first byte, and from the first byte of a head to its last.
+pub(super) const HEAD: Duration = Duration::from_secs(10);
+/// Between two requests of a connection.
+pub(super) const IDLE: Duration = Duration::from_secs(75);
 /// The index of a listener that the configuration in force does not have. No route asks for it.
 const REMOVED: usize = usize::MAX;
 
@@ -58,10 +57,11 @@ pub struct Connection {
     pub shared: bool,
     /// Where it is counted.
     counted: Arc<AtomicI64>,
-    pub(super) phase: Cell<Phase>,
     exchanges: Cell<usize>,
-    /// Bodies that are being read.
-    bodies: Cell<usize>,
+    /// Its request waits for its turn in a leaky bucket.
+    pub(crate) queued: Cell<bool>,
+    /// Over HTTP/2 the deadlines of the request that begins next.
+    pub(super) next_stream: RefCell<Option<Rc<Deadline>>>,
 }
 
 impl Listener {
@@ -87,34 +87,33 @@ pub(super) async fn serve(mut connection: Connection, mut stream: ClientStream) 
     connection.shared = prefix.starts_with(PREFACE);
     let connection = Rc::new(connection);
     if connection.shared {
-        h2::serve(&connection, stream, prefix).await;
+        h2::serve(&connection, stream, prefix.freeze()).await;
     } else {
         h1::serve(&connection, stream, prefix).await;
     }
 }
 
 /// What came before it was clear which protocol is spoken; `None` if nothing did.
-async fn read_prefix(connection: &Connection, stream: &mut ClientStream) -> Option<Bytes> {
-    let mut prefix = BytesMut::with_capacity(PREFIX);
+async fn read_prefix(connection: &Connection, stream: &mut ClientStream) -> Option<BytesMut> {
+    let mut prefix = BytesMut::new();
     loop {
-        let read = {
-            let mut read = pin!(stream.read_buf(&mut prefix));
-            poll_fn(|context| {
-                connection.deadline.watch(context);
-                match read.as_mut().poll(context) {
-                    Poll::Ready(read) => Poll::Ready(read.ok()),
-                    Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
-                    Poll::Pending if connection.deadline.take_closing() => Poll::Ready(None),
-                    Poll::Pending => Poll::Pending,
-                }
-            })
-            .await
-        };
-        if read? == 0 {
-            return None;
+        let read = poll_fn(|context| {
+            connection.deadline.watch(context);
+            match connection.worker.buffers.poll_read(stream, context) {
+                Poll::Ready(read) => Poll::Ready(read.ok()),
+                Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
+                Poll::Pending if connection.deadline.take_closing() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await?;
+        match prefix.is_empty() {
+            _ if read.is_empty() => return None,
+            true => prefix = read,
+            false => prefix.extend_from_slice(&read),
         }
         if prefix.len() >= PREFACE.len() || !PREFACE.starts_with(&prefix) {
-            return Some(prefix.freeze());
+            return Some(prefix);
         }
     }
 }
@@ -134,9 +133,9 @@ impl Connection {
             deadline,
             shared: false,
             counted,
-            phase: Cell::new(Phase::Idle),
             exchanges: Cell::new(0),
-            bodies: Cell::new(0),
+            queued: Cell::new(false),
+            next_stream: RefCell::new(None),
         }
     }
 
@@ -153,7 +152,6 @@ impl Connection {
     /// An exchange begins: from here on its own deadlines count.
     pub(crate) fn begin(&self) {
         self.exchanges.set(self.exchanges.get() + 1);
-        self.phase.set(Phase::Exchange);
         self.deadline.set_socket(None);
     }
 
@@ -161,27 +159,22 @@ impl Connection {
     pub(crate) fn end(&self) {
         self.exchanges.set(self.exchanges.get() - 1);
         if self.exchanges.get() == 0 {
-            self.enter(Phase::Idle, IDLE);
+            self.deadline.set_socket(Some(self.worker.deadlines.after(IDLE)));
         }
     }
 
-    /// The body of a request is being read, perhaps beyond the end of its exchange: what comes is no new request.
-    pub(crate) fn body_begins(&self) {
-        self.bodies.set(self.bodies.get() + 1);
+    /// Whether no request is served.
+    pub(super) fn is_idle(&self) -> bool {
+        self.exchanges.get() == 0
     }
 
-    /// That body is read no more.
-    pub(crate) fn body_ends(&self) {
-        self.bodies.set(self.bodies.get() - 1);
-    }
-
-    pub(super) fn reads_body(&self) -> bool {
-        self.bodies.get() > 0
-    }
-
-    pub(super) fn enter(&self, phase: Phase, within: Duration) {
-        self.phase.set(phase);
-        self.deadline.set_socket(Some(self.worker.deadlines.after(within)));
+    /// The deadlines of a request that begins: the connection's, or its own where requests share a connection.
+    pub(crate) fn request_deadline(&self) -> Rc<Deadline> {
+        if !self.shared {
+            return Rc::clone(&self.deadline);
+        }
+        let next = self.next_stream.borrow_mut().take();
+        next.unwrap_or_else(|| self.worker.deadlines.register(u64::MAX)) // no group: it ends with its connection
     }
 }
 

@@ -115,6 +115,12 @@ impl Deadline {
     /// Sets the socket's deadline; `None` clears it.
     pub fn set_socket(&self, at: Option<u64>) {
         self.socket.set(at.unwrap_or(NEVER));
+        self.socket_passed.set(false);
+    }
+
+    /// Whether the socket has a deadline that is still to come.
+    pub fn socket_is_set(&self) -> bool {
+        self.socket.get() != NEVER
     }
 
     /// Whether the socket's deadline has passed.

@@ -20,6 +20,13 @@ impl ClientStream {
         let Self::Plain(socket) = self;
         socket
     }
+
+    /// Whether an orderly end is more than to close the socket.
+    pub(super) fn has_farewell(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+        }
+    }
 }
 
 impl AsyncRead for ClientStream {

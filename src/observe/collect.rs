@@ -40,6 +40,12 @@ pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot, now: u64) -> promethe
         });
         scrape.gauges("sluicegate_connections", "Open connections of clients.", open.collect());
     }
+    let cuts = metrics.cuts.all().filter(|(_, count)| *count > 0);
+    scrape.counters(
+        "sluicegate_h2_cut_total",
+        "HTTP/2 connections that were cut off for what their clients sent, by the reason.",
+        cuts.map(|(reason, count)| (vec![("reason", reason.to_owned())], count)).collect(),
+    );
     let one = |value: u64| vec![(Vec::new(), value as f64)];
     scrape.gauges(
         "sluicegate_config_last_reload_successful",

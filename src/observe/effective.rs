@@ -38,6 +38,14 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "routes": config.routes.iter().map(|r| route(config, r)).collect::<Vec<_>>(),
         "workers": config.workers,
         "max_head": config.max_head,
+        "max_headers": config.client.max_headers,
+        "min_body_rate": config.client.min_body_rate,
+        "timeouts": {
+            "head": seconds(config.client.head),
+            "body": seconds(config.client.body),
+            "idle": seconds(config.client.idle),
+            "write": seconds(config.client.write),
+        },
         "drain": seconds(config.drain),
     })
 }
@@ -184,6 +192,7 @@ fn upstream(upstream: &UpstreamConfig) -> Value {
             "connect": seconds(upstream.connect),
             "response": seconds(upstream.response),
             "idle": seconds(upstream.idle),
+            "tunnel": seconds(upstream.tunnel),
         },
         "protocol": word(&upstream.protocol),
         "tls": upstream.tls.as_ref().map(|tls| json!({
@@ -248,6 +257,7 @@ fn route(config: &Config, route: &RouteConfig) -> Value {
         "limits": route.limits.iter().map(|index| config.limits[*index].name.clone()).collect::<Vec<_>>(),
         "headers": families(route.headers),
         "max_body": route.max_body,
+        "timeout": route.timeout.map(seconds),
     });
     match &route.action {
         Action::Forward { upstream, original_path } => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::cut::Cuts;
 use super::stripe::{LimitStripe, RouteStripe, StoreStripe, UpstreamStripe};
 use crate::snapshot::Snapshot;
 
@@ -18,6 +19,8 @@ pub struct Metrics {
     pub reload_successful: AtomicU64,
     /// When the configuration in force was loaded, in seconds since the epoch.
     pub reload_at: AtomicU64,
+    /// HTTP/2 connections that were cut off.
+    pub cuts: Cuts,
 }
 
 #[derive(Default)]

@@ -7,8 +7,8 @@ mod problem;
 mod scratch;
 mod usage;
 
-pub use drain::{drain, drain_rest};
+pub use drain::drain;
 pub use limits::{Told, refusal, refusal_headers, retry_after, speaker};
-pub use problem::{LocalError, bare, fixed, unavailable, unjudged};
+pub use problem::{LocalError, fixed, unavailable, unjudged};
 pub use scratch::{Scratch, Writer};
 pub use usage::usage;

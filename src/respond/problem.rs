@@ -11,10 +11,11 @@ use crate::auth::jwt::TokenError;
 use crate::forward::Body;
 use crate::pipeline::Unjudged;
 use crate::route::PathError;
-use crate::worker::Worker;
 
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The methods that a gateway knows to be served somewhere.
+const SERVED: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The type of a problem that will pass (draft-ietf-httpapi-ratelimit-headers).
@@ -45,6 +46,12 @@ pub enum LocalError {
     Slow,
     /// 413: the body is longer than allowed.
     TooLarge,
+    /// 414: the target is longer than allowed.
+    TargetTooLong,
+    /// 417: something else than leave to send the body is expected.
+    Expectation,
+    /// 431: the head is longer than allowed.
+    HeadTooLarge,
     /// 502: the upstream gave no answer.
     UpstreamFailed,
     /// 503: the upstream has as many requests as it may.
@@ -66,6 +73,9 @@ impl LocalError {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TargetTooLong => StatusCode::URI_TOO_LONG,
+            Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::UpstreamFailed => StatusCode::BAD_GATEWAY,
             Self::UpstreamBusy => StatusCode::SERVICE_UNAVAILABLE,
             Self::UpstreamSlow => StatusCode::GATEWAY_TIMEOUT,
@@ -86,6 +96,9 @@ impl LocalError {
             Self::Method => "this method is not served here",
             Self::Slow => "the request did not come in time",
             Self::TooLarge => "the request's body is larger than this route allows",
+            Self::TargetTooLong => "the request target is longer than allowed",
+            Self::Expectation => "the gateway meets no expectation but 100-continue",
+            Self::HeadTooLarge => "the request's head is larger than allowed",
             Self::UpstreamFailed => "the server behind the gateway gave no valid answer",
             Self::UpstreamBusy => "the servers behind the gateway are busy; try again in 1 second",
             Self::UpstreamSlow => "the server behind the gateway gave no answer in time",
@@ -105,8 +118,7 @@ impl LocalError {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if self == Self::Method {
-            let served = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-            response.headers_mut().insert(header::ALLOW, served);
+            response.headers_mut().insert(header::ALLOW, SERVED);
         }
         response
     }
@@ -147,6 +159,7 @@ impl From<Unjudged> for LocalError {
             Unjudged::Host => Self::Malformed("the request must name exactly one valid host"),
             Unjudged::Method => Self::Method,
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
+            Unjudged::Gateway => Self::Method, // which is answered without an error
             Unjudged::NoRoute => Self::NoRoute,
             Unjudged::NotLetIn { .. } => Self::NotLetIn,
             Unjudged::KeyMissing { of_user: true, .. } => Self::UserMissing,
@@ -160,6 +173,12 @@ impl From<Unjudged> for LocalError {
 
 /// The answer to a request that never came to its limits.
 pub fn unjudged(unjudged: Unjudged, parts: &Parts, id: HeaderValue) -> Response<Body> {
+    if unjudged == Unjudged::Gateway {
+        let mut response = fixed(StatusCode::NO_CONTENT, Bytes::new(), PROBLEM_JSON);
+        response.headers_mut().insert(header::ALLOW, SERVED);
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        return response;
+    }
     let error = LocalError::from(unjudged);
     let in_grpc = match error.status() {
         StatusCode::UNAUTHORIZED => Some(UNAUTHENTICATED),
@@ -216,25 +235,4 @@ pub fn fixed(status: StatusCode, body: Bytes, content_type: HeaderValue) -> Resp
         response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     }
     response
-}
-
-/// A whole HTTP/1.1 message for a request that could not even be read. The connection closes behind it.
-pub fn bare(status: StatusCode, worker: &Worker) -> Bytes {
-    let detail = match status {
-        StatusCode::REQUEST_TIMEOUT => "the request did not come in time",
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the request's head is larger than allowed",
-        StatusCode::URI_TOO_LONG => "the request target is longer than allowed",
-        _ => "what came is not an HTTP request",
-    };
-    let id = worker.request_id();
-    let body = body(status, detail, &id);
-    let head = format!(
-        "HTTP/1.1 {} {}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
-         cache-control: no-store\r\nconnection: close\r\nx-request-id: {}\r\n\r\n",
-        status.as_u16(),
-        status.canonical_reason().unwrap_or("Error"),
-        body.len(),
-        id.to_str().unwrap_or_default(),
-    );
-    Bytes::from([head.as_bytes(), &body].concat())
 }

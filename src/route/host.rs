@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
 use http::request::Parts;
+use http::uri::Scheme;
 use http::{Version, header};
 
 /// That a request names no host, several, or something else than one.
@@ -13,7 +14,7 @@ pub struct NoHost;
 /// The one host that a request names: lower case, without port and trailing dot. Absent only in HTTP/1.0.
 ///
 /// # Errors
-/// When it names none, several, or something else.
+/// When it names none, several, or something else, or one of another scheme than http and https.
 pub fn host(parts: &Parts) -> Result<Cow<'_, str>, NoHost> {
     let mut lines = parts.headers.get_all(header::HOST).iter();
     let named = match (lines.next(), lines.next()) {
@@ -21,6 +22,9 @@ pub fn host(parts: &Parts) -> Result<Cow<'_, str>, NoHost> {
         (None, _) => None,
         (Some(_), Some(_)) => return Err(NoHost),
     };
+    if parts.uri.scheme().is_some_and(|scheme| ![Scheme::HTTP, Scheme::HTTPS].contains(scheme)) {
+        return Err(NoHost); // a host of something else
+    }
     let name = match (named, parts.uri.authority()) {
         (Some(named), Some(target)) if !named.eq_ignore_ascii_case(target.as_str()) => {
             return Err(NoHost);

@@ -203,4 +203,20 @@ impl Exchange<'_> {
     pub fn read_some(&mut self, most: usize) -> usize {
         self.reader.some(most).map_or(0, |bytes| bytes.len())
     }
+
+    /// Speaks another protocol until the gateway closes: `reply` takes a message off what has come, and answers it.
+    pub fn echo(&mut self, reply: impl Fn(&[u8]) -> Option<(usize, Vec<u8>)>) {
+        self.open = false;
+        let mut come = Vec::new();
+        while let Ok(more) = self.reader.some(1 << 16) {
+            if more.is_empty() {
+                return;
+            }
+            come.extend(more);
+            while let Some((length, answer)) = reply(&come) {
+                come.drain(..length);
+                self.write(answer);
+            }
+        }
+    }
 }

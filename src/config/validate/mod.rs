@@ -3,6 +3,7 @@
 mod api_key;
 mod balance;
 mod ban;
+mod client;
 mod cost;
 mod edge;
 mod jwt;
@@ -77,6 +78,7 @@ pub(super) fn config(
     let upstreams = upstreams.read(raw.upstreams.as_ref(), report, |name, raw, report| {
         upstream::upstream(name, raw, (folder, given), report)
     });
+    let client = client::client(raw, report);
     let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
     let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));
     let known = route::Known {
@@ -87,6 +89,7 @@ pub(super) fn config(
         upstreams: &upstreams,
         headers: families,
         max_body,
+        timeout: client.request,
         in_cluster: matches!(&store, Some(RedisConfig { servers: RedisServers::Cluster(_), .. })),
     };
     let routes = route::all(raw, &known, report);
@@ -109,6 +112,7 @@ pub(super) fn config(
         upstreams: upstreams.into_valid(),
         routes,
         workers: workers.map(|n| n as usize),
+        client,
         max_head: raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD) as usize,
         drain: drain.unwrap_or(DRAIN),
     })

@@ -1,6 +1,7 @@
 //! Routes: what they match, where they lead, which limits they ask.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 
@@ -14,6 +15,7 @@ use super::super::read::At;
 use super::super::report::{Problem, Report};
 use super::super::route::{Action, HeaderFamilies, Match, Reject, RouteConfig};
 use super::super::upstream::UpstreamConfig;
+use super::client::timeout;
 use super::lists::of_route;
 use super::matching::{matches, unreachable};
 use super::section::Section;
@@ -30,6 +32,8 @@ pub(super) struct Known<'a> {
     pub(super) upstreams: &'a Section<UpstreamConfig>,
     pub(super) headers: HeaderFamilies,
     pub(super) max_body: Option<u64>,
+    /// From a request's head to the last byte of its answer.
+    pub(super) timeout: Option<Duration>,
     /// Whether shared counters live on several servers.
     pub(super) in_cluster: bool,
 }
@@ -93,6 +97,7 @@ fn route(
     report: &mut Report,
 ) -> Option<RouteConfig> {
     let max_body = raw.max_body.as_ref().and_then(|text| super::max_body(text, report)).or(known.max_body);
+    let timeout = raw.timeout.as_ref().and_then(|text| timeout(text, report)).or(known.timeout);
     let reject = raw.reject.as_ref().map(|reject| {
         if raw.limits.as_ref().is_none_or(|limits| limits.value.is_empty()) && raw.wrong.is_empty() {
             report.warning(
@@ -111,7 +116,17 @@ fn route(
     let headers = families(raw.headers.as_ref(), report).unwrap_or(known.headers);
     let access = of_route(raw, known.access, known.lists, report);
     let action = action(name, raw, known, report)?;
-    Some(RouteConfig { name: name.value.clone(), matches, access, action, limits, headers, reject, max_body })
+    Some(RouteConfig {
+        name: name.value.clone(),
+        matches,
+        access,
+        action,
+        limits,
+        headers,
+        reject,
+        max_body,
+        timeout,
+    })
 }
 
 /// The limits of a route; `matches` if that is known.

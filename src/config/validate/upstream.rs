@@ -64,6 +64,7 @@ pub(super) fn upstream(
     let connect = timeout(timeouts.and_then(|t| t.connect.as_ref()), Duration::from_secs(1));
     let response = timeout(timeouts.and_then(|t| t.response.as_ref()), Duration::from_secs(30));
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
+    let tunnel = timeout(timeouts.and_then(|t| t.tunnel.as_ref()), Duration::from_secs(3_600));
     let Speech { protocol, tls, proxy_protocol } = speech?;
     let (max_connections, max_pending) = circuit?;
     Some(UpstreamConfig {
@@ -74,6 +75,7 @@ pub(super) fn upstream(
         connect: connect?,
         response: response?,
         idle: idle?,
+        tunnel: tunnel?,
         protocol,
         tls,
         proxy_protocol,

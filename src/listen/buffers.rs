@@ -1,0 +1,96 @@
+//! Memory of a worker that its connections read into and write from: one that waits holds none.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use jiff::fmt::rfc2822::DateTimePrinter;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// What connections read into, piece by piece.
+const PIECE: usize = 16 << 10;
+/// A piece with less room than this is used up.
+const ROOM: usize = 4 << 10;
+/// What is written from is kept unless it grew beyond this.
+const KEPT: usize = 64 << 10;
+
+/// The buffers of a worker, and the time of day as answers tell it.
+pub struct Buffers {
+    piece: RefCell<BytesMut>,
+    out: Cell<Vec<u8>>,
+    date: Cell<[u8; 29]>,
+    second: Cell<i64>,
+}
+
+impl Buffers {
+    /// Buffers that have no memory yet, at this time.
+    pub(crate) fn new(now: jiff::Timestamp) -> Self {
+        let buffers = Self {
+            piece: RefCell::default(),
+            out: Cell::default(),
+            date: Cell::new([b' '; 29]),
+            second: Cell::new(i64::MIN),
+        };
+        buffers.set_date(now);
+        buffers
+    }
+
+    /// Reads some more, which costs its reader no memory before it is there; nothing at the end.
+    pub(crate) fn poll_read(
+        &self,
+        stream: &mut (impl AsyncRead + Unpin),
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<BytesMut>> {
+        let mut piece = self.piece.borrow_mut();
+        if piece.capacity() < ROOM {
+            piece.reserve(PIECE);
+        }
+        // A read keeps nothing between polls, so a new one each time loses nothing.
+        ready!(pin!(stream.read_buf(&mut *piece)).poll(context))?;
+        Poll::Ready(Ok(piece.split()))
+    }
+
+    /// An empty buffer to write into.
+    pub(super) fn take_out(&self) -> Vec<u8> {
+        self.out.take()
+    }
+
+    /// Gives it back for the next.
+    pub(super) fn give_back(&self, mut out: Vec<u8>) {
+        if out.capacity() <= KEPT {
+            out.clear();
+            self.out.set(out);
+        }
+    }
+
+    /// The time of day for the header Date (RFC 9110 §5.6.7).
+    pub(super) fn date(&self) -> [u8; 29] {
+        self.date.get()
+    }
+
+    /// Notes the time of day.
+    pub(crate) fn set_date(&self, now: jiff::Timestamp) {
+        if now.as_second() == self.second.replace(now.as_second()) {
+            return;
+        }
+        let text = DateTimePrinter::new().timestamp_to_rfc9110_string(&now);
+        if let Some(date) = text.ok().and_then(|text| text.as_bytes().try_into().ok()) {
+            self.date.set(date);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_is_as_http_has_it() {
+        let buffers = Buffers::new(jiff::Timestamp::from_second(784_111_777).unwrap());
+        assert_eq!(&buffers.date(), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        buffers.set_date(jiff::Timestamp::from_second(1_795_000_000).unwrap());
+        assert_eq!(&buffers.date(), b"Wed, 18 Nov 2026 11:06:40 GMT");
+    }
+}

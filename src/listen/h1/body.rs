@@ -1,0 +1,45 @@
+//! The body of a request as whoever wants it reads it off the connection.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::Frame;
+
+use super::socket::Socket;
+use crate::listen::inbound::InboundError;
+
+/// A body that is still on its way. Its client is given leave to send it, if it waits for that, when it is asked for
+/// the first time. Dropped before its end, it is left to the connection.
+pub struct Http1Body {
+    socket: Rc<Socket>,
+    turn: u64,
+}
+
+impl Http1Body {
+    /// The body of the request that has just begun.
+    pub(super) fn new(socket: &Rc<Socket>, turn: u64) -> Self {
+        Self { socket: Rc::clone(socket), turn }
+    }
+
+    pub(in crate::listen) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
+        self.socket.poll_body(self.turn, context)
+    }
+
+    pub(in crate::listen) fn has_ended(&self) -> bool {
+        self.socket.body_has_ended(self.turn)
+    }
+
+    pub(in crate::listen) fn left(&self) -> Option<u64> {
+        self.socket.body_left(self.turn)
+    }
+}
+
+impl Drop for Http1Body {
+    fn drop(&mut self) {
+        self.socket.release(self.turn);
+    }
+}

@@ -1,0 +1,228 @@
+//! The head of a request (RFC 9112 §2 to §6), read strictly: what servers read in several ways is refused.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+use smallvec::SmallVec;
+
+use super::framing::Framing;
+use crate::respond::LocalError;
+
+/// Headers of a request.
+const HEADERS: usize = 100;
+/// The longest target.
+const TARGET: usize = 8 << 10;
+/// The longest method that a line is looked at for a target behind it.
+const METHOD: usize = 32;
+/// Headers that a gateway adds, for which there is room.
+const ADDED: usize = 6;
+
+/// A head that was read.
+pub(super) struct Head {
+    pub(super) parts: Parts,
+    pub(super) framing: Framing,
+    pub(super) asked: Asked,
+    /// Whether the client waits for leave to send the body.
+    pub(super) expects: bool,
+}
+
+/// What a request wants of its answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// Its method is HEAD.
+    pub(super) head: bool,
+    /// It is of HTTP/1.0.
+    pub(super) old: bool,
+    /// The connection is to live on.
+    pub(super) keeps: bool,
+    /// Trailers are taken.
+    pub(super) trailers: bool,
+}
+
+/// How far a head was looked through that is not whole yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    /// Bytes in which the end of the head is not.
+    looked: usize,
+    /// The one empty line that may come before a request (RFC 9112 §2.2) was there.
+    skipped: bool,
+}
+
+const fn malformed(what: &'static str) -> LocalError {
+    LocalError::Malformed(what)
+}
+
+/// Takes the head that was read, if it is whole.
+pub(super) fn take(
+    read: &mut BytesMut,
+    progress: &mut Progress,
+    max: impl Fn() -> usize,
+) -> Result<Option<Head>, LocalError> {
+    if !progress.skipped && read.starts_with(b"\r\n") {
+        read.advance(2);
+        progress.skipped = true;
+    }
+    match read.first() {
+        None => return Ok(None),
+        Some(b'\r') if read.len() == 1 && !progress.skipped => return Ok(None),
+        Some(b'\r' | b'\n') => return Err(malformed("a line before the request line")),
+        Some(_) => {}
+    }
+    // A head that trickles in is not parsed again for each byte, but when its end may be there.
+    let looked = std::mem::replace(&mut progress.looked, read.len());
+    let parsed = if looked == 0 || has_end(&read[looked.saturating_sub(3)..]) { parse(read)? } else { None };
+    match parsed {
+        Some((length, head)) if length <= TARGET || length <= max() => Ok(Some(head)),
+        None if read.len() < TARGET || read.len() < max() => Ok(None),
+        _ => Err(too_large(read)),
+    }
+}
+
+fn has_end(read: &[u8]) -> bool {
+    read.windows(2).any(|two| two == b"\n\n") || read.windows(3).any(|three| three == b"\n\r\n")
+}
+
+/// A head that is too large: whether that is its target.
+fn too_large(read: &[u8]) -> LocalError {
+    let line = read.split(|b| *b == b'\n').next().unwrap_or_default();
+    let target = line.iter().take(METHOD).position(|b| *b == b' ').map_or(&[][..], |at| &line[at + 1..]);
+    if target.len() > TARGET { LocalError::TargetTooLong } else { LocalError::HeadTooLarge }
+}
+
+/// Reads a whole head; its length, and what it says.
+fn parse(read: &mut BytesMut) -> Result<Option<(usize, Head)>, LocalError> {
+    let mut lines = [const { MaybeUninit::uninit() }; HEADERS];
+    let mut parsed = httparse::Request::new(&mut []);
+    let length = match parsed.parse_with_uninit_headers(read, &mut lines) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(LocalError::HeadTooLarge),
+        Err(error) => return Err(malformed(reason(error))),
+    };
+    let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
+        return Err(malformed("what came is not an HTTP request"));
+    };
+    if target.len() > TARGET {
+        return Err(LocalError::TargetTooLong);
+    }
+    if !target.bytes().all(|b| matches!(b, 0x21..=0x7e) && b != b'#') {
+        return Err(malformed("the request target has a character that must be percent-encoded"));
+    }
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("the method is none"))?;
+    // Names and places of the values, which are then cut from the head as it was read, without a copy.
+    let start = read.as_ptr().addr();
+    let target = place(start, target.as_bytes());
+    let mut fields: SmallVec<[(HeaderName, Range<usize>); 16]> = SmallVec::new();
+    for line in parsed.headers.iter() {
+        let at = line.name.as_ptr().addr() - start;
+        if !read[..at].ends_with(b"\r\n") {
+            return Err(BARE);
+        }
+        let name = HeaderName::from_bytes(line.name.as_bytes());
+        fields.push((name.map_err(|_| malformed("a header's name is none"))?, place(start, line.value)));
+    }
+    if !read[..length].ends_with(b"\r\n\r\n") {
+        return Err(BARE);
+    }
+    let bytes = read.split_to(length).freeze();
+    let head = head(method, bytes.slice(target), version == 0, fields, &bytes)?;
+    Ok(Some((length, head)))
+}
+
+/// A line that ends with a line feed alone is one that some servers take for a part of the next.
+const BARE: LocalError = malformed("a line does not end with CR LF");
+
+fn place(start: usize, part: &[u8]) -> Range<usize> {
+    let from = part.as_ptr().addr().wrapping_sub(start);
+    if part.is_empty() { 0..0 } else { from..from + part.len() }
+}
+
+fn reason(error: httparse::Error) -> &'static str {
+    match error {
+        httparse::Error::HeaderName => "a header's name is malformed, or followed by a space",
+        httparse::Error::HeaderValue => "a header's value has a character that none may have",
+        httparse::Error::Version => "the version of HTTP is not one that is served here",
+        httparse::Error::NewLine => "a line does not end with CR LF",
+        _ => "what came is not an HTTP request",
+    }
+}
+
+fn head(
+    method: Method,
+    target: Bytes,
+    old: bool,
+    fields: SmallVec<[(HeaderName, Range<usize>); 16]>,
+    bytes: &Bytes,
+) -> Result<Head, LocalError> {
+    let mut parts = Request::new(()).into_parts().0;
+    let mut asked = Asked { head: method == Method::HEAD, old, keeps: !old, trailers: false };
+    parts.uri = uri(&method, target)?;
+    parts.method = method;
+    parts.version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
+    parts.headers.reserve(fields.len() + ADDED);
+    let (mut length, mut chunked, mut expects, mut closes) = (None, false, false, false);
+    for (name, place) in fields {
+        let value = HeaderValue::from_maybe_shared(bytes.slice(place));
+        let value = value.map_err(|_| malformed("a header's value has a character that none may have"))?;
+        if name == header::CONTENT_LENGTH {
+            let announced = content_length(value.as_bytes());
+            if announced.is_none() || length.is_some() {
+                return Err(malformed("the request must have one valid Content-Length"));
+            }
+            length = announced;
+        } else if name == header::TRANSFER_ENCODING {
+            if chunked || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
+                return Err(malformed("the request has a transfer coding other than chunked"));
+            }
+            chunked = true;
+        } else if name == header::CONNECTION {
+            for word in words(value.as_bytes()) {
+                closes |= word.eq_ignore_ascii_case(b"close");
+                asked.keeps |= word.eq_ignore_ascii_case(b"keep-alive");
+            }
+        } else if name == header::TE {
+            asked.trailers |= words(value.as_bytes()).any(|word| word.eq_ignore_ascii_case(b"trailers"));
+        } else if name == header::EXPECT && !old {
+            if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
+                return Err(LocalError::Expectation);
+            }
+            expects = true;
+        }
+        parts.headers.append(name, value);
+    }
+    asked.keeps &= !closes;
+    let framing = match (chunked, length) {
+        (true, _) if old => return Err(malformed("HTTP/1.0 has no transfer codings")),
+        (true, Some(_)) => return Err(malformed("both Content-Length and Transfer-Encoding are given")),
+        (true, None) => Framing::chunked(),
+        (false, Some(0) | None) => Framing::Ended,
+        (false, Some(length)) => Framing::Length(length),
+    };
+    expects &= framing != Framing::Ended;
+    Ok(Head { parts, framing, asked, expects })
+}
+
+/// The target as a URI (RFC 9112 §3.2). The authority form is CONNECT's alone, which is not served.
+fn uri(method: &Method, target: Bytes) -> Result<Uri, LocalError> {
+    const NONE: LocalError = malformed("the request target is none that this method can have");
+    let slash = target.starts_with(b"/");
+    let asterisk = *method == Method::OPTIONS && &target[..] == b"*";
+    let uri = Uri::from_maybe_shared(target).map_err(|_| NONE)?;
+    let absolute = || uri.scheme().is_some_and(|s| s.as_str() == "http" || s.as_str() == "https");
+    if slash || asterisk || *method == Method::CONNECT || absolute() { Ok(uri) } else { Err(NONE) }
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|b| *b == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Digits, and nothing else.
+fn content_length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || value.len() > 19 {
+        return None;
+    }
+    value.iter().try_fold(0_u64, |sum, b| b.is_ascii_digit().then(|| sum * 10 + u64::from(b - b'0')))
+}

@@ -1,0 +1,127 @@
+//! HTTP/1.1 connections of clients (RFC 9112): one task each, which reads a head, has it served, writes the answer,
+//! and goes on to the next. A connection that waits holds no buffer.
+
+mod body;
+mod framing;
+mod head;
+mod pace;
+mod socket;
+mod times;
+mod tunnel;
+mod write;
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::BytesMut;
+use http::{Request, StatusCode};
+
+use self::framing::Framing;
+use self::head::{Asked, Head};
+use self::socket::{MOST, Next, Socket};
+use self::write::Sent;
+use super::connection::Connection;
+use super::inbound::Inbound;
+use super::stream::ClientStream;
+use crate::pipeline;
+
+pub use self::body::Http1Body;
+pub(crate) use self::times::BODY;
+
+/// Serves a connection to its end. `read` is what was read of it already.
+pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, read: BytesMut) {
+    let socket = Rc::new(Socket::new(connection, stream, read));
+    let (mut reset, mut refused) = (false, false);
+    loop {
+        let (asked, response) = match socket.next().await {
+            Next::End => break,
+            Next::Refused(error) => {
+                refused = true;
+                socket.ends.set(true);
+                (Asked::default(), pipeline::refuse(connection, error))
+            }
+            Next::Head(Head { parts, framing, asked, expects }) => {
+                let has_body = framing != Framing::Ended;
+                let turn = socket.begin(framing, expects);
+                let body = match has_body {
+                    true => Inbound::Http1(Http1Body::new(&socket, turn)),
+                    false => Inbound::None,
+                };
+                let serving = pipeline::serve(connection, Request::from_parts(parts, body));
+                match socket.attended(asked.old, serving).await {
+                    Some(Ok(response)) => (asked, response),
+                    None => break, // nobody is there to be answered
+                }
+            }
+        };
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            tunnel::run(&socket, response).await;
+            break;
+        }
+        match write::send(&socket, asked, response).await {
+            Sent::Whole => {
+                if !socket.take_back() || !drain(&socket).await {
+                    linger(&socket).await;
+                    break;
+                }
+            }
+            Sent::Last => {
+                if refused || socket.has_unread() {
+                    linger(&socket).await;
+                }
+                break;
+            }
+            Sent::Broken { reset: only } => {
+                reset = only;
+                break;
+            }
+        }
+    }
+    if !reset {
+        // Best effort: what does not fit into the socket at once is not waited for.
+        let _ = poll_fn(|context| Poll::Ready(socket.poll_farewell(context).is_ready())).await;
+    }
+    socket.close(reset);
+}
+
+/// Reads the rest of a body that was answered before it had come. Whether the connection can be used further.
+async fn drain(socket: &Socket) -> bool {
+    let connection = &socket.connection;
+    connection.deadline.set_socket(Some(connection.worker.deadlines.after(times::DRAIN)));
+    poll_fn(|context| {
+        connection.deadline.watch(context);
+        match socket.poll_drain(context) {
+            Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(false),
+            polled => polled,
+        }
+    })
+    .await
+}
+
+/// Closes our side and reads what the client is still sending, in bounds: closing with unread data resets the
+/// connection, and the client would never see the answer.
+async fn linger(socket: &Socket) {
+    let connection = &socket.connection;
+    connection.deadline.set_socket(Some(connection.worker.deadlines.after(times::DRAIN)));
+    let mut left = MOST;
+    let mut shut = false;
+    poll_fn(|context| {
+        connection.deadline.watch(context);
+        loop {
+            if !shut {
+                shut = socket.poll_shutdown(context).is_ready();
+            }
+            match socket.poll_read(context) {
+                Poll::Pending if connection.deadline.socket_passed() => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(read)) if !read.is_empty() => match left.checked_sub(read.len() as u64) {
+                    Some(rest) => left = rest,
+                    None => return Poll::Ready(()),
+                },
+                Poll::Ready(_) => return Poll::Ready(()),
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,496 @@
+//! The socket of an HTTP/1.1 connection: what was read of it and not used yet, the body that is on its way, and
+//! whether the client is still there.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Bytes, BytesMut};
+use http_body::Frame;
+use tokio::io::{AsyncReadExt, AsyncWrite, Interest};
+
+use super::framing::{Framing, Taken};
+use super::head::{self, Head, Progress};
+use super::pace::Pace;
+use super::times;
+use crate::listen::connection::Connection;
+use crate::listen::inbound::InboundError;
+use crate::listen::stream::ClientStream;
+use crate::respond::LocalError;
+
+/// What is read of further requests before the one before them is answered.
+const AHEAD: usize = 16 << 10;
+/// What is read at once behind something that is there already.
+const MORE: usize = 4 << 10;
+/// Bytes of a body that nobody wants which are read and thrown away, so that the client sees the answer.
+pub(super) const MOST: u64 = 16 << 20;
+/// Leave to send a body; and what a client that has gone answers with a reset.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The socket of a connection, shared by its task and whoever reads the body of its request.
+pub(super) struct Socket {
+    pub(super) connection: Rc<Connection>,
+    /// The connection ends behind the answer that is under way.
+    pub(super) ends: Cell<bool>,
+    state: RefCell<State>,
+}
+
+struct State {
+    /// `None` once it is closed.
+    stream: Option<ClientStream>,
+    /// What was read and not used yet.
+    read: BytesMut,
+    /// The client sends nothing more.
+    finished: bool,
+    /// What was done about a client that sends nothing more and waits for its answer.
+    asked_back: bool,
+    /// An interim answer on its way out.
+    interim: &'static [u8],
+    /// The answer has begun: no interim answer may be sent any more.
+    answering: bool,
+    /// Which request the body is of.
+    turn: u64,
+    framing: Framing,
+    /// Somebody else than the connection reads the body.
+    lent: bool,
+    /// The client waits for leave to send it.
+    expects: bool,
+    /// It broke off or is malformed: nothing more can be read of this connection.
+    broken: bool,
+    /// What may still be read of it and thrown away.
+    left: u64,
+    pace: Pace,
+    /// The task of the connection, while somebody else reads.
+    waker: Option<Waker>,
+    /// Whoever reads the body, while it waits.
+    reader: Option<Waker>,
+}
+
+/// What comes next on a connection.
+#[allow(clippy::large_enum_variant, reason = "the large one is what nearly always comes")]
+pub(super) enum Next {
+    /// A request.
+    Head(Head),
+    /// What is no request, or came too late to be one.
+    Refused(LocalError),
+    /// Nothing.
+    End,
+}
+
+/// What a client is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Its answer has not begun.
+    Waiting {
+        /// It speaks HTTP/1.0, which has no interim answers.
+        old: bool,
+    },
+    /// More of its answer is to come.
+    Answering,
+}
+
+/// What can be seen of a client without reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// It is there.
+    Open,
+    /// It sends nothing more.
+    Finished,
+    /// It has reset the connection.
+    Gone,
+}
+
+impl Socket {
+    pub(super) fn new(connection: &Rc<Connection>, stream: ClientStream, read: BytesMut) -> Self {
+        Self {
+            connection: Rc::clone(connection),
+            ends: Cell::new(false),
+            state: RefCell::new(State {
+                stream: Some(stream),
+                read,
+                finished: false,
+                asked_back: false,
+                interim: &[],
+                answering: false,
+                turn: 0,
+                framing: Framing::Ended,
+                lent: false,
+                expects: false,
+                broken: false,
+                left: 0,
+                pace: Pace::default(),
+                waker: None,
+                reader: None,
+            }),
+        }
+    }
+
+    /// Waits for the next request, in the time that it may take.
+    pub(super) async fn next(&self) -> Next {
+        let deadline = &self.connection.deadline;
+        let mut progress = Progress::default();
+        let empty = self.state.borrow().read.is_empty();
+        self.within(if empty { times::IDLE } else { times::HEAD });
+        poll_fn(|context| {
+            deadline.watch(context);
+            let state = &mut *self.state.borrow_mut();
+            loop {
+                let max = || self.connection.worker.view().snapshot.config.max_head;
+                match head::take(&mut state.read, &mut progress, max) {
+                    Ok(Some(head)) => return Poll::Ready(Next::Head(head)),
+                    Ok(None) => {}
+                    Err(error) => return Poll::Ready(Next::Refused(error)),
+                }
+                let nothing = state.read.is_empty();
+                match state.poll_fill(context, &self.connection) {
+                    // Read first: a request that has arrived is served before the connection ends.
+                    Poll::Pending if nothing && deadline.take_closing() => return Poll::Ready(Next::End),
+                    Poll::Pending if !deadline.socket_passed() => return Poll::Pending,
+                    Poll::Pending if nothing => return Poll::Ready(Next::End),
+                    Poll::Pending => return Poll::Ready(Next::Refused(LocalError::Slow)),
+                    Poll::Ready(Ok(0)) if !nothing => {
+                        let what = LocalError::Malformed("the request ended before its head did");
+                        return Poll::Ready(Next::Refused(what));
+                    }
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
+                    Poll::Ready(Ok(_)) if nothing => self.within(times::HEAD),
+                    Poll::Ready(Ok(_)) => {}
+                }
+            }
+        })
+        .await
+    }
+
+    fn within(&self, span: std::time::Duration) {
+        self.connection.deadline.set_socket(Some(self.connection.worker.deadlines.after(span)));
+    }
+
+    /// Begins a request; which body is its own.
+    pub(super) fn begin(&self, framing: Framing, expects: bool) -> u64 {
+        let state = &mut *self.state.borrow_mut();
+        state.turn += 1;
+        state.lent = framing != Framing::Ended;
+        state.framing = framing;
+        state.expects = expects;
+        state.answering = false;
+        state.asked_back = false;
+        state.left = MOST;
+        state.pace = Pace::default();
+        state.turn
+    }
+
+    /// The answer begins.
+    pub(super) fn answers(&self) {
+        self.state.borrow_mut().answering = true;
+        self.connection.deadline.set_socket(None);
+    }
+
+    /// Does some work for a client; `None` if it has gone meanwhile.
+    pub(super) async fn attended<T>(&self, old: bool, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            self.poll_gone(context, Stage::Waiting { old }).map(|()| None)
+        })
+        .await
+    }
+
+    /// Looks after a client that waits. Ready when it has gone.
+    pub(super) fn poll_gone(&self, context: &mut Context<'_>, stage: Stage) -> Poll<()> {
+        let deadline = &self.connection.deadline;
+        deadline.watch(context);
+        let state = &mut *self.state.borrow_mut();
+        // Nobody reads what comes behind the request, so it is read here, in bounds.
+        while state.framing == Framing::Ended && !state.finished && state.read.len() < AHEAD {
+            match state.poll_fill(context, &self.connection) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+            }
+        }
+        if state.framing != Framing::Ended {
+            state.waker = Some(context.waker().clone());
+        }
+        let waits = matches!(stage, Stage::Waiting { .. });
+        if state.finished && waits && self.connection.queued.get() {
+            return Poll::Ready(());
+        }
+        // What cannot be read has to be looked at from time to time.
+        let next = match (state.finished, stage) {
+            (true, Stage::Waiting { .. }) if !state.asked_back => times::GRACE,
+            (true, Stage::Answering) => times::HALF_CLOSED,
+            _ => times::LOOK,
+        };
+        if deadline.socket_passed() {
+            let look = state.look(context);
+            let over = match stage {
+                _ if look == Look::Gone => true,
+                Stage::Answering => state.finished,
+                Stage::Waiting { .. } if look == Look::Open => false,
+                Stage::Waiting { .. } if self.connection.queued.get() => true,
+                Stage::Waiting { old: true } => state.finished,
+                Stage::Waiting { old: false } => {
+                    // Whoever still listens takes it for what it is. Whoever has gone answers with a reset.
+                    if !std::mem::replace(&mut state.asked_back, true) {
+                        state.interim = CONTINUE;
+                    }
+                    false
+                }
+            };
+            if over {
+                return Poll::Ready(());
+            }
+            self.within(times::LOOK);
+        } else if !deadline.socket_is_set() {
+            self.within(next);
+        }
+        match state.poll_interim(context) {
+            Poll::Ready(Err(_)) => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// The next frame of the body of a request.
+    pub(super) fn poll_body(
+        &self,
+        turn: u64,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
+        let state = &mut *self.state.borrow_mut();
+        if turn != state.turn || state.broken || state.stream.is_none() {
+            return Poll::Ready(Some(Err(InboundError::BrokenOff)));
+        }
+        let now = self.connection.worker.deadlines.now();
+        let error = loop {
+            match state.framing.take(&mut state.read) {
+                Ok(Taken::Frame(frame)) => {
+                    state.expects = false;
+                    state.pace.came(frame.data_ref().map_or(0, Bytes::len), now);
+                    if state.framing == Framing::Ended {
+                        state.wake();
+                    }
+                    return Poll::Ready(Some(Ok(frame)));
+                }
+                Ok(Taken::End) => {
+                    state.wake();
+                    return Poll::Ready(None);
+                }
+                Ok(Taken::More) => {}
+                Err(what) => break InboundError::Malformed(what),
+            }
+            if state.pace.is_too_slow(now) {
+                break InboundError::Slow;
+            }
+            let expects = std::mem::take(&mut state.expects);
+            if expects && state.read.is_empty() && !state.answering {
+                state.interim = CONTINUE;
+            }
+            match state.poll_fill(context, &self.connection) {
+                Poll::Pending => {
+                    state.pace.waits(now);
+                    state.reader = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(0) | Err(_)) => break InboundError::BrokenOff,
+                Poll::Ready(Ok(_)) => {}
+            }
+        };
+        state.broken = true;
+        state.wake();
+        Poll::Ready(Some(Err(error)))
+    }
+
+    /// Whether the body of a request has ended.
+    pub(super) fn body_has_ended(&self, turn: u64) -> bool {
+        let state = self.state.borrow();
+        turn == state.turn && state.framing == Framing::Ended
+    }
+
+    /// The bytes of the body that are still to come, where that is known.
+    pub(super) fn body_left(&self, turn: u64) -> Option<u64> {
+        let state = self.state.borrow();
+        if turn == state.turn { state.framing.left() } else { None }
+    }
+
+    /// Nobody wants the rest of a body.
+    pub(super) fn release(&self, turn: u64) {
+        let state = &mut *self.state.borrow_mut();
+        if turn == state.turn {
+            state.lent = false;
+            state.wake();
+        }
+    }
+
+    /// Takes the rest of the body back from whoever reads it. False if the connection is not to be read any further.
+    pub(super) fn take_back(&self) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        state.turn += 1;
+        state.lent = false;
+        state.wake_reader();
+        !state.broken && !state.awaits_leave()
+    }
+
+    /// Whether the rest of the body could be read and thrown away to its end.
+    pub(super) fn can_drain(&self) -> bool {
+        let state = self.state.borrow();
+        !state.broken && !state.awaits_leave() && state.framing.left().is_none_or(|left| left <= MOST)
+    }
+
+    /// Reads the rest of a body that nobody wants. Ready when it has ended (true), or cannot be read to its end.
+    pub(super) fn poll_drain(&self, context: &mut Context<'_>) -> Poll<bool> {
+        let state = &mut *self.state.borrow_mut();
+        if state.lent || state.awaits_leave() {
+            return Poll::Pending;
+        }
+        while !state.broken {
+            match state.framing.take(&mut state.read) {
+                Ok(Taken::Frame(frame)) => {
+                    let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+                    match state.left.checked_sub(length) {
+                        Some(left) => state.left = left,
+                        None => state.broken = true,
+                    }
+                }
+                Ok(Taken::End) => return Poll::Ready(true),
+                Ok(Taken::More) => match ready!(state.poll_fill(context, &self.connection)) {
+                    Ok(0) | Err(_) => state.broken = true,
+                    Ok(_) => {}
+                },
+                Err(_) => state.broken = true,
+            }
+        }
+        Poll::Ready(false)
+    }
+
+    /// Writes some of an answer.
+    pub(super) fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let state = &mut *self.state.borrow_mut();
+        ready!(state.poll_interim(context))?;
+        match &mut state.stream {
+            Some(stream) => Pin::new(stream).poll_write(context, bytes),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Writes what is under way.
+    pub(super) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.state.borrow_mut().stream {
+            Some(stream) => Pin::new(stream).poll_flush(context),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Tells the client that nothing more is sent.
+    pub(super) fn poll_shutdown(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.state.borrow_mut().stream {
+            Some(stream) => Pin::new(stream).poll_shutdown(context),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Reads whatever comes; nothing at the end. What was read before comes first.
+    pub(super) fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<BytesMut>> {
+        let state = &mut *self.state.borrow_mut();
+        if !state.read.is_empty() {
+            return Poll::Ready(Ok(state.read.split()));
+        }
+        ready!(state.poll_fill(context, &self.connection))?;
+        Poll::Ready(Ok(std::mem::take(&mut state.read)))
+    }
+
+    /// Whether the client has sent, or may be sending, what nobody will read: closing at once would reset the
+    /// connection, and the answer with it.
+    pub(super) fn has_unread(&self) -> bool {
+        let state = self.state.borrow();
+        !state.finished && (state.broken || !state.read.is_empty() || state.framing != Framing::Ended)
+    }
+
+    /// Says farewell, where the protocol under this one has one.
+    pub(super) fn poll_farewell(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.state.borrow_mut().stream {
+            Some(stream) if stream.has_farewell() => Pin::new(stream).poll_shutdown(context),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Closes the connection; with `reset` so that its end is not taken for the end of the answer.
+    pub(super) fn close(&self, reset: bool) {
+        let state = &mut *self.state.borrow_mut();
+        let stream = state.stream.take();
+        state.wake_reader();
+        if let Some(stream) = stream.as_ref().filter(|_| reset) {
+            let _ = socket2::SockRef::from(stream.socket()).set_linger(Some(std::time::Duration::ZERO));
+        }
+    }
+}
+
+impl State {
+    /// Reads some more; zero at the end.
+    fn poll_fill(&mut self, context: &mut Context<'_>, connection: &Connection) -> Poll<io::Result<usize>> {
+        if !self.interim.is_empty() && self.poll_interim(context)?.is_pending() {
+            return Poll::Pending;
+        }
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(0)) };
+        if self.finished {
+            return Poll::Ready(Ok(0));
+        }
+        let length = if self.read.is_empty() {
+            self.read = BytesMut::new(); // whoever waits keeps no memory
+            self.read = ready!(connection.worker.buffers.poll_read(stream, context))?;
+            self.read.len()
+        } else {
+            self.read.reserve(MORE);
+            ready!(pin!(stream.read_buf(&mut self.read)).poll(context))?
+        };
+        self.finished = length == 0;
+        Poll::Ready(Ok(length))
+    }
+
+    /// Writes the rest of an interim answer.
+    fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.interim.is_empty() {
+            let Some(stream) = &mut self.stream else { break };
+            let written = ready!(Pin::new(&mut *stream).poll_write(context, self.interim))?;
+            self.interim = &self.interim[written..];
+            if self.interim.is_empty() {
+                ready!(Pin::new(stream).poll_flush(context))?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What the socket says of the client, behind what it sent and nobody has read yet.
+    fn look(&self, context: &mut Context<'_>) -> Look {
+        let Some(stream) = &self.stream else { return Look::Gone };
+        let socket = stream.socket();
+        if !matches!(socket.take_error(), Ok(None)) {
+            return Look::Gone;
+        }
+        let ready = pin!(socket.ready(Interest::READABLE)).poll(context);
+        let closed = matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed());
+        if closed || self.finished { Look::Finished } else { Look::Open }
+    }
+
+    /// Whether the client waits for leave to send a body, and may never send it.
+    fn awaits_leave(&self) -> bool {
+        self.expects && self.read.is_empty() && self.framing != Framing::Ended
+    }
+
+    /// The body that somebody reads has no more to come.
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! How long a client is waited for. Such times are coarse: late by up to two tenths of a second.
+
+use std::time::Duration;
+
+pub(super) use crate::listen::connection::{HEAD, IDLE};
+
+/// For the system to have room for more of an answer, as a client takes it.
+pub(super) const WRITE: Duration = Duration::from_secs(60);
+/// For the next bytes of a body.
+pub(crate) const BODY: Duration = Duration::from_secs(30);
+/// For the rest of a body that was answered before it had come.
+pub(super) const DRAIN: Duration = Duration::from_secs(10);
+/// For an answer, from a client's last byte until it is asked whether it still listens.
+pub(super) const GRACE: Duration = Duration::from_millis(500);
+/// For the next bytes of an answer to a client that sends nothing more.
+pub(super) const HALF_CLOSED: Duration = Duration::from_secs(10);
+/// Between two looks at a socket that cannot be read at the moment.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// For the other side of a tunnel, once one side has said that it sends nothing more.
+pub(super) const HALF_TUNNEL: Duration = Duration::from_secs(60);
