@@ -39,6 +39,8 @@ pub struct Exchange {
     sent: Cell<u64>,
     /// The place at a server.
     slot: Cell<Option<Slot>>,
+    /// The hash of what keeps such requests on one server.
+    affinity: Option<u64>,
 }
 
 impl Exchange {
@@ -63,6 +65,7 @@ impl Exchange {
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
             slot: Cell::new(None),
+            affinity: None,
         }
     }
 
@@ -84,6 +87,16 @@ impl Exchange {
     /// Counts bytes of the answer's body.
     pub(super) fn sent(&self, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
+    }
+
+    /// Notes the hash of what keeps such requests on one server.
+    pub fn set_affinity(&mut self, affinity: Option<u64>) {
+        self.affinity = affinity;
+    }
+
+    /// The hash of what keeps such requests on one server.
+    pub(super) fn affinity(&self) -> Option<u64> {
+        self.affinity
     }
 
     /// Holds a place at a server until the end, instead of the one before.
