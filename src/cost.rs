@@ -5,8 +5,9 @@ use http::{HeaderMap, HeaderName, StatusCode};
 
 use crate::config::{Cost, DetailedCost};
 
-/// What the request is asked for, and what it costs by itself: never nothing, or a client could ask for free.
-pub fn cost(cost: &Cost, parts: &Parts) -> (u64, u64) {
+/// What the request is asked for, and what it costs by itself, on a route where it costs `of_route` if that says so:
+/// never nothing, or a client could ask for free.
+pub fn cost(cost: &Cost, of_route: Option<u64>, parts: &Parts) -> (u64, u64) {
     let base = match cost {
         Cost::Constant(cost) => return (*cost, *cost),
         Cost::Header(name) => said(name, &parts.headers).unwrap_or(1).max(1),
@@ -14,14 +15,14 @@ pub fn cost(cost: &Cost, parts: &Parts) -> (u64, u64) {
             let of_method = cost.methods.iter().find(|(method, _)| *method == parts.method);
             let said =
                 cost.request_header.as_ref().map(|name| said(name, &parts.headers).unwrap_or(1).max(1));
-            let base = of_method.map(|(_, cost)| *cost).or(said).unwrap_or(cost.request);
+            let base = of_route.or(of_method.map(|(_, cost)| *cost)).or(said).unwrap_or(cost.request);
             return (cost.reserve.filter(|_| cost.settles()).unwrap_or(base.max(1)), base);
         }
     };
     (base, base)
 }
 
-/// What a request costs now that the answer is there, without the bytes of its body.
+/// What a request costs now that the answer is there, without the bytes of bodies.
 pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &HeaderMap) -> u64 {
     let status = status.as_u16();
     if !cost.status.is_empty() && !cost.status.iter().any(|(first, last)| (*first..=*last).contains(&status))

@@ -270,7 +270,7 @@ pub fn find<'s>(
                 });
             }
         };
-        let (cost, base) = cost(&limit.config.cost, parts);
+        let (cost, base) = cost(&limit.config.cost, route_limit.cost, parts);
         let tried = route_limit.limit.candidate.as_ref().filter(|_| Arc::ptr_eq(limit, &route_limit.limit));
         if let Some(tried) = tried {
             asks.push(Ask { text: text.clone(), base, ..Ask::new(tried, key, cost, now) });

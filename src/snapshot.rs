@@ -77,6 +77,8 @@ pub struct RouteLimit {
     pub limit: Arc<Limit>,
     /// Its index in [`Snapshot::limits`].
     pub index: usize,
+    /// What a request costs on this route, if that differs from others.
+    pub cost: Option<u64>,
 }
 
 /// What becomes of an admitted request.
@@ -271,8 +273,12 @@ impl Snapshot {
 impl Route {
     fn new(config: &RouteConfig, limits: &[Arc<Limit>], wants_user: bool) -> Self {
         let asked = config.limits.iter().filter(|index| limits[**index].config.mode != Mode::Off);
-        let limits: Vec<RouteLimit> =
-            asked.map(|index| RouteLimit { limit: Arc::clone(&limits[*index]), index: *index }).collect();
+        let asked = asked.map(|index| RouteLimit {
+            limit: Arc::clone(&limits[*index]),
+            index: *index,
+            cost: limits[*index].config.cost.on_route(&config.name),
+        });
+        let limits: Vec<RouteLimit> = asked.collect();
         let by_user = |limit: &LimitConfig| {
             let plan = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
             plan || limit.key.parts().any(Part::is_of_user)

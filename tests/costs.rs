@@ -107,6 +107,57 @@ fn bytes_are_counted_to_the_byte() {
     }
 }
 
+/// Bytes of uploads are counted as they come, whatever their framing, alone and beside those of answers.
+#[test]
+fn bytes_of_uploads_are_counted() {
+    for (bytes, of_answers) in [("request", 0), ("both", 1)] {
+        for store in stores() {
+            let upstream = Upstream::scripted(|exchange| {
+                let length = exchange.body().unwrap().len();
+                exchange.answer(200, &[], "x".repeat(length / 2).as_bytes());
+            });
+            let gateway =
+                start(store.as_ref(), &upstream, &format!("rate: 1M/366d, cost: {{bytes: {bytes}}}"));
+            let mut remaining = 1_000_000;
+            for length in [1, 0, 70_001, 123_456] {
+                let body = "y".repeat(length);
+                assert_eq!(gateway.client().post("/", &KEY, body.as_bytes()).status, 200);
+                remaining -= (length + of_answers * (length / 2)) as u64;
+                left(&gateway, remaining);
+            }
+            let mut client = gateway.client();
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n");
+            client.send("5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n");
+            assert_eq!(client.response().status, 200);
+            left(&gateway, remaining - 11 - of_answers as u64 * 5);
+        }
+    }
+}
+
+/// A cost may depend on the route, which the gateway itself answers too.
+#[test]
+fn a_cost_by_route() {
+    for store in stores() {
+        let text = store.as_ref().map_or_else(String::new, RedisServer::store)
+            + "limits: {l: {key: api_key, rate: 100/366d, cost: {routes: {report: 50, light: 2}, methods: {POST: 10}}}}\n\
+               routes:\n\
+               - {name: report, match: {path: /report}, respond: {status: 200}, limits: [l]}\n\
+               - {name: light, match: {path: /light}, respond: {status: 200}, limits: [l]}\n\
+               - {name: rest, respond: {status: 200}, limits: [l]}\n";
+        let gateway = Setup::default().start(&text);
+        if store.is_some() {
+            Fleet::up_of(&gateway);
+        }
+        for (method, target, remaining) in
+            [("GET", "/report", 50), ("POST", "/light", 48), ("POST", "/", 38), ("GET", "/", 37)]
+        {
+            let answer = gateway.ask(method, target, &KEY);
+            assert_eq!((answer.status, answer.number("x-ratelimit-remaining")), (200, remaining), "{target}");
+        }
+        assert_eq!(gateway.ask("POST", "/report", &KEY).status, 429);
+    }
+}
+
 /// An upstream that fails and a client that leaves cost nothing, and until then the estimate is taken.
 #[test]
 fn what_was_taken_is_given_back() {

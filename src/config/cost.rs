@@ -26,15 +26,27 @@ pub struct DetailedCost {
     pub status: Vec<(u16, u16)>,
     /// A header of the answer, whose number is charged too.
     pub response_header: Option<HeaderName>,
+    /// For requests of the routes with these names, instead of any of these.
+    pub routes: Vec<(String, u64)>,
+    /// Whether the bytes of the request's body are charged too.
+    pub request_bytes: bool,
     /// Whether the bytes of the answer's body are charged too.
-    pub bytes: bool,
+    pub response_bytes: bool,
     /// What is taken before the answer is there; `None` for what the request itself costs.
     pub reserve: Option<u64>,
+}
+
+impl Cost {
+    /// What a request spends on the route of this name, if that differs from others.
+    pub fn on_route(&self, name: &str) -> Option<u64> {
+        let Self::Detailed(cost) = self else { return None };
+        cost.routes.iter().find(|(route, _)| route == name).map(|(_, cost)| *cost)
+    }
 }
 
 impl DetailedCost {
     /// Whether it is only known when the answer is there.
     pub fn settles(&self) -> bool {
-        !self.status.is_empty() || self.response_header.is_some() || self.bytes
+        !self.status.is_empty() || self.response_header.is_some() || self.request_bytes || self.response_bytes
     }
 }

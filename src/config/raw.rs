@@ -178,8 +178,10 @@ mapping! {
         status: OneOrMany<At<RawText>>,
         /// A header of the answer, whose number is charged too.
         response_header: RawText,
-        /// The bytes of the answer's body are charged too: response.
-        #[schemars(extend("enum" = ["response"]))]
+        /// For requests of these routes, instead.
+        routes: Named<RawCount>,
+        /// The bytes of a body are charged too: request, response or both.
+        #[schemars(extend("enum" = ["request", "response", "both"]))]
         bytes: RawText,
         /// What is taken before the answer is there, and settled behind it. Default: what the request itself costs, at
         /// least 1.

@@ -259,6 +259,8 @@ pub(super) struct RequestBody {
 pub(super) struct Upload {
     /// Bytes that may still come.
     left: Cell<u64>,
+    /// Bytes that have come.
+    pub(super) received: Cell<u64>,
     pub(super) too_large: Cell<bool>,
     /// The client broke off, or sent what is no body.
     pub(super) broken: Cell<bool>,
@@ -314,6 +316,7 @@ impl RequestBody {
         exchange.connection().body_begins();
         let state = Rc::new(Upload {
             left: Cell::new(max.unwrap_or(u64::MAX)),
+            received: Cell::new(0),
             too_large: Cell::new(false),
             broken: Cell::new(false),
             ended: Cell::new(false),
@@ -325,6 +328,7 @@ impl RequestBody {
             deadline: Rc::clone(exchange.deadline()),
             patience,
         });
+        exchange.uploads(&state);
         (Self { inner: Some(body), state: Some(Rc::clone(&state)) }, Some(state))
     }
 }
@@ -350,7 +354,10 @@ impl http_body::Body for RequestBody {
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match state.left.get().checked_sub(length) {
-                    Some(left) => state.left.set(left),
+                    Some(left) => {
+                        state.left.set(left);
+                        state.received.set(state.received.get() + length);
+                    }
                     None => {
                         state.too_large.set(true);
                         return Poll::Ready(Some(Err(UploadError)));

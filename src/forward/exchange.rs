@@ -1,6 +1,6 @@
 //! One request and its answer: what is counted, and what is freed, on every way out.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use http::{HeaderValue, Response};
 use sluicegate_limiter::Time;
 
 use super::Body;
+use super::body::Upload;
 use super::fleet::Slot;
 use crate::config::DetailedCost;
 use crate::limit::Holds;
@@ -41,6 +42,8 @@ pub struct Exchange {
     slot: Cell<Option<Slot>>,
     /// The hash of what keeps such requests on one server.
     affinity: Option<u64>,
+    /// The request's body, if it is forwarded.
+    upload: OnceCell<Rc<Upload>>,
 }
 
 impl Exchange {
@@ -66,6 +69,7 @@ impl Exchange {
             sent: Cell::new(0),
             slot: Cell::new(None),
             affinity: None,
+            upload: OnceCell::new(),
         }
     }
 
@@ -102,6 +106,16 @@ impl Exchange {
     /// Holds a place at a server until the end, instead of the one before.
     pub(super) fn occupy(&self, slot: Slot) {
         self.slot.set(Some(slot));
+    }
+
+    /// Notes the body that is forwarded, to count its bytes.
+    pub(super) fn uploads(&self, upload: &Rc<Upload>) {
+        let _ = self.upload.set(Rc::clone(upload)); // a request has one body
+    }
+
+    /// Bytes of the request's body that were forwarded.
+    fn received(&self) -> u64 {
+        self.upload.get().map_or(0, |upload| upload.received.get())
     }
 
     /// Notes the id that the upstream was told, so that an error names the same one.
@@ -197,7 +211,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let now = self.connection.worker.clock().now();
         self.holds.give_up(now);
-        self.holds.settle(now, self.sent.get());
+        self.holds.settle(now, self.sent.get(), self.received());
         self.view.route_stripe(self.route).finish(self.code, now.since(self.begun));
         self.deadline.set_request(None);
         self.connection.end();

@@ -37,7 +37,7 @@ struct Settling {
     limit: Arc<Limit>,
     /// What the request itself costs.
     base: u64,
-    /// What the answer costs without its bytes; `None` as long as there is none.
+    /// What the answer costs without bytes; `None` as long as there is none.
     known: Option<u64>,
     /// How often it counts.
     share: u32,
@@ -82,9 +82,13 @@ impl Hold {
 
     /// Takes or gives back the difference between what was taken and what the request costs in the end: nothing, if
     /// there was no answer.
-    fn settle(&self, settling: &Settling, now: Time, bytes: u64) {
+    fn settle(&self, settling: &Settling, now: Time, (sent, received): (u64, u64)) {
         let cost = match (settling.known, settling.limit.settles()) {
-            (Some(known), Some(cost)) => known.saturating_add(if cost.bytes { bytes } else { 0 }),
+            (Some(known), Some(cost)) => {
+                let sent = if cost.response_bytes { sent } else { 0 };
+                let received = if cost.request_bytes { received } else { 0 };
+                known.saturating_add(sent).saturating_add(received)
+            }
             _ => 0,
         };
         let cost = cost.saturating_mul(u64::from(settling.share));
@@ -200,18 +204,19 @@ impl Holds {
         self.0.retain(|hold| hold.taken != Taken::Spent || hold.settling.is_some());
     }
 
-    /// The answer is there: `cost_of` says what it costs without its bytes, from what the request itself costs.
+    /// The answer is there: `cost_of` says what it costs without bytes, from what the request itself costs.
     pub fn answered(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> u64) {
         for settling in self.0.iter_mut().filter_map(|hold| hold.settling.as_mut()) {
             settling.known = settling.limit.settles().map(|cost| cost_of(cost, settling.base));
         }
     }
 
-    /// The request has ended, and so many bytes of a body were sent: what it was charged is made what it costs.
-    pub fn settle(&mut self, now: Time, bytes: u64) {
+    /// The request has ended, and so many bytes of its answer's body were sent and of its own received: what it was
+    /// charged is made what it costs.
+    pub fn settle(&mut self, now: Time, sent: u64, received: u64) {
         for hold in &mut self.0 {
             if let Some(settling) = hold.settling.take() {
-                hold.settle(&settling, now, bytes);
+                hold.settle(&settling, now, (sent, received));
             }
         }
     }

@@ -24,6 +24,8 @@ pub struct Request {
     pub status: Option<StatusCode>,
     /// The bytes of the answer's body, if the log says.
     pub bytes: Option<u64>,
+    /// The bytes of the request's body, if the log says.
+    pub received: Option<u64>,
 }
 
 /// Why a line cannot be read.
@@ -57,7 +59,9 @@ struct JsonLine<'a> {
     headers: HashMap<String, String>,
     duration: Option<f64>,
     status: Option<u16>,
+    #[serde(alias = "bytes_out")]
     bytes: Option<u64>,
+    bytes_in: Option<u64>,
 }
 
 fn get() -> String {
@@ -85,7 +89,7 @@ fn json(line: &str) -> Result<Request, LineError> {
     let status = fields.status.map(StatusCode::from_u16).transpose();
     let status = status.map_err(|_| LineError("`status` is not a status".into()))?;
     let (time, client) = (raw_time(fields.time.get())?, address(&fields.client_ip)?);
-    Ok(Request { time, client, parts, duration, status, bytes: fields.bytes })
+    Ok(Request { time, client, parts, duration, status, bytes: fields.bytes, received: fields.bytes_in })
 }
 
 /// `ADDRESS IDENT USER [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "AGENT"`, and the shorter `common`.
@@ -126,6 +130,7 @@ fn combined(line: &str) -> Result<Request, LineError> {
         duration: None,
         status,
         bytes,
+        received: None,
     })
 }
 

@@ -168,7 +168,7 @@ impl<'s> Replay<'s> {
         if let Some(status) = request.status {
             // What an answer's headers said is in no log.
             holds.answered(|cost, base| settled(cost, base, status, &HeaderMap::new()));
-            holds.settle(self.now, request.bytes.unwrap_or(0));
+            holds.settle(self.now, request.bytes.unwrap_or(0), request.received.unwrap_or(0));
         }
         let duration = request.duration;
         if !holds.is_empty() {

@@ -2,13 +2,15 @@
 
 use super::super::cost::{Cost, DetailedCost};
 use super::super::forms::RawCost;
-use super::super::model::Quota;
-use super::super::raw::RawCostFields;
+use super::super::model::{LimitConfig, Quota};
+use super::super::raw::{RawConfig, RawCostFields};
 use super::super::read::At;
-use super::super::report::{Mistake, Report};
+use super::super::report::{Mistake, Report, nearest};
+use super::super::route::RouteConfig;
 use super::super::values;
 use super::matching::method;
-use super::{header_name, key, value};
+use super::section::Section;
+use super::{header_name, key, value, word};
 
 pub(super) fn cost(raw: &At<RawCost>, quota: Option<&Quota>, report: &mut Report) -> Option<Cost> {
     match &raw.value {
@@ -51,16 +53,29 @@ fn fits<T>(cost: u64, at: &At<T>, quota: &Quota, report: &mut Report) -> bool {
     false
 }
 
+/// Whether requests of one kind can cost so much. Nothing is only for what is charged behind the answer.
+fn spent<T>(cost: u64, at: &At<T>, settled: bool, quota: &Quota, report: &mut Report) -> bool {
+    if cost == 0 && !settled {
+        let zero =
+            Mistake::new("a cost is at least 1").help("requests that cost nothing are left out by `when`");
+        report.error(zero.at(at.at));
+        return false;
+    }
+    cost == 0 || fits(cost, at, quota, report)
+}
+
 fn detailed(raw: &RawCostFields, quota: Option<&Quota>, report: &mut Report) -> Option<Cost> {
     let errors = report.errors.len();
     let quota = quota?;
     let mut cost = DetailedCost {
-        request: u64::from(raw.status.is_some() || raw.methods.is_some()),
+        request: u64::from(raw.status.is_some() || raw.methods.is_some() || raw.routes.is_some()),
         request_header: None,
         methods: Vec::new(),
         status: Vec::new(),
         response_header: raw.response_header.as_ref().and_then(|name| value(name, report, header_name)),
-        bytes: raw.bytes.is_some(),
+        routes: Vec::new(),
+        request_bytes: false,
+        response_bytes: false,
         reserve: None,
     };
     if let Some(text) = &raw.request {
@@ -77,18 +92,25 @@ fn detailed(raw: &RawCostFields, quota: Option<&Quota>, report: &mut Report) -> 
             }
         }
     }
+    let settled = raw.status.is_some() || raw.response_header.is_some() || raw.bytes.is_some();
     for (name, said) in raw.methods.as_ref().map_or(&[][..], |methods| &methods.value.0) {
-        if let (Some(name), Some(said)) = (value(name, report, method), said)
-            && fits(said.0, raw.methods.as_ref()?, quota, report)
+        if let (Some(method), Some(said)) = (value(name, report, method), said)
+            && spent(said.0, name, settled, quota, report)
         {
-            cost.methods.push((name, said.0));
+            cost.methods.push((method, said.0));
+        }
+    }
+    for (name, said) in raw.routes.as_ref().map_or(&[][..], |routes| &routes.value.0) {
+        if let Some(said) = said.filter(|said| spent(said.0, name, settled, quota, report)) {
+            cost.routes.push((name.value.clone(), said.0));
         }
     }
     for text in raw.status.as_ref().map_or(&[][..], |status| &status.value.0) {
         cost.status.extend(value(text, report, statuses));
     }
-    if let Some(text) = raw.bytes.as_ref().filter(|text| text.value != "response") {
-        report.error(text.problem(format!("unknown bytes `{}`", text.value)).help("known: response"));
+    if let Some(text) = &raw.bytes {
+        let words = [("request", (true, false)), ("response", (false, true)), ("both", (true, true))];
+        (cost.request_bytes, cost.response_bytes) = word(text, "bytes", &words, report).unwrap_or_default();
     }
     if let Some(reserve) = &raw.reserve {
         if !cost.settles() {
@@ -123,4 +145,43 @@ fn statuses(text: &str) -> Result<(u16, u16), Mistake> {
     }
     let status: u16 = text.parse().map_err(|_| bad())?;
     if (100..=599).contains(&status) { Ok((status, status)) } else { Err(bad()) }
+}
+
+/// Costs by route: each names a route, and one that asks the limit.
+pub(super) fn routes(
+    raw: &RawConfig,
+    limits: &Section<LimitConfig>,
+    routes: &[RouteConfig],
+    report: &mut Report,
+) {
+    if !report.errors.is_empty() {
+        return; // a route with a mistake may be the one that is named
+    }
+    let index_of = |name: &str| limits.valid().position(|(known, _)| known.value == name);
+    for (limit, raw) in raw.limits.as_ref().map_or(&[][..], |limits| &limits.value.0) {
+        let Some(RawCost::Fields(fields)) =
+            raw.as_ref().and_then(|raw| raw.cost.as_ref()).map(|cost| &cost.value)
+        else {
+            continue;
+        };
+        for (name, _) in fields.routes.as_ref().map_or(&[][..], |routes| &routes.value.0) {
+            let Some(route) = routes.iter().find(|route| route.name == name.value) else {
+                let problem = name.problem(format!("there is no route called `{}`", name.value));
+                report.error(match nearest(&name.value, routes.iter().map(|route| route.name.as_str())) {
+                    Some(near) => problem.help(format!("did you mean `{near}`?")),
+                    None => problem.help("name one of the routes of this file"),
+                });
+                continue;
+            };
+            if !index_of(&limit.value).is_some_and(|index| route.limits.contains(&index)) {
+                report.error(
+                    name.problem(format!(
+                        "the route `{}` does not ask the limit `{}`",
+                        name.value, limit.value
+                    ))
+                    .help("name the limit under the route's `limits`, or leave the cost out"),
+                );
+            }
+        }
+    }
 }

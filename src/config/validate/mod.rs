@@ -89,6 +89,7 @@ pub(super) fn config(
         in_cluster: matches!(&store, Some(RedisConfig { servers: RedisServers::Cluster(_), .. })),
     };
     let routes = route::all(raw, &known, report);
+    cost::routes(raw, &limits, &routes, report);
     limit::doubts(&limits, &routes, &client_ip, &api_key, report);
     lists::doubts(&lists, &access, &routes, &limits, report);
     upstream::doubts(&upstreams, &routes, report);
