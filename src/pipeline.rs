@@ -397,9 +397,9 @@ pub async fn serve(
                 jwt.tell_upstream(&mut parts.headers, identity.token.as_deref());
             }
             let upstream = view.upstream(*index);
+            exchange.set_affinity(affinity);
             let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
-            match forward::forward(connection, &exchange, upstream, route, told, affinity, parts, body).await
-            {
+            match forward::forward(connection, &exchange, upstream, route, told, parts, body).await {
                 Ok(response) => {
                     exchange
                         .answered(|cost, base| settled(cost, base, response.status(), response.headers()));

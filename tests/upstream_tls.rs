@@ -237,3 +237,19 @@ fn the_configuration_in_force_shows_no_key() {
     );
     assert!(!shown.text().contains("BEGIN") && !gateway.log().contains("BEGIN"));
 }
+
+/// Health checks go the way that requests go.
+#[test]
+fn health_checks_go_the_same_way() {
+    let authority = Authority::new();
+    let speaks = Speaks { tls: Some(authority.server(&["127.0.0.1"], &["h2"], None)), streams: None };
+    let upstream = H2Upstream::start(speaks, |mut call: Call| async move { call.answer(200, "done") });
+    let fields = "protocol: http2, tls: {ca: ca.pem}, health: {path: /healthz, every: 100ms, timeout: 1s, unhealthy: 1}";
+    let good = gateway(Setup::default().file("ca.pem", &authority.pem()), upstream.address, fields);
+    let asked = || upstream.seen().iter().filter(|seen| seen.uri.path() == "/healthz").count();
+    until("it is asked again and again", || (asked() >= 3).then_some(()));
+    assert_eq!(good.get("/").status, 200);
+    drop(good);
+    let bad = gateway(Setup::default().file("ca.pem", &Authority::new().pem()), upstream.address, fields);
+    logs(&bad, "is not well: no agreement with the server: invalid peer certificate");
+}

@@ -42,10 +42,12 @@ pub struct Exchange {
     idle: Cell<Duration>,
     /// Bytes of the answer's body.
     sent: Cell<u64>,
-    /// The request's body, if it is forwarded.
-    upload: OnceCell<Rc<Upload>>,
     /// The place at a server.
     slot: Cell<Option<Slot>>,
+    /// The hash of what keeps such requests on one server.
+    affinity: Option<u64>,
+    /// The request's body, if it is forwarded.
+    upload: OnceCell<Rc<Upload>>,
 }
 
 impl Exchange {
@@ -65,8 +67,9 @@ impl Exchange {
             holds: Holds::default(),
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
-            upload: OnceCell::new(),
             slot: Cell::new(None),
+            affinity: None,
+            upload: OnceCell::new(),
         }
     }
 
@@ -106,6 +109,21 @@ impl Exchange {
         self.sent.set(self.sent.get() + bytes as u64);
     }
 
+    /// Notes the hash of what keeps such requests on one server.
+    pub fn set_affinity(&mut self, affinity: Option<u64>) {
+        self.affinity = affinity;
+    }
+
+    /// The hash of what keeps such requests on one server.
+    pub(super) fn affinity(&self) -> Option<u64> {
+        self.affinity
+    }
+
+    /// Holds a place at a server until the end, instead of the one before.
+    pub(super) fn occupy(&self, slot: Slot) {
+        self.slot.set(Some(slot));
+    }
+
     /// Notes the body that is forwarded, to count its bytes.
     pub(super) fn uploads(&self, upload: &Rc<Upload>) {
         let _ = self.upload.set(Rc::clone(upload)); // a request has one body
@@ -114,11 +132,6 @@ impl Exchange {
     /// Bytes of the request's body that were forwarded.
     fn received(&self) -> u64 {
         self.upload.get().map_or(0, |upload| upload.received.get())
-    }
-
-    /// Holds a place at a server until the end, instead of the one before.
-    pub(super) fn occupy(&self, slot: Slot) {
-        self.slot.set(Some(slot));
     }
 
     /// Notes the id that the upstream was told, so that an error names the same one.

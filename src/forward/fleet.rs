@@ -111,15 +111,15 @@ impl Upstream {
         }
     }
 
-    /// A place at a server that was not `tried`. `key` is the hash of what requests are kept together by. Where all
-    /// have as many requests as they may, it waits as long as for a connection.
+    /// A place at a server that was not `tried`. Where all have as many requests as they may, it waits as long as for
+    /// a connection.
     pub(super) async fn slot(
         &self,
         exchange: &Exchange,
-        key: Option<u64>,
         tried: &[Rc<Seat>],
         now: u64,
     ) -> Result<Slot, ForwardError> {
+        let key = exchange.affinity();
         match self.choose(key, tried, now) {
             Choice::Slot(slot) => return Ok(slot),
             Choice::Nobody => return Err(ForwardError::NoServer),

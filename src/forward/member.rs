@@ -134,7 +134,7 @@ mod tests {
             status: Vec::new(),
         };
         let member = Member::new("a:80", "127.0.0.1:80".parse().unwrap());
-        let mut out = |now| {
+        let out = |now| {
             let span = member.eject(now, &config).as_millis();
             assert!(member.is_ejected(now) && !member.is_ejected(now + span as u64));
             span

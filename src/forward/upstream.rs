@@ -40,8 +40,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Forwards a request and returns the answer's head with a body that streams. `key` is the hash of what requests are
-/// kept on one server by.
+/// Forwards a request and returns the answer's head with a body that streams.
 ///
 /// # Errors
 /// When the upstream gave no answer, or the client's body was at fault.
@@ -51,7 +50,6 @@ pub async fn forward(
     upstream: &Upstream,
     route: &Route,
     consumer: Option<Told<'_>>,
-    key: Option<u64>,
     mut parts: Parts,
     body: Inbound,
 ) -> Result<Response<Body>, ForwardError> {
@@ -83,7 +81,7 @@ pub async fn forward(
         None => Outgoing::Head(parts),
         Some(upload) => Outgoing::Whole(Some(Request::from_parts(parts, body)), upload),
     };
-    let result = attempt(connection, exchange, upstream, key, outgoing, wanted.as_ref(), &preamble).await;
+    let result = attempt(connection, exchange, upstream, outgoing, wanted.as_ref(), &preamble).await;
     counted.outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
     drop(counted);
     let mut response = result?;
@@ -101,7 +99,6 @@ async fn attempt(
     connection: &Connection,
     exchange: &Exchange,
     upstream: &Upstream,
-    key: Option<u64>,
     mut outgoing: Outgoing,
     wanted: Option<&HeaderValue>,
     preamble: &[u8],
@@ -111,11 +108,13 @@ async fn attempt(
     let mut tried = Tried::new();
     upstream.budget.earn(config.retries.budget);
     loop {
-        let slot = upstream.slot(exchange, key, &tried, now()).await?;
+        let slot = upstream.slot(exchange, &tried, now()).await?;
         let seat = Rc::clone(&slot.seat);
         exchange.occupy(slot);
         let result = match &mut outgoing {
-            Outgoing::Head(parts) => ask(&seat.server, config, exchange, connection, parts, wanted, preamble).await,
+            Outgoing::Head(parts) => {
+                ask(&seat.server, config, exchange, connection, parts, wanted, preamble).await
+            }
             Outgoing::Whole(unsent, upload) => {
                 send(&seat.server, config, exchange, connection, unsent, upload, preamble).await
             }

@@ -117,10 +117,8 @@ pub(super) fn ejection(raw: &RawUpstream, report: &mut Report) -> Option<Option<
     let span = duration(raw.span.as_ref(), "for", usual.span, some.clone(), report);
     let most = span.map_or(usual.max, |span| usual.max.max(span));
     let max = duration(raw.max.as_ref(), "max", most, some, report);
-    if let (Some(span), Some(max), Some(text)) = (span, max, &raw.max) {
-        if max < span {
-            report.error(text.problem("`max` is shorter than `for`").help("leave it out, or make it longer"));
-        }
+    if let Some(text) = raw.max.as_ref().filter(|_| span.zip(max).is_some_and(|(span, max)| max < span)) {
+        report.error(text.problem("`max` is shorter than `for`").help("leave it out, or make it longer"));
     }
     let share = percent(raw.share.as_ref(), "share", usual.share, 100, report);
     let status: Option<Vec<StatusCode>> = match &raw.status {
@@ -150,11 +148,10 @@ pub(super) fn circuit(raw: &RawUpstream, report: &mut Report) -> Option<(Option<
     let most = 1..=1_000_000;
     let max = raw.max_connections.as_ref().map(|n| in_range(n, most, "max_connections", report));
     let pending = raw.max_pending.as_ref().map(|n| (n.at, in_range(n, 0..=1_000_000, "max_pending", report)));
-    if raw.max_connections.is_none() && !raw.wrong.contains(&"max_connections") {
-        if let Some(n) = &raw.max_pending {
-            let problem = n.problem("`max_pending` means nothing without `max_connections`");
-            report.error(problem.help("such as `max_connections: 100`"));
-        }
+    let is_bounded = raw.max_connections.is_some() || raw.wrong.contains(&"max_connections");
+    if let Some(n) = raw.max_pending.as_ref().filter(|_| !is_bounded) {
+        let problem = n.problem("`max_pending` means nothing without `max_connections`");
+        report.error(problem.help("such as `max_connections: 100`"));
     }
     let max = max.map_or(Some(None), |max| max.map(|max| Some(max as usize)))?;
     Some((max, pending.map_or(Some(MAX_PENDING), |(_, pending)| pending.map(|n| n as usize))?))
