@@ -26,6 +26,7 @@ use tokio::task::{AbortHandle, LocalSet};
 
 use crate::auth::jwt::Keys;
 use crate::clock::Clock;
+use crate::forward::UpstreamState;
 use crate::limit::Store;
 use crate::listen::{Budget, Opened};
 use crate::observe::{Admin, Metrics, ReloadRequest};
@@ -78,6 +79,8 @@ struct Supervisor {
     store: Rc<RefCell<Option<Rc<Store>>>>,
     /// The keys for tokens, and what ends their care.
     keys: Option<(Arc<Keys>, AbortHandle)>,
+    /// The upstreams, and what ends their care.
+    upstreams: Vec<(Arc<UpstreamState>, AbortHandle)>,
 }
 
 /// Serves until a signal ends it, or a gateway that takes over.
@@ -134,6 +137,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         files: Files::default(),
         store: Rc::default(),
         keys: None,
+        upstreams: Vec::new(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let local = LocalSet::new();
@@ -141,8 +145,10 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         let signals = Signals::new().map_err(system)?;
         let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
         supervisor.serve_admin(admin).map_err(StartError::System)?;
+        reload::find_servers(&supervisor.shared.snapshot.load_full()).await;
         supervisor.keep_store();
         supervisor.keep_keys();
+        supervisor.keep_upstreams();
         supervisor.loaded();
         supervisor.open(listeners);
         supervisor.sockets.settle();
@@ -250,6 +256,21 @@ impl Supervisor {
         });
         if let Some((_, before)) = std::mem::replace(&mut self.keys, next) {
             before.abort();
+        }
+    }
+
+    /// Has the upstreams of the configuration in force looked after, and no others.
+    fn keep_upstreams(&mut self) {
+        let snapshot = self.shared.snapshot.load();
+        let is_kept = |tended: &Arc<UpstreamState>| snapshot.upstreams.iter().any(|s| Arc::ptr_eq(s, tended));
+        for (_, gone) in self.upstreams.extract_if(.., |(tended, _)| !is_kept(tended)) {
+            gone.abort();
+        }
+        for state in &snapshot.upstreams {
+            if !self.upstreams.iter().any(|(tended, _)| Arc::ptr_eq(tended, state)) {
+                let tending = tokio::task::spawn_local(Arc::clone(state).tend());
+                self.upstreams.push((Arc::clone(state), tending.abort_handle()));
+            }
         }
     }
 }

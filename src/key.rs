@@ -173,6 +173,17 @@ impl KeySpec {
         Some(Fingerprint::from_hash(hasher.finish()))
     }
 
+    /// A hash of the request's key that is the same on every gateway, or `None` if it lacks one of the parts. It is
+    /// no secret: whoever chooses keys can have them meet.
+    pub fn affinity(&self, subject: &Subject<'_>) -> Option<u64> {
+        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+        for alternatives in &self.all {
+            let (index, found) = first(alternatives, subject)?;
+            write_part(&mut hasher, index, found.bytes());
+        }
+        Some(hasher.finish())
+    }
+
     /// Whether what a request lacks of its key can be had with a token.
     pub fn lacks_user(&self, subject: &Subject<'_>) -> bool {
         let lacking = self.all.iter().find(|alternatives| first(alternatives, subject).is_none());
@@ -208,6 +219,25 @@ impl KeySpec {
         }
         let finished = |(hasher, text): (_, KeyText)| (Fingerprint::from_hash(Hasher::finish(&hasher)), text);
         readings.into_iter().map(finished).collect()
+    }
+}
+
+/// FNV-1a, which hashes the same everywhere.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.write(&number.to_le_bytes());
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -26,6 +26,7 @@ pub mod limit;
 pub mod listen;
 pub mod lists;
 pub mod observe;
+pub mod pem;
 pub mod pipeline;
 pub mod replay;
 pub mod respond;

@@ -51,6 +51,8 @@ pub struct Found<'s> {
     pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
+    /// The hash of what keeps its requests on one server, if its upstream wants one and it has it.
+    pub affinity: Option<u64>,
     /// The limits that are asked.
     pub asked: SmallVec<[AskedLimit<'s>; 2]>,
     /// What each of them is asked.
@@ -71,6 +73,8 @@ pub struct Judged<'s> {
     pub identity: Identity<'s>,
     /// The path in normal form, if the request wrote it differently.
     pub normal_path: Option<String>,
+    /// The hash of what keeps its requests on one server, if its upstream wants one and it has it.
+    pub affinity: Option<u64>,
     /// What is the same in all answers to it.
     pub said: &'s Said,
     /// The limits that were asked; the decision's verdicts are in this order.
@@ -166,9 +170,9 @@ pub fn judge<'s>(
 impl<'s> Found<'s> {
     /// With the decision of its limits.
     pub fn decided(self, decision: Decision) -> Judged<'s> {
-        let Self { route, route_index, client, identity, normal_path, asked, spared, .. } = self;
+        let Self { route, route_index, client, identity, normal_path, affinity, asked, spared, .. } = self;
         let said = route.said_to(identity.plan());
-        Judged { route, route_index, client, identity, normal_path, said, asked, spared, decision }
+        Judged { route, route_index, client, identity, normal_path, affinity, said, asked, spared, decision }
     }
 }
 
@@ -251,6 +255,7 @@ pub fn find<'s>(
         token: identity.token.as_deref(),
         certified: origin.tls.and_then(|tls| tls.client.as_ref()),
     };
+    let affinity = snapshot.affinity(route).and_then(|key| key.affinity(&subject));
     let request = Judging { snapshot, parts, now, identity: &identity };
     let mut asking = Asking::default();
     // What nearly is another path is that path to the limits of both routes.
@@ -271,7 +276,7 @@ pub fn find<'s>(
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path.clone()),
     };
-    Ok(Found { route, route_index, client, identity, normal_path, asked, asks, spared })
+    Ok(Found { route, route_index, client, identity, normal_path, affinity, asked, asks, spared })
 }
 
 /// Whether a method is one that a gateway serves. TRACE and TRACK would send back what a proxy added; and a method with
@@ -339,7 +344,7 @@ pub async fn serve(
         let response = respond::refusal(connection, &parts, &judged, exchange.id());
         return Ok(exchange.answer(response));
     }
-    let Judged { route, identity, normal_path, said, asked, mut decision, .. } = judged;
+    let Judged { route, identity, normal_path, affinity, said, asked, mut decision, .. } = judged;
     let told = respond::Told::new(said, &asked, &decision);
     exchange.hold(std::mem::take(&mut decision.holds));
     if !decision.delay.is_zero() {
@@ -378,6 +383,7 @@ pub async fn serve(
                 jwt.tell_upstream(&mut parts.headers, identity.token.as_deref());
             }
             let upstream = view.upstream(*index);
+            exchange.set_affinity(affinity);
             let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
             match forward::forward(connection, &exchange, upstream, route, told, parts, body).await {
                 Ok(response) => {

@@ -13,7 +13,8 @@ use crate::config::{
     Action, ApiKeySource, Config, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject, RouteConfig,
     UpstreamConfig,
 };
-use crate::key::{KeySecret, Part};
+use crate::forward::UpstreamState;
+use crate::key::{KeySecret, KeySpec, Part};
 use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::listen::Door;
 use crate::respond::refusal_headers;
@@ -36,6 +37,8 @@ pub struct Snapshot {
     pub limits: Vec<Arc<Limit>>,
     /// The secret that keys are hashed with, the same for the life of the process.
     pub secret: KeySecret,
+    /// What the threads share of the upstreams, in the order of the file.
+    pub upstreams: Vec<Arc<UpstreamState>>,
     /// What the threads share of the store.
     pub store: Option<Arc<StoreState>>,
     /// Headers that routes, limits and credentials are made of: no client has them removed on the way.
@@ -185,7 +188,12 @@ impl Lineage {
             .as_ref()
             .map(|jwt| Jwt::next(jwt, claims(&config), before.and_then(|before| before.jwt.as_ref())));
         let all_want = jwt.as_ref().is_some_and(|jwt| jwt.concerns_all());
+        let known = before.map(|before| &before.upstreams[..]).unwrap_or_default();
+        let upstream = |config: &UpstreamConfig| {
+            UpstreamState::next(config, known.iter().find(|state| state.config.name == config.name))
+        };
         Snapshot {
+            upstreams: config.upstreams.iter().map(upstream).collect(),
             store: config
                 .store
                 .as_ref()
@@ -193,7 +201,15 @@ impl Lineage {
             generation: before.map_or(1, |before| before.generation + 1),
             doors: Door::all(&config, before.map(|before| &before.doors[..])),
             table: RouteTable::new(&config.routes, &config.upstreams),
-            routes: config.routes.iter().map(|route| Route::new(route, &limits, all_want)).collect(),
+            routes: config
+                .routes
+                .iter()
+                .map(|route| {
+                    let by_user =
+                        hashed_by(&config, route).is_some_and(|key| key.parts().any(Part::is_of_user));
+                    Route::new(route, &limits, all_want || by_user)
+                })
+                .collect(),
             limits,
             jwt,
             secret: self.secret.clone(),
@@ -217,7 +233,8 @@ fn carry_over(old: &Limit, new: &LimitConfig, now: Time) -> bool {
 
 /// The claims that keys of limits and templates ask for.
 fn claims(config: &Config) -> Vec<String> {
-    let parts = config.limits.iter().flat_map(|limit| limit.key.parts());
+    let hashed = config.routes.iter().filter_map(|route| hashed_by(config, route));
+    let parts = config.limits.iter().map(|limit| &limit.key).chain(hashed).flat_map(KeySpec::parts);
     let of_keys = parts.filter_map(|part| match part {
         Part::Claim(name) => Some(name.clone()),
         _ => None,
@@ -254,6 +271,14 @@ fn reserved(config: &Config) -> Vec<HeaderName> {
     names
 }
 
+/// What keeps the requests of a route on one server.
+fn hashed_by<'c>(config: &'c Config, route: &RouteConfig) -> Option<&'c KeySpec> {
+    match &route.action {
+        Action::Forward { upstream, .. } => config.upstreams[*upstream].hashed_by(),
+        Action::Usage | Action::Respond { .. } | Action::Redirect { .. } => None,
+    }
+}
+
 /// Whether counters made under `old` mean the same under `new`.
 fn keeps_counters(old: &LimitConfig, new: &LimitConfig) -> bool {
     old.key == new.key && old.quota.algorithm() == new.quota.algorithm() && old.shared == new.shared
@@ -286,6 +311,14 @@ impl Snapshot {
     /// The upstream that a target leads to.
     pub fn upstream(&self, index: usize) -> &UpstreamConfig {
         &self.config.upstreams[index]
+    }
+
+    /// What keeps the requests of a route on one server.
+    pub fn affinity(&self, route: &Route) -> Option<&KeySpec> {
+        match &route.target {
+            Some(Target::Upstream { index, .. }) => self.config.upstreams[*index].hashed_by(),
+            _ => None,
+        }
     }
 }
 

@@ -248,10 +248,15 @@ impl View {
         let metrics = &shared.metrics;
         let routes = snapshot.routes.iter().map(|route| metrics.route(&route.name, worker));
         let limits = snapshot.limits.iter().map(|limit| metrics.limit(&limit.config.name, worker));
-        let upstreams = snapshot.config.upstreams.iter().map(|config| {
-            let same = before.and_then(|before| before.upstreams.iter().find(|old| old.config == *config));
-            let new = || Rc::new(Upstream::new(config.clone(), metrics.upstream(&config.name, worker)));
-            same.map_or_else(new, Rc::clone)
+        let upstreams = snapshot.upstreams.iter().map(|state| {
+            let name = &state.config.name;
+            let old =
+                before.and_then(|before| before.upstreams.iter().find(|old| old.config().name == *name));
+            if let Some(same) = old.filter(|old| Arc::ptr_eq(old.state(), state)) {
+                return Rc::clone(same);
+            }
+            let seed = shared.clock.now().as_nanos() ^ worker as u64;
+            Rc::new(Upstream::new(state, metrics.upstream(name, worker), seed, old.map(Rc::as_ref)))
         });
         let log_before = before.and_then(|before| before.access_log.as_ref());
         let log = snapshot.config.access_log.clone().zip(shared.access_log.load_full());

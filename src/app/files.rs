@@ -9,6 +9,7 @@ use super::tls_files::TlsFiles;
 use crate::auth::Consumers;
 use crate::config::Config;
 use crate::lists::AddressList;
+use crate::pem::Pem;
 use crate::watched::{Unusable, Watch, Watched};
 
 /// The files that the configuration in force was made of.
@@ -18,6 +19,8 @@ pub(super) struct Files {
     /// With the names of the lists.
     lists: Vec<(String, PathBuf, Watch<AddressList>)>,
     pub(super) tls: Vec<TlsFiles>,
+    /// The certificates of upstreams, with the names of those.
+    upstream_tls: Vec<(String, Vec<Watch<Pem>>)>,
 }
 
 impl Files {
@@ -28,7 +31,12 @@ impl Files {
             let file = list.file.as_ref()?;
             Some((list.name.clone(), file.clone(), Watch::new(file, &*list.known)))
         });
+        let tls = config.upstreams.iter().filter_map(|upstream| {
+            let files = upstream.tls.as_ref()?.files.all();
+            Some((upstream.name.clone(), files.map(|file| Watch::new(&file.path, &*file.pem)).collect()))
+        });
         Self {
+            upstream_tls: tls.collect(),
             consumers: consumers.map(|c| (c.file.clone(), Watch::new(&c.file, &*c.known))),
             lists: lists.collect(),
             tls: TlsFiles::of(config),
@@ -58,6 +66,52 @@ impl Supervisor {
             .await;
         }
         self.look_at_tls_files().await;
+        let mut at = 0;
+        while let Some((name, watches)) = self.files.upstream_tls.get_mut(at) {
+            at += 1;
+            let mut changed = false;
+            for watch in watches {
+                changed |= watch.look().await.is_some();
+            }
+            if changed {
+                let name = name.clone();
+                self.take_upstream_tls(&name).await;
+            }
+        }
+    }
+
+    /// Puts in force what the certificates of an upstream are now: all of them fit together, or none is taken.
+    async fn take_upstream_tls(&mut self, upstream: &str) {
+        let known = |config: &Config| {
+            config.upstreams.iter().position(|known| known.name == upstream && known.tls.is_some())
+        };
+        let before = self.shared.snapshot.load_full();
+        let Some(known_tls) =
+            known(&before.config).and_then(|index| before.config.upstreams[index].tls.as_ref())
+        else {
+            return;
+        };
+        let read = known_tls.again();
+        let wrong = read.as_ref().err().map_or(&[][..], |wrong| &wrong[..]);
+        let mut waiting = false;
+        for file in known_tls.files.all() {
+            let mistake = wrong.iter().find(|(path, _)| *path == file.path).map(|(_, mistake)| mistake);
+            waiting |= self.note(&file.path.display().to_string(), mistake);
+        }
+        let Ok(tls) = read else { return };
+        if waiting {
+            let _ = self.reload().await; // a configuration that was refused may have waited for it
+        }
+        let before = self.shared.snapshot.load_full();
+        let Some(index) = known(&before.config) else { return };
+        if before.config.upstreams[index].tls.as_ref() == Some(&tls) {
+            return; // a mistake was taken back, or the reload has it already
+        }
+        tracing::info!("the certificates of the upstream {upstream} are in force");
+        let mut config = before.config.clone();
+        config.upstreams[index].tls = Some(tls);
+        self.put_in_force(config, &before).await;
+        self.keep_upstreams();
     }
 
     /// Puts in force what a file holds now, in its place in the configuration.
@@ -81,7 +135,7 @@ impl Supervisor {
         }
         tracing::info!("{file} is in force");
         *place = known;
-        self.put_in_force(config, &before);
+        self.put_in_force(config, &before).await;
     }
 
     /// Notes whether a file is right. A bad one changes nothing, is logged once and stands in /status. Answers whether

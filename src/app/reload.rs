@@ -10,6 +10,8 @@ use super::Supervisor;
 use super::files::Files;
 use super::log;
 use super::sockets::Held;
+use futures_util::future::join_all;
+
 use crate::config::{self, Config, ListenerConfig, Loaded};
 use crate::snapshot::Snapshot;
 use crate::worker::Command;
@@ -25,6 +27,11 @@ pub(super) fn read(path: &Path, before: Option<&Config>) -> Result<Loaded, Strin
 /// What is said of a file with errors.
 pub(super) fn not_in_force(path: &Path) -> String {
     format!("{} has errors and is not in force", path.display())
+}
+
+/// Waits a moment for the addresses of servers that are new.
+pub(super) async fn find_servers(snapshot: &Snapshot) {
+    join_all(snapshot.upstreams.iter().map(|upstream| upstream.find_servers())).await;
 }
 
 impl Supervisor {
@@ -89,9 +96,10 @@ impl Supervisor {
             .collect();
 
         self.shared.access_log.store(access_log);
-        let generation = self.put_in_force(config, &before);
+        let generation = self.put_in_force(config, &before).await;
         self.keep_store();
         self.keep_keys();
+        self.keep_upstreams();
         for id in gone {
             self.sockets.release(&id);
             self.tell(|| Command::Close(id.clone()));
@@ -110,8 +118,9 @@ impl Supervisor {
     }
 
     /// Lets the workers serve under `config` from their next request on.
-    pub(super) fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
+    pub(super) async fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
         let next = self.lineage.next(config, Some(before), self.shared.clock.now());
+        find_servers(&next).await;
         let generation = next.generation;
         self.shared.metrics.retain(&next);
         self.shared.snapshot.store(Arc::new(next));

@@ -82,7 +82,7 @@ impl Supervisor {
             changed |= read.put_into(tls, what);
         }
         if changed {
-            self.put_in_force(config, &before);
+            self.put_in_force(config, &before).await;
         }
     }
 

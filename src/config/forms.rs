@@ -1,11 +1,11 @@
-//! Values that may be written in more than one form, or in one that this version does not have yet.
+//! Values that may be written in more than one form.
 
 use super::node::{Node, Value};
 use super::raw::{RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_listen::RawListenerFields;
 use super::raw_route::RawRespond;
 use super::raw_upstream::RawServerFields;
-use super::read::{At, Read, not_available, parsed, text, wrong, wrong_kind};
+use super::read::{At, Read, parsed, text, wrong, wrong_kind};
 use super::report::{Problem, Report};
 use super::values;
 
@@ -45,10 +45,6 @@ pub(super) enum RawCost {
 /// The numbers of a limit for some requests: a rate, a number of places, or a mapping.
 #[derive(Clone, Debug)]
 pub(super) struct RawPlan(pub(super) RawPlanFields);
-
-/// A way to spread requests.
-#[derive(Clone, Debug)]
-pub(super) struct RawBalance(pub(super) String);
 
 /// An answer of the gateway itself: a mapping, or `usage`.
 #[derive(Clone, Debug)]
@@ -153,26 +149,6 @@ impl Read for RawPlan {
             Err(_) => fields.rate = Some(At { at: node.at, value: text.clone() }),
         }
         Some(Self(fields))
-    }
-}
-
-impl Read for RawBalance {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        let later =
-            |what: &str| not_available(node.at, &format!("`balance: {what}`")).help("use round_robin");
-        match &node.value {
-            Value::Map(_) => {
-                report.error(later("{hash: …}"));
-                None
-            }
-            Value::Scalar(text)
-                if ["least_requests", "random", "hash"].iter().any(|word| text.starts_with(word)) =>
-            {
-                report.error(later(text));
-                None
-            }
-            _ => text(node, "round_robin", report).map(Self),
-        }
     }
 }
 

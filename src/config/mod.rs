@@ -13,6 +13,7 @@ mod log;
 mod model;
 mod node;
 mod raw;
+mod raw_balance;
 mod raw_ban;
 mod raw_drain;
 mod raw_jwt;
@@ -29,6 +30,7 @@ mod schema;
 mod store;
 mod syntax;
 mod upstream;
+mod upstream_tls;
 mod validate;
 mod values;
 mod watch;
@@ -52,7 +54,10 @@ pub use model::{
 pub use report::{Place, Problem, Report};
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
-pub use upstream::{ServerConfig, UpstreamConfig};
+pub use upstream::{
+    Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,
+};
+pub use upstream_tls::{TlsFile, TlsFiles, TlsMistakes, TlsPart, UpstreamTls};
 pub use watch::watch;
 
 use node::Value;

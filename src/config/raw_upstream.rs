@@ -1,29 +1,43 @@
 //! Upstreams as they are written.
 
-use super::forms::{RawBalance, RawCount, RawServer};
+use super::forms::{RawCount, RawServer};
 use super::node::Node;
 use super::raw::RawText;
-use super::read::{At, Later, Read, entries, mapping, not_available, unknown_key};
+use super::raw_balance::{RawBalance, RawEjection, RawHealth, RawRetries};
+use super::read::{At, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 
 mapping! {
     /// An API behind the gateway.
     "an upstream"
     struct RawUpstream {
-        /// Its servers: http://HOST:PORT, or {url: …, weight: N}.
+        /// Its servers: http://HOST:PORT or https://HOST:PORT, or {url: …, weight: N}.
         #[schemars(required)]
         servers: Vec<RawServer>,
-        /// How requests are spread: round_robin (default).
+        /// How requests are spread: round_robin (default), least_requests, random, or {hash: KEY}.
         balance: RawBalance,
         /// How long to wait for it.
         timeouts: RawTimeouts,
-        /// The protocol spoken to it: http1.
-        #[schemars(extend("enum" = ["http1"]))]
+        /// The protocol spoken to it: http1 (default) or http2.
+        #[schemars(extend("enum" = ["http1", "http2"]))]
         protocol: RawText,
-        #[schemars(skip)]
-        health: Later,
-        #[schemars(skip)]
-        retries: Later,
+        /// Certificates, for https:// servers only.
+        tls: RawUpstreamTls,
+        /// Each connection begins with the client's address: v1 (text) or v2 (binary) of the PROXY protocol.
+        #[schemars(extend("enum" = ["v1", "v2"]))]
+        proxy_protocol: RawText,
+        /// How often the names of servers are looked up. Default: 30s.
+        resolve: RawText,
+        /// Asks every server whether it is well.
+        health: RawHealth,
+        /// Takes a server out for a while after failures in a row, or off.
+        ejection: RawEjection,
+        /// How often a request is tried on another server, where that is safe: a number, or a mapping. Default: 1.
+        retries: RawRetries,
+        /// Requests that one server has at once, of all workers together. Default: no bound.
+        max_connections: RawCount,
+        /// Requests that wait while all servers have as many as they may. Default: 100.
+        max_pending: RawCount,
     }
 }
 
@@ -31,11 +45,28 @@ mapping! {
     /// A server of an upstream.
     "a server"
     struct RawServerFields {
-        /// http://HOST:PORT
+        /// http://HOST:PORT or https://HOST:PORT
         #[schemars(required)]
         url: RawText,
         /// Its share of the requests. Default: 1.
         weight: RawCount,
+    }
+}
+
+mapping! {
+    /// Certificates and keys for the connections to servers: PEM files, which are watched.
+    "tls"
+    struct RawUpstreamTls {
+        /// The authorities that sign the servers' certificates. Default: those of the system.
+        ca: RawText,
+        /// The gateway's own certificate, where the servers ask for one.
+        cert: RawText,
+        /// Its private key.
+        key: RawText,
+        /// The name that the servers' certificates have to be for, and that servers are told. Default: the host.
+        server_name: RawText,
+        /// Whether certificates are verified. Default: true.
+        verify: bool,
     }
 }
 

@@ -7,10 +7,11 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::forms::{
-    RawAnswer, RawBalance, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer,
-};
+use super::forms::{RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer};
 use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
+use super::raw_balance::{
+    RawBalance, RawBalanceFields, RawEjection, RawEjectionFields, RawRetries, RawRetriesFields,
+};
 use super::raw_ban::{RawBan, RawBanFields};
 use super::raw_drain::{RawDrain, RawDrainFields};
 use super::raw_listen::RawListenerFields;
@@ -103,7 +104,18 @@ told_as! {
         let fields = generator.subschema_for::<RawCostFields>();
         json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
     };
-    RawBalance, "Balance" => _generator json_schema!({ "type": "string", "enum": ["round_robin"] });
+    RawBalance, "Balance" => generator {
+        let fields = generator.subschema_for::<RawBalanceFields>();
+        json_schema!({ "anyOf": [{ "type": "string", "enum": ["round_robin", "least_requests", "random"] }, fields] })
+    };
+    RawEjection, "Ejection" => generator {
+        let fields = generator.subschema_for::<RawEjectionFields>();
+        json_schema!({ "anyOf": [{ "type": "string", "enum": ["off"] }, fields] })
+    };
+    RawRetries, "Retries" => generator {
+        let fields = generator.subschema_for::<RawRetriesFields>();
+        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
+    };
     RawAnswer, "Answer" => generator {
         let fields = generator.subschema_for::<RawRespond>();
         json_schema!({ "anyOf": [{ "type": "string", "enum": ["usage"] }, fields] })

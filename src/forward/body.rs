@@ -1,21 +1,26 @@
 //! Bodies: of answers, with what is freed at their end; of requests, with their bounds.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
+use smallvec::SmallVec;
 
 use super::exchange::Exchange;
 use super::framing::{Framing, Taken};
+use super::headers;
+use super::lines::Stream;
 use super::pool::Pool;
 use super::tunnel::Tunnel;
 use super::wire::{Answer, READ, Wire};
+use crate::config::UpstreamConfig;
 use crate::listen::{BODY, Connection, Deadline, Inbound, InboundError};
 
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
@@ -42,10 +47,19 @@ pub(super) struct Forwarded {
     pub(super) connection: Option<Returning>,
 }
 
+/// What is given back when an answer has been read to its end.
+pub(super) enum Returning {
+    /// A connection.
+    Kept(Kept),
+    /// A place on one.
+    Stream(Stream),
+}
+
 /// A connection of hyper's client that goes back to its pool.
-pub(super) struct Returning {
+pub(super) struct Kept {
     pub(super) sender: SendRequest<RequestBody>,
-    pub(super) pool: Rc<Pool<SendRequest<RequestBody>>>,
+    /// `None` for a connection that is of no use to others.
+    pub(super) pool: Option<Rc<Pool<SendRequest<RequestBody>>>>,
     /// The worker's milliseconds.
     pub(super) now: u64,
     /// The request's body.
@@ -144,7 +158,7 @@ impl http_body::Body for Body {
         if let Some(exchange) = exchange {
             exchange.taken();
         }
-        let polled = match kind {
+        let mut polled = match kind {
             Kind::Empty | Kind::Switched(..) => return Poll::Ready(None),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
@@ -154,10 +168,13 @@ impl http_body::Body for Body {
             Kind::Forwarded(forwarded) => forwarded.poll(context, exchange.as_ref()),
             Kind::Wired(wired) => wired.poll(context, exchange.as_ref()),
         };
-        if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&polled, exchange) {
+        if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&mut polled, exchange) {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
             exchange.sent(bytes);
             exchange.given(bytes);
+            if let Some(trailers) = frame.trailers_mut() {
+                headers::strip_hop_by_hop(trailers);
+            }
         }
         if !matches!(polled, Poll::Pending | Poll::Ready(Some(Err(_))))
             && (matches!(polled, Poll::Ready(None)) || http_body::Body::is_end_stream(&*self))
@@ -203,6 +220,9 @@ impl Forwarded {
         }
         if let Some(exchange) = exchange {
             exchange.moved();
+            if let Some(Returning::Stream(stream)) = &self.connection {
+                stream.heard(exchange.connection().worker.deadlines.now());
+            }
         }
         let frame = ready!(polled);
         if matches!(frame, Some(Ok(_))) && !self.body.is_end_stream() {
@@ -219,9 +239,14 @@ impl Returning {
     /// Puts the connection back. Call it when the answer has been read to its end: hyper then makes it ready
     /// by itself, or closes it.
     fn give_back(self) {
-        // What is still to be sent belongs to this request: such a connection is no good for another.
-        if self.upload.is_none_or(|upload| upload.ended.get()) {
-            self.pool.keep(self.sender, self.now);
+        match self {
+            // What is still to be sent belongs to this request: such a connection is no good for another.
+            Self::Kept(kept) if kept.upload.as_ref().is_none_or(|upload| upload.ended.get()) => {
+                if let Some(pool) = kept.pool {
+                    pool.keep(kept.sender, kept.now);
+                }
+            }
+            Self::Kept(_) | Self::Stream(_) => {}
         }
     }
 }
@@ -301,16 +326,42 @@ pub(super) struct Upload {
     pub(super) waiting: Cell<bool>,
     /// The answer has begun: from then on the deadline is that of the answer.
     pub(super) answered: Cell<bool>,
+    /// Its exchange is over: nobody wants the rest.
+    given_up: Cell<bool>,
+    /// Who sends it.
+    waker: RefCell<Option<Waker>>,
+    /// The fields that may come behind the body.
+    announced: SmallVec<[HeaderName; 2]>,
     connection: Rc<Connection>,
     deadline: Rc<Deadline>,
-    /// The client's time for the next bytes.
+    /// The client's time for the next bytes, and the upstream's in the middle of its answer.
     patience: Duration,
+    idle: Duration,
 }
 
-/// Why a request was not sent whole.
+impl Upload {
+    /// The exchange is over: what is still to be sent is not sent any more.
+    pub(super) fn give_up(&self) {
+        if self.ended.get() {
+            return;
+        }
+        self.given_up.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Why a request was not sent whole. An HTTP/2 server is told CANCEL.
 #[derive(Debug, thiserror::Error)]
 #[error("the request's body did not come whole")]
-pub(super) struct UploadError;
+pub(super) struct UploadError(#[source] h2::Error);
+
+impl UploadError {
+    fn new() -> Self {
+        Self(h2::Reason::CANCEL.into())
+    }
+}
 
 impl RequestBody {
     /// A body of nothing.
@@ -323,7 +374,8 @@ impl RequestBody {
         body: Inbound,
         max: Option<u64>,
         exchange: &Exchange,
-        patience: Duration,
+        head: &HeaderMap,
+        config: &UpstreamConfig,
     ) -> (Self, Option<Rc<Upload>>) {
         if body.is_end_stream() {
             return (Self::empty(), None);
@@ -337,9 +389,13 @@ impl RequestBody {
             ended: Cell::new(false),
             waiting: Cell::new(false),
             answered: Cell::new(false),
+            given_up: Cell::new(false),
+            waker: RefCell::default(),
             connection: Rc::clone(exchange.connection()),
             deadline: Rc::clone(exchange.deadline()),
-            patience: patience.min(BODY),
+            announced: headers::announced(head),
+            patience: config.response.min(BODY),
+            idle: config.idle,
         });
         exchange.uploads(&state);
         (Self { inner: Some(body), state: Some(Rc::clone(&state)) }, Some(state))
@@ -355,15 +411,31 @@ impl http_body::Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         let Self { inner: Some(body), state: Some(state) } = &mut *self else { return Poll::Ready(None) };
+        if state.given_up.get() {
+            return Poll::Ready(Some(Err(UploadError::new())));
+        }
         let polled = Pin::new(&mut *body).poll_frame(context);
         state.waiting.set(polled.is_pending());
+        if polled.is_pending() && state.answered.get() {
+            *state.waker.borrow_mut() = Some(context.waker().clone());
+        }
         let frame = ready!(polled);
         if !state.answered.get() {
             // Whoever still sends is not late.
             state.deadline.set_request(Some(state.connection.worker.deadlines.after(state.patience)));
+        } else if state.deadline.request_is_set() {
+            // Nor is an upstream that takes what the client still sends.
+            state.deadline.set_request(Some(state.connection.worker.deadlines.after(state.idle)));
         }
         match frame {
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    headers::request_trailers(trailers, &state.announced);
+                    if trailers.is_empty() {
+                        state.ended.set(true);
+                        return Poll::Ready(None);
+                    }
+                }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 match state.left.get().checked_sub(length) {
                     Some(left) => {
@@ -372,7 +444,7 @@ impl http_body::Body for RequestBody {
                     }
                     None => {
                         state.too_large.set(true);
-                        return Poll::Ready(Some(Err(UploadError)));
+                        return Poll::Ready(Some(Err(UploadError::new())));
                     }
                 }
                 state.ended.set(body.is_end_stream());
@@ -381,7 +453,7 @@ impl http_body::Body for RequestBody {
             Some(Err(error)) => {
                 state.slow.set(matches!(error, InboundError::Slow));
                 state.broken.set(true);
-                Poll::Ready(Some(Err(UploadError)))
+                Poll::Ready(Some(Err(UploadError::new())))
             }
             None => {
                 state.ended.set(true);

@@ -9,12 +9,24 @@ use crate::respond::LocalError;
 /// Why an upstream gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
+    /// No server has an address.
+    #[error("no server")]
+    NoServer,
+    /// All servers have as many requests as they may, and so has the queue.
+    #[error("no place")]
+    Busy,
     /// No connection could be made.
     #[error("no connection")]
     Connect(#[source] std::io::Error),
     /// No connection was made in time.
     #[error("no connection in time")]
     ConnectTimeout,
+    /// There is a connection, but TLS or HTTP/2 did not come about on it. No request was sent.
+    #[error("no agreement with the server")]
+    Handshake(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The request was sent, and the connection ended before any byte of an answer.
+    #[error("no answer")]
+    Unanswered(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The connection broke, or what came was no HTTP.
     #[error("no answer")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -38,9 +50,10 @@ pub enum ForwardError {
 impl ForwardError {
     pub(super) fn outcome(&self) -> UpstreamOutcome {
         match self {
-            Self::Connect(_) => UpstreamOutcome::ConnectFailed,
+            Self::Busy => UpstreamOutcome::Busy,
+            Self::NoServer | Self::Connect(_) | Self::Handshake(_) => UpstreamOutcome::ConnectFailed,
             Self::ConnectTimeout => UpstreamOutcome::ConnectTimeout,
-            Self::Broken(_) => UpstreamOutcome::Broken,
+            Self::Unanswered(_) | Self::Broken(_) => UpstreamOutcome::Broken,
             Self::ResponseTimeout => UpstreamOutcome::ResponseTimeout,
             Self::TooLarge | Self::Unwritable | Self::ClientBroken | Self::ClientSlow => {
                 UpstreamOutcome::ClientFailed
@@ -48,10 +61,47 @@ impl ForwardError {
         }
     }
 
+    /// The same for another request that waited for the same connection.
+    pub(super) fn again(&self) -> Self {
+        match self {
+            Self::Connect(error) => Self::Connect(std::io::Error::new(error.kind(), error.to_string())),
+            Self::Handshake(error) => Self::Handshake(error.to_string().into()),
+            _ => Self::ConnectTimeout,
+        }
+    }
+
+    /// Whether it is the server's failure, and not the client's or our own.
+    pub(super) fn blames_server(&self) -> bool {
+        match self {
+            Self::Connect(error) => !is_ours(error),
+            Self::ConnectTimeout
+            | Self::Handshake(_)
+            | Self::Unanswered(_)
+            | Self::Broken(_)
+            | Self::ResponseTimeout => true,
+            Self::NoServer
+            | Self::Busy
+            | Self::TooLarge
+            | Self::Unwritable
+            | Self::ClientBroken
+            | Self::ClientSlow => false,
+        }
+    }
+
+    /// Whether the request never reached a server.
+    pub(super) fn is_unsent(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::ConnectTimeout | Self::Handshake(_))
+    }
+
     /// The answer to the client. It tells what failed, never where.
     pub fn response(self, exchange: &Exchange) -> Response<Body> {
         let local = match self {
-            Self::Connect(_) | Self::Broken(_) => LocalError::UpstreamFailed,
+            Self::Busy => LocalError::UpstreamBusy,
+            Self::NoServer
+            | Self::Connect(_)
+            | Self::Handshake(_)
+            | Self::Unanswered(_)
+            | Self::Broken(_) => LocalError::UpstreamFailed,
             Self::ConnectTimeout | Self::ResponseTimeout => LocalError::UpstreamSlow,
             Self::TooLarge => LocalError::TooLarge,
             Self::Unwritable => LocalError::Malformed("the path leads out of what this route forwards"),
@@ -65,4 +115,10 @@ impl ForwardError {
         }
         response
     }
+}
+
+/// Whether no connection could be made because this machine or process has run out of something.
+fn is_ours(error: &std::io::Error) -> bool {
+    // ENOMEM, ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS
+    matches!(error.raw_os_error(), Some(12 | 23 | 24 | 99 | 105))
 }

@@ -5,17 +5,19 @@ mod shaping;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use sluicegate_limiter::Time;
 
 use super::Body;
 use super::body::Upload;
+use super::fleet::Slot;
 use crate::config::DetailedCost;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
@@ -49,6 +51,10 @@ pub struct Exchange {
     idle: Cell<Duration>,
     /// Bytes of the answer's body.
     sent: Cell<u64>,
+    /// The place at a server.
+    slot: Cell<Option<Slot>>,
+    /// The hash of what keeps such requests on one server.
+    affinity: Option<u64>,
     /// The request's body, if it is forwarded.
     upload: OnceCell<Rc<Upload>>,
     /// Bytes that the client sent through a tunnel.
@@ -80,6 +86,8 @@ impl Exchange {
             holds: Holds::default(),
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
+            slot: Cell::new(None),
+            affinity: None,
             upload: OnceCell::new(),
             tunnelled: Cell::new(0),
             complete: Cell::new(false),
@@ -129,6 +137,21 @@ impl Exchange {
         self.complete.set(true);
     }
 
+    /// Notes the hash of what keeps such requests on one server.
+    pub fn set_affinity(&mut self, affinity: Option<u64>) {
+        self.affinity = affinity;
+    }
+
+    /// The hash of what keeps such requests on one server.
+    pub(super) fn affinity(&self) -> Option<u64> {
+        self.affinity
+    }
+
+    /// Holds a place at a server until the end, instead of the one before.
+    pub(super) fn occupy(&self, slot: Slot) {
+        self.slot.set(Some(slot));
+    }
+
     /// Notes the body that is forwarded, to count its bytes.
     pub(super) fn uploads(&self, upload: &Rc<Upload>) {
         let _ = self.upload.set(Rc::clone(upload)); // a request has one body
@@ -151,6 +174,19 @@ impl Exchange {
 
     pub(super) fn set_idle(&self, idle: Duration) {
         self.idle.set(idle);
+    }
+
+    /// The address that a request with these headers comes from, and where it came to, as far as they are known.
+    pub(super) fn ends(&self, headers: &HeaderMap) -> (SocketAddr, SocketAddr) {
+        let peer = self.connection.peer;
+        let origin = self.connection.origin();
+        let config = &self.view.snapshot.config;
+        let client = config.client_ip.resolve(origin.peer, headers);
+        // A proxy in front does not tell its client's port.
+        let port = if client == peer.ip().to_canonical() { peer.port() } else { 0 };
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        let to = config.listeners.get(origin.listener).map_or(nowhere, |listener| listener.address);
+        (SocketAddr::new(client, port), to)
     }
 
     /// Whether the peer is a proxy that is believed.

@@ -13,6 +13,8 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const X_CONSUMER_NAME: HeaderName = HeaderName::from_static("x-consumer-name");
+/// Made for standing behind a body (RFC 9530).
+const CONTENT_DIGEST: &str = "content-digest";
 const X_CONSUMER_PLAN: HeaderName = HeaderName::from_static("x-consumer-plan");
 
 /// Meant for one connection only, whether Connection names them or not.
@@ -55,6 +57,28 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// The fields that a request says will stand behind its body.
+pub(super) fn announced(headers: &HeaderMap) -> SmallVec<[HeaderName; 2]> {
+    let lines =
+        headers.get_all(header::TRAILER).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
+    lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
+}
+
+/// What stands behind the body of a request, as it goes on: what was announced, and is no header that says how the
+/// message is read, where it goes or who sent it (RFC 9110 §6.5.1).
+pub(super) fn request_trailers(trailers: &mut HeaderMap, announced: &[HeaderName]) {
+    let bad = |name: &HeaderName| {
+        !announced.contains(name)
+            || (is_end_to_end(name) && name != CONTENT_DIGEST)
+            || HOP_BY_HOP.contains(&name.as_str())
+            || [header::CONNECTION, header::TE, header::TRAILER, header::EXPECT].contains(name)
+    };
+    let bad: SmallVec<[HeaderName; 4]> = trailers.keys().filter(|name| bad(name)).cloned().collect();
+    for name in bad {
+        trailers.remove(name);
+    }
+}
+
 /// Headers that a client cannot have removed by naming them in Connection: without them the message is another.
 fn is_end_to_end(name: &HeaderName) -> bool {
     *name == header::HOST
@@ -82,6 +106,7 @@ struct Present {
     host: bool,
     /// Names that clients may not use as they like; any of them.
     foreign: bool,
+    cookies: usize,
 }
 
 impl Present {
@@ -98,6 +123,7 @@ impl Present {
                 "x-forwarded-proto" => present.x_forwarded_proto = true,
                 "host" => present.host = true,
                 "x-forwarded-for" => {}
+                "cookie" => present.cookies = headers.get_all(header::COOKIE).iter().count(),
                 _ => present.foreign |= kind(name).is_some(),
             }
         }
@@ -123,6 +149,9 @@ pub(super) fn request(
     }
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    if present.cookies > 1 && connection.shared {
+        join_cookies(connection, headers);
     }
     if present.expect {
         headers.remove(header::EXPECT); // the body is asked of the client when the upstream takes it
@@ -183,6 +212,19 @@ pub(super) fn tell_consumer(connection: &Connection, headers: &mut HeaderMap, to
     if let Some(plan) = consumer.plan {
         headers.insert(X_CONSUMER_PLAN, value(plan));
     }
+}
+
+/// One line of cookies: HTTP/2 may cut it into several (RFC 9113 §8.2.3), which servers of HTTP/1.1 do not expect.
+fn join_cookies(connection: &Connection, headers: &mut HeaderMap) {
+    let value = connection.worker.scratch.value(|out| {
+        for (index, line) in headers.get_all(header::COOKIE).iter().enumerate() {
+            if index > 0 {
+                out.bytes(b"; ");
+            }
+            out.bytes(line.as_bytes());
+        }
+    });
+    headers.insert(header::COOKIE, value);
 }
 
 fn takes_trailers(headers: &HeaderMap) -> bool {

@@ -34,8 +34,10 @@ impl<T> Pool<T> {
     }
 
     /// Drops the connections that were not used for `idle`, and those that are not `open` any more.
-    pub(super) fn reap(&self, now: u64, idle: Duration, open: impl Fn(&T) -> bool) {
+    pub(super) fn reap(&self, now: u64, idle: Duration, open: impl Fn(&mut T) -> bool) {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
-        self.0.borrow_mut().retain(|kept| now.saturating_sub(kept.since) < idle && open(&kept.connection));
+        self.0
+            .borrow_mut()
+            .retain_mut(|kept| now.saturating_sub(kept.since) < idle && open(&mut kept.connection));
     }
 }

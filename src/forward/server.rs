@@ -1,46 +1,96 @@
 //! One server of an upstream: connections to it, and one request on one of them.
 
+use std::error::Error;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
-use super::body::{Body, Forwarded, RequestBody, Returning, Upload};
+use super::body::{Body, Forwarded, Kept, RequestBody, Returning, Upload};
+use super::complaint::Complaints;
+use super::connect::Address;
 use super::framing::Framing;
+use super::lines::Lines;
 use super::pool::Pool;
 use super::wire::{Wire, WireError};
-use super::{Exchange, ForwardError};
-use crate::config::UpstreamConfig;
+use super::{Exchange, ForwardError, multiplexed};
+use crate::config::{Protocol, UpstreamConfig};
 use crate::listen::Connection;
 
 /// A server as one worker sees it.
 pub(super) struct Server {
-    /// HOST:PORT
-    pub(super) authority: String,
+    /// Where it is.
+    pub(super) address: Rc<Address>,
     /// For requests without a body.
-    pub(super) wires: Rc<Pool<Wire>>,
+    wires: Rc<Pool<Wire>>,
     /// For requests with one.
-    pub(super) senders: Rc<Pool<SendRequest<RequestBody>>>,
+    senders: Rc<Pool<SendRequest<RequestBody>>>,
+    /// For all of them, where it speaks HTTP/2.
+    lines: Option<Rc<Lines>>,
+    complaints: Complaints,
 }
 
 impl Server {
-    /// A server without connections.
-    pub(super) fn new(authority: &str) -> Self {
-        Self { authority: authority.to_owned(), wires: Rc::new(Pool::new()), senders: Rc::new(Pool::new()) }
+    /// A server without connections: what the file calls it, and where it is. The connector is that of its upstream.
+    pub(super) fn new(
+        (authority, address): (&str, SocketAddr),
+        config: &UpstreamConfig,
+        connector: Option<&TlsConnector>,
+    ) -> Self {
+        let address = Rc::new(Address::new((authority, address), config, connector));
+        let lines = (config.protocol == Protocol::Http2).then(|| Rc::new(Lines::new(&address)));
+        Self {
+            address,
+            wires: Rc::new(Pool::new()),
+            senders: Rc::new(Pool::new()),
+            lines,
+            complaints: Complaints::default(),
+        }
+    }
+
+    /// Whether it is spoken to as `config` says.
+    pub(super) fn speaks_as(&self, config: &UpstreamConfig) -> bool {
+        self.address.is_as(config)
     }
 
     /// Drops kept connections that are old or closed. `now` is the worker's milliseconds.
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         self.wires.reap(now, idle, Wire::is_silent);
         self.senders.reap(now, idle, |sender| !sender.is_closed());
+        if let Some(lines) = &self.lines {
+            lines.reap(now, idle);
+        }
+    }
+
+    /// Asks a question of the gateway's own, and says with which status it is answered.
+    pub(super) async fn probe(
+        &self,
+        question: &Parts,
+        preamble: &[u8],
+    ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
+        if let Some(lines) = &self.lines {
+            return multiplexed::probe((self, lines), question).await;
+        }
+        let mut wire = Wire::new(self.address.connect(preamble).await?);
+        Ok(wire.ask(question, None).await?.head.status)
+    }
+
+    /// Tells operators why no agreement with it comes about; clients are told nothing of it.
+    fn complain(&self, config: &UpstreamConfig, connection: &Connection, error: &ForwardError) {
+        if let ForwardError::Handshake(reason) = error {
+            let now = connection.worker.deadlines.now();
+            self.complaints.tell(&config.name, &self.address.authority, now, &**reason);
+        }
     }
 }
 
-/// Sends a request without a body and waits for the head of its answer. It may ask to switch to the protocol `wanted`.
+/// Sends a request without a body and waits for the head of its answer. It may ask to switch to the protocol `wanted`,
+/// where the server speaks HTTP/1.1. A new connection begins with `preamble`; with one, no connection is used twice.
 ///
 /// A kept connection may die as it is used. What does the same when it is done twice is then sent again, on a new
 /// one, if no byte of an answer had come.
@@ -51,17 +101,55 @@ pub(super) async fn ask(
     connection: &Connection,
     parts: &Parts,
     wanted: Option<&HeaderValue>,
+    preamble: &[u8],
 ) -> Result<Response<Body>, ForwardError> {
-    let mut kept = std::iter::from_fn(|| server.wires.take()).find(Wire::is_silent);
+    let asked = match &server.lines {
+        Some(lines) => multiplexed::ask((server, lines), config, exchange, connection, parts).await,
+        None => ask_alone(server, config, exchange, connection, parts, wanted, preamble).await,
+    };
+    asked.inspect_err(|error| server.complain(config, connection, error))
+}
+
+/// The same with a body. What was never sent on a kept connection that had died is sent on a new one. A request that is
+/// never sent at all stays in `unsent`.
+pub(super) async fn send(
+    server: &Server,
+    config: &UpstreamConfig,
+    exchange: &Exchange,
+    connection: &Connection,
+    unsent: &mut Option<Request<RequestBody>>,
+    upload: &Rc<Upload>,
+    preamble: &[u8],
+) -> Result<Response<Body>, ForwardError> {
+    let sent = match &server.lines {
+        Some(lines) => multiplexed::send((server, lines), config, exchange, connection, unsent, upload).await,
+        None => send_alone(server, config, exchange, connection, unsent, upload, preamble).await,
+    };
+    sent.inspect_err(|error| server.complain(config, connection, error))
+}
+
+/// Sends a request on a connection that is its own until its answer has ended.
+async fn ask_alone(
+    server: &Server,
+    config: &UpstreamConfig,
+    exchange: &Exchange,
+    connection: &Connection,
+    parts: &Parts,
+    wanted: Option<&HeaderValue>,
+    preamble: &[u8],
+) -> Result<Response<Body>, ForwardError> {
+    let pooled = || server.wires.take().filter(|_| preamble.is_empty());
+    let mut kept = std::iter::from_fn(pooled).find_map(|mut wire| wire.is_silent().then_some(wire));
     loop {
         let again = kept.is_some() && parts.method.is_idempotent();
         let mut wire = match kept.take() {
             Some(wire) => wire,
-            None => Wire::new(connect(server, config.connect).await?),
+            None => Wire::new(server.address.connect(preamble).await?),
         };
         match exchange.in_time(config.response, wire.ask(parts, wanted)).await {
             None => return Err(ForwardError::ResponseTimeout),
             Some(Ok(mut answer)) => {
+                answer.keeps &= preamble.is_empty();
                 let now = connection.worker.deadlines.now();
                 let body = match answer.switched {
                     true => Body::switched(wire, config.tunnel),
@@ -70,24 +158,24 @@ pub(super) async fn ask(
                 return Ok(Response::from_parts(answer.head, body));
             }
             Some(Err(WireError::Nothing(_))) if again => {}
+            Some(Err(error @ WireError::Nothing(_))) => return Err(ForwardError::Unanswered(error.into())),
             Some(Err(error)) => return Err(ForwardError::Broken(error.into())),
         }
     }
 }
 
-/// Sends a request with a body and waits for the head of its answer. What was never sent on a kept connection
-/// that had died is sent on a new one.
-pub(super) async fn send(
+/// Sends a request with a body on a connection that is its own until its answer has ended.
+async fn send_alone(
     server: &Server,
     config: &UpstreamConfig,
     exchange: &Exchange,
     connection: &Connection,
-    mut request: Request<RequestBody>,
+    unsent: &mut Option<Request<RequestBody>>,
     upload: &Rc<Upload>,
+    preamble: &[u8],
 ) -> Result<Response<Body>, ForwardError> {
-    let method = request.method().clone();
     let mut kept = None;
-    while let Some(mut sender) = server.senders.take() {
+    while let Some(mut sender) = server.senders.take().filter(|_| preamble.is_empty()) {
         if sender.ready().await.is_ok() {
             kept = Some(sender);
             break;
@@ -97,8 +185,15 @@ pub(super) async fn send(
         let is_kept = kept.is_some();
         let mut sender = match kept.take() {
             Some(sender) => sender,
-            None => handshake(server, config.connect).await?,
+            None => handshake(server, preamble).await?,
         };
+        let Some(mut request) = unsent.take() else { return Err(ForwardError::ClientBroken) };
+        if http_body::Body::size_hint(request.body()).exact().is_none() {
+            // Said in so many words: without them hyper leaves out the body of a GET.
+            let chunked = HeaderValue::from_static("chunked");
+            request.headers_mut().insert(header::TRANSFER_ENCODING, chunked);
+        }
+        let method = request.method().clone();
         let mut failed = match exchange.in_time(config.response, sender.try_send_request(request)).await {
             None => return Err(too_late(upload)),
             Some(Ok(response)) => {
@@ -111,31 +206,24 @@ pub(super) async fn send(
                 // The same strictness as on a connection of our own; hyper undoes more than it says.
                 Framing::of(&mut head, &method).map_err(|what| ForwardError::Broken(what.into()))?;
                 let upload = Some(Rc::clone(upload));
-                let returning = Returning { sender, pool: Rc::clone(&server.senders), now, upload };
+                let pool = Rc::clone(&server.senders);
+                let pool = preamble.is_empty().then_some(pool);
+                let returning = Returning::Kept(Kept { sender, pool, now, upload });
                 let forwarded = Forwarded { body, connection: Some(returning) };
                 return Ok(Response::from_parts(head, Body::forwarded(forwarded)));
             }
             Some(Err(failed)) => failed,
         };
         match failed.take_message().filter(|_| is_kept) {
-            Some(unsent) => request = unsent,
+            Some(request) => *unsent = Some(request),
             None => return Err(broken(failed.into_error(), upload)),
         }
     }
 }
 
-/// A new connection.
-async fn connect(server: &Server, within: Duration) -> Result<TcpStream, ForwardError> {
-    let connecting = tokio::time::timeout(within, TcpStream::connect(server.authority.as_str()));
-    let stream =
-        connecting.await.map_err(|_| ForwardError::ConnectTimeout)?.map_err(ForwardError::Connect)?;
-    let _ = stream.set_nodelay(true); // a latency matter only
-    Ok(stream)
-}
-
 /// A new connection for hyper's client.
-async fn handshake(server: &Server, within: Duration) -> Result<SendRequest<RequestBody>, ForwardError> {
-    let stream = connect(server, within).await?;
+async fn handshake(server: &Server, preamble: &[u8]) -> Result<SendRequest<RequestBody>, ForwardError> {
+    let stream = server.address.connect(preamble).await?;
     let (sender, connection) = http1::Builder::new()
         .writev(false)
         .handshake(TokioIo::new(stream))
@@ -148,14 +236,14 @@ async fn handshake(server: &Server, within: Duration) -> Result<SendRequest<Requ
     Ok(sender)
 }
 
-fn too_late(upload: &Upload) -> ForwardError {
+pub(super) fn too_late(upload: &Upload) -> ForwardError {
     match upload.waiting.get() {
         true => ForwardError::ClientSlow,
         false => ForwardError::ResponseTimeout,
     }
 }
 
-fn broken(error: hyper::Error, upload: &Upload) -> ForwardError {
+pub(super) fn broken(error: hyper::Error, upload: &Upload) -> ForwardError {
     match () {
         () if upload.too_large.get() => ForwardError::TooLarge,
         () if upload.slow.get() => ForwardError::ClientSlow,

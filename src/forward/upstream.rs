@@ -1,54 +1,42 @@
-//! One request to one server of an upstream.
+//! One request to an upstream: to one server, and to another where that is safe.
 
-use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 
-use super::balance::turns;
-use super::body::{Body, RequestBody};
-use super::server::{Server, ask, send};
-use super::{Exchange, ForwardError, headers, tunnel};
+use super::body::{Body, RequestBody, Upload};
+use super::fleet::{Tried, Upstream};
+use super::server::{ask, send};
+use super::{Exchange, ForwardError, headers, proxy, tunnel};
 use crate::auth::Told;
-use crate::config::UpstreamConfig;
+use crate::config::Protocol;
 use crate::listen::{Connection, Inbound};
-use crate::observe::{UpstreamOutcome, UpstreamStripe};
+use crate::observe::UpstreamOutcome;
 use crate::respond;
 use crate::snapshot::Route;
 
-/// An upstream as one worker sees it.
-pub struct Upstream {
-    /// What the file says.
-    pub config: UpstreamConfig,
-    servers: Vec<Server>,
-    /// Indices into `servers`, each as often as its weight says, spread out.
-    turns: Vec<usize>,
-    next: Cell<usize>,
-    stripe: Arc<UpstreamStripe>,
+/// A request that is counted when its outcome is known, or when the client leaves before.
+struct Counted<'a> {
+    upstream: &'a Upstream,
+    exchange: &'a Exchange,
+    outcome: UpstreamOutcome,
 }
 
-impl Upstream {
-    /// An upstream without connections.
-    pub fn new(config: UpstreamConfig, stripe: Arc<UpstreamStripe>) -> Self {
-        let servers = config.servers.iter().map(|config| Server::new(&config.authority)).collect();
-        let weights: Vec<u32> = config.servers.iter().map(|server| server.weight).collect();
-        Self { servers, turns: turns(&weights), next: Cell::new(0), stripe, config }
-    }
+/// What is to be sent.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
+enum Outgoing {
+    /// A head alone.
+    Head(Parts),
+    /// A head with a body; `None` once some of it may have been sent.
+    Whole(Option<Request<RequestBody>>, Rc<Upload>),
+}
 
-    /// Drops kept connections that are old or closed. `now` is the worker's milliseconds.
-    pub fn reap(&self, now: u64) {
-        for server in &self.servers {
-            server.reap(now, self.config.idle);
-        }
-    }
-
-    fn choose(&self) -> &Server {
-        let turn = self.next.get();
-        self.next.set((turn + 1) % self.turns.len());
-        &self.servers[self.turns[turn]]
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let now = self.exchange.connection().worker.clock().now();
+        self.upstream.stripe.finish(self.outcome, now.since(self.exchange.released()));
     }
 }
 
@@ -70,11 +58,17 @@ pub async fn forward(
         respond::drain(body, &parts);
         return Err(ForwardError::TooLarge);
     }
-    let config = &upstream.config;
-    let server = upstream.choose();
+    let config = upstream.config();
     let has_body = !http_body::Body::is_end_stream(&body);
-    let wanted = if has_body || connection.shared { None } else { tunnel::wanted(&parts) };
-    prepare(connection, &mut parts, server, has_body, exchange.trusts_peer(), route.overrides);
+    let preamble = config.proxy_protocol.map_or_else(proxy::Header::new, |version| {
+        let (client, to) = exchange.ends(&parts.headers);
+        proxy::header(version, client, to)
+    });
+    let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
+    let wanted = if may_switch { tunnel::wanted(&parts) } else { None };
+    let mut counted = Counted { upstream, exchange, outcome: UpstreamOutcome::ClientLeft };
+    let authority = &config.servers[0].authority;
+    prepare(connection, &mut parts, authority, has_body, exchange.trusts_peer(), route.overrides);
     parts.headers.insert(headers::X_REQUEST_ID, exchange.id());
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
@@ -84,18 +78,14 @@ pub async fn forward(
     }
     exchange.dress(&mut parts.headers);
     exchange.set_idle(config.idle);
-    let (body, upload) = RequestBody::new(body, route.max_body, exchange, config.response);
-
-    let result = match &upload {
-        None => ask(server, config, exchange, connection, &parts, wanted.as_ref()).await,
-        Some(upload) => {
-            send(server, config, exchange, connection, Request::from_parts(parts, body), upload).await
-        }
+    let (body, upload) = RequestBody::new(body, route.max_body, exchange, &parts.headers, config);
+    let outgoing = match upload {
+        None => Outgoing::Head(parts),
+        Some(upload) => Outgoing::Whole(Some(Request::from_parts(parts, body)), upload),
     };
-    let spent = connection.worker.clock().now().since(exchange.released());
-    let outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
-    upstream.stripe.finish(outcome, spent);
-    exchange.asked(&server.authority, spent);
+    let result = attempt(connection, exchange, upstream, outgoing, wanted.as_ref(), &preamble).await;
+    counted.outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
+    drop(counted);
     let mut response = result?;
     headers::strip_hop_by_hop(response.headers_mut());
     if let Some(wanted) = wanted.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
@@ -105,21 +95,71 @@ pub async fn forward(
     Ok(response)
 }
 
+/// Tries one server, and others while that is safe: what was never sent, and what does the same when it is done
+/// twice if no byte of an answer had come.
+async fn attempt(
+    connection: &Connection,
+    exchange: &Exchange,
+    upstream: &Upstream,
+    mut outgoing: Outgoing,
+    wanted: Option<&HeaderValue>,
+    preamble: &[u8],
+) -> Result<Response<Body>, ForwardError> {
+    let config = upstream.config();
+    let now = || connection.worker.deadlines.now();
+    let mut tried = Tried::new();
+    upstream.budget.earn(config.retries.budget);
+    loop {
+        let slot = upstream.slot(exchange, &tried, now()).await?;
+        let seat = Rc::clone(&slot.seat);
+        exchange.occupy(slot);
+        let result = match &mut outgoing {
+            Outgoing::Head(parts) => {
+                ask(&seat.server, config, exchange, connection, parts, wanted, preamble).await
+            }
+            Outgoing::Whole(unsent, upload) => {
+                send(&seat.server, config, exchange, connection, unsent, upload, preamble).await
+            }
+        };
+        upstream.note(&seat.member, &result, now());
+        exchange.asked(&seat.server.address.authority);
+        let error = match result {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        let is_safe = match (&outgoing, &error) {
+            (Outgoing::Head(_), error) if error.is_unsent() => true,
+            (Outgoing::Head(parts), ForwardError::Unanswered(_)) => parts.method.is_idempotent(),
+            (Outgoing::Whole(unsent, _), error) => error.is_unsent() && unsent.is_some(),
+            _ => false,
+        };
+        tried.push(seat);
+        let again = is_safe
+            && tried.len() <= config.retries.attempts as usize
+            && upstream.has_others(&tried, now())
+            && upstream.budget.spend(now());
+        if !again {
+            return Err(error);
+        }
+        upstream.stripe.retried();
+    }
+}
+
 /// The head of the request as HTTP/1.1 in origin form.
 fn prepare(
     connection: &Connection,
     parts: &mut Parts,
-    server: &Server,
+    authority: &str,
     has_body: bool,
     trusted: bool,
     overrides: bool,
 ) {
-    let authority = parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
-    let host = parts.headers.get(header::HOST).cloned().or(authority);
+    let named = parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
+    let host = parts.headers.get(header::HOST).cloned().or(named);
     headers::request(connection, &mut parts.headers, host, has_body, trusted, overrides);
     if !parts.headers.contains_key(header::HOST) {
         // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
-        if let Ok(host) = HeaderValue::from_str(&server.authority) {
+        if let Ok(host) = HeaderValue::from_str(authority) {
             parts.headers.insert(header::HOST, host);
         }
     }

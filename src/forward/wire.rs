@@ -12,9 +12,9 @@ use http::request::Parts as RequestParts;
 use http::response::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
 use smallvec::SmallVec;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::AsyncReadExt;
 
+use super::connect::ServerStream;
 use super::framing::Framing;
 use super::tunnel::switched;
 
@@ -29,7 +29,7 @@ pub(super) const READ: (usize, usize) = (4 << 10, 16 << 10);
 
 /// A connection to a server.
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: ServerStream,
     /// What was read and not used yet.
     pub(super) read: BytesMut,
 }
@@ -56,18 +56,18 @@ pub(super) enum WireError {
 
 impl Wire {
     /// A connection that nothing was said on yet.
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: ServerStream) -> Self {
         Self { stream, read: BytesMut::new() }
     }
 
     /// Whether a kept connection is as it was left: open, and silent. What a server says unasked is no answer to
     /// the next request.
-    pub(super) fn is_silent(&self) -> bool {
-        matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    pub(super) fn is_silent(&mut self) -> bool {
+        self.stream.is_silent()
     }
 
     /// The connection itself.
-    pub(super) fn stream(&mut self) -> &mut TcpStream {
+    pub(super) fn stream(&mut self) -> &mut ServerStream {
         &mut self.stream
     }
 
@@ -79,7 +79,7 @@ impl Wire {
         wanted: Option<&HeaderValue>,
     ) -> Result<Answer, WireError> {
         let head = write_head(request);
-        self.stream.write_all(&head).await.map_err(WireError::Nothing)?;
+        self.stream.send(&head).await.map_err(WireError::Nothing)?;
         loop {
             match self.parse(&request.method, wanted)? {
                 Parsed::Answer(answer) => return Ok(answer),

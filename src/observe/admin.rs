@@ -138,12 +138,17 @@ impl Admin {
     }
 
     fn metrics(&self) -> Answer {
-        match collect::text(&self.shared.metrics, &self.shared.snapshot.load()) {
+        match collect::text(&self.shared.metrics, &self.shared.snapshot.load(), self.now()) {
             Ok(text) => answer(StatusCode::OK, prometheus::TEXT_FORMAT, text),
             Err(error) => {
                 problem(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot write metrics: {error}"))
             }
         }
+    }
+
+    /// The gateway's milliseconds.
+    fn now(&self) -> u64 {
+        u64::try_from(self.shared.clock.uptime().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn ready(&self) -> Answer {
@@ -176,6 +181,7 @@ impl Admin {
             "generation": self.shared.snapshot.load().generation,
             "loaded_at": status.loaded_at,
             "last_reload_error": status.last_error,
+            "file_errors": status.file_errors,
             "consumers": self.shared.snapshot.load().config.api_key.consumers.as_ref().map(|consumers| json!({
                 "file": consumers.file.display().to_string(),
                 "consumers": consumers.known.len(),
@@ -198,6 +204,11 @@ impl Admin {
                 }))
             }).collect::<Vec<_>>(),
             "file_errors": status.file_errors,
+            "upstreams": self.shared.snapshot.load().upstreams.iter().map(|state| json!({
+                "name": state.config.name,
+                "pending": state.waiting(),
+                "servers": state.status(self.now()).iter().map(effective::server).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
             "draining": self.shared.draining.load(Ordering::Relaxed),
             "connections": self.shared.metrics.open_connections(),
             "store": self.shared.snapshot.load().store.as_ref().map(|state| {

@@ -11,7 +11,9 @@ use prometheus::{Encoder, TextEncoder};
 use super::metrics::{Metrics, Series, Stripes};
 use super::stripe::{
     BOUNDS, CODES, Counter, Histogram, OPERATIONS, OUTCOMES, POLICIES, StoreStripe, UPSTREAM_OUTCOMES,
+    UpstreamStripe,
 };
+use crate::forward::UpstreamState;
 use crate::limit::StoreStatus;
 use crate::snapshot::Snapshot;
 
@@ -19,17 +21,17 @@ use crate::snapshot::Snapshot;
 #[derive(Default)]
 pub(super) struct Scrape(Vec<MetricFamily>);
 
-/// The text of a scrape.
+/// The text of a scrape. `now` is the gateway's milliseconds.
 ///
 /// # Errors
 /// When the text cannot be made, which would be a mistake of this file.
-pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot) -> prometheus::Result<Vec<u8>> {
+pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot, now: u64) -> prometheus::Result<Vec<u8>> {
     let mut scrape = Scrape::default();
     {
         let series = metrics.series.lock().unwrap_or_else(PoisonError::into_inner);
         scrape.routes(&series);
         scrape.limits(&series, snapshot);
-        scrape.upstreams(&series);
+        scrape.upstreams(&series, snapshot, now);
         scrape.listeners(&series, &snapshot.config);
         if let Some(state) = &snapshot.store {
             scrape.store(&series, &state.status());
@@ -230,7 +232,47 @@ impl Scrape {
         );
     }
 
-    fn upstreams(&mut self, series: &Series) {
+    fn upstreams(&mut self, series: &Series, snapshot: &Snapshot, now: u64) {
+        let sum = |of: &dyn Fn(&UpstreamStripe) -> &Counter| -> Vec<(Labels, u64)> {
+            let all = series.upstreams.iter();
+            all.map(|(name, stripes)| {
+                (vec![("upstream", name.clone())], stripes.values().map(|stripe| of(stripe).get()).sum())
+            })
+            .collect()
+        };
+        self.counters(
+            "sluicegate_upstream_retries_total",
+            "Requests that were tried on another server.",
+            sum(&|stripe| &stripe.retries),
+        );
+        self.counters(
+            "sluicegate_upstream_panics_total",
+            "Requests for which no server was well, so that all were taken for it.",
+            sum(&|stripe| &stripe.panics),
+        );
+        let label = |state: &UpstreamState| vec![("upstream", state.config.name.clone())];
+        self.counters(
+            "sluicegate_upstream_ejections_total",
+            "How often failures in a row took a server out.",
+            snapshot.upstreams.iter().map(|state| (label(state), state.ejections())).collect(),
+        );
+        self.gauges(
+            "sluicegate_upstream_pending",
+            "Requests that wait for a place at a server.",
+            snapshot.upstreams.iter().map(|state| (label(state), state.waiting() as f64)).collect(),
+        );
+        let healthy = snapshot.upstreams.iter().flat_map(|state| {
+            let servers = state.status(now).into_iter();
+            servers.map(|server| {
+                let labels = [label(state), vec![("server", server.server)]].concat();
+                (labels, f64::from(u8::from(server.healthy)))
+            })
+        });
+        self.gauges(
+            "sluicegate_upstream_healthy",
+            "Whether a server takes requests (1) or is out (0).",
+            healthy.collect(),
+        );
         let outcomes = by_label(&series.upstreams, "upstream", "outcome", |stripe| {
             UPSTREAM_OUTCOMES.iter().map(|name| (*name).to_owned()).zip(&stripe.outcomes).collect()
         });

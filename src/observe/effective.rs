@@ -3,10 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, CertificateConfig, Config, Cost, Field,
-    HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, ListenerConfig, LogFormat, LogTarget, Match,
-    Quota, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
+    Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, Balance, CertificateConfig, Config, Cost,
+    Field, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, ListenerConfig, LogFormat, LogTarget,
+    Match, Quota, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
 };
+use crate::forward::ServerStatus;
 use crate::listen::PER_ADDRESS;
 use crate::shape::{Change, HeaderChange, PathChange};
 use crate::snapshot::Snapshot;
@@ -225,7 +226,7 @@ fn redis(redis: &RedisConfig) -> Value {
 fn upstream(upstream: &UpstreamConfig) -> Value {
     json!({
         "servers": upstream.servers.iter().map(|s| json!({
-            "url": format!("http://{}", s.authority), "weight": s.weight,
+            "url": format!("{}://{}", if s.tls { "https" } else { "http" }, s.authority), "weight": s.weight,
         })).collect::<Vec<_>>(),
         "timeouts": {
             "connect": seconds(upstream.connect),
@@ -233,6 +234,56 @@ fn upstream(upstream: &UpstreamConfig) -> Value {
             "idle": seconds(upstream.idle),
             "tunnel": seconds(upstream.tunnel),
         },
+        "protocol": word(&upstream.protocol),
+        "tls": upstream.tls.as_ref().map(|tls| json!({
+            "ca": if tls.files.ca.is_some() { "private" } else { "system" },
+            "own_certificate": tls.files.client.is_some(),
+            "server_name": tls.server_name.as_ref().map(|name| name.to_str()),
+            "verify": tls.verify,
+        })),
+        "proxy_protocol": upstream.proxy_protocol.as_ref().map(word),
+        "balance": match &upstream.balance {
+            Balance::RoundRobin => json!("round_robin"),
+            Balance::LeastRequests => json!("least_requests"),
+            Balance::Random => json!("random"),
+            Balance::Hash(key) => json!({ "hash": key.to_string() }),
+        },
+        "resolve": seconds(upstream.resolve),
+        "health": upstream.health.as_ref().map(|health| json!({
+            "path": health.path.as_str(),
+            "host": health.host.as_ref().and_then(|host| host.to_str().ok()),
+            "every": seconds(health.every),
+            "timeout": seconds(health.timeout),
+            "healthy": health.healthy,
+            "unhealthy": health.unhealthy,
+            "status": health.status.iter().map(|s| format!("{}-{}", s.start(), s.end())).collect::<Vec<_>>(),
+        })),
+        "ejection": upstream.ejection.as_ref().map(|ejection| json!({
+            "failures": ejection.failures,
+            "for": seconds(ejection.span),
+            "max": seconds(ejection.max),
+            "share": format!("{}%", ejection.share),
+            "status": ejection.status.iter().map(|status| status.as_u16()).collect::<Vec<_>>(),
+        })),
+        "retries": {
+            "attempts": upstream.retries.attempts,
+            "budget": format!("{}%", upstream.retries.budget),
+        },
+        "max_connections": upstream.max_connections,
+        "max_pending": upstream.max_connections.map(|_| upstream.max_pending),
+    })
+}
+
+/// What /status tells of a server.
+pub(super) fn server(server: &ServerStatus) -> Value {
+    json!({
+        "server": server.server,
+        "healthy": server.healthy,
+        "addresses": server.addresses.iter().map(|address| json!({
+            "address": address.address.to_string(),
+            "answers": address.answers,
+            "ejected": address.ejected,
+        })).collect::<Vec<_>>(),
     })
 }
 

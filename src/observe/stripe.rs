@@ -79,6 +79,10 @@ pub enum Operation {
 pub struct UpstreamStripe {
     pub(super) outcomes: [Counter; UPSTREAM_OUTCOMES.len()],
     pub(super) duration: Histogram,
+    /// Requests that were tried on another server.
+    pub(super) retries: Counter,
+    /// Requests for which no server was well.
+    pub(super) panics: Counter,
 }
 
 /// What a limit said of a request.
@@ -113,6 +117,10 @@ pub enum UpstreamOutcome {
     ResponseTimeout,
     /// The client's body was at fault.
     ClientFailed,
+    /// All servers had as many requests as they may.
+    Busy,
+    /// The client left before there was an answer.
+    ClientLeft,
 }
 
 pub(super) const OUTCOMES: [&str; 6] =
@@ -120,8 +128,16 @@ pub(super) const OUTCOMES: [&str; 6] =
 /// As [`crate::config::OnStoreFailure`] counts them.
 pub(super) const POLICIES: [&str; 3] = ["local", "open", "closed"];
 pub(super) const OPERATIONS: [&str; 4] = ["ok", "timeout", "error", "expired"];
-pub(super) const UPSTREAM_OUTCOMES: [&str; 6] =
-    ["answered", "connect_failed", "connect_timeout", "broken", "response_timeout", "client_failed"];
+pub(super) const UPSTREAM_OUTCOMES: [&str; 8] = [
+    "answered",
+    "connect_failed",
+    "connect_timeout",
+    "broken",
+    "response_timeout",
+    "client_failed",
+    "busy",
+    "client_left",
+];
 
 /// The codes that are told apart; what an upstream answers beyond them is `other`.
 pub(super) const CODES: [u16; 46] = [
@@ -196,6 +212,16 @@ impl StoreStripe {
 }
 
 impl UpstreamStripe {
+    /// Counts a request that is tried on another server.
+    pub fn retried(&self) {
+        self.retries.add(1);
+    }
+
+    /// Counts a request for which no server was well, so that all were taken for it.
+    pub fn all_were_ill(&self) {
+        self.panics.add(1);
+    }
+
     /// Counts an outcome and the time until it.
     pub fn finish(&self, outcome: UpstreamOutcome, took: Span) {
         self.outcomes[outcome as usize].add(1);
@@ -213,6 +239,6 @@ mod tests {
         assert_eq!(OUTCOMES[Outcome::CandidateRefused as usize], "candidate_refused");
         assert_eq!(OPERATIONS[Operation::Expired as usize], "expired");
         assert_eq!(POLICIES[OnStoreFailure::Closed as usize], "closed");
-        assert_eq!(UPSTREAM_OUTCOMES[UpstreamOutcome::ClientFailed as usize], "client_failed");
+        assert_eq!(UPSTREAM_OUTCOMES[UpstreamOutcome::ClientLeft as usize], "client_left");
     }
 }

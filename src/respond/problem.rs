@@ -18,6 +18,9 @@ pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 const SERVED: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
+/// The type of a problem that will pass (draft-ietf-httpapi-ratelimit-headers).
+const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
 /// What went wrong, as the client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalError {
@@ -53,6 +56,8 @@ pub enum LocalError {
     Misdirected,
     /// 502: the upstream gave no answer.
     UpstreamFailed,
+    /// 503: the upstream has as many requests as it may.
+    UpstreamBusy,
     /// 504: the upstream gave no answer in time.
     UpstreamSlow,
 }
@@ -75,6 +80,7 @@ impl LocalError {
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::UpstreamFailed => StatusCode::BAD_GATEWAY,
+            Self::UpstreamBusy => StatusCode::SERVICE_UNAVAILABLE,
             Self::UpstreamSlow => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -100,6 +106,7 @@ impl LocalError {
                 "this connection began with the certificate of another host; open one for this host"
             }
             Self::UpstreamFailed => "the server behind the gateway gave no valid answer",
+            Self::UpstreamBusy => "the servers behind the gateway are busy; try again in 1 second",
             Self::UpstreamSlow => "the server behind the gateway gave no answer in time",
         }
     }
@@ -112,6 +119,9 @@ impl LocalError {
         response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
         if let Some(challenge) = self.challenge() {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if self == Self::UpstreamBusy {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if self == Self::Method {
             response.headers_mut().insert(header::ALLOW, SERVED);
@@ -195,9 +205,13 @@ pub fn unjudged(unjudged: Unjudged, parts: &Parts, id: HeaderValue) -> Response<
 /// The body of a problem. Nothing in it needs escaping: it is all our own words.
 fn body(status: StatusCode, detail: &str, id: &HeaderValue) -> Bytes {
     let title = status.canonical_reason().unwrap_or("Error");
+    let kind = match status {
+        StatusCode::SERVICE_UNAVAILABLE => REDUCED_CAPACITY,
+        _ => "about:blank",
+    };
     let id = id.to_str().unwrap_or_default();
     Bytes::from(format!(
-        "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{detail}\",\"request_id\":\"{id}\"}}\n",
+        "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{detail}\",\"request_id\":\"{id}\"}}\n",
         status.as_u16()
     ))
 }
@@ -212,13 +226,8 @@ pub fn unavailable(parts: &Parts, id: HeaderValue) -> Response<Body> {
         return response;
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let body = Bytes::from(format!(
-        "{{\"type\":\"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity\",\
-         \"title\":\"Service Unavailable\",\"status\":503,\
-         \"detail\":\"the gateway cannot count this request at the moment; try again in 1 second\",\
-         \"request_id\":\"{}\"}}\n",
-        id.to_str().unwrap_or_default()
-    ));
+    let body =
+        body(status, "the gateway cannot count this request at the moment; try again in 1 second", &id);
     let mut response = fixed(status, body, PROBLEM_JSON);
     response.headers_mut().insert(X_REQUEST_ID, id);
     response.headers_mut().insert(header::RETRY_AFTER, seconds);

@@ -4,17 +4,20 @@
 #![allow(missing_docs, dead_code, unreachable_pub, unused_imports, clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests read clocks
 
+pub mod authority;
 pub mod client;
 mod cluster;
 pub mod fleet;
 mod gateway;
 pub mod h2;
+pub mod h2_upstream;
 pub mod issuer;
 pub mod load;
 mod message;
 mod ports;
 pub mod prometheus;
 pub mod redis;
+mod servers;
 pub mod tls;
 mod upstream;
 
@@ -29,6 +32,7 @@ pub use load::Load;
 pub use message::{Reader, Response};
 pub use ports::Reserved;
 pub use redis::RedisServer;
+pub use servers::{Mood, Server};
 pub use upstream::{Exchange, Seen, Upstream};
 
 /// The longest that anything may take.

@@ -1,6 +1,7 @@
 //! Raw -> valid: every value checked, every name resolved, everything wrong reported.
 
 mod api_key;
+mod balance;
 mod ban;
 mod client;
 mod cost;
@@ -23,6 +24,7 @@ mod store;
 mod template;
 mod tls;
 mod upstream;
+mod upstream_tls;
 mod uri;
 
 use std::ops::RangeInclusive;
@@ -82,7 +84,9 @@ pub(super) fn config(
     let limits =
         limits.read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, given, report));
     let upstreams = Section::new("upstream", raw.wrong.contains(&"upstreams"));
-    let upstreams = upstreams.read(raw.upstreams.as_ref(), report, upstream::upstream);
+    let upstreams = upstreams.read(raw.upstreams.as_ref(), report, |name, raw, report| {
+        upstream::upstream(name, raw, (folder, given), report)
+    });
     let client = client::client(raw, report);
     let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
     let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));

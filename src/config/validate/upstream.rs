@@ -1,43 +1,58 @@
 //! Upstreams: servers and timeouts.
 
+use std::path::Path;
 use std::time::Duration;
+
+use rustls::pki_types::ServerName;
 
 use super::super::forms::RawServer;
 use super::super::raw_upstream::RawUpstream;
-use super::super::read::{At, not_available};
+use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::route::{Action, RouteConfig};
 use super::super::upstream::{ServerConfig, UpstreamConfig};
 use super::super::values;
+use super::balance;
+use super::limit::Given;
 use super::section::Section;
-use super::{empty, in_range, missing, value, word};
+use super::upstream_tls::{Speech, speech};
+use super::{empty, in_range, missing, value};
 
-pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report) -> Option<UpstreamConfig> {
-    if let Some(raw) = &raw.balance {
-        let text = At { at: raw.at, value: raw.value.0.clone() };
-        word(&text, "balance", &[("round_robin", ())], report);
-    }
-    if let Some(text) = &raw.protocol {
-        if text.value == "http2" {
-            report.error(not_available(text.at, "`protocol: http2`").help("use http1"));
-        } else {
-            word(text, "protocol", &[("http1", ())], report);
-        }
-    }
+pub(super) fn upstream(
+    name: &At<String>,
+    raw: &RawUpstream,
+    (folder, given): (&Path, Given<'_>),
+    report: &mut Report,
+) -> Option<UpstreamConfig> {
+    let balance = balance::balance(raw, given, report);
+    let resolve = balance::resolve(raw, report);
+    let health = balance::health(raw, report);
+    let ejection = balance::ejection(raw, report);
+    let retries = balance::retries(raw, report);
+    let circuit = balance::circuit(raw, report);
     let servers = raw.servers.as_ref().and_then(|servers| {
         if servers.value.is_empty() {
             empty(servers.at, "servers", "such as `servers: [http://127.0.0.1:9000]`", report);
             return None;
         }
         // All of them are read, so that all that is wrong is told at once.
-        let servers: Vec<Option<ServerConfig>> =
+        let all: Vec<Option<ServerConfig>> =
             servers.value.iter().map(|server| self::server(server, report)).collect();
-        servers.into_iter().collect::<Option<Vec<_>>>()
+        let all = all.into_iter().collect::<Option<Vec<_>>>()?;
+        for (at, server) in all.iter().enumerate() {
+            if all[..at].iter().any(|other| other.authority == server.authority) {
+                let url = servers.value[at].0.url.as_ref()?;
+                let problem = url.problem(format!("the server `{}` is given twice", server.authority));
+                report.error(problem.help("give it once, with the sum of the weights"));
+            }
+        }
+        Some(all)
     });
     if raw.servers.is_none() {
         let what = format!("the upstream `{}`", name.value);
         missing(name.at, &what, ("servers", "[http://127.0.0.1:9000]"), &raw.wrong, report);
     }
+    let speech = speech(raw, servers.as_deref(), folder, report);
     let timeouts = raw.timeouts.as_ref().map(|timeouts| &timeouts.value);
     let mut timeout = |text: Option<&At<String>>, usual: Duration| match text {
         None => Some(usual),
@@ -50,13 +65,25 @@ pub(super) fn upstream(name: &At<String>, raw: &RawUpstream, report: &mut Report
     let response = timeout(timeouts.and_then(|t| t.response.as_ref()), Duration::from_secs(30));
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
     let tunnel = timeout(timeouts.and_then(|t| t.tunnel.as_ref()), Duration::from_secs(3_600));
+    let Speech { protocol, tls, proxy_protocol } = speech?;
+    let (max_connections, max_pending) = circuit?;
     Some(UpstreamConfig {
         name: name.value.clone(),
         servers: servers?,
+        balance: balance?,
+        resolve: resolve?,
         connect: connect?,
         response: response?,
         idle: idle?,
         tunnel: tunnel?,
+        protocol,
+        tls,
+        proxy_protocol,
+        health: health?,
+        ejection: ejection?,
+        retries: retries?,
+        max_connections,
+        max_pending,
     })
 }
 
@@ -66,12 +93,12 @@ fn server(RawServer(raw): &RawServer, report: &mut Report) -> Option<ServerConfi
         missing(raw.at, "a server", ("url", "http://127.0.0.1:9000"), &raw.wrong, report);
         return None;
     };
-    let authority = value(url, report, authority);
-    Some(ServerConfig { authority: authority?, weight: weight? as u32 })
+    let (tls, authority) = value(url, report, authority)?;
+    Some(ServerConfig { authority, tls, weight: weight? as u32 })
 }
 
-/// HOST:PORT of a URL.
-fn authority(text: &str) -> Result<String, Mistake> {
+/// Whether a URL is https, and its HOST:PORT.
+fn authority(text: &str) -> Result<(bool, String), Mistake> {
     if text.contains('@') {
         return Err(Mistake::new("a server's URL holds no user or password"));
     }
@@ -81,20 +108,18 @@ fn authority(text: &str) -> Result<String, Mistake> {
     }
     let uri: http::Uri = text.parse().map_err(|_| bad())?;
     let authority = uri.authority().ok_or_else(bad)?;
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err(Mistake::new("https to upstreams is not available in this version of sluicegate")
-                .help("use http://"));
-        }
+    let tls = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
         _ => return Err(bad()),
-    }
+    };
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
         return Err(Mistake::new(format!("a server is a host and a port, without a path: `{text}`"))
-            .help(format!("write http://{authority}")));
+            .help(format!("write {}://{authority}", if tls { "https" } else { "http" })));
     }
     let host = authority.host();
     let port = match authority.as_str().strip_prefix(host).and_then(|rest| rest.strip_prefix(':')) {
+        None if tls => 443,
         None => 80,
         Some(port) => port
             .parse::<u16>()
@@ -102,15 +127,19 @@ fn authority(text: &str) -> Result<String, Mistake> {
             .filter(|port| *port != 0)
             .ok_or_else(|| Mistake::new(format!("the port `{port}` is not between 1 and 65535")))?,
     };
-    Ok(format!("{host}:{port}"))
+    if tls && ServerName::try_from(host.trim_start_matches('[').trim_end_matches(']')).is_err() {
+        return Err(Mistake::new(format!("`{host}` is no name that a certificate can be for")));
+    }
+    Ok((tls, format!("{host}:{port}")))
 }
 
-/// Upstreams that nothing is forwarded to.
+/// Upstreams that nothing is forwarded to, and ways to spread requests that come to nothing.
 pub(super) fn doubts(upstreams: &Section<UpstreamConfig>, routes: &[RouteConfig], report: &mut Report) {
     if !report.errors.is_empty() {
         return; // a route with a mistake may be the one that uses it
     }
-    for (index, (name, _)) in upstreams.valid().enumerate() {
+    for (index, (name, upstream)) in upstreams.valid().enumerate() {
+        balance::doubts(name, index, upstream, routes, report);
         let used = |route: &RouteConfig| matches!(route.action, Action::Forward { upstream, .. } if upstream == index);
         if !routes.iter().any(used) {
             report.warning(

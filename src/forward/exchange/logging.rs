@@ -1,7 +1,7 @@
 //! The line of an exchange in the access log, as it comes to be known.
 
 use http::request::Parts;
-use sluicegate_limiter::{Span, Time};
+use sluicegate_limiter::Time;
 use std::sync::atomic::Ordering;
 
 use super::Exchange;
@@ -56,9 +56,10 @@ impl Exchange {
         self.note(|record| record.forwarded(upstream));
     }
 
-    /// A server was asked, and that took so long.
-    pub(in crate::forward) fn asked(&self, server: &str, took: Span) {
-        self.note(|record| record.asked(server, took));
+    /// A server was asked, and that took from its release until now.
+    pub(in crate::forward) fn asked(&self, server: &str) {
+        let took = || self.connection.worker.clock().now().since(self.released);
+        self.note(|record| record.asked(server, took()));
     }
 
     /// Writes the line.

@@ -1,0 +1,288 @@
+//! HTTP/2 connections to a server: a few per worker, each shared by many requests.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
+use tokio::sync::Notify;
+
+use super::ForwardError;
+use super::body::{RequestBody, Upload};
+use super::connect::{Address, ServerStream};
+
+/// Requests at once on one connection, if the server allows as many.
+const STREAMS: usize = 100;
+/// Connections of one worker to one server. Requests beyond them wait for their turn on the least loaded one.
+const LINES: usize = 16;
+/// What may come of one answer before a client has taken it, and of all answers of a connection together: a client
+/// that takes nothing holds up nobody else.
+const WINDOW: (u32, u32) = (128 << 10, (128 << 10) * STREAMS as u32);
+/// What is written of one request before the server takes it.
+const SEND_BUFFER: usize = 64 << 10;
+/// The longest head of an answer.
+const MAX_HEAD: u32 = 64 << 10;
+/// Streams that were ended here, on which the server may not have heard of it.
+const RESETS: usize = 1 << 10;
+/// What stands for the server's bound on streams before it has told one.
+const UNTOLD: usize = STREAMS + 1;
+/// How long the kernel goes on sending what a server does not acknowledge.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
+/// Open streams on which nothing comes: a ping, and the time for its answer. gRPC servers take more than one ping in
+/// five minutes for an attack.
+const PING: (Duration, Duration) = (Duration::from_secs(310), Duration::from_secs(20));
+
+type Driver = http2::Connection<TokioIo<ServerStream>, RequestBody, Local>;
+
+/// The connections of one worker to one server.
+pub(super) struct Lines {
+    address: Rc<Address>,
+    lines: RefCell<Vec<Rc<Line>>>,
+    /// The connection that is being made; requests wait for it together.
+    dial: RefCell<Option<Rc<Dial>>>,
+}
+
+/// A connection.
+struct Line {
+    sender: SendRequest<RequestBody>,
+    /// `None` once the connection takes no further requests: with it go those that it was given and did not send.
+    driver: Rc<RefCell<Option<Driver>>>,
+    streams: Cell<usize>,
+    /// The worker's milliseconds at which the server was heard last, and at which a stream ended last.
+    heard: Cell<u64>,
+    last: Cell<u64>,
+    /// Whether it has answered anything.
+    proved: Cell<bool>,
+}
+
+/// A connection that is being made.
+#[derive(Default)]
+struct Dial {
+    done: Notify,
+    result: OnceCell<Result<(), ForwardError>>,
+}
+
+/// A place on a connection, given back when it is dropped.
+pub(super) struct Stream {
+    line: Rc<Line>,
+    lines: Rc<Lines>,
+    begun: u64,
+    /// The worker's milliseconds of the latest sign of life.
+    now: Cell<u64>,
+    /// The request's body, which ends with its answer.
+    upload: Option<Rc<Upload>>,
+}
+
+impl Lines {
+    /// No connection yet.
+    pub(super) fn new(address: &Rc<Address>) -> Self {
+        Self { address: Rc::clone(address), lines: RefCell::default(), dial: RefCell::default() }
+    }
+
+    /// A place for a request at `now`, the worker's milliseconds, if need be on a new connection.
+    pub(super) async fn place(self: &Rc<Self>, now: u64) -> Result<Stream, ForwardError> {
+        loop {
+            if let Some(line) = self.with_room() {
+                line.streams.set(line.streams.get() + 1);
+                let lines = Rc::clone(self);
+                return Ok(Stream { line, lines, begun: now, now: Cell::new(now), upload: None });
+            }
+            let dial = self.dial(now);
+            let done = dial.done.notified();
+            if dial.result.get().is_none() {
+                done.await;
+            }
+            if let Some(Err(error)) = dial.result.get() {
+                return Err(error.again());
+            }
+        }
+    }
+
+    /// The first connection with a free place, so that the others may grow old and go.
+    fn with_room(&self) -> Option<Rc<Line>> {
+        let mut lines = self.lines.borrow_mut();
+        lines.retain(|line| line.is_open());
+        let free = lines.iter().find(|line| line.streams.get() < line.most());
+        let any = || lines.iter().filter(|_| lines.len() >= LINES).min_by_key(|line| line.streams.get());
+        free.or_else(any).map(Rc::clone)
+    }
+
+    fn dial(self: &Rc<Self>, now: u64) -> Rc<Dial> {
+        let mut making = self.dial.borrow_mut();
+        if let Some(dial) = &*making {
+            return Rc::clone(dial);
+        }
+        let dial = Rc::new(Dial::default());
+        *making = Some(Rc::clone(&dial));
+        // A task of its own: it goes on for the others when the client leaves for whom it was begun.
+        let ends = Ends { lines: Rc::clone(self), dial: Rc::clone(&dial) };
+        tokio::task::spawn_local(async move {
+            let made = ends.lines.address.in_time(line(&ends.lines.address, now)).await;
+            let _ = ends.dial.result.set(made.map(|line| ends.lines.lines.borrow_mut().push(line)));
+        });
+        dial
+    }
+
+    /// Drops connections that are closed, or were not used for `idle`. `now` is the worker's milliseconds.
+    pub(super) fn reap(&self, now: u64, idle: Duration) {
+        let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
+        self.lines.borrow_mut().retain(|line| {
+            line.is_open() && (line.streams.get() > 0 || now.saturating_sub(line.last.get()) < idle)
+        });
+    }
+}
+
+/// A new connection on which the server has told its settings, which it does first: one that speaks something else is
+/// found out before any request is sent.
+async fn line(address: &Address, now: u64) -> Result<Rc<Line>, ForwardError> {
+    let stream = address.connect(&[]).await?;
+    // A server that is gone without a word holds up all requests of the connection at once.
+    let _ = SockRef::from(stream.socket()).set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    let waker: Rc<RefCell<Option<Waker>>> = Rc::default();
+    let (sender, mut driver) = http2::Builder::new(Local(Rc::clone(&waker)))
+        .initial_stream_window_size(WINDOW.0)
+        .initial_connection_window_size(WINDOW.1)
+        .initial_max_send_streams(UNTOLD)
+        .max_send_buf_size(SEND_BUFFER)
+        // Clients that leave in the middle of their answers are none of the server's faults, nor of others' requests.
+        .max_local_error_reset_streams(None)
+        .max_concurrent_reset_streams(RESETS)
+        .max_header_list_size(MAX_HEAD)
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING.0)
+        .keep_alive_timeout(PING.1)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| ForwardError::Handshake(error.into()))?;
+    poll_fn(|context| {
+        *waker.borrow_mut() = Some(context.waker().clone());
+        match Pin::new(&mut driver).poll(context) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(ForwardError::Handshake(error.into()))),
+            Poll::Ready(Ok(())) => {
+                Poll::Ready(Err(ForwardError::Handshake("it does not speak HTTP/2".into())))
+            }
+            Poll::Pending if driver.current_max_send_streams() == UNTOLD => Poll::Pending,
+            Poll::Pending => Poll::Ready(Ok(())),
+        }
+    })
+    .await?;
+    waker.take();
+    let driver = Rc::new(RefCell::new(Some(driver)));
+    let driven = Rc::clone(&driver);
+    tokio::task::spawn_local(async move {
+        poll_fn(|context| match &mut *driven.borrow_mut() {
+            // Whoever uses the connection is told of its errors.
+            Some(driver) => Pin::new(driver).poll(context).map(drop),
+            None => Poll::Ready(()),
+        })
+        .await;
+        let ended = driven.take();
+        drop(ended); // what it did not send is tried elsewhere
+    });
+    Ok(Rc::new(Line {
+        sender,
+        driver,
+        streams: Cell::new(0),
+        heard: Cell::new(now),
+        last: Cell::new(now),
+        proved: Cell::new(false),
+    }))
+}
+
+impl Line {
+    fn is_open(&self) -> bool {
+        !self.sender.is_closed()
+    }
+
+    /// Streams that the server allows at once.
+    fn most(&self) -> usize {
+        self.driver.borrow().as_ref().map_or(0, |driver| driver.current_max_send_streams().min(STREAMS))
+    }
+}
+
+impl Stream {
+    /// What the request is sent by.
+    pub(super) fn sender(&self) -> SendRequest<RequestBody> {
+        self.line.sender.clone()
+    }
+
+    /// Whether the connection has answered other requests before.
+    pub(super) fn is_kept(&self) -> bool {
+        self.line.proved.get()
+    }
+
+    /// Has the request's body end with this place.
+    pub(super) fn ends(&mut self, upload: Option<Rc<Upload>>) {
+        self.upload = upload;
+    }
+
+    /// Something came from the server, at `now`.
+    pub(super) fn heard(&self, now: u64) {
+        self.line.proved.set(true);
+        self.line.heard.set(now);
+        self.now.set(now);
+    }
+
+    /// No answer came in time. A connection on which nothing at all came meanwhile gets no further request: its server
+    /// may be gone without a word.
+    pub(super) fn unheard(&self) {
+        if self.line.heard.get() <= self.begun {
+            self.retire();
+        }
+    }
+
+    /// No further request is put on this connection.
+    pub(super) fn retire(&self) {
+        self.lines.lines.borrow_mut().retain(|line| !Rc::ptr_eq(line, &self.line));
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.line.streams.set(self.line.streams.get() - 1);
+        self.line.last.set(self.line.last.get().max(self.now.get()));
+        if let Some(upload) = &self.upload {
+            upload.give_up();
+        }
+    }
+}
+
+/// Ends the making of a connection, also when it panics.
+struct Ends {
+    lines: Rc<Lines>,
+    dial: Rc<Dial>,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.dial.result.set(Err(ForwardError::ConnectTimeout)); // there is a result, or there never is one
+        self.lines.dial.take();
+        self.dial.done.notify_waiters();
+    }
+}
+
+/// Runs the tasks of a connection on the thread that serves it, and tells whoever waits for it that one has moved.
+#[derive(Clone)]
+struct Local(Rc<RefCell<Option<Waker>>>);
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for Local {
+    fn execute(&self, future: F) {
+        let waiting = Rc::clone(&self.0);
+        tokio::task::spawn_local(async move {
+            let mut future = pin!(future);
+            poll_fn(|context| {
+                let polled = future.as_mut().poll(context);
+                if let Some(waker) = &*waiting.borrow() {
+                    waker.wake_by_ref();
+                }
+                polled
+            })
+            .await;
+        });
+    }
+}

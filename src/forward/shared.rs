@@ -1,0 +1,314 @@
+//! An upstream as all threads share it: the addresses of its servers, whether they are well, and who waits.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
+use super::member::Member;
+use crate::config::UpstreamConfig;
+
+/// Addresses of one server that are used.
+const MOST_ADDRESSES: usize = 32;
+/// What the weight of a server is multiplied with before its addresses share it, so that little is rounded.
+const SCALE: u64 = 5_040;
+
+/// An upstream as all threads share it.
+pub struct UpstreamState {
+    /// What the file says.
+    pub config: UpstreamConfig,
+    /// The addresses of each server, in the order of the file.
+    found: Mutex<Vec<Vec<Arc<Member>>>>,
+    members: ArcSwap<Members>,
+    /// Counts the changes of `members`, cheaper to look at than these.
+    version: AtomicU64,
+    lasting: Arc<Lasting>,
+}
+
+/// All addresses with their weights.
+pub(super) type Members = Vec<(Arc<Member>, u64)>;
+
+/// What outlasts a reload that keeps the name.
+#[derive(Default)]
+pub(super) struct Lasting {
+    /// Requests that wait for a place.
+    waiting: AtomicUsize,
+    /// Whoever gives a place back while others wait tells one of them.
+    freed: Notify,
+    ejections: AtomicU64,
+}
+
+/// A request among those that wait.
+pub(super) struct Waiting<'a>(&'a Lasting);
+
+/// What operators are told of a server.
+pub struct ServerStatus {
+    /// HOST:PORT as the file has it.
+    pub server: String,
+    /// Whether one of its addresses takes requests.
+    pub healthy: bool,
+    /// Its addresses; none while its name is not known.
+    pub addresses: Vec<AddressStatus>,
+}
+
+/// What operators are told of an address.
+pub struct AddressStatus {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Whether it answers when it is asked.
+    pub answers: bool,
+    /// Whether failures have taken it out.
+    pub ejected: bool,
+}
+
+impl UpstreamState {
+    /// An upstream that follows `before`: addresses that stay keep what is known of them.
+    pub fn next(config: &UpstreamConfig, before: Option<&Arc<Self>>) -> Arc<Self> {
+        if let Some(same) = before.filter(|before| before.config == *config) {
+            return Arc::clone(same);
+        }
+        let known = |authority: &str| {
+            let before = before?;
+            let at = before.config.servers.iter().position(|server| server.authority == authority)?;
+            Some(before.found.lock().unwrap_or_else(PoisonError::into_inner)[at].clone())
+        };
+        let found = config.servers.iter().map(|server| match server.authority.parse() {
+            _ if known(&server.authority).is_some() => known(&server.authority).unwrap_or_default(),
+            Ok(address) => vec![Arc::new(Member::new(&server.authority, address))],
+            Err(_) => Vec::new(), // a name, to be looked up
+        });
+        let found: Vec<Vec<Arc<Member>>> = found.collect();
+        for member in found.iter().flatten() {
+            if config.health.is_none() {
+                member.set_answers(true);
+            }
+            if config.ejection.is_none() {
+                member.forgive();
+            }
+        }
+        let state = Self {
+            members: ArcSwap::from_pointee(weighted(config, &found)),
+            found: Mutex::new(found),
+            version: AtomicU64::new(0),
+            lasting: before.map(|before| Arc::clone(&before.lasting)).unwrap_or_default(),
+            config: config.clone(),
+        };
+        state.lasting.freed.notify_waiters(); // there may be more room
+        Arc::new(state)
+    }
+
+    /// Which of its servers have names that are looked up.
+    pub(super) fn names(&self) -> Vec<usize> {
+        let servers = self.config.servers.iter().enumerate();
+        let names = servers.filter(|(_, server)| server.authority.parse::<SocketAddr>().is_err());
+        names.map(|(at, _)| at).collect()
+    }
+
+    /// Whether the server at `at` has an address.
+    pub(super) fn is_found(&self, at: usize) -> bool {
+        !self.found.lock().unwrap_or_else(PoisonError::into_inner)[at].is_empty()
+    }
+
+    /// The server at `at` has these addresses from now on; those that it had already are kept as they are.
+    pub(super) fn set_addresses(&self, at: usize, mut addresses: Vec<SocketAddr>) {
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses.truncate(MOST_ADDRESSES);
+        let authority = &self.config.servers[at].authority;
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found[at].iter().map(|member| member.address).eq(addresses.iter().copied()) {
+            return;
+        }
+        tracing::info!("{}: {authority} is at {addresses:?}", self.config.name);
+        let old = std::mem::take(&mut found[at]);
+        let member = |address: SocketAddr| {
+            let same = old.iter().find(|member| member.address == address);
+            same.map_or_else(|| Arc::new(Member::new(authority, address)), Arc::clone)
+        };
+        found[at] = addresses.into_iter().map(member).collect();
+        self.members.store(Arc::new(weighted(&self.config, &found)));
+        self.version.fetch_add(1, Ordering::Release);
+        self.lasting.freed.notify_waiters();
+    }
+
+    /// All addresses with their weights.
+    pub(super) fn members(&self) -> Arc<Members> {
+        self.members.load_full()
+    }
+
+    /// Changes when the addresses do.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Notes that an address has failed, which may take it out. `now` is the gateway's milliseconds.
+    pub(super) fn failed(&self, member: &Member, now: u64) {
+        let Some(config) = &self.config.ejection else { return };
+        if member.failed() < config.failures || member.is_ejected(now) {
+            return;
+        }
+        // One at a time, or two that fail at once would both be the last that may go.
+        let _found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members.load();
+        let out = members.iter().filter(|(member, _)| member.is_ejected(now)).count();
+        let most =
+            (members.len() * usize::from(config.share) / 100).max(1).min(members.len().saturating_sub(1));
+        if member.is_ejected(now) || out >= most {
+            return;
+        }
+        let span = member.eject(now, config);
+        self.lasting.ejections.fetch_add(1, Ordering::Relaxed);
+        let (name, server) = (&self.config.name, &member.authority);
+        tracing::warn!("{name}: {server} ({}) keeps failing and is out for {span:?}", member.address);
+    }
+
+    pub(super) fn lasting(&self) -> &Arc<Lasting> {
+        &self.lasting
+    }
+
+    /// How often failures took a server out.
+    pub fn ejections(&self) -> u64 {
+        self.lasting.ejections.load(Ordering::Relaxed)
+    }
+
+    /// Requests that wait for a place.
+    pub fn waiting(&self) -> usize {
+        self.lasting.waiting.load(Ordering::Relaxed)
+    }
+
+    /// What operators are told. `now` is the gateway's milliseconds.
+    pub fn status(&self, now: u64) -> Vec<ServerStatus> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.config.servers.iter().zip(found.iter());
+        let status = |member: &Arc<Member>| AddressStatus {
+            address: member.address,
+            answers: member.answers(),
+            ejected: member.is_ejected(now),
+        };
+        let servers = servers.map(|(config, members)| ServerStatus {
+            server: config.authority.clone(),
+            healthy: members.iter().any(|member| member.is_well(now)),
+            addresses: members.iter().map(status).collect(),
+        });
+        servers.collect()
+    }
+}
+
+/// The addresses of a server share its weight.
+fn weighted(config: &UpstreamConfig, found: &[Vec<Arc<Member>>]) -> Members {
+    let servers = config.servers.iter().zip(found);
+    let weighted = servers.flat_map(|(server, members)| {
+        let weight = u64::from(server.weight) * SCALE / members.len().max(1) as u64;
+        members.iter().map(move |member| (Arc::clone(member), weight))
+    });
+    weighted.collect()
+}
+
+impl Lasting {
+    /// Joins those that wait, if they are fewer than `most`.
+    pub(super) fn wait(&self, most: usize) -> Option<Waiting<'_>> {
+        let next = |waiting| (waiting < most).then_some(waiting + 1);
+        self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).ok().map(|_| Waiting(self))
+    }
+
+    /// Tells one of those that wait that a place may be free. First the place is given back, then this is called;
+    /// who waits does it the other way round, so one of both sees the other.
+    pub(super) fn freed(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.freed.notify_one();
+        }
+    }
+}
+
+impl Waiting<'_> {
+    /// What tells of free places.
+    pub(super) fn freed(&self) -> &Notify {
+        &self.0.freed
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The upstream `api` with these fields.
+    fn state(fields: &str, before: Option<&Arc<UpstreamState>>) -> Arc<UpstreamState> {
+        let text = format!(
+            "listen: [127.0.0.1:8080]\nupstreams: {{api: {{{fields}}}}}\nroutes: [{{upstream: api}}]\n"
+        );
+        let config = crate::config::parse(text, "gateway.yaml", Path::new("")).config.unwrap();
+        UpstreamState::next(&config.upstreams[0], before)
+    }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_addresses_of_a_name_share_its_weight_and_keep_what_is_known_of_them() {
+        let state = state(
+            "servers: [{url: 'http://a.test:80', weight: 2}, {url: 'http://10.0.0.9:80', weight: 2}]",
+            None,
+        );
+        assert_eq!((state.members().len(), state.names()), (1, vec![0]));
+        state.set_addresses(0, vec![address("10.0.0.2:80"), address("10.0.0.1:80"), address("10.0.0.1:80")]);
+        let before = state.members();
+        let shares: Vec<_> = before.iter().map(|(m, weight)| (m.address.to_string(), *weight)).collect();
+        let share = |at: &str, weight| (at.to_owned(), weight * SCALE);
+        assert_eq!(shares, [share("10.0.0.1:80", 1), share("10.0.0.2:80", 1), share("10.0.0.9:80", 2)]);
+
+        let version = state.version();
+        state.set_addresses(0, vec![address("10.0.0.1:80"), address("10.0.0.2:80")]);
+        assert_eq!(state.version(), version, "the same in another order is no change");
+        before[1].0.set_answers(false);
+        state.set_addresses(0, vec![address("10.0.0.2:80"), address("10.0.0.3:80")]);
+        let after = state.members();
+        assert!(state.version() != version && Arc::ptr_eq(&before[1].0, &after[0].0));
+        assert!(!after[0].0.answers() && after[1].0.answers());
+        state.set_addresses(0, (0..1_000).map(|at| SocketAddr::from(([10, 0, 1, 1], at))).collect());
+        assert_eq!(state.members().len(), MOST_ADDRESSES + 1);
+    }
+
+    #[test]
+    fn a_reload_keeps_what_is_known_of_servers_that_stay() {
+        let two = "servers: ['http://10.0.0.1:80', 'http://10.0.0.2:80']";
+        let first = state(&format!("{two}, health: {{path: /}}, ejection: {{failures: 1}}"), None);
+        let members = first.members();
+        members[0].0.set_answers(false);
+        first.failed(&members[1].0, 1_000);
+        assert!(members[1].0.is_ejected(1_000));
+        let more =
+            "servers: ['http://10.0.0.3:80', 'http://10.0.0.2:80', {url: 'http://10.0.0.1:80', weight: 3}]";
+        let next = state(&format!("{more}, health: {{path: /}}, balance: random"), Some(&first));
+        let well: Vec<bool> = next.members().iter().map(|(member, _)| member.is_well(1_000)).collect();
+        assert_eq!((well, next.ejections()), (vec![true, false, false], 1));
+        let unasked = state(&format!("{more}, ejection: off"), Some(&next));
+        assert!(unasked.members().iter().all(|(member, _)| member.is_well(1_000)));
+    }
+
+    #[test]
+    fn no_more_are_out_than_may_be() {
+        let out = |count: usize, share: &str| {
+            let servers: Vec<_> = (0..count).map(|at| format!("'http://10.0.0.{at}:80'")).collect();
+            let ejection = format!("ejection: {{failures: 1, share: {share}}}");
+            let state = state(&format!("servers: [{}], {ejection}", servers.join(", ")), None);
+            let members = state.members();
+            members.iter().for_each(|(member, _)| state.failed(member, 1_000));
+            members.iter().filter(|(member, _)| member.is_ejected(1_000)).count()
+        };
+        assert_eq!(out(1, "100%"), 0, "the only one");
+        assert_eq!((out(2, "50%"), out(2, "100%"), out(3, "50%"), out(10, "50%")), (1, 1, 1, 5));
+        assert_eq!(out(3, "1%"), 1, "one always may");
+        assert_eq!(out(4, "100%"), 3);
+    }
+}
