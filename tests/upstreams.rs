@@ -172,7 +172,7 @@ fn a_burst_waits_its_turn() {
 fn a_name_is_looked_up() {
     let (servers, setup) = Server::several(1);
     let port = servers[0].address().port();
-    let gateway = setup.value("port", port).start(&all("servers: [\"http://localhost:{port}\"]"));
+    let gateway = setup.value("port", port).start(&all("servers: [\"http://localhost:{port}\"]\nretries: 0"));
     assert_eq!(
         gateway.statuses(5, "/", &[]),
         [200; 5],
