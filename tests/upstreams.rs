@@ -172,7 +172,7 @@ fn a_burst_waits_its_turn() {
 fn a_name_is_looked_up() {
     let (servers, setup) = Server::several(1);
     let port = servers[0].address().port();
-    let gateway = setup.value("port", port).start(&all("servers: [\"http://localhost:{port}\"]"));
+    let gateway = setup.value("port", port).start(&all("servers: [\"http://localhost:{port}\"]\nretries: 0"));
     assert_eq!(
         gateway.statuses(5, "/", &[]),
         [200; 5],
@@ -204,4 +204,23 @@ fn a_reload_keeps_connections() {
         assert_eq!(servers[0].upstream.connections(), 1, "{fields}");
     }
     assert!(servers[1].requests() > 0);
+}
+
+/// What is hashed may be proved first: a user's requests stay on one server, although no limit asks who it is.
+#[test]
+fn a_user_stays_on_a_server() {
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+    let (servers, setup) = Server::several(3);
+    let gateway = setup.workers(2).start(&format!(
+        "auth: {{jwt: {{secret: {SECRET}}}}}\n{}",
+        all("servers: [\"http://{0}\", \"http://{1}\", \"http://{2}\"]\nbalance: {hash: user}")
+    ));
+    for user in 0..12 {
+        let claims = format!(r#"{{"sub":"user-{user}","exp":4000000000}}"#);
+        let token = harness::issuer::Signer::hs256(SECRET.as_bytes()).signed(r#"{"alg":"HS256"}"#, &claims);
+        let headers = [("authorization", &*format!("Bearer {token}"))];
+        let answers: BTreeSet<String> = (0..4).map(|_| gateway.ask("GET", "/", &headers).text()).collect();
+        assert_eq!(answers.len(), 1, "user-{user} moves about");
+    }
+    assert!(servers.iter().filter(|server| server.requests() > 0).count() > 1);
 }

@@ -145,6 +145,13 @@ impl Upstream {
         !self.fleet.borrow().candidates(tried, now).0.is_empty()
     }
 
+    /// Whether the server of `seat` has another address that is well and not among the `tried`.
+    pub(super) fn has_siblings(&self, seat: &Seat, tried: &[Rc<Seat>], now: u64) -> bool {
+        let fleet = self.fleet.borrow();
+        let authority = &seat.member.authority;
+        fleet.candidates(tried, now).0.iter().any(|index| fleet.seats[*index].member.authority == *authority)
+    }
+
     fn choose(&self, key: Option<u64>, tried: &[Rc<Seat>], now: u64) -> Choice {
         self.follow();
         let fleet = self.fleet.borrow();
@@ -208,6 +215,7 @@ impl Fleet {
         let well = (0..self.seats.len()).filter(|index| self.seats[*index].member.is_well(now));
         let well: SmallVec<[usize; 16]> = well.collect();
         match well.is_empty() {
+            false if tried.is_empty() => (well, false),
             false => (well.into_iter().filter(is_new).collect(), false),
             true => ((0..self.seats.len()).filter(is_new).collect(), true),
         }

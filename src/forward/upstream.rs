@@ -108,6 +108,7 @@ async fn attempt(
     let config = upstream.config();
     let now = || connection.worker.deadlines.now();
     let mut tried = Tried::new();
+    let mut more = 0;
     upstream.budget.earn(config.retries.budget);
     loop {
         let slot = upstream.slot(exchange, &tried, now()).await?;
@@ -133,11 +134,16 @@ async fn attempt(
             (Outgoing::Whole(unsent, _), error) => error.is_unsent() && unsent.is_some(),
             _ => false,
         };
-        tried.push(seat);
+        tried.push(Rc::clone(&seat));
+        let now = now();
+        if is_safe && error.is_unsent() && upstream.has_siblings(&seat, &tried, now) {
+            more += 1; // of a name with several addresses one that is left decides, not the first
+            continue;
+        }
         let again = is_safe
-            && tried.len() <= config.retries.attempts as usize
-            && upstream.has_others(&tried, now())
-            && upstream.budget.spend(now());
+            && tried.len() <= more + config.retries.attempts as usize
+            && upstream.has_others(&tried, now)
+            && upstream.budget.spend(now);
         if !again {
             return Err(error);
         }
