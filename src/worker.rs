@@ -14,6 +14,7 @@ use sluicegate_limiter::{Standing, Time};
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
+use crate::config::ClientConfig;
 use crate::forward::Upstream;
 use crate::limit::{self, Decision, Store, StoreState};
 use crate::listen::{Budget, Buffers, Deadlines, Handshakes, Listener, Opened};
@@ -100,6 +101,8 @@ const UNHURRIED: Duration = Duration::from_secs(2);
 pub struct Worker {
     shared: Arc<Shared>,
     view: RefCell<Rc<View>>,
+    /// How long clients may take, of the configuration in force.
+    client: Cell<ClientConfig>,
     /// Coarse deadlines of all connections.
     pub deadlines: Deadlines,
     /// Memory that header values are cut from.
@@ -137,6 +140,7 @@ impl Worker {
         let view = View::new(snapshot, &shared, index, None);
         let seed = shared.clock.now().as_nanos() ^ ((index as u64) << 48);
         Rc::new(Self {
+            client: Cell::new(view.snapshot.config.client),
             view: RefCell::new(Rc::new(view)),
             deadlines: Deadlines::new(),
             scratch: Scratch::default(),
@@ -206,6 +210,7 @@ impl Worker {
             for listener in self.listeners.borrow().iter() {
                 listener.find_in(&snapshot, &self.shared.metrics, self.index);
             }
+            self.client.set(snapshot.config.client);
             *view = Rc::new(View::new(snapshot, &self.shared, self.index, Some(&view)));
         }
         Rc::clone(&view)
@@ -215,6 +220,11 @@ impl Worker {
     pub(crate) fn next_group(&self) -> u64 {
         self.groups.set(self.groups.get() + 1);
         self.groups.get()
+    }
+
+    /// How long clients may take, and how much they may send.
+    pub(crate) fn client(&self) -> ClientConfig {
+        self.client.get()
     }
 
     /// What all threads share.

@@ -21,7 +21,7 @@ use super::pool::Pool;
 use super::tunnel::Tunnel;
 use super::wire::{Answer, READ, Wire};
 use crate::config::UpstreamConfig;
-use crate::listen::{BODY, Connection, Deadline, Inbound, InboundError};
+use crate::listen::{Connection, Deadline, Inbound, InboundError};
 
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
 pub struct Body {
@@ -158,8 +158,10 @@ impl http_body::Body for Body {
         if let Some(exchange) = exchange {
             exchange.taken();
         }
+        let is_over = exchange.as_ref().is_some_and(Exchange::is_over);
         let mut polled = match kind {
             Kind::Empty | Kind::Switched(..) => return Poll::Ready(None),
+            Kind::Forwarded(_) | Kind::Wired(_) if is_over => Poll::Ready(Some(Err(BodyError::Stalled))),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 *kind = Kind::Empty;
@@ -394,7 +396,7 @@ impl RequestBody {
             connection: Rc::clone(exchange.connection()),
             deadline: Rc::clone(exchange.deadline()),
             announced: headers::announced(head),
-            patience: config.response.min(BODY),
+            patience: config.response.min(exchange.connection().worker.client().body),
             idle: config.idle,
         });
         exchange.uploads(&state);

@@ -28,8 +28,6 @@ use crate::worker::View;
 
 /// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
 const CLIENT_LEFT: u16 = 499;
-/// For a client over HTTP/2 to take a piece of an answer, and what a piece is.
-const TAKE: Duration = Duration::from_secs(60);
 const PIECE: usize = 16 << 10;
 
 /// An exchange that is under way. Dropping it frees what it holds and counts it, also when the client leaves.
@@ -121,8 +119,10 @@ impl Exchange {
     /// The client was given so many bytes of the answer, and may leave them lying for a while.
     pub(super) fn given(&self, bytes: usize) {
         if self.connection.shared {
-            let within = TAKE
-                .saturating_mul(1 + u32::try_from(bytes.saturating_sub(1) / PIECE).unwrap_or(u32::MAX - 1));
+            let within =
+                self.connection.worker.client().write.saturating_mul(
+                    1 + u32::try_from(bytes.saturating_sub(1) / PIECE).unwrap_or(u32::MAX - 1),
+                );
             self.deadline.set_socket(Some(self.connection.worker.deadlines.after(within)));
         }
     }
@@ -232,7 +232,7 @@ impl Exchange {
             self.deadline.watch(context);
             match future.as_mut().poll(context) {
                 Poll::Ready(value) => Poll::Ready(Some(value)),
-                Poll::Pending if self.deadline.request_passed() => Poll::Ready(None),
+                Poll::Pending if self.deadline.request_passed() || self.is_over() => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             }
         })
@@ -241,9 +241,26 @@ impl Exchange {
         result
     }
 
+    /// It has to be over within so much of its beginning.
+    pub(super) fn set_total(&self, within: Option<Duration>) {
+        if let Some(within) = within {
+            self.deadline.set_total(Some(self.connection.worker.deadlines.after(within)));
+        }
+    }
+
+    /// Whether it takes longer than its route has it.
+    pub(super) fn is_over(&self) -> bool {
+        self.deadline.is_over(self.connection.worker.deadlines.now())
+    }
+
+    /// It goes on as long as both sides like.
+    pub(super) fn has_no_end(&self) {
+        self.deadline.set_total(None);
+    }
+
     /// The upstream has sent nothing: whether that has been so for too long.
     pub(super) fn stalled(&self, context: &Context<'_>) -> bool {
-        if self.deadline.request_passed() {
+        if self.deadline.request_passed() || self.is_over() {
             return true;
         }
         if !self.deadline.request_is_set() {
@@ -276,6 +293,7 @@ impl Drop for Exchange {
         self.view.route_stripe(self.route).finish(self.code, now.since(self.begun));
         self.log(now);
         self.deadline.set_request(None);
+        self.deadline.set_total(None);
         self.connection.end();
     }
 }

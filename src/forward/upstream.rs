@@ -90,6 +90,7 @@ pub async fn forward(
     headers::strip_hop_by_hop(response.headers_mut());
     if let Some(wanted) = wanted.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
         tunnel::say(response.headers_mut(), wanted);
+        exchange.has_no_end();
     }
     *response.version_mut() = Version::HTTP_11;
     Ok(response)

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use http::HeaderValue;
@@ -27,10 +26,6 @@ use crate::worker::Worker;
 
 /// The first bytes of HTTP/2 (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// From the connection to its first byte, and from the first byte of a head to its last.
-pub(super) const HEAD: Duration = Duration::from_secs(10);
-/// Between two requests of a connection.
-pub(super) const IDLE: Duration = Duration::from_secs(75);
 /// The index of a listener that the configuration in force does not have. No route asks for it.
 const REMOVED: usize = usize::MAX;
 
@@ -178,7 +173,7 @@ impl Connection {
         counted: [Counted; 2],
     ) -> Self {
         let deadline = worker.deadlines.register(listener.group);
-        deadline.set_socket(Some(worker.deadlines.after(HEAD)));
+        deadline.set_socket(Some(worker.deadlines.after(worker.client().head)));
         Self {
             worker: Rc::clone(worker),
             listener: Rc::clone(listener),
@@ -226,7 +221,7 @@ impl Connection {
     pub(crate) fn end(&self) {
         self.exchanges.set(self.exchanges.get() - 1);
         if self.exchanges.get() == 0 {
-            self.deadline.set_socket(Some(self.worker.deadlines.after(IDLE)));
+            self.deadline.set_socket(Some(self.worker.deadlines.after(self.worker.client().idle)));
         }
     }
 

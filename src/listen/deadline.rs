@@ -20,6 +20,8 @@ pub struct Deadlines {
 pub struct Deadline {
     socket: Cell<u64>,
     request: Cell<u64>,
+    /// When the request has to be over, whoever makes progress.
+    total: Cell<u64>,
     socket_passed: Cell<bool>,
     request_passed: Cell<bool>,
     closing: Cell<bool>,
@@ -46,6 +48,7 @@ impl Deadlines {
         let deadline = Rc::new(Deadline {
             socket: Cell::new(NEVER),
             request: Cell::new(NEVER),
+            total: Cell::new(NEVER),
             socket_passed: Cell::new(false),
             request_passed: Cell::new(false),
             closing: Cell::new(false),
@@ -87,15 +90,16 @@ impl Deadline {
     fn look(&self, now: u64) {
         let socket = now >= self.socket.get();
         let request = now >= self.request.get();
+        let total = now >= self.total.get() && !self.request_passed.get();
         if socket {
             self.socket.set(NEVER);
             self.socket_passed.set(true);
         }
-        if request {
+        if request || total {
             self.request.set(NEVER);
             self.request_passed.set(true);
         }
-        if socket || request {
+        if socket || request || total {
             self.wake();
         }
     }
@@ -146,6 +150,16 @@ impl Deadline {
     pub fn set_request(&self, at: Option<u64>) {
         self.request.set(at.unwrap_or(NEVER));
         self.request_passed.set(false);
+    }
+
+    /// Sets when the request has to be over; `None` clears it.
+    pub fn set_total(&self, at: Option<u64>) {
+        self.total.set(at.unwrap_or(NEVER));
+    }
+
+    /// Whether the request should be over by `now`.
+    pub fn is_over(&self, now: u64) -> bool {
+        now >= self.total.get()
     }
 
     /// Whether the request has a deadline that is still to come.

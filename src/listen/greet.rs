@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::connection::{Connection, HEAD};
+use super::connection::Connection;
 use super::deadline::Deadline;
 use super::door::{Door, Full};
 use super::proxy_protocol::{self, SHORTEST, Step};
@@ -123,7 +123,7 @@ async fn handshake(
     let accepting = TlsAcceptor::from(Arc::clone(&tls.config)).accept(socket);
     match in_time(connection, accepting).await {
         Some(Ok(stream)) => {
-            connection.deadline.set_socket(Some(worker.deadlines.after(HEAD)));
+            connection.deadline.set_socket(Some(worker.deadlines.after(worker.client().head)));
             let session = tls.session(stream.get_ref().1);
             Ok((ClientStream::Tls(Box::new(stream)), session))
         }

@@ -21,7 +21,6 @@ pub use connection::{Connection, Listener};
 pub use deadline::{Deadline, Deadlines};
 pub use door::{Door, PER_ADDRESS};
 pub(crate) use greet::Handshakes;
-pub(crate) use h1::BODY;
 pub use h1::Http1Body;
 pub use inbound::{Inbound, InboundError};
 pub use socket::{Opened, open};

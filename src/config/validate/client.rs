@@ -22,7 +22,7 @@ pub(super) fn client(raw: &RawConfig, report: &mut Report) -> ClientConfig {
     let write = time(times.and_then(|t| t.write.as_ref())).unwrap_or(usual.write);
     let request = time(times.and_then(|t| t.request.as_ref()));
     let min_body_rate = raw.min_body_rate.as_ref().and_then(|text| value(text, report, values::bytes));
-    let max_headers = raw.max_headers.as_ref().and_then(|n| in_range(n, 10..=1_000, "max_headers", report));
+    let max_headers = raw.max_headers.as_ref().and_then(|n| in_range(n, 10..=256, "max_headers", report));
     ClientConfig {
         head,
         body,

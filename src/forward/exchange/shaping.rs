@@ -28,6 +28,7 @@ impl Exchange {
     /// Notes the route, whoever sent the request, and makes of both what varies in the headers of the answer.
     pub(super) fn set_route(&mut self, route: usize, parts: &Parts, identity: Option<&Identity<'_>>) {
         self.route = Some(route);
+        self.set_total(self.view.snapshot.config.routes[route].timeout);
         let changes = self.view.snapshot.answer_headers(self.route);
         if !changes.is_empty() {
             let id = self.id();

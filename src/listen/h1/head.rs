@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use super::framing::Framing;
 use crate::respond::LocalError;
 
-/// Headers of a request.
-const HEADERS: usize = 100;
+/// Headers of a request, whatever is configured.
+const HEADERS: usize = 256;
 /// The longest target.
 const TARGET: usize = 8 << 10;
 /// The longest method that a line is looked at for a target behind it.
@@ -60,6 +60,7 @@ pub(super) fn take(
     read: &mut BytesMut,
     progress: &mut Progress,
     max: impl Fn() -> usize,
+    max_headers: usize,
 ) -> Result<Option<Head>, LocalError> {
     if !progress.skipped && read.starts_with(b"\r\n") {
         read.advance(2);
@@ -73,7 +74,11 @@ pub(super) fn take(
     }
     // A head that trickles in is not parsed again for each byte, but when its end may be there.
     let looked = std::mem::replace(&mut progress.looked, read.len());
-    let parsed = if looked == 0 || has_end(&read[looked.saturating_sub(3)..]) { parse(read)? } else { None };
+    let parsed = if looked == 0 || has_end(&read[looked.saturating_sub(3)..]) {
+        parse(read, max_headers)?
+    } else {
+        None
+    };
     match parsed {
         Some((length, head)) if length <= TARGET || length <= max() => Ok(Some(head)),
         None if read.len() < TARGET || read.len() < max() => Ok(None),
@@ -93,7 +98,7 @@ fn too_large(read: &[u8]) -> LocalError {
 }
 
 /// Reads a whole head; its length, and what it says.
-fn parse(read: &mut BytesMut) -> Result<Option<(usize, Head)>, LocalError> {
+fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)>, LocalError> {
     let mut lines = [const { MaybeUninit::uninit() }; HEADERS];
     let mut parsed = httparse::Request::new(&mut []);
     let length = match parsed.parse_with_uninit_headers(read, &mut lines) {
@@ -107,6 +112,9 @@ fn parse(read: &mut BytesMut) -> Result<Option<(usize, Head)>, LocalError> {
     };
     if target.len() > TARGET {
         return Err(LocalError::TargetTooLong);
+    }
+    if parsed.headers.len() > max_headers {
+        return Err(LocalError::HeadTooLarge);
     }
     if !target.bytes().all(|b| matches!(b, 0x21..=0x7e) && b != b'#') {
         return Err(malformed("the request target has a character that must be percent-encoded"));

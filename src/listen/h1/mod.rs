@@ -28,7 +28,6 @@ use super::stream::ClientStream;
 use crate::pipeline;
 
 pub use self::body::Http1Body;
-pub(crate) use self::times::BODY;
 
 /// Serves a connection to its end. `read` is what was read of it already.
 pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, read: BytesMut) {

@@ -2,8 +2,6 @@
 
 /// Milliseconds of waiting for the client before its pace counts.
 const PATIENCE: u64 = 10_000;
-/// Bytes a second of waiting, on average.
-const SLOWEST: u64 = 240;
 
 /// The pace of one body.
 #[derive(Debug, Default)]
@@ -26,10 +24,10 @@ impl Pace {
         self.since.get_or_insert(now);
     }
 
-    /// Whether it is too slow to be waited for.
-    pub(super) fn is_too_slow(&self, now: u64) -> bool {
+    /// Whether it comes slower than at `slowest` bytes a second of waiting, on average.
+    pub(super) fn is_too_slow(&self, now: u64, slowest: u64) -> bool {
         let waited = self.waited + self.since.map_or(0, |since| now.saturating_sub(since));
-        waited > PATIENCE && self.received * 1_000 < waited.saturating_mul(SLOWEST)
+        waited > PATIENCE && self.received * 1_000 < waited.saturating_mul(slowest)
     }
 }
 
@@ -42,16 +40,16 @@ mod tests {
         let mut pace = Pace::default();
         for second in 0..20 {
             pace.waits(second * 1_000);
-            assert_eq!(pace.is_too_slow((second + 1) * 1_000), second >= 10, "{second}");
+            assert_eq!(pace.is_too_slow((second + 1) * 1_000, 240), second >= 10, "{second}");
             pace.came(1, (second + 1) * 1_000);
         }
         let mut pace = Pace::default();
         pace.came(1 << 20, 0);
         pace.waits(0);
-        assert!(!pace.is_too_slow(60_000), "the average is what counts");
+        assert!(!pace.is_too_slow(60_000, 240), "the average is what counts");
         let mut pace = Pace::default();
         pace.waits(0);
         pace.came(1, 100);
-        assert!(!pace.is_too_slow(1_000_000), "nobody wanted more meanwhile");
+        assert!(!pace.is_too_slow(1_000_000, 240), "nobody wanted more meanwhile");
     }
 }

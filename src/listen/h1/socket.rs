@@ -133,13 +133,14 @@ impl Socket {
         let deadline = &self.connection.deadline;
         let mut progress = Progress::default();
         let empty = self.state.borrow().read.is_empty();
-        self.within(if empty { times::IDLE } else { times::HEAD });
+        let times = self.connection.worker.client();
+        self.within(if empty { times.idle } else { times.head });
         poll_fn(|context| {
             deadline.watch(context);
             let state = &mut *self.state.borrow_mut();
             loop {
                 let max = || self.connection.worker.view().snapshot.config.max_head;
-                match head::take(&mut state.read, &mut progress, max) {
+                match head::take(&mut state.read, &mut progress, max, times.max_headers) {
                     Ok(Some(head)) => return Poll::Ready(Next::Head(head)),
                     Ok(None) => {}
                     Err(error) => return Poll::Ready(Next::Refused(error)),
@@ -156,7 +157,7 @@ impl Socket {
                         return Poll::Ready(Next::Refused(what));
                     }
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
-                    Poll::Ready(Ok(_)) if nothing => self.within(times::HEAD),
+                    Poll::Ready(Ok(_)) if nothing => self.within(times.head),
                     Poll::Ready(Ok(_)) => {}
                 }
             }
@@ -286,7 +287,7 @@ impl Socket {
                 Ok(Taken::More) => {}
                 Err(what) => break InboundError::Malformed(what),
             }
-            if state.pace.is_too_slow(now) {
+            if state.pace.is_too_slow(now, self.connection.worker.client().min_body_rate) {
                 break InboundError::Slow;
             }
             let expects = std::mem::take(&mut state.expects);

@@ -1,13 +1,7 @@
-//! How long a client is waited for. Such times are coarse: late by up to two tenths of a second.
+//! How long a client is waited for, where that cannot be configured. Such times are coarse: late by up to two tenths of a second.
 
 use std::time::Duration;
 
-pub(super) use crate::listen::connection::{HEAD, IDLE};
-
-/// For the system to have room for more of an answer, as a client takes it.
-pub(super) const WRITE: Duration = Duration::from_secs(60);
-/// For the next bytes of a body.
-pub(crate) const BODY: Duration = Duration::from_secs(30);
 /// For the rest of a body that was answered before it had come.
 pub(super) const DRAIN: Duration = Duration::from_secs(10);
 /// For an answer, from a client's last byte until it is asked whether it still listens.

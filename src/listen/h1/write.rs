@@ -13,7 +13,6 @@ use http_body::Body as _;
 use super::framing::may_come_behind;
 use super::head::Asked;
 use super::socket::{Socket, Stage};
-use super::times;
 use crate::forward::Body;
 
 /// What is gathered before it is written; a larger frame is written from where it is.
@@ -245,7 +244,9 @@ impl Writer<'_> {
 
     fn give_time(&self) {
         let connection = &self.socket.connection;
-        connection.deadline.set_socket(Some(connection.worker.deadlines.after(times::WRITE)));
+        connection
+            .deadline
+            .set_socket(Some(connection.worker.deadlines.after(connection.worker.client().write)));
     }
 
     /// Gathers what is there of the body. Whether more is to come that is not there yet.

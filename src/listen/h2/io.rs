@@ -6,7 +6,6 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -17,12 +16,6 @@ use super::super::stream::ClientStream;
 use super::watch::Watch;
 use crate::observe::Cut;
 
-/// For a frame that is begun, unless it is of data: the times of bodies are for that.
-const FRAME: Duration = Duration::from_secs(10);
-/// For the system to have room for more of what is written, as a client takes it.
-const WRITE: Duration = Duration::from_secs(60);
-/// For the first request.
-const FIRST: Duration = Duration::from_secs(75);
 /// What is still read of a client that is cut off, so that closing does not take back what it was told.
 const LEFT: usize = 64 << 10;
 
@@ -90,12 +83,14 @@ impl Io {
         self.watch.received(bytes, now);
         if !greeted && self.watch.greeted() && self.link.is_idle() {
             // It speaks: from now on it may wait for its first request.
-            self.link.deadline.set_socket(Some(self.link.worker.deadlines.after(FIRST)));
+            self.link
+                .deadline
+                .set_socket(Some(self.link.worker.deadlines.after(self.link.worker.client().idle)));
         }
         if !self.watch.unfinished() {
             self.whole_by = None;
         } else if self.whole_by.is_none() {
-            let by = self.link.worker.deadlines.after(FRAME);
+            let by = self.link.worker.deadlines.after(self.link.worker.client().head);
             self.whole_by = Some(by);
             self.wakes.set_request(Some(by));
         }
@@ -107,7 +102,7 @@ impl Io {
         match (result.is_pending(), self.room_by) {
             (false, _) => self.room_by = None,
             (true, None) => {
-                let by = deadlines.after(WRITE);
+                let by = deadlines.after(self.link.worker.client().write);
                 self.room_by = Some(by);
                 self.wakes.watch(context);
                 self.wakes.set_socket(Some(by));

@@ -23,6 +23,7 @@ use super::connection::Connection;
 use super::inbound::Inbound;
 use super::stream::ClientStream;
 use crate::pipeline;
+use crate::respond::LocalError;
 
 /// Requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 100;
@@ -43,7 +44,12 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
     let service = service_fn(|request| {
         begun.set(begun.get() + 1);
         let connection = Rc::clone(connection);
-        async move { pipeline::serve(&connection, request.map(Inbound::from)).await }
+        async move {
+            if request.headers().len() > connection.worker.client().max_headers {
+                return Ok(pipeline::refuse(&connection, LocalError::HeadTooLarge));
+            }
+            pipeline::serve(&connection, request.map(Inbound::from)).await
+        }
     });
     let mut serving = pin!(
         http2::Builder::new(LocalExecutor(Rc::clone(connection)))
