@@ -38,10 +38,7 @@ pub(super) fn client(raw: &RawConfig, report: &mut Report) -> ClientConfig {
 pub(super) fn timeout(text: &At<String>, report: &mut Report) -> Option<Duration> {
     value(text, report, |text| match values::duration(text)? {
         Duration::ZERO => Err(Mistake::new("a timeout is longer than nothing")),
-        duration if duration > LONGEST => {
-            Err(Mistake::new(format!("a timeout is at most 24h, not {text}"))
-                .help("leave it out for no bound"))
-        }
+        duration if duration > LONGEST => Err(Mistake::new(format!("a timeout is at most 24h, not {text}"))),
         duration => Ok(duration),
     })
 }
