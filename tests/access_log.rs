@@ -33,7 +33,9 @@ impl Logging {
 
     fn with(log: &str, rest: &str) -> Self {
         let upstream = Upstream::answering("done");
-        let gateway = Gateway::before(&upstream, &format!("access_log: {log}\n{rest}"));
+        // One worker, so that the lines are in the order of the requests.
+        let gateway = Setup::default().workers(1).upstream(&upstream);
+        let gateway = gateway.start(&format!("access_log: {log}\n{rest}"));
         Self { upstream, gateway }
     }
 
@@ -273,8 +275,9 @@ fn bytes_are_counted_in_both_directions() {
     logging.gateway.client().post("/api/x", &[], &[b'x'; 5000]);
     logging.gateway.ask("HEAD", "/own/x", &[]);
     let lines = logging.lines(2);
-    assert_eq!((&lines[0]["bytes_in"], &lines[0]["bytes_out"]), (&5000.into(), &4.into()));
-    assert_eq!((&lines[1]["bytes_out"], &lines[1]["complete"]), (&0.into(), &true.into()));
+    let of = |path: &str| lines.iter().find(|line| line["path"] == path).unwrap();
+    assert_eq!((&of("/api/x")["bytes_in"], &of("/api/x")["bytes_out"]), (&5000.into(), &4.into()));
+    assert_eq!((&of("/own/x")["bytes_out"], &of("/own/x")["complete"]), (&0.into(), &true.into()));
 }
 
 #[test]

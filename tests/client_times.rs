@@ -1,18 +1,16 @@
-//! How long clients are waited for, and how much they may send, as the file says.
+//! How long clients are waited for, and how much they may send, as the file says. Without it all these times are longer
+//! than a test waits.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod harness;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::{Gateway, Setup, Upstream, gated};
 
 const API: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n";
 const ROUTE: &str = "routes: [{name: api, match: {path: /*}, upstream: api}]\n";
-
-/// Far less than what the gateway waits for unless it is told otherwise.
-const SOON: Duration = Duration::from_secs(8);
 
 /// A head that does not come to its end is answered 408, and an idle connection is closed.
 #[test]
@@ -20,7 +18,6 @@ fn heads_and_pauses_have_their_time() {
     let gateway = Gateway::start(
         "timeouts: {head: 500ms, idle: 500ms}\nroutes: [{name: all, respond: {status: 200}}]\n",
     );
-    let begun = Instant::now();
     let mut slow = gateway.client();
     slow.send("GET / HTTP/1.1\r\nHost: a");
     assert_eq!(slow.response().status, 408);
@@ -29,7 +26,6 @@ fn heads_and_pauses_have_their_time() {
     assert_eq!(idle.get("/").status, 200);
     assert!(idle.is_closed());
     assert!(gateway.client().is_closed(), "one that says nothing");
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
 
 /// A body that stops coming is answered 408.
@@ -38,11 +34,9 @@ fn bodies_have_their_time() {
     let upstream = Upstream::answering("done");
     let text = format!("timeouts: {{body: 500ms}}\n{API}{ROUTE}");
     let gateway = Setup::default().upstream(&upstream).start(&text);
-    let begun = Instant::now();
     let mut client = gateway.client();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
     assert_eq!(client.response().status, 408);
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
 
 /// A request is over in time, whoever it waits for: 504 before the answer has begun, broken off behind that.
@@ -51,9 +45,7 @@ fn requests_have_their_time() {
     let (upstream, gate) = gated();
     let text = format!("timeouts: {{request: 500ms}}\n{API}{ROUTE}");
     let gateway = Setup::default().upstream(&upstream).start(&text);
-    let begun = Instant::now();
     assert_eq!(gateway.get("/slow").status, 504);
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     gate.open();
 
     // An answer that never stops coming, byte by byte, and a route of its own.
@@ -66,11 +58,9 @@ fn requests_have_their_time() {
     });
     let route = "routes: [{name: api, match: {path: /*}, upstream: api, timeout: 500ms}]\n";
     let gateway = Setup::default().upstream(&upstream).start(&format!("{API}{route}"));
-    let begun = Instant::now();
     let mut client = gateway.client();
     client.request("GET", "/", &[]);
     assert!(client.try_response().is_err(), "it is broken off");
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(gateway.metric("sluicegate_requests_total", &[("route", "api"), ("code", "200")]), 1.0);
 }
 

@@ -19,7 +19,7 @@ pub struct RouteConfig {
     pub access: Access,
     /// What becomes of them.
     pub action: Action,
-    /// Indices into [`Config::limits`].
+    /// Indices into [`Config::limits`](super::Config::limits).
     pub limits: Vec<usize>,
     /// The answer headers that tell of limits.
     pub headers: HeaderFamilies,
@@ -60,7 +60,7 @@ impl RouteConfig {
 /// Which requests a route takes; all that is given has to fit.
 #[derive(Clone, Debug, Default)]
 pub struct Match {
-    /// An index into [`Config::listeners`].
+    /// An index into [`Config::listeners`](super::Config::listeners).
     pub listener: Option<usize>,
     /// One of these hosts; empty for all.
     pub hosts: Vec<HostPattern>,
@@ -79,7 +79,7 @@ pub struct Match {
 /// What becomes of an admitted request.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// It is forwarded to an upstream: an index into [`Config::upstreams`].
+    /// It is forwarded to an upstream: an index into [`Config::upstreams`](super::Config::upstreams).
     Forward {
         /// The index.
         upstream: usize,
