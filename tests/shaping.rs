@@ -251,3 +251,20 @@ fn the_configuration_in_force_tells_no_value() {
         Some("Basic c2VzYW1l")
     );
 }
+
+/// Who is asking is told as it is proved, with what the file of consumers says of them.
+#[test]
+fn metadata_of_consumers_are_told() {
+    let upstream = Upstream::answering("done");
+    // The digests of `a` and `b`.
+    let consumers = "- {name: acme, key: \"sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb\", metadata: {team: blue}}\n\
+                     - {name: beta, key: \"sha256:3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d\"}\n";
+    let gateway = Setup::default().upstream(&upstream).file("consumers.yaml", consumers).start(
+        "auth: {api_key: {consumers: consumers.yaml}}\nupstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+         routes: [{name: api, upstream: api, request_headers: {set: {X-Team: \"{metadata:team}\"}}}]\n",
+    );
+    for (key, team) in [("a", Some("blue")), ("b", None), ("c", None)] {
+        gateway.ask("GET", "/", &[("x-api-key", key), ("x-team", "red")]);
+        assert_eq!(upstream.last().head.one("x-team"), team, "{key}");
+    }
+}

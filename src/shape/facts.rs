@@ -37,6 +37,8 @@ pub enum Variable {
     Route,
     /// The consumer whose key was sent.
     Consumer,
+    /// What the metadata of the consumer say under this name.
+    Metadata(String),
     /// The plan of the consumer or the user.
     Plan,
     /// The user of a verified token.
@@ -118,6 +120,10 @@ impl Facts<'_> {
             }
             Variable::Route => Some(Cow::Borrowed(self.snapshot.routes[self.route?].name.as_bytes())),
             Variable::Consumer => same(self.identity?.consumer?.name.as_bytes()),
+            Variable::Metadata(name) => {
+                let consumer = self.identity?.consumer?;
+                same(consumer.metadata().find(|(known, _)| known == name)?.1.as_bytes())
+            }
             Variable::Plan => same(self.identity?.plan()?.as_bytes()),
             Variable::User => same(self.identity?.token.as_deref()?.user()?.as_bytes()),
             Variable::Claim(name) => same(self.identity?.token.as_deref()?.claim(name)?.as_bytes()),

@@ -65,6 +65,7 @@ fn variable(name: &At<String>, names: Names<'_>, report: &mut Report) -> Option<
         Variable::PLAIN.iter().find(|(known, _)| *known == text).map(|(_, variable)| variable.clone());
     let found = match (text.split_once(':'), plain) {
         (Some(("jwt", claim)), _) if !claim.is_empty() => Variable::Claim(claim.to_owned()),
+        (Some(("metadata", name)), _) if !name.is_empty() => Variable::Metadata(name.to_owned()),
         (Some(("path", param)), _) if !param.is_empty() => return param_of(name, param, names, report),
         // A parameter is nearer than what all requests have.
         (None, _) if has_param(names, text) => return param_of(name, text, names, report),
@@ -75,7 +76,7 @@ fn variable(name: &At<String>, names: Names<'_>, report: &mut Report) -> Option<
         }
     };
     let lacking = match &found {
-        Variable::Consumer if !names.consumers => {
+        Variable::Consumer | Variable::Metadata(_) if !names.consumers => {
             Some(("consumers", "auth: {api_key: {consumers: consumers.yaml}}"))
         }
         Variable::User | Variable::Claim(_) if !names.jwt => {
@@ -129,7 +130,7 @@ fn unknown(name: &At<String>, names: Names<'_>, report: &mut Report) {
         Some(near) => problem.help(format!("did you mean `{{{near}}}`?")),
         None => {
             let mut all: Vec<&str> = known.collect();
-            all.extend(["path:NAME", "jwt:CLAIM"]);
+            all.extend(["path:NAME", "metadata:NAME", "jwt:CLAIM"]);
             problem.help(format!("known variables: {}; {{{{ and }}}} are braces that stay", all.join(", ")))
         }
     });
