@@ -107,6 +107,27 @@ fn seconds_since_epoch() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
+/// What a candidate would have refused is told beside the verdict, which it does not change.
+#[test]
+fn candidates_are_logged() {
+    let gateway = Setup::default().workers(1).start(
+        "access_log: access.log\nlimits: {wide: {key: ip, rate: 100/h, candidate: 1/h}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [wide]}]\n",
+    );
+    assert_eq!(gateway.statuses(3, "/", &[]), [200; 3]);
+    let lines = until("the lines are written", || {
+        let text = std::fs::read_to_string(gateway.path("access.log")).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (lines.len() == 3).then_some(lines)
+    });
+    let told: Vec<_> = lines.iter().map(|line| (line["outcome"].as_str(), line.get("candidate"))).collect();
+    let refused = serde_json::json!(["wide"]);
+    assert_eq!(
+        told,
+        [(Some("admitted"), None), (Some("admitted"), Some(&refused)), (Some("admitted"), Some(&refused))]
+    );
+}
+
 #[test]
 fn refusals_and_what_no_route_takes_are_logged() {
     let logging = Logging::new("access.log");
