@@ -51,3 +51,27 @@ fn a_client_sees_what_it_has_left() {
         assert_eq!(gateway.ask("GET", "/.well-known/ratelimit", &key).json()["limits"][0]["remaining"], 0);
     }
 }
+
+/// A replay spends nothing for it either.
+#[test]
+fn a_replay_spends_nothing_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, log, told) =
+        (folder.path().join("gateway.yaml"), folder.path().join("log"), folder.path().join("decisions"));
+    let text = "listen: [127.0.0.1:0]\nlimits: {two: {key: ip, algorithm: fixed_window, rate: 2/day}}\nroutes:\n\
+                - {name: left, match: {path: /left}, respond: usage, limits: [two]}\n\
+                - {name: all, match: {path: /*}, respond: {status: 200}, limits: [two]}\n";
+    std::fs::write(&file, text).unwrap();
+    let paths = ["/left", "/left", "/left", "/a", "/a", "/a"];
+    let line =
+        |path: &&str| format!("{{\"time\": 1, \"client_ip\": \"203.0.113.9\", \"path\": \"{path}\"}}\n");
+    std::fs::write(&log, paths.iter().map(line).collect::<String>()).unwrap();
+    let mut replay = harness::program();
+    replay.arg("replay").arg(&log).arg("--config").arg(&file).arg("--decisions").arg(&told);
+    assert!(replay.output().unwrap().status.success());
+    let told = std::fs::read_to_string(&told).unwrap();
+    let outcome =
+        |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["outcome"].to_string();
+    let refused: Vec<bool> = told.lines().map(|line| outcome(line).contains("refused")).collect();
+    assert_eq!(refused, [false, false, false, false, false, true]);
+}

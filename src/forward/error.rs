@@ -88,6 +88,11 @@ impl ForwardError {
         }
     }
 
+    /// Whether a server said at once that it takes no connection.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self, Self::Connect(_))
+    }
+
     /// Whether the request never reached a server.
     pub(super) fn is_unsent(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::ConnectTimeout | Self::Handshake(_))

@@ -18,7 +18,8 @@ const CONTENT_DIGEST: &str = "content-digest";
 const X_CONSUMER_PLAN: HeaderName = HeaderName::from_static("x-consumer-plan");
 
 /// Meant for one connection only, whether Connection names them or not.
-const HOP_BY_HOP: [&str; 6] = [
+const HOP_BY_HOP: [&str; 7] = [
+    "http2-settings",
     "transfer-encoding",
     "upgrade",
     "keep-alive",
@@ -99,6 +100,7 @@ struct Present {
     te: bool,
     expect: bool,
     content_length: bool,
+    trailer: bool,
     forwarded: bool,
     x_real_ip: bool,
     x_forwarded_host: bool,
@@ -117,6 +119,7 @@ impl Present {
                 "te" => present.te = true,
                 "expect" => present.expect = true,
                 "content-length" => present.content_length = true,
+                "trailer" => present.trailer = true,
                 "forwarded" => present.forwarded = true,
                 "x-real-ip" => present.x_real_ip = true,
                 "x-forwarded-host" => present.x_forwarded_host = true,
@@ -141,14 +144,10 @@ pub(super) fn request(
     trusted: bool,
     overrides: bool,
 ) {
-    let trailers = takes_trailers(headers); // asked before Connection, which names TE, takes it away
     strip_hop_by_hop(headers);
     let present = Present::in_headers(headers);
     if present.te {
         headers.remove(header::TE);
-    }
-    if trailers {
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
     if present.cookies > 1 && connection.shared {
         join_cookies(connection, headers);
@@ -156,8 +155,15 @@ pub(super) fn request(
     if present.expect {
         headers.remove(header::EXPECT); // the body is asked of the client when the upstream takes it
     }
-    if present.content_length && has_body {
-        headers.remove(header::CONTENT_LENGTH); // written anew from the body's own framing
+    if present.content_length {
+        // Written anew from the body's own framing.
+        match has_body {
+            true => headers.remove(header::CONTENT_LENGTH),
+            false => headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0")),
+        };
+    }
+    if present.trailer && !has_body {
+        headers.remove(header::TRAILER);
     }
     if present.foreign {
         remove_foreign(headers, trusted, overrides);
@@ -227,7 +233,7 @@ fn join_cookies(connection: &Connection, headers: &mut HeaderMap) {
     headers.insert(header::COOKIE, value);
 }
 
-fn takes_trailers(headers: &HeaderMap) -> bool {
+pub(super) fn takes_trailers(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(header::TE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }

@@ -24,6 +24,9 @@ struct Counted<'a> {
     outcome: UpstreamOutcome,
 }
 
+/// The servers that refuse to be connected before a request is given up.
+const MOST_TRIED: usize = 8;
+
 /// What is to be sent.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Outgoing {
@@ -68,7 +71,12 @@ pub async fn forward(
     let wanted = if may_switch { tunnel::wanted(&parts) } else { None };
     let mut counted = Counted { upstream, exchange, outcome: UpstreamOutcome::ClientLeft };
     let authority = &config.servers[0].authority;
+    // Asked before Connection, which names TE, takes it away. Servers of HTTP/1.1 would need both.
+    let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&parts.headers);
     prepare(connection, &mut parts, authority, has_body, exchange.trusts_peer(), route.overrides);
+    if trailers {
+        parts.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
     parts.headers.insert(headers::X_REQUEST_ID, exchange.id());
     if let Some(told) = consumer {
         headers::tell_consumer(connection, &mut parts.headers, told);
@@ -141,13 +149,16 @@ async fn attempt(
             more += 1; // of a name with several addresses one that is left decides, not the first
             continue;
         }
+        // Who refuses to be connected has no work with it: such tries count for nothing while another server is left.
+        let is_free = config.retries.attempts > 0 && error.is_refused() && tried.len() < MOST_TRIED;
         let again = is_safe
-            && tried.len() <= more + config.retries.attempts as usize
+            && (is_free || tried.len() <= more + config.retries.attempts as usize)
             && upstream.has_others(&tried, now)
-            && upstream.budget.spend(now);
+            && (is_free || upstream.budget.spend(now));
         if !again {
             return Err(error);
         }
+        more += usize::from(is_free);
         upstream.stripe.retried();
     }
 }
@@ -171,8 +182,10 @@ fn prepare(
         }
     }
     if parts.uri.authority().is_some() {
-        let path = parts.uri.path_and_query().cloned();
-        parts.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+        let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        // http://a?x asks for /?x.
+        let whole = if path.as_str().starts_with('/') { None } else { format!("/{path}").parse().ok() };
+        parts.uri = Uri::from(whole.unwrap_or(path));
     }
     parts.version = Version::HTTP_11;
     parts.extensions.clear();

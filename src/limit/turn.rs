@@ -162,9 +162,9 @@ impl Holds {
         self.0.push(hold);
     }
 
-    /// Whether there is nothing to give back.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether it holds a place until its end.
+    pub fn has_places(&self) -> bool {
+        self.0.iter().any(|hold| hold.taken == Taken::Place)
     }
 
     /// When the last of its turns comes, as things are; `None` if it waits for none. It leaves the queues in which

@@ -8,8 +8,8 @@ use sluicegate_limiter::{Span, Time};
 
 use super::Request;
 use crate::cost::settled;
-use crate::limit::Holds;
-use crate::pipeline::{Judged, Origin, Unjudged, judge};
+use crate::limit::{Holds, decide};
+use crate::pipeline::{Judged, Origin, Unjudged, find};
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
 
@@ -126,8 +126,16 @@ impl<'s> Replay<'s> {
             self.in_flight.pop(); // which frees its places
         }
         let origin = Origin { listener: 0, peer: request.client, tls: None };
-        match judge(self.snapshot, origin, &request.parts, self.now, false) {
-            Ok(judged) => self.row(judged, request),
+        match find(self.snapshot, origin, &request.parts, self.now) {
+            Ok(found) if found.route.target.is_none() => Row {
+                outcome: Outcome::Admitted, // it tells what is left, which spends nothing
+                route: Some(found.route.name.clone()),
+                ..Row::unmatched()
+            },
+            Ok(found) => {
+                let decision = decide(&found.asks, false);
+                self.row(found.decided(decision), request)
+            }
             Err(Unjudged::KeyMissing { route, limit, .. }) => Row {
                 outcome: Outcome::Refused,
                 route: Some(self.snapshot.routes[route].name.clone()),
@@ -182,7 +190,7 @@ impl<'s> Replay<'s> {
             holds.settle(self.now, request.bytes.unwrap_or(0), request.received.unwrap_or(0));
         }
         let duration = request.duration;
-        if !holds.is_empty() {
+        if holds.has_places() {
             self.without_duration += u64::from(duration.is_none());
             let at = self.now.plus(row.delay).plus(duration.unwrap_or_default());
             self.in_flight.push(Reverse(Ending { at, _holds: holds }));

@@ -30,6 +30,7 @@ pub fn host(parts: &Parts) -> Result<Cow<'_, str>, NoHost> {
             return Err(NoHost);
         }
         (Some(named), _) => named,
+        (None, Some(_)) if parts.version == Version::HTTP_11 => return Err(NoHost), // RFC 9112 §3.2
         (None, Some(target)) => target.as_str(),
         (None, None) if parts.version == Version::HTTP_10 => return Ok(Cow::Borrowed("")),
         (None, None) => return Err(NoHost),

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::spelling::{core, is_plain};
+use super::spelling::{core, is_plain, undo};
 use super::{Asked, Params, PathPattern, pattern::Segment};
 use crate::config::{Action, RouteConfig, UpstreamConfig};
 
@@ -124,7 +124,8 @@ impl NearTable {
 
     /// The guards whose first segment is this one, with or without what stands behind a dot.
     fn begin_with<'a>(&'a self, first: &'a str) -> impl Iterator<Item = usize> {
-        let stems = first.match_indices('.').map(|(at, _)| &first[..at]).chain([first]);
+        let stems =
+            first.match_indices('.').map(|(at, _)| first[..at].trim_end_matches(is_mark)).chain([first]);
         stems.filter_map(|stem| self.by_first.get(stem)).flatten().copied()
     }
 }
@@ -154,7 +155,7 @@ impl Guard {
                 (Segment::Literal(name), Some(core)) => {
                     let rest = part.core.strip_prefix(core.as_str())?;
                     // Only what a path ends in has a format: /items.json.
-                    let is_format = rest.starts_with('.') && index + 1 == parts.len();
+                    let is_format = begins_with_dot(rest) && index + 1 == parts.len();
                     if !rest.is_empty() && !is_format {
                         return None;
                     }
@@ -178,6 +179,16 @@ impl Guard {
     }
 }
 
+/// What is no part of a name.
+fn is_mark(c: char) -> bool {
+    !c.is_alphanumeric()
+}
+
+/// Whether there is a dot before the first letter, perhaps behind blanks: `.json`, ` .json`.
+fn begins_with_dot(text: &str) -> bool {
+    text.chars().take_while(|c| is_mark(*c)).any(|c| c == '.')
+}
+
 /// The segments of a path in normal form.
 fn parts(path: &str) -> SmallVec<[Part<'_>; 8]> {
     let mut parts: SmallVec<[Part<'_>; 8]> = SmallVec::new();
@@ -187,7 +198,8 @@ fn parts(path: &str) -> SmallVec<[Part<'_>; 8]> {
         parts.push(Part { raw, core: left.unwrap_or_else(|| raw.to_ascii_lowercase().into()), droppable });
     }
     if let Some(last) = parts.last_mut() {
-        last.droppable |= last.raw.starts_with('.'); // a format without a name: /items/.json
+        // A format without a name: /items/.json
+        last.droppable |= begins_with_dot(undo(last.raw).as_deref().unwrap_or(last.raw));
     }
     parts
 }

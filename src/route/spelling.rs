@@ -96,7 +96,7 @@ pub(super) fn core(segment: &str) -> Option<Cow<'_, str>> {
 
 /// A segment as the laxest server reads it; `None` if that has a slash, a control character, bytes that are another
 /// character's, or escapes without end.
-fn undo(segment: &str) -> Option<String> {
+pub(super) fn undo(segment: &str) -> Option<String> {
     let mut read = segment.to_ascii_lowercase();
     for _ in 0..=DEEP {
         let next = undo_once(&read)?;

@@ -3,6 +3,7 @@
 //! `frames` finds the frames in the bytes, `watch` has their budgets, `io` stands between hyper and the socket.
 
 mod frames;
+mod head;
 mod io;
 mod watch;
 
@@ -23,7 +24,6 @@ use super::connection::Connection;
 use super::inbound::Inbound;
 use super::stream::ClientStream;
 use crate::pipeline;
-use crate::respond::LocalError;
 
 /// Requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 100;
@@ -45,10 +45,11 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
         begun.set(begun.get() + 1);
         let connection = Rc::clone(connection);
         async move {
-            if request.headers().len() > connection.worker.client().max_headers {
-                return Ok(pipeline::refuse(&connection, LocalError::HeadTooLarge));
+            let mut request = request.map(Inbound::from);
+            match head::tidy(&mut request, connection.worker.client().max_headers) {
+                Ok(()) => pipeline::serve(&connection, request).await,
+                Err(error) => Ok(pipeline::refuse(&connection, error)),
             }
-            pipeline::serve(&connection, request.map(Inbound::from)).await
         }
     });
     let mut serving = pin!(
