@@ -77,16 +77,18 @@ impl Supervisor {
         }
         self.text = loaded.text;
         let config = loaded.config.ok_or_else(|| loaded.rendered.clone())?;
+        let text = std::mem::take(&mut self.text); // until the machine has allowed it, the file is looked at again
+        let listeners = self.open_new(&before.config, &config)?;
+        let access_log = self.shared.access_log.load_full();
+        let access_log = log::open(config.access_log.as_ref(), access_log, &self.shared.metrics)?;
+        self.serve_admin(config.admin.as_ref().map(|admin| admin.address))?;
+        self.text = text;
         if !loaded.rendered.is_empty() {
             tracing::warn!("{}", loaded.rendered.trim_end());
         }
         if config.workers.is_some() && config.workers != before.config.workers {
             tracing::warn!("a changed number of workers is in force after a restart");
         }
-        let listeners = self.open_new(&before.config, &config)?;
-        let access_log = self.shared.access_log.load_full();
-        let access_log = log::open(config.access_log.as_ref(), access_log, &self.shared.metrics)?;
-        self.serve_admin(config.admin.as_ref().map(|admin| admin.address))?;
         let gone: Vec<String> = before
             .config
             .listeners

@@ -22,6 +22,10 @@ use super::{Exchange, ForwardError, multiplexed};
 use crate::config::{Protocol, UpstreamConfig};
 use crate::listen::Connection;
 
+/// What is kept of a body on its way, and the longest head of an answer, as on connections of our own. More would only be
+/// memory.
+const BUFFERED: usize = 64 << 10;
+
 /// A server as one worker sees it.
 pub(super) struct Server {
     /// Where it is.
@@ -226,6 +230,7 @@ async fn handshake(server: &Server, preamble: &[u8]) -> Result<SendRequest<Reque
     let stream = server.address.connect(preamble).await?;
     let (sender, connection) = http1::Builder::new()
         .writev(false)
+        .max_buf_size(BUFFERED)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| ForwardError::Broken(error.into()))?;
