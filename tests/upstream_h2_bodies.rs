@@ -83,14 +83,16 @@ fn an_answer_that_breaks_off_is_seen_to_break_off() {
         let length = call.seen.uri.path().len() == 1;
         let mut answer = call.begin(200, if length { &[("content-length", "100")] } else { &[] });
         answer.send(Bytes::from_static(b"0123456789")).await;
-        tokio::time::sleep(Duration::from_millis(50)).await; // so that the head is on its way
         answer.reset(Reason::INTERNAL_ERROR);
     });
     let gateway = before(&upstream);
     for path in ["/", "/chunked"] {
         let mut client = gateway.client();
         client.request("GET", path, &[]);
-        assert!(client.try_response().is_err(), "{path}");
+        // The end may overtake the beginning: then there was no answer.
+        if let Ok(answer) = client.try_response() {
+            assert_eq!(answer.status, 502, "{path}: {answer:?}");
+        }
     }
 }
 
