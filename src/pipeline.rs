@@ -1,7 +1,7 @@
 //! 2: READ FIRST. What happens to a request: route → identify → keys → decide → forward | refuse → observe.
 //!
-//! [`judge`] is the part without a socket: the gateway, replays and tests all run it. [`serve`] is what the
-//! gateway does with its answer.
+//! [`find`] is the part without a socket: the gateway, replays and tests all run it, and then have the limits decide;
+//! [`judge`] is both, for counters of this process. [`serve`] is what the gateway does with their answer.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -150,7 +150,7 @@ pub enum Unjudged {
 }
 
 /// Route, identify, keys, decide, with the counters of this process alone. With `queue`, a delayed request takes a
-/// ticket; a replay goes without.
+/// ticket; who never waits goes without.
 ///
 /// # Errors
 /// When the request is answered without asking any limit.

@@ -10,5 +10,5 @@ mod usage;
 pub use drain::drain;
 pub use limits::{Told, refusal, refusal_headers, retry_after, speaker};
 pub use problem::{LocalError, fixed, redirect, unavailable, unjudged};
-pub use scratch::{Scratch, Writer};
+pub use scratch::{Scratch, Writer, decimal};
 pub use usage::usage;

@@ -55,6 +55,19 @@ impl Scratch {
     }
 }
 
+/// A number in decimal, written into the end of `digits`.
+pub fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
 impl Writer<'_> {
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) {
@@ -62,18 +75,8 @@ impl Writer<'_> {
     }
 
     /// Writes a number in decimal.
-    pub fn number(&mut self, mut number: u64) {
-        let mut digits = [0_u8; 20];
-        let mut at = digits.len();
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-        self.bytes(&digits[at..]);
+    pub fn number(&mut self, number: u64) {
+        self.bytes(decimal(number, &mut [0; 20]));
     }
 
     /// Writes 16 hexadecimal digits.

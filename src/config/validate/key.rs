@@ -4,13 +4,11 @@ use std::ops::RangeInclusive;
 
 use http::HeaderName;
 
-use super::super::lists::ListConfig;
 use super::super::model::Exempt;
 use super::super::read::{At, OneOrMany};
 use super::super::report::{Problem, Report, nearest};
 use super::header_name;
 use super::limit::Given;
-use super::section::Section;
 use crate::client_ip::parse_network;
 use crate::key::{KeySpec, Part};
 
@@ -154,7 +152,7 @@ fn unknown(text: &At<String>) -> Problem {
 pub(super) fn exempt(
     raw: Option<&At<Vec<At<String>>>>,
     key: Option<&KeySpec>,
-    lists: &Section<ListConfig>,
+    given: Given<'_>,
     report: &mut Report,
 ) -> Exempt {
     let by_address = key.is_some_and(|key| key.parts().all(Part::is_of_address));
@@ -163,14 +161,20 @@ pub(super) fn exempt(
     for text in raw.map_or(&[][..], |raw| &raw.value) {
         if let Some(name) = text.value.strip_prefix("list:") {
             let name = text.piece("list:".len(), name);
-            exempt.lists.extend(lists.find(&name, report).map(|(index, _)| index));
+            exempt.lists.extend(given.lists.find(&name, report).map(|(index, _)| index));
             continue;
         }
         if let Some(plan) = text.value.strip_prefix("plan:") {
+            if !given.consumers && !given.jwt {
+                report.error(nobody_is(text, "auth.api_key.consumers, or auth.jwt with a plan_claim"));
+            }
             exempt.plans.push(plan.to_owned());
             continue;
         }
         if let Some(consumer) = text.value.strip_prefix("consumer:").filter(|_| !names_consumer) {
+            if !given.consumers {
+                report.error(nobody_is(text, "auth.api_key.consumers names them"));
+            }
             exempt.consumers.push(consumer.to_owned());
             continue;
         }
@@ -185,6 +189,11 @@ pub(super) fn exempt(
         }
     }
     exempt
+}
+
+/// An exemption that nobody can have, because nothing says who is who.
+fn nobody_is(text: &At<String>, help: &str) -> Problem {
+    text.problem(format!("nobody is `{}`: the file does not say who clients are", text.value)).help(help)
 }
 
 /// Whether a text was probably meant as an address or a network, right or wrong. A key value that looks like one

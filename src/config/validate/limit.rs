@@ -68,7 +68,7 @@ pub(super) fn limit(
     if let Some((quota, true)) = quota.as_ref().zip(shared) {
         check_drain(quota, raw, report);
     }
-    let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), given.lists, report);
+    let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), given, report);
     // What is wrong with the limit itself would be told again for each of its variants.
     let sound = quota.is_some();
     let plans = if sound { plan::plans(name, raw, cost.as_ref(), report) } else { None };

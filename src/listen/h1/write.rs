@@ -14,6 +14,7 @@ use super::framing::may_come_behind;
 use super::head::Asked;
 use super::socket::{Socket, Stage};
 use crate::forward::Body;
+use crate::respond::decimal;
 
 /// What is gathered before it is written; a larger frame is written from where it is.
 const FLAT: usize = 16 << 10;
@@ -177,7 +178,7 @@ fn write_head(
         (Coding::Chunked, _) => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         (Coding::Length(_) | Coding::None, Some(length)) if !says_length => {
             out.extend_from_slice(b"content-length: ");
-            decimal(out, length);
+            out.extend_from_slice(decimal(length, &mut [0; 20]));
             out.extend_from_slice(b"\r\n");
         }
         _ => {}
@@ -191,20 +192,6 @@ fn write_head(
         (false, false) => {}
     }
     out.extend_from_slice(b"\r\n");
-}
-
-fn decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 impl Writer<'_> {
