@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
@@ -13,13 +12,14 @@ use crate::config::{Exempt, ListConfig, OnMissing, When};
 use crate::cost::cost;
 use crate::key::{KeyText, Subject};
 use crate::limit::Ask;
+use crate::message::RequestHead;
 use crate::pipeline::{AskedLimit, Spared, Unjudged};
 use crate::snapshot::Snapshot;
 
 /// A request that is judged.
 pub(crate) struct Judging<'s, 'r> {
     pub(crate) snapshot: &'s Snapshot,
-    pub(crate) parts: &'r Parts,
+    pub(crate) parts: &'r RequestHead,
     pub(crate) now: Time,
     pub(crate) identity: &'r Identity<'s>,
 }
@@ -108,12 +108,12 @@ impl<'s> Asking<'s> {
 }
 
 /// Whether a limit is about such requests, as far as the key does not say.
-fn concerns(when: &When, parts: &Parts) -> bool {
+fn concerns(when: &When, parts: &RequestHead) -> bool {
     let method = when.methods.is_empty() || when.methods.contains(&parts.method);
     let header = |(name, wanted): &(HeaderName, Option<HeaderValue>)| {
-        let mut values = parts.headers.get_all(name).iter();
+        let mut values = parts.headers.get_all(name);
         match wanted {
-            Some(wanted) => values.any(|value| value == wanted),
+            Some(wanted) => values.any(|value| value == wanted.as_bytes()),
             None => values.next().is_some(),
         }
     };

@@ -1,13 +1,14 @@
 //! What a request spends.
 
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderName, StatusCode};
 
 use crate::config::{Cost, DetailedCost};
+use crate::fields::{self, Fields};
+use crate::message::RequestHead;
 
 /// What the request is asked for, and what it costs by itself, on a route where it costs `of_route` if that says so:
 /// never nothing, or a client could ask for free.
-pub fn cost(cost: &Cost, of_route: Option<u64>, parts: &Parts) -> (u64, u64) {
+pub fn cost(cost: &Cost, of_route: Option<u64>, parts: &RequestHead) -> (u64, u64) {
     let base = match cost {
         Cost::Constant(cost) => return (*cost, *cost),
         Cost::Header(name) => said(name, &parts.headers).unwrap_or(1).max(1),
@@ -23,7 +24,7 @@ pub fn cost(cost: &Cost, of_route: Option<u64>, parts: &Parts) -> (u64, u64) {
 }
 
 /// What a request costs now that the answer is there, without the bytes of bodies.
-pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &HeaderMap) -> u64 {
+pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &Fields) -> u64 {
     let status = status.as_u16();
     if !cost.status.is_empty() && !cost.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
     {
@@ -35,8 +36,8 @@ pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &Hea
 
 /// The number in a header. Of several lines the largest counts, and a number that is too large to hold is too large
 /// for every limit.
-fn said(name: &HeaderName, headers: &HeaderMap) -> Option<u64> {
-    headers.get_all(name).iter().filter_map(|value| whole_number(value.to_str().ok()?.trim())).max()
+fn said(name: &HeaderName, headers: &Fields) -> Option<u64> {
+    headers.get_all(name).filter_map(|value| whole_number(fields::text(value)?.trim())).max()
 }
 
 fn whole_number(text: &str) -> Option<u64> {

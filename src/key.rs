@@ -8,12 +8,13 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName, Method, header};
+use http::{HeaderName, Method, header};
 use smallvec::SmallVec;
 
 use crate::auth::jwt::Verified;
 use crate::client_ip::mask;
 use crate::config::{ApiKeyConfig, ApiKeySource};
+use crate::fields::Fields;
 use crate::listen::tls::Identified;
 use crate::route::folded;
 
@@ -84,7 +85,7 @@ pub struct Subject<'a> {
     /// The query as it came.
     pub query: Option<&'a str>,
     /// The request's headers.
-    pub headers: &'a HeaderMap,
+    pub headers: &'a Fields,
     /// The route's name.
     pub route: &'a str,
     /// The parameters of its path.
@@ -311,7 +312,7 @@ impl Part {
                 return spelled(value, subject.folded);
             }
             Self::Route => subject.route.as_bytes(),
-            Self::Header(name) => header(subject.headers, name)?,
+            Self::Header(name) => subject.headers.only(name)?,
             Self::Query(name) => return query(subject.query?, name),
             Self::Cookie(name) => cookie(subject.headers, name)?,
             Self::User => subject.token?.user()?.as_bytes(),
@@ -418,26 +419,20 @@ fn spelled(text: &str, fold: bool) -> Option<Found<'_>> {
 /// The API key of a request: the only one, and not empty.
 pub(crate) fn api_key<'a>(
     source: &'a ApiKeySource,
-    headers: &'a HeaderMap,
+    headers: &'a Fields,
     in_query: Option<&'a str>,
 ) -> Option<Found<'a>> {
     match source {
         ApiKeySource::Header(name) => {
-            header(headers, name).filter(|key| !key.is_empty()).map(Found::Borrowed)
+            headers.only(name).filter(|key| !key.is_empty()).map(Found::Borrowed)
         }
         ApiKeySource::Query(name) => query(in_query?, name),
     }
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
-    let mut lines = headers.get_all(name).iter();
-    let value = lines.next()?;
-    lines.next().is_none().then(|| value.as_bytes())
-}
-
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+fn cookie<'a>(headers: &'a Fields, name: &str) -> Option<&'a [u8]> {
     let mut found =
-        headers.get_all(header::COOKIE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b';'));
+        headers.get_all(header::COOKIE).flat_map(|line| line.split(|b| *b == b';'));
     let mut values = found.by_ref().filter_map(|pair| {
         let pair = pair.trim_ascii();
         let equals = pair.iter().position(|b| *b == b'=')?;

@@ -4,25 +4,25 @@
 //! [`judge`] is both, for counters of this process. [`serve`] is what the gateway does with their answer.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, Response, Uri, header};
+use http::{Method, Uri, header};
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::asking::{Asking, Judging};
 use crate::auth::{self, Identity, Unproven};
 use crate::cost::settled;
-use crate::forward::{self, Body, Exchange, ForwardError};
+use crate::fields::Fields;
+use crate::forward::{self, Exchange, ForwardError};
 use crate::key::Subject;
 use crate::limit::{Ask, Decision, Limit, decide};
 use crate::listen::tls::TlsSession;
 use crate::listen::{Connection, Inbound};
+use crate::message::{RequestHead, Response};
 use crate::respond::{self, LocalError};
 use crate::route::{Asked, NoHost, PathError, host, is_doubtful, is_plain, normalize, preflight};
 use crate::shape::{Unwritable, with_target};
@@ -157,7 +157,7 @@ pub enum Unjudged {
 pub fn judge<'s>(
     snapshot: &'s Snapshot,
     origin: Origin<'_>,
-    parts: &Parts,
+    parts: &RequestHead,
     now: Time,
     queue: bool,
 ) -> Result<Judged<'s>, Unjudged> {
@@ -183,7 +183,7 @@ impl<'s> Found<'s> {
 pub fn find<'s>(
     snapshot: &'s Snapshot,
     origin: Origin<'_>,
-    parts: &Parts,
+    parts: &RequestHead,
     now: Time,
 ) -> Result<Found<'s>, Unjudged> {
     if !is_served(&parts.method) {
@@ -291,14 +291,13 @@ fn is_served(method: &Method) -> bool {
 
 /// Whether the one transfer coding is `chunked`. The gateway undoes no other, and to pass one on undone would be
 /// another message.
-fn is_chunked(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let only = codings.next().filter(|_| codings.next().is_none());
-    only.is_some_and(|coding| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
+fn is_chunked(headers: &Fields) -> bool {
+    let only = headers.only(header::TRANSFER_ENCODING);
+    only.is_some_and(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 /// The answer to what is no request, or was never one. It is counted as all others are.
-pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response<Body> {
+pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
     let (view, now) = (connection.worker.view(), connection.worker.clock().now());
     let exchange = Exchange::begin(connection, &view, now, None);
     let response = error.response(exchange.id());
@@ -306,13 +305,9 @@ pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response<Body> 
 }
 
 /// Serves one request. Every answer, also a refusal or an error, comes from here; no protocol sees a failure.
-pub async fn serve(
-    connection: &Rc<Connection>,
-    request: Request<Inbound>,
-) -> Result<Response<Body>, Infallible> {
+pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: Inbound) -> Response {
     let view = connection.worker.view();
     let now = connection.worker.clock().now();
-    let (mut parts, body) = request.into_parts();
     let mut exchange = Exchange::begin(connection, &view, now, Some(&parts));
 
     let found = match find(&view.snapshot, connection.origin(), &parts, now) {
@@ -321,14 +316,14 @@ pub async fn serve(
             exchange.unjudged(&unjudged, &parts);
             respond::drain(body, &parts);
             let response = respond::unjudged(unjudged, &parts, exchange.id());
-            return Ok(exchange.answer(response));
+            return exchange.answer(response);
         }
     };
     exchange.found(&found, &parts);
     let Some(target) = &found.route.target else {
         let usage = view.usage(&found).await;
         respond::drain(body, &parts);
-        return Ok(exchange.answer(respond::usage(connection, &found, &usage)));
+        return exchange.answer(respond::usage(&found, &usage));
     };
     let judged = view.decide(found, now).await;
     view.observe(&judged);
@@ -337,12 +332,12 @@ pub async fn serve(
     if judged.decision.unavailable {
         respond::drain(body, &parts);
         let response = respond::unavailable(&parts, exchange.id());
-        return Ok(exchange.answer(response));
+        return exchange.answer(response);
     }
     if !judged.decision.admitted {
         respond::drain(body, &parts);
-        let response = respond::refusal(connection, &parts, &judged, exchange.id());
-        return Ok(exchange.answer(response));
+        let response = respond::refusal(&parts, &judged, exchange.id());
+        return exchange.answer(response);
     }
     let Judged { route, identity, normal_path, affinity, said, asked, mut decision, .. } = judged;
     let told = respond::Told::new(said, &asked, &decision);
@@ -354,14 +349,14 @@ pub async fn serve(
     let mut response = match target {
         Target::Answer { status, body: answer, content_type } => {
             respond::drain(body, &parts);
-            let response = respond::fixed(*status, answer.clone(), content_type.clone());
-            exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
+            let response = respond::fixed(*status, answer.clone(), content_type);
+            exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
             response
         }
         Target::Redirect { status, to } => {
             respond::drain(body, &parts);
-            let response = respond::redirect(*status, exchange.location(to, &parts, &identity));
-            exchange.answered(|cost, base| settled(cost, base, response.status(), response.headers()));
+            let response = respond::redirect(*status, &exchange.location(to, &parts, &identity));
+            exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
             response
         }
         Target::Upstream { index, original_path } => {
@@ -375,7 +370,7 @@ pub async fn serve(
                 Err(Unwritable) => {
                     respond::drain(body, &parts);
                     let response = ForwardError::Unwritable.response(&exchange);
-                    return Ok(exchange.answer(response));
+                    return exchange.answer(response);
                 }
             }
             exchange.goes_to(*index);
@@ -388,7 +383,7 @@ pub async fn serve(
             match forward::forward(connection, &exchange, upstream, route, told, parts, body).await {
                 Ok(response) => {
                     exchange
-                        .answered(|cost, base| settled(cost, base, response.status(), response.headers()));
+                        .answered(|cost, base| settled(cost, base, response.status, &response.headers));
                     response
                 }
                 Err(error) => error.response(&exchange),
@@ -396,9 +391,9 @@ pub async fn serve(
         }
     };
     if let Some(told) = told {
-        told.write(&connection.worker, route, response.headers_mut());
+        told.write(route, &mut response.headers);
     }
-    Ok(exchange.answer(response))
+    exchange.answer(response)
 }
 
 /// `uri` with another path, and the same query and authority.

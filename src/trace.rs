@@ -3,10 +3,11 @@
 //! The gateway is one span of the trace: it goes on with the id of the trace that it is told, names the span that it
 //! was told of as its parent, and gives the next server its own. It reports spans nowhere; the access log has the ids.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderName;
 
 use crate::config::{Accept, TraceConfig};
-use crate::respond::Scratch;
+use crate::fields::Fields;
+use crate::respond::write_hex;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -38,7 +39,7 @@ impl Trace {
     /// new one, if the gateway makes those. `trusted` says whether the peer is a trusted proxy, `random` makes numbers.
     pub fn of(
         config: &TraceConfig,
-        headers: &HeaderMap,
+        headers: &Fields,
         trusted: bool,
         mut random: impl FnMut() -> u64,
     ) -> Option<Self> {
@@ -47,9 +48,8 @@ impl Trace {
             Accept::Trusted => trusted,
             Accept::Nobody => false,
         };
-        let mut lines = headers.get_all(TRACEPARENT).iter();
-        let said = lines.next().filter(|_| believed && lines.next().is_none());
-        if let Some((id, parent, flags)) = said.and_then(|line| parse(line.as_bytes())) {
+        let said = headers.only(TRACEPARENT).filter(|_| believed);
+        if let Some((id, parent, flags)) = said.and_then(parse) {
             return Some(Self { id, parent: Some(parent), span: random().max(1), flags: flags & KNOWN });
         }
         config.create.then(|| {
@@ -60,26 +60,25 @@ impl Trace {
     }
 
     /// Tells the next server. Without a trace, what a client wrote is taken out: nobody vouches for it.
-    pub fn write(trace: Option<&Self>, scratch: &Scratch, headers: &mut HeaderMap) {
+    pub fn write(trace: Option<&Self>, headers: &mut Fields) {
         let Some(trace) = trace else {
             headers.remove(TRACEPARENT);
             headers.remove(TRACESTATE);
             return;
         };
-        let value = scratch.value(|out| {
-            out.bytes(b"00-");
-            out.hex((trace.id >> 64) as u64);
-            out.hex(trace.id as u64);
-            out.bytes(b"-");
-            out.hex(trace.span);
-            out.bytes(match trace.flags {
+        headers.insert_with(TRACEPARENT, |out| {
+            out.extend_from_slice(b"00-");
+            write_hex(out, (trace.id >> 64) as u64);
+            write_hex(out, trace.id as u64);
+            out.push(b'-');
+            write_hex(out, trace.span);
+            out.extend_from_slice(match trace.flags {
                 0 => b"-00",
                 SAMPLED => b"-01",
                 2 => b"-02",
                 _ => b"-03",
             });
         });
-        headers.insert(TRACEPARENT, value);
         if trace.parent.is_none() {
             headers.remove(TRACESTATE); // it belongs to a traceparent that is not passed on
         } else {
@@ -112,14 +111,14 @@ fn parse(text: &[u8]) -> Option<(u128, u64, u8)> {
 }
 
 /// Makes tracestate one line of at most [`MAX_STATE`] bytes: long entries go first, then those at the end.
-fn bound_state(headers: &mut HeaderMap) {
-    let mut lines = headers.get_all(TRACESTATE).iter();
+fn bound_state(headers: &mut Fields) {
+    let mut lines = headers.get_all(TRACESTATE);
     let Some(first) = lines.next() else { return };
     if first.len() <= MAX_STATE && lines.next().is_none() {
         return;
     }
     let entries = || {
-        let lines = headers.get_all(TRACESTATE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
+        let lines = headers.get_all(TRACESTATE).flat_map(|line| line.split(|b| *b == b','));
         lines.map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty())
     };
     let all: usize = entries().map(|entry| entry.len() + 1).sum();
@@ -133,9 +132,9 @@ fn bound_state(headers: &mut HeaderMap) {
         }
         state.extend_from_slice(entry);
     }
-    match HeaderValue::from_bytes(&state) {
-        Ok(state) if !state.is_empty() => _ = headers.insert(TRACESTATE, state),
-        _ => _ = headers.remove(TRACESTATE),
+    match state.is_empty() {
+        false => headers.insert(TRACESTATE, state),
+        true => _ = headers.remove(TRACESTATE),
     }
 }
 
@@ -173,12 +172,8 @@ mod tests {
         }
     }
 
-    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in lines {
-            headers.append(*name, value.parse().unwrap());
-        }
-        headers
+    fn headers(lines: &[(&str, &str)]) -> Fields {
+        lines.iter().copied().collect()
     }
 
     #[test]
@@ -203,13 +198,12 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        let scratch = Scratch::default();
         for flags in 0..=3 {
             let trace = Trace { id: 1 << 100 | 5, parent: None, span: 9, flags };
             let mut headers = headers(&[("tracestate", "a=1")]);
-            Trace::write(Some(&trace), &scratch, &mut headers);
+            Trace::write(Some(&trace), &mut headers);
             let written = headers.get(TRACEPARENT).unwrap();
-            assert_eq!(parse(written.as_bytes()), Some((trace.id, trace.span, flags)), "{written:?}");
+            assert_eq!(parse(written), Some((trace.id, trace.span, flags)), "{written:?}");
             assert!(!headers.contains_key(TRACESTATE), "the state of another trace");
         }
     }
@@ -220,8 +214,8 @@ mod tests {
         let many: Vec<String> = (0..60).map(|n| format!("vendor{n:02}=1234567")).collect();
         let mut headers = headers(&[("tracestate", &long), ("tracestate", &many.join(" , "))]);
         bound_state(&mut headers);
-        let lines: Vec<_> = headers.get_all(TRACESTATE).iter().collect();
-        let text = lines[0].to_str().unwrap();
+        let lines: Vec<_> = headers.get_all(TRACESTATE).collect();
+        let text = std::str::from_utf8(lines[0]).unwrap();
         assert!(
             lines.len() == 1 && text.len() <= MAX_STATE && text.starts_with("vendor00=1234567,vendor01"),
             "{text}"

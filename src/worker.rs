@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use http::HeaderValue;
 use sluicegate_limiter::{Standing, Time};
 use tokio::sync::mpsc;
 
@@ -18,9 +17,9 @@ use crate::config::ClientConfig;
 use crate::forward::Upstream;
 use crate::limit::{self, Decision, Store, StoreState};
 use crate::listen::{Budget, Buffers, Deadlines, Handshakes, Listener, Opened};
+use crate::message::RequestId;
 use crate::observe::{AccessLog, LimitStripe, Metrics, Outcome, RouteStripe, Sink};
 use crate::pipeline::{AskedLimit, Found, Judged, Spared};
-use crate::respond::Scratch;
 use crate::snapshot::Snapshot;
 use crate::vital::Vital;
 
@@ -105,8 +104,6 @@ pub struct Worker {
     client: Cell<ClientConfig>,
     /// Coarse deadlines of all connections.
     pub deadlines: Deadlines,
-    /// Memory that header values are cut from.
-    pub scratch: Scratch,
     /// Memory that connections read into and write from.
     pub buffers: Buffers,
     pub(crate) listeners: RefCell<Vec<Rc<Listener>>>,
@@ -143,7 +140,6 @@ impl Worker {
             client: Cell::new(view.snapshot.config.client),
             view: RefCell::new(Rc::new(view)),
             deadlines: Deadlines::new(),
-            scratch: Scratch::default(),
             buffers: Buffers::new(shared.clock.wall()),
             listeners: RefCell::new(Vec::new()),
             ids: Cell::new(seed),
@@ -238,9 +234,8 @@ impl Worker {
     }
 
     /// An id for a request: unique in practice (SplitMix64 of the time of the start), and no secret.
-    pub fn request_id(&self) -> HeaderValue {
-        let id = self.number();
-        self.scratch.value(|out| out.hex(id))
+    pub fn request_id(&self) -> RequestId {
+        RequestId::of(self.number())
     }
 
     /// A number that no other request has in practice, and no secret.

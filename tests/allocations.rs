@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::path::Path;
 
 use sluicegate::config;
+use sluicegate::message::RequestHead;
 use sluicegate::pipeline::{Origin, judge};
 use sluicegate::snapshot::Lineage;
 use sluicegate_limiter::{Span, Time};
@@ -59,7 +60,7 @@ fn a_remembered_token_allocates_nothing() {
     let claims = r#"{"sub":"ada","tenant":7,"exp":1800000000}"#;
     let token = harness::issuer::Signer::hs256(SECRET.as_bytes()).signed(r#"{"alg":"HS256"}"#, claims);
     let request = http::Request::builder().uri("/v1/items").header("host", "api.test");
-    let parts = request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0;
+    let parts: RequestHead = request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0.into();
     let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
     for turn in 0..100 {
         let before = ALLOCATIONS.get();
@@ -101,7 +102,7 @@ fn allocates_nothing(rules: &str, folder: &Path) {
         .header("host", "api.test:8080")
         .header("x-api-key", "k1")
         .header("user-agent", "test");
-    let parts = request.body(()).unwrap().into_parts().0;
+    let parts: RequestHead = request.body(()).unwrap().into_parts().0.into();
     let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
     let (mut admitted, mut refused) = (0, 0);
     for turn in 0..1_000 {

@@ -9,6 +9,7 @@ use std::path::Path;
 use harness::{Gateway, Setup, Upstream};
 use http::HeaderValue;
 use sluicegate::config;
+use sluicegate::message::RequestHead;
 use sluicegate::pipeline::{Origin, judge};
 use sluicegate::snapshot::Lineage;
 use sluicegate_limiter::{Span, Time};
@@ -25,7 +26,7 @@ fn a_flood_of_keys_is_bounded() {
     let config = config::parse(file, "gateway.yaml", Path::new(".")).config.unwrap();
     let snapshot = Lineage::default().next(config, None, Time::from_nanos(1));
     let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
-    let mut parts = http::Request::builder().header("host", "a.test").body(()).unwrap().into_parts().0;
+    let mut parts: RequestHead = http::Request::builder().header("host", "a.test").body(()).unwrap().into_parts().0.into();
     let mut admitted = |key: &str, now: Time| {
         parts.headers.insert("x-api-key", HeaderValue::from_str(key).unwrap());
         judge(&snapshot, origin, &parts, now, false).unwrap().decision.admitted

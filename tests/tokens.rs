@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sluicegate::auth::Unproven;
 use sluicegate::auth::jwt::TokenError;
 use sluicegate::config;
+use sluicegate::message::RequestHead;
 use sluicegate::pipeline::{Origin, Unjudged, judge};
 use sluicegate::snapshot::{Lineage, Snapshot};
 use sluicegate_limiter::Time;
@@ -59,7 +60,7 @@ impl House {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let parts = request.body(()).unwrap().into_parts().0;
+        let parts: RequestHead = request.body(()).unwrap().into_parts().0.into();
         let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
         match judge(&self.snapshot, origin, &parts, at(seconds), true) {
             Ok(judged) => Ok(judged.asked.iter().map(|asked| asked.index).collect()),
@@ -439,6 +440,7 @@ fn users_are_counted_apart_however_many_tokens_they_have() {
         let request = http::Request::builder().uri("/").header("host", "api.test");
         let parts =
             request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0;
+        let parts = RequestHead::from(parts);
         let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
         judge(&house.snapshot, origin, &parts, at(NOW), true).unwrap().decision.admitted
     };

@@ -12,12 +12,12 @@ mod scan;
 
 use std::sync::Arc;
 
-use http::request::Parts;
 use sluicegate_limiter::Time;
 
 use self::jwt::{Jwt, TokenError, Verified};
 use crate::config::ApiKeyConfig;
 use crate::key;
+use crate::message::RequestHead;
 
 pub use self::consumers::{Consumer, Consumers};
 pub use self::headers::{disown, reads_like};
@@ -60,7 +60,7 @@ pub enum Unproven {
 pub fn identify<'s>(
     api_key: &'s ApiKeyConfig,
     jwt: Option<&Jwt>,
-    parts: &Parts,
+    parts: &RequestHead,
     now: Time,
 ) -> Result<Identity<'s>, Unproven> {
     let consumer = consumer(api_key, parts)?;
@@ -73,7 +73,7 @@ pub fn identify<'s>(
 
 /// Whose API key a request carries. Nothing is allocated; it costs one SHA-256 of the key, and no comparison ever sees
 /// the key itself, so how long it takes tells nothing of the keys that exist.
-fn consumer<'s>(config: &'s ApiKeyConfig, parts: &Parts) -> Result<Option<Consumer<'s>>, Unproven> {
+fn consumer<'s>(config: &'s ApiKeyConfig, parts: &RequestHead) -> Result<Option<Consumer<'s>>, Unproven> {
     let Some(consumers) = &config.consumers else { return Ok(None) };
     let sent = key::api_key(&config.source, &parts.headers, parts.uri.query());
     let why = if sent.is_some() { Unproven::UnknownKey } else { Unproven::NoKey };

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
@@ -19,8 +19,9 @@ use super::headers;
 use super::lines::Stream;
 use super::pool::Pool;
 use super::tunnel::Tunnel;
-use super::wire::{Answer, READ, Wire};
+use super::wire::{Answer, Wire};
 use crate::config::UpstreamConfig;
+use crate::fields::Fields;
 use crate::listen::{Connection, Deadline, Inbound, InboundError};
 
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
@@ -175,7 +176,7 @@ impl http_body::Body for Body {
             exchange.sent(bytes);
             exchange.given(bytes);
             if let Some(trailers) = frame.trailers_mut() {
-                headers::strip_hop_by_hop(trailers);
+                headers::answer_trailers(trailers);
             }
         }
         if !matches!(polled, Poll::Pending | Poll::Ready(Some(Err(_))))
@@ -259,6 +260,7 @@ impl Wired {
         context: &mut Context<'_>,
         exchange: Option<&Exchange>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let buffers = exchange.map(|exchange| &exchange.connection().worker.buffers);
         loop {
             let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
             let error = match self.framing.take(&mut wire.read) {
@@ -272,7 +274,7 @@ impl Wired {
                     self.give_back();
                     return Poll::Ready(None);
                 }
-                Ok(Taken::More) => match wire.poll_fill(context, READ.1) {
+                Ok(Taken::More) => match wire.poll_fill(context, buffers) {
                     Poll::Pending if exchange.is_some_and(|exchange| exchange.stalled(context)) => {
                         BodyError::Stalled
                     }
@@ -376,7 +378,7 @@ impl RequestBody {
         body: Inbound,
         max: Option<u64>,
         exchange: &Exchange,
-        head: &HeaderMap,
+        head: &Fields,
         config: &UpstreamConfig,
     ) -> (Self, Option<Rc<Upload>>) {
         if body.is_end_stream() {

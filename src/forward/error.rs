@@ -1,8 +1,9 @@
 //! Why an upstream gave no answer, and what the client is told of it.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{StatusCode, header};
 
-use super::{Body, Exchange};
+use super::Exchange;
+use crate::message::Response;
 use crate::observe::UpstreamOutcome;
 use crate::respond::LocalError;
 
@@ -99,7 +100,7 @@ impl ForwardError {
     }
 
     /// The answer to the client. It tells what failed, never where.
-    pub fn response(self, exchange: &Exchange) -> Response<Body> {
+    pub fn response(self, exchange: &Exchange) -> Response {
         let local = match self {
             Self::Busy => LocalError::UpstreamBusy,
             Self::NoServer
@@ -115,8 +116,8 @@ impl ForwardError {
         };
         let mut response = local.response(exchange.id());
         let statuses = [StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::BAD_REQUEST];
-        if statuses.contains(&response.status()) {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if statuses.contains(&response.status) {
+            response.headers.insert(header::CONNECTION, "close");
         }
         response
     }

@@ -11,16 +11,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Response};
 use sluicegate_limiter::Time;
 
-use super::Body;
 use super::body::Upload;
 use super::fleet::Slot;
 use crate::config::DetailedCost;
+use crate::fields::Fields;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
+use crate::message::{RequestHead, RequestId, Response};
 use crate::observe::Record;
 use crate::shape::{Values, apply};
 use crate::trace::Trace;
@@ -42,7 +41,7 @@ pub struct Exchange {
     released: Time,
     code: u16,
     /// Told by a trusted proxy, or made when it is asked for.
-    id: OnceCell<HeaderValue>,
+    id: OnceCell<RequestId>,
     trace: OnceCell<Option<Trace>>,
     holds: Holds,
     /// How long the upstream may send nothing in the middle of its answer.
@@ -68,7 +67,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// Begins an exchange with the head of a request, if it could be read.
-    pub fn begin(connection: &Rc<Connection>, view: &Rc<View>, now: Time, parts: Option<&Parts>) -> Self {
+    pub fn begin(connection: &Rc<Connection>, view: &Rc<View>, now: Time, parts: Option<&RequestHead>) -> Self {
         connection.begin();
         connection.queued.set(false);
         let exchange = Self {
@@ -168,8 +167,8 @@ impl Exchange {
     }
 
     /// The id of the request, the same for the upstream, an answer of our own and the log.
-    pub(crate) fn id(&self) -> HeaderValue {
-        self.id.get_or_init(|| self.connection.worker.request_id()).clone()
+    pub(crate) fn id(&self) -> &RequestId {
+        self.id.get_or_init(|| self.connection.worker.request_id())
     }
 
     pub(super) fn set_idle(&self, idle: Duration) {
@@ -177,7 +176,7 @@ impl Exchange {
     }
 
     /// The address that a request with these headers comes from, and where it came to, as far as they are known.
-    pub(super) fn ends(&self, headers: &HeaderMap) -> (SocketAddr, SocketAddr) {
+    pub(super) fn ends(&self, headers: &Fields) -> (SocketAddr, SocketAddr) {
         let peer = self.connection.peer;
         let origin = self.connection.origin();
         let config = &self.view.snapshot.config;
@@ -276,11 +275,11 @@ impl Exchange {
     }
 
     /// Gives the answer the exchange to end with.
-    pub fn answer(mut self, mut response: Response<Body>) -> Response<Body> {
-        self.code = response.status().as_u16();
+    pub fn answer(mut self, mut response: Response) -> Response {
+        self.code = response.status.as_u16();
         let changes = self.view.snapshot.answer_headers(self.route);
-        apply(changes, &self.answer_values, response.headers_mut());
-        response.body_mut().ends(self);
+        apply(changes, &self.answer_values, &mut response.headers);
+        response.body.ends(self);
         response
     }
 }

@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::Response;
 use smallvec::SmallVec;
 use tokio_rustls::TlsConnector;
 
@@ -15,8 +14,9 @@ use super::member::Member;
 use super::retry::Budget;
 use super::server::Server;
 use super::shared::{Lasting, UpstreamState};
-use super::{Body, Exchange, ForwardError};
+use super::{Exchange, ForwardError};
 use crate::config::UpstreamConfig;
+use crate::message::Response;
 use crate::observe::UpstreamStripe;
 
 /// An upstream as one worker sees it.
@@ -179,11 +179,11 @@ impl Upstream {
     }
 
     /// Notes what became of a request to a server.
-    pub(super) fn note(&self, member: &Member, result: &Result<Response<Body>, ForwardError>, now: u64) {
+    pub(super) fn note(&self, member: &Member, result: &Result<Response, ForwardError>, now: u64) {
         let statuses =
             self.config().ejection.as_ref().map(|ejection| &ejection.status[..]).unwrap_or_default();
         match result {
-            Ok(response) if statuses.contains(&response.status()) => self.state.failed(member, now),
+            Ok(response) if statuses.contains(&response.status) => self.state.failed(member, now),
             Ok(_) => member.succeeded(),
             Err(error) if error.blames_server() => self.state.failed(member, now),
             Err(_) => {}

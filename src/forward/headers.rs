@@ -1,67 +1,64 @@
 //! What a gateway takes away from a request and an answer, and what it adds.
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
 use super::names::{Kind, kind};
 use crate::auth::{Told, disown, reads_like};
+use crate::fields::Fields;
 use crate::listen::Connection;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const X_CONSUMER_NAME: HeaderName = HeaderName::from_static("x-consumer-name");
 /// Made for standing behind a body (RFC 9530).
 const CONTENT_DIGEST: &str = "content-digest";
 const X_CONSUMER_PLAN: HeaderName = HeaderName::from_static("x-consumer-plan");
 
-/// Meant for one connection only, whether Connection names them or not.
-const HOP_BY_HOP: [&str; 7] = [
-    "http2-settings",
-    "transfer-encoding",
-    "upgrade",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authenticate",
-    "proxy-authorization",
-];
+/// Whether a name is meant for one connection only, whether Connection names it or not.
+fn is_hop_by_hop(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"connection"
+            | b"http2-settings"
+            | b"transfer-encoding"
+            | b"upgrade"
+            | b"keep-alive"
+            | b"proxy-connection"
+            | b"proxy-authenticate"
+            | b"proxy-authorization"
+    )
+}
 
 /// Removes what is meant for one connection only (RFC 9110 §7.6.1): the fixed set, and all that any Connection
 /// line names. The framing is written anew by whoever sends.
-pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let (mut connection, mut others) = (false, false);
-    for name in headers.keys() {
-        match name.as_str() {
-            "connection" => connection = true,
-            name => others |= HOP_BY_HOP.contains(&name),
-        }
-    }
-    if connection {
-        let named: SmallVec<[HeaderName; 4]> = headers
-            .get_all(header::CONNECTION)
-            .iter()
-            .flat_map(|line| line.as_bytes().split(|b| *b == b','))
-            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-            .filter(|name| !is_end_to_end(name))
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
-        headers.remove(header::CONNECTION);
-    }
-    if others {
-        for name in HOP_BY_HOP {
-            headers.remove(name);
-        }
+pub(super) fn strip_hop_by_hop(headers: &mut Fields) {
+    strip_named(headers);
+    headers.retain(|name, _| !is_hop_by_hop(name));
+}
+
+/// Removes what Connection names.
+fn strip_named(headers: &mut Fields) {
+    let lines = headers.get_all(header::CONNECTION).flat_map(|line| line.split(|b| *b == b','));
+    let named: SmallVec<[Vec<u8>; 2]> =
+        lines.map(|name| name.trim_ascii().to_ascii_lowercase()).filter(|name| !is_end_to_end(name)).collect();
+    for name in named {
+        headers.remove(name);
     }
 }
 
+/// The same of what stands behind the body of an answer.
+pub(super) fn answer_trailers(trailers: &mut HeaderMap) {
+    let mut fields = Fields::from(&*trailers);
+    strip_hop_by_hop(&mut fields);
+    *trailers = fields.into();
+}
+
 /// The fields that a request says will stand behind its body.
-pub(super) fn announced(headers: &HeaderMap) -> SmallVec<[HeaderName; 2]> {
-    let lines =
-        headers.get_all(header::TRAILER).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
+pub(super) fn announced(headers: &Fields) -> SmallVec<[HeaderName; 2]> {
+    let lines = headers.get_all(header::TRAILER).flat_map(|line| line.split(|b| *b == b','));
     lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
 }
 
@@ -70,8 +67,8 @@ pub(super) fn announced(headers: &HeaderMap) -> SmallVec<[HeaderName; 2]> {
 pub(super) fn request_trailers(trailers: &mut HeaderMap, announced: &[HeaderName]) {
     let bad = |name: &HeaderName| {
         !announced.contains(name)
-            || (is_end_to_end(name) && name != CONTENT_DIGEST)
-            || HOP_BY_HOP.contains(&name.as_str())
+            || (is_end_to_end(name.as_ref()) && name != CONTENT_DIGEST)
+            || is_hop_by_hop(name.as_ref())
             || [header::CONNECTION, header::TE, header::TRAILER, header::EXPECT].contains(name)
     };
     let bad: SmallVec<[HeaderName; 4]> = trailers.keys().filter(|name| bad(name)).cloned().collect();
@@ -81,170 +78,103 @@ pub(super) fn request_trailers(trailers: &mut HeaderMap, announced: &[HeaderName
 }
 
 /// Headers that a client cannot have removed by naming them in Connection: without them the message is another.
-fn is_end_to_end(name: &HeaderName) -> bool {
-    *name == header::HOST
-        || *name == header::AUTHORIZATION
-        || *name == header::COOKIE
-        || *name == header::FORWARDED
-        || *name == X_REAL_IP
-        || *name == X_REQUEST_ID
-        || name.as_str().contains("api-key")
-        || name.as_str().starts_with("content-")
-        || name.as_str().starts_with("x-forwarded-")
-}
-
-/// Which of the headers that a gateway cares for a request has: one look at all names is cheaper than a search
-/// for each.
-#[derive(Default)]
-struct Present {
-    te: bool,
-    expect: bool,
-    content_length: bool,
-    trailer: bool,
-    forwarded: bool,
-    x_real_ip: bool,
-    x_forwarded_host: bool,
-    x_forwarded_proto: bool,
-    host: bool,
-    /// Names that clients may not use as they like; any of them.
-    foreign: bool,
-    cookies: usize,
-}
-
-impl Present {
-    fn in_headers(headers: &HeaderMap) -> Self {
-        let mut present = Self::default();
-        for name in headers.keys() {
-            match name.as_str() {
-                "te" => present.te = true,
-                "expect" => present.expect = true,
-                "content-length" => present.content_length = true,
-                "trailer" => present.trailer = true,
-                "forwarded" => present.forwarded = true,
-                "x-real-ip" => present.x_real_ip = true,
-                "x-forwarded-host" => present.x_forwarded_host = true,
-                "x-forwarded-proto" => present.x_forwarded_proto = true,
-                "host" => present.host = true,
-                "x-forwarded-for" => {}
-                "cookie" => present.cookies = headers.get_all(header::COOKIE).iter().count(),
-                _ => present.foreign |= kind(name).is_some(),
-            }
-        }
-        present
-    }
+fn is_end_to_end(name: &[u8]) -> bool {
+    matches!(name, b"host" | b"authorization" | b"cookie" | b"forwarded" | b"x-real-ip" | b"x-request-id")
+        || name.windows(7).any(|part| part == b"api-key")
+        || name.starts_with(b"content-")
+        || name.starts_with(b"x-forwarded-")
 }
 
 /// The headers of a request as the upstream gets them. Keys were taken before, so nothing that a client names
-/// in Connection changes what it is counted as.
+/// in Connection changes what it is counted as. `overrides` are wanted if names that ask the upstream for another path
+/// or method than the one that was looked at may pass.
 pub(super) fn request(
     connection: &Connection,
-    headers: &mut HeaderMap,
-    host: Option<HeaderValue>,
+    headers: &mut Fields,
+    authority: Option<&str>,
     has_body: bool,
     trusted: bool,
     overrides: bool,
 ) {
-    strip_hop_by_hop(headers);
-    let present = Present::in_headers(headers);
-    if present.te {
-        headers.remove(header::TE);
-    }
-    if present.cookies > 1 && connection.shared {
-        join_cookies(connection, headers);
-    }
-    if present.expect {
-        headers.remove(header::EXPECT); // the body is asked of the client when the upstream takes it
-    }
-    if present.content_length {
-        // Written anew from the body's own framing.
-        match has_body {
-            true => headers.remove(header::CONTENT_LENGTH),
-            false => headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0")),
-        };
-    }
-    if present.trailer && !has_body {
-        headers.remove(header::TRAILER);
-    }
-    if present.foreign {
-        remove_foreign(headers, trusted, overrides);
-    }
-    if trusted {
-        append_forwarded_for(connection, headers);
-    } else {
-        // What an untrusted peer says of itself does not reach the upstream.
-        if present.forwarded {
-            headers.remove(header::FORWARDED);
+    strip_named(headers);
+    let (mut length, mut forwarded_host, mut forwarded_proto) = (false, false, false);
+    let (mut hosts, mut cookies) = (0, 0);
+    // One look at all names is cheaper than a search for each.
+    headers.retain(|name, _| match name {
+        // The body is asked of the client when the upstream takes it.
+        b"te" | b"expect" => false,
+        b"content-length" => {
+            length = true;
+            false // written anew from the body's own framing
         }
-        if present.x_real_ip {
-            headers.remove(X_REAL_IP);
+        b"trailer" => has_body,
+        b"host" => {
+            hosts += 1;
+            true
         }
-        headers.insert(X_FORWARDED_FOR, connection.peer_text.clone());
-    }
-    if let Some(host) = host {
-        if !trusted || !present.x_forwarded_host {
-            headers.insert(X_FORWARDED_HOST, host.clone());
+        b"cookie" => {
+            cookies += 1;
+            true
         }
-        if !present.host {
-            headers.insert(header::HOST, host);
-        }
+        name if is_hop_by_hop(name) => false,
+        name => match kind(name) {
+            // What an untrusted peer says of itself does not reach the upstream.
+            Some(Kind::OfProxies) => {
+                forwarded_host |= trusted && name == b"x-forwarded-host";
+                forwarded_proto |= trusted && name == b"x-forwarded-proto";
+                trusted
+            }
+            Some(Kind::Disguised) => false,
+            Some(Kind::Override) => overrides,
+            None => true,
+        },
+    });
+    if cookies > 1 && connection.shared {
+        join_cookies(headers);
     }
-    if !trusted || !present.x_forwarded_proto {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(connection.scheme()));
+    if length && !has_body {
+        headers.append(header::CONTENT_LENGTH, "0");
     }
-}
-
-/// Removes what only a trusted proxy may say, also where it is spelled for CGI, and, unless `overrides` are wanted, what
-/// asks the upstream for another path or method than the one that was looked at.
-fn remove_foreign(headers: &mut HeaderMap, trusted: bool, overrides: bool) {
-    let goes = |name: &&HeaderName| match kind(name) {
-        Some(Kind::OfProxies) => !trusted,
-        Some(Kind::Disguised) => true,
-        Some(Kind::Override) => !overrides,
-        None => false,
-    };
-    let names: SmallVec<[HeaderName; 4]> = headers.keys().filter(goes).cloned().collect();
-    for name in names {
-        headers.remove(name);
+    let forwarded_for = headers.get_all(X_FORWARDED_FOR).fold(Vec::new(), |mut list, line| {
+        list.extend_from_slice(line);
+        list.extend_from_slice(b", ");
+        list
+    });
+    headers.insert_with(X_FORWARDED_FOR, |out| {
+        out.extend_from_slice(&forwarded_for);
+        out.extend_from_slice(connection.peer_text.as_bytes());
+    });
+    if let Some(authority) = authority.filter(|_| hosts == 0) {
+        headers.append(header::HOST, authority);
+    }
+    if !forwarded_host {
+        headers.append_copy(X_FORWARDED_HOST, header::HOST);
+    }
+    if !forwarded_proto {
+        headers.append(X_FORWARDED_PROTO, connection.scheme());
     }
 }
 
 /// Tells the upstream whose API key was sent. It is done after Connection was looked at, so that a client cannot have
 /// the gateway's word removed by naming it there.
-pub(super) fn tell_consumer(connection: &Connection, headers: &mut HeaderMap, told: Told<'_>) {
-    disown(headers, |name| reads_like(name, &X_CONSUMER_NAME) || reads_like(name, &X_CONSUMER_PLAN));
+pub(super) fn tell_consumer(headers: &mut Fields, told: Told<'_>) {
+    let own = [X_CONSUMER_NAME, X_CONSUMER_PLAN];
+    disown(headers, |name| own.iter().any(|own| reads_like(name, own.as_ref())));
     let Some(consumer) = told.0 else { return };
-    let value = |text: &str| connection.worker.scratch.value(|out| out.bytes(text.as_bytes()));
-    headers.insert(X_CONSUMER_NAME, value(consumer.name));
+    headers.append(X_CONSUMER_NAME, consumer.name);
     if let Some(plan) = consumer.plan {
-        headers.insert(X_CONSUMER_PLAN, value(plan));
+        headers.append(X_CONSUMER_PLAN, plan);
     }
 }
 
 /// One line of cookies: HTTP/2 may cut it into several (RFC 9113 §8.2.3), which servers of HTTP/1.1 do not expect.
-fn join_cookies(connection: &Connection, headers: &mut HeaderMap) {
-    let value = connection.worker.scratch.value(|out| {
-        for (index, line) in headers.get_all(header::COOKIE).iter().enumerate() {
-            if index > 0 {
-                out.bytes(b"; ");
-            }
-            out.bytes(line.as_bytes());
-        }
-    });
-    headers.insert(header::COOKIE, value);
+fn join_cookies(headers: &mut Fields) {
+    let all: Vec<&[u8]> = headers.get_all(header::COOKIE).collect();
+    let all = all.join(&b"; "[..]);
+    headers.insert(header::COOKIE, all);
 }
 
-pub(super) fn takes_trailers(headers: &HeaderMap) -> bool {
-    let codings = headers.get_all(header::TE).iter().flat_map(|line| line.as_bytes().split(|b| *b == b','));
+pub(super) fn takes_trailers(headers: &Fields) -> bool {
+    let codings = headers.get_all(header::TE).flat_map(|line| line.split(|b| *b == b','));
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
-}
-
-fn append_forwarded_for(connection: &Connection, headers: &mut HeaderMap) {
-    let value = connection.worker.scratch.value(|out| {
-        for line in headers.get_all(X_FORWARDED_FOR) {
-            out.bytes(line.as_bytes());
-            out.bytes(b", ");
-        }
-        out.bytes(connection.peer_text.as_bytes());
-    });
-    headers.insert(X_FORWARDED_FOR, value);
 }

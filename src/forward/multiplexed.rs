@@ -3,9 +3,8 @@
 use std::error::Error;
 use std::rc::Rc;
 
-use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{Method, Request, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
 use super::body::{Body, Forwarded, RequestBody, Returning, Upload};
@@ -14,7 +13,9 @@ use super::lines::{Lines, Stream};
 use super::server::{Server, broken, too_late};
 use super::{Exchange, ForwardError};
 use crate::config::UpstreamConfig;
+use crate::fields::Fields;
 use crate::listen::Connection;
+use crate::message::{RequestHead, Response};
 
 /// Connections that are tried for a request that none of them has taken.
 const TRIES: usize = 3;
@@ -26,14 +27,14 @@ pub(super) async fn ask(
     config: &UpstreamConfig,
     exchange: &Exchange,
     connection: &Connection,
-    parts: &Parts,
-) -> Result<Response<Body>, ForwardError> {
+    parts: &RequestHead,
+) -> Result<Response, ForwardError> {
     let mut turn = 0;
     loop {
         turn += 1;
         let now = connection.worker.deadlines.now();
         let stream = lines.place(now).await?;
-        let mut request = Request::from_parts(parts.clone(), RequestBody::empty());
+        let mut request = parts.with_body(RequestBody::empty());
         prepare(&mut request, server);
         let mut sender = stream.sender();
         match exchange.in_time(config.response, sender.try_send_request(request)).await {
@@ -69,7 +70,7 @@ pub(super) async fn send(
     connection: &Connection,
     unsent: &mut Option<Request<RequestBody>>,
     upload: &Rc<Upload>,
-) -> Result<Response<Body>, ForwardError> {
+) -> Result<Response, ForwardError> {
     let mut turn = 0;
     loop {
         turn += 1;
@@ -109,11 +110,11 @@ pub(super) async fn send(
 /// Asks a question of the gateway's own, and says with which status it is answered.
 pub(super) async fn probe(
     (server, lines): (&Server, &Rc<Lines>),
-    question: &Parts,
+    question: &RequestHead,
 ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
     let stream = lines.place(0).await?;
     stream.retire(); // the next question finds out anew whether there is a way
-    let mut request = Request::from_parts(question.clone(), RequestBody::empty());
+    let mut request = question.with_body(RequestBody::empty());
     request.headers_mut().remove(header::CONNECTION);
     prepare(&mut request, server);
     Ok(stream.sender().send_request(request).await?.status())
@@ -135,20 +136,21 @@ fn prepare(request: &mut Request<RequestBody>, server: &Server) {
 }
 
 fn answer(
-    response: Response<Incoming>,
+    response: http::Response<Incoming>,
     stream: Stream,
     connection: &Connection,
     method: &Method,
-) -> Result<Response<Body>, ForwardError> {
+) -> Result<Response, ForwardError> {
     stream.heard(connection.worker.deadlines.now());
-    let (mut head, body) = response.into_parts();
+    let (head, body) = response.into_parts();
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(ForwardError::Broken("the protocol was switched unasked".into()));
     }
     // Two lengths of one body are no better here.
-    Framing::of(&mut head, method).map_err(|what| ForwardError::Broken(what.into()))?;
+    let mut headers = Fields::from(&head.headers);
+    Framing::of(head.status, &mut headers, method).map_err(|what| ForwardError::Broken(what.into()))?;
     let forwarded = Forwarded { body, connection: Some(Returning::Stream(stream)) };
-    Ok(Response::from_parts(head, Body::forwarded(forwarded)))
+    Ok(Response { status: head.status, headers, body: Body::forwarded(forwarded) })
 }
 
 /// Whether the server says that it has not looked at the request (RFC 9113 §8.7): the stream was refused, or is beyond

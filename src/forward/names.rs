@@ -1,57 +1,59 @@
 //! Names of headers that clients may not use as they like.
 
-use http::header::{self, HeaderMap, HeaderName};
+use http::header::{self, HeaderName};
+
+use crate::fields::Fields;
 
 /// What a proxy says of its client, besides all that begins with `x-forwarded`. Sorted.
-const OF_PROXIES: [&str; 34] = [
-    "cf-connecting-ip",
-    "cf-connecting-ipv6",
-    "client-ip",
-    "fastly-client-ip",
-    "forwarded",
-    "forwarded-for",
-    "forwarded-for-ip",
-    "proxy-host",
-    "real-ip",
-    "remote-addr",
-    "true-client-ip",
-    "x-appengine-user-ip",
-    "x-azure-clientip",
-    "x-azure-socketip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-custom-ip-authorization",
-    "x-envoy-external-address",
-    "x-forward",
-    "x-forward-for",
-    "x-forwarder-for",
-    "x-host",
-    "x-http-host-override",
-    "x-original-forwarded-for",
-    "x-original-host",
-    "x-original-remote-addr",
-    "x-originally-forwarded-for",
-    "x-originating-ip",
-    "x-proxyuser-ip",
-    "x-real-ip",
-    "x-remote-addr",
-    "x-remote-ip",
-    "x-true-client-ip",
-    "x-true-ip",
+const OF_PROXIES: [&[u8]; 34] = [
+    b"cf-connecting-ip",
+    b"cf-connecting-ipv6",
+    b"client-ip",
+    b"fastly-client-ip",
+    b"forwarded",
+    b"forwarded-for",
+    b"forwarded-for-ip",
+    b"proxy-host",
+    b"real-ip",
+    b"remote-addr",
+    b"true-client-ip",
+    b"x-appengine-user-ip",
+    b"x-azure-clientip",
+    b"x-azure-socketip",
+    b"x-client-ip",
+    b"x-cluster-client-ip",
+    b"x-custom-ip-authorization",
+    b"x-envoy-external-address",
+    b"x-forward",
+    b"x-forward-for",
+    b"x-forwarder-for",
+    b"x-host",
+    b"x-http-host-override",
+    b"x-original-forwarded-for",
+    b"x-original-host",
+    b"x-original-remote-addr",
+    b"x-originally-forwarded-for",
+    b"x-originating-ip",
+    b"x-proxyuser-ip",
+    b"x-real-ip",
+    b"x-remote-addr",
+    b"x-remote-ip",
+    b"x-true-client-ip",
+    b"x-true-ip",
 ];
 
 /// What asks some upstreams for another path or method than the request's own.
-const OVERRIDES: [&str; 10] = [
-    "x-http-destinationurl",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-path",
-    "x-original-uri",
-    "x-original-url",
-    "x-override-url",
-    "x-rewrite-uri",
-    "x-rewrite-url",
+const OVERRIDES: [&[u8]; 10] = [
+    b"x-http-destinationurl",
+    b"x-http-method",
+    b"x-http-method-override",
+    b"x-method-override",
+    b"x-original-path",
+    b"x-original-uri",
+    b"x-original-url",
+    b"x-override-url",
+    b"x-rewrite-uri",
+    b"x-rewrite-url",
 ];
 
 /// What a name is to a gateway.
@@ -65,24 +67,41 @@ pub(super) enum Kind {
     Override,
 }
 
+/// The lengths of known names, a bit each, by their first letter: nearly all other names are told apart by that alone.
+const LENGTHS: [u32; 256] = {
+    let mut lengths = [0; 256];
+    let mut at = 0;
+    while at < OF_PROXIES.len() + OVERRIDES.len() {
+        let name =
+            if at < OF_PROXIES.len() { OF_PROXIES[at] } else { OVERRIDES[at - OF_PROXIES.len()] };
+        lengths[name[0] as usize] |= 1 << name.len();
+        at += 1;
+    }
+    lengths[b'p' as usize] |= 1 << b"proxy".len();
+    lengths
+};
+/// What all names of one family begin with.
+const FORWARDED: &[u8] = b"x-forwarded";
+
 /// What a name is; `None` for nearly all.
-pub(super) fn kind(name: &HeaderName) -> Option<Kind> {
-    let name = name.as_str();
-    if !matches!(name.as_bytes()[0], b'x' | b'f' | b'c' | b'p' | b'r' | b't') {
+pub(super) fn kind(name: &[u8]) -> Option<Kind> {
+    let known = u32::try_from(name.len()).ok().and_then(|length| LENGTHS[usize::from(name[0])].checked_shr(length));
+    if known.is_none_or(|bit| bit & 1 == 0) && !(name[0] == b'x' && name.len() >= FORWARDED.len()) {
         return None;
     }
-    if !name.contains('_') {
+    if !name.contains(&b'_') {
         return kind_of(name);
     }
-    kind_of(&name.replace('_', "-")).map(|_| Kind::Disguised)
+    let plain: Vec<u8> = name.iter().map(|b| if *b == b'_' { b'-' } else { *b }).collect();
+    kind_of(&plain).map(|_| Kind::Disguised)
 }
 
-fn kind_of(name: &str) -> Option<Kind> {
-    if name.starts_with("x-forwarded") || OF_PROXIES.binary_search(&name).is_ok() {
+fn kind_of(name: &[u8]) -> Option<Kind> {
+    if name.starts_with(FORWARDED) || OF_PROXIES.binary_search(&name).is_ok() {
         return Some(Kind::OfProxies);
     }
     match name {
-        "proxy" => Some(Kind::Disguised), // HTTP_PROXY to CGI (CVE-2016-5385)
+        b"proxy" => Some(Kind::Disguised), // HTTP_PROXY to CGI (CVE-2016-5385)
         _ => OVERRIDES.binary_search(&name).is_ok().then_some(Kind::Override),
     }
 }
@@ -90,9 +109,9 @@ fn kind_of(name: &str) -> Option<Kind> {
 /// Whether a Connection header names what a message is nothing without, to have it removed on the way: the host,
 /// what describes the content, who is asking, or one of `own`, which routes and limits look at. What a proxy writes
 /// anew is no such name.
-pub fn nominates(headers: &HeaderMap, own: &[HeaderName]) -> bool {
-    let lines = headers.get_all(header::CONNECTION).iter();
-    let mut names = lines.flat_map(|line| line.as_bytes().split(|b| *b == b',')).map(<[u8]>::trim_ascii);
+pub fn nominates(headers: &Fields, own: &[HeaderName]) -> bool {
+    let lines = headers.get_all(header::CONNECTION);
+    let mut names = lines.flat_map(|line| line.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
     names.any(|name| {
         if matches!(name, b"keep-alive" | b"close" | b"Keep-Alive" | b"Upgrade" | b"upgrade" | b"TE" | b"te")
         {
@@ -114,19 +133,20 @@ mod tests {
     use super::*;
 
     fn kind_of_text(name: &str) -> Option<Kind> {
-        kind(&HeaderName::from_bytes(name.as_bytes()).unwrap())
+        kind(name.to_ascii_lowercase().as_bytes())
     }
 
     #[test]
     fn names_are_known_however_they_are_written() {
         assert!(OF_PROXIES.is_sorted() && OVERRIDES.is_sorted());
-        for name in OF_PROXIES.iter().chain(&["X-Forwarded-For", "x-forwarded", "X-Forwarded-Ssl"]) {
+        let of_proxies = OF_PROXIES.map(|name| std::str::from_utf8(name).unwrap());
+        for name in of_proxies.iter().chain(&["X-Forwarded-For", "x-forwarded", "X-Forwarded-Ssl"]) {
             assert_eq!(kind_of_text(name), Some(Kind::OfProxies), "{name}");
             if name.contains('-') {
                 assert_eq!(kind_of_text(&name.replacen('-', "_", 1)), Some(Kind::Disguised), "{name}");
             }
         }
-        for name in OVERRIDES {
+        for name in OVERRIDES.map(|name| std::str::from_utf8(name).unwrap()) {
             assert_eq!(kind_of_text(name), Some(Kind::Override), "{name}");
         }
         for name in ["host", "accept", "x-request-id", "x-api-key", "x_custom", "content-type", "forward"] {
@@ -138,9 +158,7 @@ mod tests {
     fn what_a_request_is_nothing_without_cannot_be_nominated() {
         let own = [HeaderName::from_static("x-tenant")];
         let nominated = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.append("connection", "keep-alive".parse().unwrap());
-            headers.append("connection", value.parse().unwrap());
+            let headers = [("connection", "keep-alive"), ("connection", value)].into_iter().collect();
             nominates(&headers, &own)
         };
         for value in

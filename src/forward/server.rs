@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio_rustls::TlsConnector;
@@ -20,7 +19,9 @@ use super::pool::Pool;
 use super::wire::{Wire, WireError};
 use super::{Exchange, ForwardError, multiplexed};
 use crate::config::{Protocol, UpstreamConfig};
+use crate::fields::Fields;
 use crate::listen::Connection;
+use crate::message::{RequestHead, Response};
 
 /// What is kept of a body on its way, and the longest head of an answer, as on connections of our own. More would only be
 /// memory.
@@ -74,14 +75,14 @@ impl Server {
     /// Asks a question of the gateway's own, and says with which status it is answered.
     pub(super) async fn probe(
         &self,
-        question: &Parts,
+        question: &RequestHead,
         preamble: &[u8],
     ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
         if let Some(lines) = &self.lines {
             return multiplexed::probe((self, lines), question).await;
         }
         let mut wire = Wire::new(self.address.connect(preamble).await?);
-        Ok(wire.ask(question, None).await?.head.status)
+        Ok(wire.ask(question, None, None).await?.status)
     }
 
     /// Tells operators why no agreement with it comes about; clients are told nothing of it.
@@ -103,10 +104,10 @@ pub(super) async fn ask(
     config: &UpstreamConfig,
     exchange: &Exchange,
     connection: &Connection,
-    parts: &Parts,
-    wanted: Option<&HeaderValue>,
+    parts: &RequestHead,
+    wanted: Option<&[u8]>,
     preamble: &[u8],
-) -> Result<Response<Body>, ForwardError> {
+) -> Result<Response, ForwardError> {
     let asked = match &server.lines {
         Some(lines) => multiplexed::ask((server, lines), config, exchange, connection, parts).await,
         None => ask_alone(server, config, exchange, connection, parts, wanted, preamble).await,
@@ -124,7 +125,7 @@ pub(super) async fn send(
     unsent: &mut Option<Request<RequestBody>>,
     upload: &Rc<Upload>,
     preamble: &[u8],
-) -> Result<Response<Body>, ForwardError> {
+) -> Result<Response, ForwardError> {
     let sent = match &server.lines {
         Some(lines) => multiplexed::send((server, lines), config, exchange, connection, unsent, upload).await,
         None => send_alone(server, config, exchange, connection, unsent, upload, preamble).await,
@@ -138,10 +139,10 @@ async fn ask_alone(
     config: &UpstreamConfig,
     exchange: &Exchange,
     connection: &Connection,
-    parts: &Parts,
-    wanted: Option<&HeaderValue>,
+    parts: &RequestHead,
+    wanted: Option<&[u8]>,
     preamble: &[u8],
-) -> Result<Response<Body>, ForwardError> {
+) -> Result<Response, ForwardError> {
     let pooled = || server.wires.take().filter(|_| preamble.is_empty());
     let mut kept = std::iter::from_fn(pooled).find_map(|mut wire| wire.is_silent().then_some(wire));
     loop {
@@ -150,7 +151,8 @@ async fn ask_alone(
             Some(wire) => wire,
             None => Wire::new(server.address.connect(preamble).await?),
         };
-        match exchange.in_time(config.response, wire.ask(parts, wanted)).await {
+        let buffers = Some(&connection.worker.buffers);
+        match exchange.in_time(config.response, wire.ask(parts, wanted, buffers)).await {
             None => return Err(ForwardError::ResponseTimeout),
             Some(Ok(mut answer)) => {
                 answer.keeps &= preamble.is_empty();
@@ -159,7 +161,7 @@ async fn ask_alone(
                     true => Body::switched(wire, config.tunnel),
                     false => Body::wired(&mut answer, wire, Rc::clone(&server.wires), now),
                 };
-                return Ok(Response::from_parts(answer.head, body));
+                return Ok(Response { status: answer.status, headers: answer.headers, body });
             }
             Some(Err(WireError::Nothing(_))) if again => {}
             Some(Err(error @ WireError::Nothing(_))) => return Err(ForwardError::Unanswered(error.into())),
@@ -177,7 +179,7 @@ async fn send_alone(
     unsent: &mut Option<Request<RequestBody>>,
     upload: &Rc<Upload>,
     preamble: &[u8],
-) -> Result<Response<Body>, ForwardError> {
+) -> Result<Response, ForwardError> {
     let mut kept = None;
     while let Some(mut sender) = server.senders.take().filter(|_| preamble.is_empty()) {
         if sender.ready().await.is_ok() {
@@ -203,18 +205,20 @@ async fn send_alone(
             Some(Ok(response)) => {
                 upload.answered.set(true);
                 let now = connection.worker.deadlines.now();
-                let (mut head, body) = response.into_parts();
+                let (head, body) = response.into_parts();
                 if head.status == StatusCode::SWITCHING_PROTOCOLS {
                     return Err(ForwardError::Broken("the protocol was switched unasked".into()));
                 }
                 // The same strictness as on a connection of our own; hyper undoes more than it says.
-                Framing::of(&mut head, &method).map_err(|what| ForwardError::Broken(what.into()))?;
+                let mut headers = Fields::from(&head.headers);
+                let framing = Framing::of(head.status, &mut headers, &method);
+                framing.map_err(|what| ForwardError::Broken(what.into()))?;
                 let upload = Some(Rc::clone(upload));
                 let pool = Rc::clone(&server.senders);
                 let pool = preamble.is_empty().then_some(pool);
                 let returning = Returning::Kept(Kept { sender, pool, now, upload });
                 let forwarded = Forwarded { body, connection: Some(returning) };
-                return Ok(Response::from_parts(head, Body::forwarded(forwarded)));
+                return Ok(Response { status: head.status, headers, body: Body::forwarded(forwarded) });
             }
             Some(Err(failed)) => failed,
         };

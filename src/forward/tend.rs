@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use http::request::Parts;
-use http::{HeaderValue, Request, header};
+use http::header;
 use tokio::task::AbortHandle;
 
 use super::connect::connector;
@@ -17,6 +16,7 @@ use super::proxy;
 use super::server::Server;
 use super::shared::{Members, UpstreamState};
 use crate::config::HealthConfig;
+use crate::message::RequestHead;
 
 /// The longest that a start or a reload waits for the addresses of names it does not know.
 const LOOK_UP: Duration = Duration::from_secs(2);
@@ -123,21 +123,22 @@ impl UpstreamState {
 }
 
 /// The request of a health check.
-fn question(config: &HealthConfig, server: &Server) -> Parts {
-    let mut parts = Request::new(()).into_parts().0;
-    parts.uri = config.path.clone().into();
-    let host = config.host.clone().or_else(|| HeaderValue::from_str(&server.address.authority).ok());
-    parts.headers.extend(host.map(|host| (header::HOST, host)));
-    parts.headers.insert(header::USER_AGENT, HeaderValue::from_static("sluicegate-health"));
-    parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    parts
+fn question(config: &HealthConfig, server: &Server) -> RequestHead {
+    let mut question = RequestHead::get(config.path.clone());
+    match &config.host {
+        Some(host) => question.headers.append(header::HOST, host),
+        None => question.headers.append(header::HOST, &server.address.authority),
+    }
+    question.headers.append(header::USER_AGENT, "sluicegate-health");
+    question.headers.append(header::CONNECTION, "close");
+    question
 }
 
 /// One question, over HTTP/1.1 on a connection of its own.
 async fn ask(
     server: &Server,
     config: &HealthConfig,
-    question: &Parts,
+    question: &RequestHead,
     preamble: &[u8],
 ) -> Result<(), String> {
     let status = server.probe(question, preamble).await.map_err(|error| told(&*error))?.as_u16();

@@ -6,12 +6,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Version, header};
+use http::{Version, header};
 use tokio::io::AsyncWrite;
 
 use super::exchange::Exchange;
 use super::wire::Wire;
+use crate::fields::Fields;
+use crate::message::RequestHead;
+
+/// What there is room for in one read.
+const PIECE: usize = 4 << 10;
 
 /// The server's side of a tunnel. It is one exchange, which ends with it.
 pub struct Tunnel {
@@ -30,7 +34,7 @@ impl Tunnel {
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let bytes = if self.wire.read.is_empty() {
             let buffers = &self.exchange.connection().worker.buffers;
-            ready!(buffers.poll_read(self.wire.stream(), context))?.freeze()
+            ready!(buffers.poll_read(self.wire.stream(), context, PIECE))?.freeze()
         } else {
             self.wire.read.split().freeze()
         };
@@ -58,30 +62,26 @@ impl Tunnel {
 
 /// The protocol that a request without a body asks to switch to. HTTP/2 is never switched to: who speaks it begins with
 /// it.
-pub(super) fn wanted(parts: &Parts) -> Option<HeaderValue> {
-    let mut lines = parts.headers.get_all(header::UPGRADE).iter();
-    let protocol = lines.next().filter(|_| lines.next().is_none() && parts.version == Version::HTTP_11)?;
-    let word = protocol.as_bytes();
+pub(super) fn wanted(parts: &RequestHead) -> Option<Vec<u8>> {
+    let word = parts.headers.only(header::UPGRADE).filter(|_| parts.version == Version::HTTP_11)?;
     let token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(b);
     let is_one = !word.is_empty() && word.iter().all(token) && !word.to_ascii_lowercase().starts_with(b"h2c");
-    (is_one && names_upgrade(&parts.headers)).then(|| protocol.clone())
+    (is_one && names_upgrade(&parts.headers)).then(|| word.to_vec())
 }
 
 /// Whether a server has switched to the protocol that it was asked for.
-pub(super) fn switched(headers: &HeaderMap, wanted: &HeaderValue) -> bool {
-    let mut lines = headers.get_all(header::UPGRADE).iter();
-    let said = lines.next().filter(|_| lines.next().is_none());
-    said.is_some_and(|said| said.as_bytes().eq_ignore_ascii_case(wanted.as_bytes())) && names_upgrade(headers)
+pub(super) fn switched(headers: &Fields, wanted: &[u8]) -> bool {
+    let said = headers.only(header::UPGRADE);
+    said.is_some_and(|said| said.eq_ignore_ascii_case(wanted)) && names_upgrade(headers)
 }
 
-fn names_upgrade(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all(header::CONNECTION).iter();
-    let mut words = lines.flat_map(|line| line.as_bytes().split(|b| *b == b','));
+fn names_upgrade(headers: &Fields) -> bool {
+    let mut words = headers.get_all(header::CONNECTION).flat_map(|line| line.split(|b| *b == b','));
     words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
 }
 
 /// Says, for one connection, that the protocol is to be switched, or is.
-pub(super) fn say(headers: &mut HeaderMap, protocol: HeaderValue) {
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+pub(super) fn say(headers: &mut Fields, protocol: &[u8]) {
+    headers.insert(header::CONNECTION, "upgrade");
     headers.insert(header::UPGRADE, protocol);
 }

@@ -2,17 +2,17 @@
 
 use std::rc::Rc;
 
-use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{Request, StatusCode, Version, header};
 
-use super::body::{Body, RequestBody, Upload};
+use super::body::{RequestBody, Upload};
 use super::fleet::{Tried, Upstream};
 use super::server::{ask, send};
 use super::{Exchange, ForwardError, headers, proxy, tunnel};
 use crate::auth::Told;
 use crate::config::Protocol;
 use crate::listen::{Connection, Inbound};
+use crate::message::{RequestHead, Response};
 use crate::observe::UpstreamOutcome;
 use crate::respond;
 use crate::snapshot::Route;
@@ -31,7 +31,7 @@ const MOST_TRIED: usize = 8;
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Outgoing {
     /// A head alone.
-    Head(Parts),
+    Head(RequestHead),
     /// A head with a body; `None` once some of it may have been sent.
     Whole(Option<Request<RequestBody>>, Rc<Upload>),
 }
@@ -53,9 +53,9 @@ pub async fn forward(
     upstream: &Upstream,
     route: &Route,
     consumer: Option<Told<'_>>,
-    mut parts: Parts,
+    mut parts: RequestHead,
     body: Inbound,
-) -> Result<Response<Body>, ForwardError> {
+) -> Result<Response, ForwardError> {
     let announced = http_body::Body::size_hint(&body).exact();
     if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
         respond::drain(body, &parts);
@@ -75,32 +75,31 @@ pub async fn forward(
     let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&parts.headers);
     prepare(connection, &mut parts, authority, has_body, exchange.trusts_peer(), route.overrides);
     if trailers {
-        parts.headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        parts.headers.insert(header::TE, "trailers");
     }
     parts.headers.insert(headers::X_REQUEST_ID, exchange.id());
     if let Some(told) = consumer {
-        headers::tell_consumer(connection, &mut parts.headers, told);
+        headers::tell_consumer(&mut parts.headers, told);
     }
     if let Some(wanted) = &wanted {
-        tunnel::say(&mut parts.headers, wanted.clone());
+        tunnel::say(&mut parts.headers, wanted);
     }
     exchange.dress(&mut parts.headers);
     exchange.set_idle(config.idle);
     let (body, upload) = RequestBody::new(body, route.max_body, exchange, &parts.headers, config);
     let outgoing = match upload {
         None => Outgoing::Head(parts),
-        Some(upload) => Outgoing::Whole(Some(Request::from_parts(parts, body)), upload),
+        Some(upload) => Outgoing::Whole(Some(parts.with_body(body)), upload),
     };
-    let result = attempt(connection, exchange, upstream, outgoing, wanted.as_ref(), &preamble).await;
+    let result = attempt(connection, exchange, upstream, outgoing, wanted.as_deref(), &preamble).await;
     counted.outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
     drop(counted);
     let mut response = result?;
-    headers::strip_hop_by_hop(response.headers_mut());
-    if let Some(wanted) = wanted.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
-        tunnel::say(response.headers_mut(), wanted);
+    headers::strip_hop_by_hop(&mut response.headers);
+    if let Some(wanted) = wanted.filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS) {
+        tunnel::say(&mut response.headers, &wanted);
         exchange.has_no_end();
     }
-    *response.version_mut() = Version::HTTP_11;
     Ok(response)
 }
 
@@ -111,9 +110,9 @@ async fn attempt(
     exchange: &Exchange,
     upstream: &Upstream,
     mut outgoing: Outgoing,
-    wanted: Option<&HeaderValue>,
+    wanted: Option<&[u8]>,
     preamble: &[u8],
-) -> Result<Response<Body>, ForwardError> {
+) -> Result<Response, ForwardError> {
     let config = upstream.config();
     let now = || connection.worker.deadlines.now();
     let mut tried = Tried::new();
@@ -166,20 +165,17 @@ async fn attempt(
 /// The head of the request as HTTP/1.1 in origin form.
 fn prepare(
     connection: &Connection,
-    parts: &mut Parts,
+    parts: &mut RequestHead,
     authority: &str,
     has_body: bool,
     trusted: bool,
     overrides: bool,
 ) {
-    let named = parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
-    let host = parts.headers.get(header::HOST).cloned().or(named);
-    headers::request(connection, &mut parts.headers, host, has_body, trusted, overrides);
+    let named = parts.uri.authority().map(http::uri::Authority::as_str);
+    headers::request(connection, &mut parts.headers, named, has_body, trusted, overrides);
     if !parts.headers.contains_key(header::HOST) {
         // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
-        if let Ok(host) = HeaderValue::from_str(authority) {
-            parts.headers.insert(header::HOST, host);
-        }
+        parts.headers.append(header::HOST, authority);
     }
     if parts.uri.authority().is_some() {
         let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
@@ -188,5 +184,4 @@ fn prepare(
         parts.uri = Uri::from(whole.unwrap_or(path));
     }
     parts.version = Version::HTTP_11;
-    parts.extensions.clear();
 }

@@ -3,29 +3,27 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::ops::Range;
+use std::mem::MaybeUninit;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
-use http::request::Parts as RequestParts;
-use http::response::Parts;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
-use smallvec::SmallVec;
+use bytes::{Buf, BytesMut};
+use http::{Method, StatusCode, header};
 use tokio::io::AsyncReadExt;
 
 use super::connect::ServerStream;
 use super::framing::Framing;
 use super::tunnel::switched;
+use crate::fields::Fields;
+use crate::listen::Buffers;
+use crate::message::RequestHead;
 
 /// The longest head of an answer.
 const MAX_HEAD: usize = 64 << 10;
-/// Headers of an answer: nearly all fit the first number, none may be above the second.
-const HEADERS: (usize, usize) = (32, 256);
-/// Headers that clients are told of limits, for which there is room.
-const TOLD: usize = 5;
-/// What is read at once while a head is expected, and while a body is.
-pub(super) const READ: (usize, usize) = (4 << 10, 16 << 10);
+/// Headers of an answer.
+const HEADERS: usize = 256;
+/// What is read at once behind something that is there already.
+const MORE: usize = 16 << 10;
 
 /// A connection to a server.
 pub(super) struct Wire {
@@ -36,7 +34,8 @@ pub(super) struct Wire {
 
 /// The head of an answer, how its body comes, and whether the connection can be used again behind it.
 pub(super) struct Answer {
-    pub(super) head: Parts,
+    pub(super) status: StatusCode,
+    pub(super) headers: Fields,
     pub(super) framing: Framing,
     pub(super) keeps: bool,
     /// The server speaks another protocol from here on.
@@ -75,11 +74,17 @@ impl Wire {
     /// the one `wanted`.
     pub(super) async fn ask(
         &mut self,
-        request: &RequestParts,
-        wanted: Option<&HeaderValue>,
+        request: &RequestHead,
+        wanted: Option<&[u8]>,
+        buffers: Option<&Buffers>,
     ) -> Result<Answer, WireError> {
-        let head = write_head(request);
-        self.stream.send(&head).await.map_err(WireError::Nothing)?;
+        let mut head = buffers.map_or_else(Vec::new, Buffers::take_out);
+        write_head(&mut head, request);
+        let sent = self.stream.send(&head).await;
+        if let Some(buffers) = buffers {
+            buffers.give_back(head);
+        }
+        sent.map_err(WireError::Nothing)?;
         loop {
             match self.parse(&request.method, wanted)? {
                 Parsed::Answer(answer) => return Ok(answer),
@@ -89,7 +94,7 @@ impl Wire {
             if self.read.len() >= MAX_HEAD {
                 return Err(WireError::NoAnswer("the head of the answer is too long"));
             }
-            let read = poll_fn(|context| self.poll_fill(context, READ.0)).await;
+            let read = poll_fn(|context| self.poll_fill(context, buffers)).await;
             match read {
                 Ok(0) if self.read.is_empty() => {
                     return Err(WireError::Nothing(io::ErrorKind::UnexpectedEof.into()));
@@ -102,54 +107,57 @@ impl Wire {
         }
     }
 
-    /// Reads some more; zero at the end.
-    pub(super) fn poll_fill(&mut self, context: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
-        self.read.reserve(room);
+    /// Reads some more, into the worker's memory if it is at hand; zero at the end.
+    pub(super) fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: Option<&Buffers>,
+    ) -> Poll<io::Result<usize>> {
+        if let Some(buffers) = buffers.filter(|_| self.read.is_empty()) {
+            self.read = BytesMut::new(); // whoever waits keeps none
+            let read = buffers.poll_read(&mut self.stream, context, MORE);
+            return read.map_ok(|read| {
+                self.read = read;
+                self.read.len()
+            });
+        }
+        self.read.reserve(MORE);
         // A read keeps nothing between polls, so a new one each time loses nothing.
         pin!(self.stream.read_buf(&mut self.read)).poll(context)
     }
 
     /// Takes the head that was read, if it is whole.
-    fn parse(&mut self, method: &Method, wanted: Option<&HeaderValue>) -> Result<Parsed, WireError> {
+    fn parse(&mut self, method: &Method, wanted: Option<&[u8]>) -> Result<Parsed, WireError> {
         if self.read.is_empty() {
             return Ok(Parsed::Partial);
         }
-        match self.parse_with::<{ HEADERS.0 }>(method, wanted) {
-            Err(WireError::NoAnswer(TOO_MANY)) => self.parse_with::<{ HEADERS.1 }>(method, wanted),
-            other => other,
-        }
-    }
-
-    fn parse_with<const N: usize>(
-        &mut self,
-        method: &Method,
-        wanted: Option<&HeaderValue>,
-    ) -> Result<Parsed, WireError> {
-        let mut headers = [httparse::EMPTY_HEADER; N];
-        let mut parsed = httparse::Response::new(&mut headers);
-        let length = match parsed.parse(&self.read) {
+        let mut lines = [const { MaybeUninit::uninit() }; HEADERS];
+        let mut parsed = httparse::Response::new(&mut []);
+        let config = httparse::ParserConfig::default();
+        let length = match config.parse_response_with_uninit_headers(&mut parsed, &self.read, &mut lines) {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Ok(Parsed::Partial),
-            Err(httparse::Error::TooManyHeaders) => return Err(WireError::NoAnswer(TOO_MANY)),
+            Err(httparse::Error::TooManyHeaders) => {
+                return Err(WireError::NoAnswer("the answer has too many headers"));
+            }
             Err(_) => return Err(WireError::NoAnswer("what came is not HTTP/1.1")),
         };
         let old = parsed.version == Some(0);
         let status =
             StatusCode::from_u16(parsed.code.unwrap_or(0)).map_err(|_| WireError::NoAnswer("no status"))?;
-        // Names and places of the values, which are then cut from the head as it was read, without a copy.
         let start = self.read.as_ptr().addr();
-        let mut lines: SmallVec<[(HeaderName, Range<usize>); 16]> = SmallVec::new();
+        let mut headers = Fields::of_head(&self.read[..length]);
         for line in parsed.headers.iter() {
-            let name = HeaderName::from_bytes(line.name.as_bytes());
-            let name = name.map_err(|_| WireError::NoAnswer("a bad header name"))?;
-            let from = line.value.as_ptr().addr() - start;
-            lines.push((name, if line.value.is_empty() { 0..0 } else { from..from + line.value.len() }));
+            let place = |part: &[u8]| (part.as_ptr().addr().saturating_sub(start).min(length), part.len());
+            let value = if line.value.is_empty() { (0, 0) } else { place(line.value) };
+            let told = headers.tell(place(line.name.as_bytes()), value);
+            told.map_err(|_| WireError::NoAnswer("a bad header name"))?;
         }
-        let bytes = self.read.split_to(length).freeze();
+        self.read.advance(length);
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Parsed::Interim);
         }
-        answer(status, old, lines, &bytes, (method, wanted)).map(Parsed::Answer)
+        answer(status, old, headers, method, wanted).map(Parsed::Answer)
     }
 }
 
@@ -161,54 +169,35 @@ enum Parsed {
     Answer(Answer),
 }
 
-const TOO_MANY: &str = "the answer has too many headers";
-
 fn answer(
     status: StatusCode,
     old: bool,
-    lines: SmallVec<[(HeaderName, Range<usize>); 16]>,
-    bytes: &Bytes,
-    (method, wanted): (&Method, Option<&HeaderValue>),
+    mut headers: Fields,
+    method: &Method,
+    wanted: Option<&[u8]>,
 ) -> Result<Answer, WireError> {
-    let mut head = Response::new(()).into_parts().0;
-    head.status = status;
-    head.version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
-    head.headers.reserve(lines.len() + TOLD);
-    for (name, place) in lines {
-        let value = HeaderValue::from_maybe_shared(bytes.slice(place));
-        head.headers.append(name, value.map_err(|_| WireError::NoAnswer("a bad header value"))?);
-    }
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        if !wanted.is_some_and(|wanted| switched(&head.headers, wanted)) {
+        if !wanted.is_some_and(|wanted| switched(&headers, wanted)) {
             return Err(WireError::NoAnswer("the protocol was switched unasked"));
         }
-        return Ok(Answer { head, framing: Framing::Ended, keeps: false, switched: true });
+        return Ok(Answer { status, headers, framing: Framing::Ended, keeps: false, switched: true });
     }
-    let framing = Framing::of(&mut head, method).map_err(WireError::NoAnswer)?;
+    let framing = Framing::of(status, &mut headers, method).map_err(WireError::NoAnswer)?;
     let says = |word: &str| {
-        let lines = head.headers.get_all(header::CONNECTION).iter();
-        let mut words = lines.flat_map(|line| line.as_bytes().split(|b| *b == b',')).map(<[u8]>::trim_ascii);
-        words.any(|said| said.eq_ignore_ascii_case(word.as_bytes()))
+        let mut words = headers.get_all(header::CONNECTION).flat_map(|line| line.split(|b| *b == b','));
+        words.any(|said| said.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
     };
     let keeps = !framing.ends_with_connection() && !says("close") && (!old || says("keep-alive"));
-    Ok(Answer { head, framing, keeps, switched: false })
+    Ok(Answer { status, headers, framing, keeps, switched: false })
 }
 
-fn write_head(request: &RequestParts) -> Vec<u8> {
+fn write_head(out: &mut Vec<u8>, request: &RequestHead) {
     let target = request.uri.path_and_query().map_or("/", |target| target.as_str());
-    let lines: usize =
-        request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    let mut head = Vec::with_capacity(request.method.as_str().len() + target.len() + lines + 16);
-    head.extend_from_slice(request.method.as_str().as_bytes());
-    head.push(b' ');
-    head.extend_from_slice(target.as_bytes());
-    head.extend_from_slice(b" HTTP/1.1\r\n");
-    for (name, value) in &request.headers {
-        head.extend_from_slice(name.as_str().as_bytes());
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(value.as_bytes());
-        head.extend_from_slice(b"\r\n");
-    }
-    head.extend_from_slice(b"\r\n");
-    head
+    out.reserve(request.method.as_str().len() + target.len() + request.headers.written() + 16);
+    out.extend_from_slice(request.method.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(target.as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    request.headers.write(out);
+    out.extend_from_slice(b"\r\n");
 }

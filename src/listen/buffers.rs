@@ -10,9 +10,7 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// What connections read into, piece by piece.
-const PIECE: usize = 16 << 10;
-/// A piece with less room than this is used up.
-const ROOM: usize = 4 << 10;
+const PIECE: usize = 32 << 10;
 /// What is written from is kept unless it grew beyond this.
 const KEPT: usize = 64 << 10;
 
@@ -37,14 +35,16 @@ impl Buffers {
         buffers
     }
 
-    /// Reads some more, which costs its reader no memory before it is there; nothing at the end.
+    /// Reads some more, which costs its reader no memory before it is there; nothing at the end. There is `room` for so
+    /// many bytes at least.
     pub(crate) fn poll_read(
         &self,
         stream: &mut (impl AsyncRead + Unpin),
         context: &mut Context<'_>,
+        room: usize,
     ) -> Poll<io::Result<BytesMut>> {
         let mut piece = self.piece.borrow_mut();
-        if piece.capacity() < ROOM {
+        if piece.capacity() < room {
             piece.reserve(PIECE);
         }
         // A read keeps nothing between polls, so a new one each time loses nothing.
@@ -53,12 +53,12 @@ impl Buffers {
     }
 
     /// An empty buffer to write into.
-    pub(super) fn take_out(&self) -> Vec<u8> {
+    pub(crate) fn take_out(&self) -> Vec<u8> {
         self.out.take()
     }
 
     /// Gives it back for the next.
-    pub(super) fn give_back(&self, mut out: Vec<u8>) {
+    pub(crate) fn give_back(&self, mut out: Vec<u8>) {
         if out.capacity() <= KEPT {
             out.clear();
             self.out.set(out);

@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicI64;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use http::HeaderValue;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
@@ -25,6 +24,8 @@ use crate::snapshot::Snapshot;
 use crate::worker::Worker;
 
 /// The first bytes of HTTP/2 (RFC 9113 §3.4).
+/// What there is room for in the first read.
+const PREFIX: usize = 4 << 10;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The index of a listener that the configuration in force does not have. No route asks for it.
 const REMOVED: usize = usize::MAX;
@@ -56,7 +57,7 @@ pub struct Connection {
     /// Where it comes from.
     pub peer: SocketAddr,
     /// The address of the peer as upstreams are told.
-    pub peer_text: HeaderValue,
+    pub peer_text: Box<str>,
     /// Its deadlines.
     pub deadline: Rc<Deadline>,
     /// Whether it speaks HTTP/2, so that requests share it.
@@ -145,7 +146,7 @@ async fn read_prefix(connection: &Connection, stream: &mut ClientStream, agreed:
     loop {
         let read = poll_fn(|context| {
             connection.deadline.watch(context);
-            match connection.worker.buffers.poll_read(stream, context) {
+            match connection.worker.buffers.poll_read(stream, context, PREFIX) {
                 Poll::Ready(read) => Poll::Ready(read.ok()),
                 Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
                 Poll::Pending if connection.deadline.take_closing() => Poll::Ready(None),
@@ -178,7 +179,7 @@ impl Connection {
             worker: Rc::clone(worker),
             listener: Rc::clone(listener),
             peer,
-            peer_text: text(worker, peer),
+            peer_text: text(peer),
             deadline,
             shared: false,
             tls: None,
@@ -203,7 +204,7 @@ impl Connection {
     /// Takes the word of whoever passes its bytes on for where it comes from.
     pub(super) fn set_peer(&mut self, peer: SocketAddr) {
         self.peer = peer;
-        self.peer_text = text(&self.worker, peer);
+        self.peer_text = text(peer);
     }
 
     /// The address of the peer.
@@ -240,6 +241,6 @@ impl Connection {
     }
 }
 
-fn text(worker: &Worker, peer: SocketAddr) -> HeaderValue {
-    worker.scratch.value(|out| out.display(&peer.ip().to_canonical()))
+fn text(peer: SocketAddr) -> Box<str> {
+    peer.ip().to_canonical().to_string().into()
 }

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use http::HeaderMap;
 use sluicegate_limiter::{Span, Time};
 
 use super::Request;
 use crate::cost::settled;
+use crate::fields::Fields;
 use crate::limit::{Holds, decide};
 use crate::pipeline::{Judged, Origin, Unjudged, find};
 use crate::respond::{retry_after, speaker};
@@ -186,7 +186,7 @@ impl<'s> Replay<'s> {
         let mut holds = std::mem::take(&mut judged.decision.holds);
         if let Some(status) = request.status {
             // What an answer's headers said is in no log.
-            holds.answered(|cost, base| settled(cost, base, status, &HeaderMap::new()));
+            holds.answered(|cost, base| settled(cost, base, status, &Fields::new()));
             holds.settle(self.now, request.bytes.unwrap_or(0), request.received.unwrap_or(0));
         }
         let duration = request.duration;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use http::header;
-use http::request::Parts;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use crate::listen::Inbound;
+use crate::message::RequestHead;
 
 /// What a client may send over HTTP/2 before it hears anything, so that a small body ends by itself. Only a larger one is
 /// reset.
@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// Leaves the rest of a body: over HTTP/1.1 to its connection, which reads it and throws it away, in bounds, so that the
 /// client sees the answer; over HTTP/2 it is read beside the answer, and if it is long the stream is reset alone.
-pub fn drain(body: Inbound, parts: &Parts) {
+pub fn drain(body: Inbound, parts: &RequestHead) {
     // A client that waits for leave to send its body gets the answer instead.
     if let Inbound::Http2(body) = body
         && !body.is_end_stream()

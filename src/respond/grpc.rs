@@ -1,11 +1,11 @@
 //! Refusals in the words of gRPC.
 
-use http::Response;
-use http::header::{self, HeaderValue};
-use http::request::Parts;
+use http::header;
 use sluicegate_limiter::Span;
 
-use crate::forward::Body;
+use super::write_decimal;
+use crate::fields::Fields;
+use crate::message::RequestHead;
 
 /// A status of gRPC with what it is called.
 pub(super) type Status = (&'static str, &'static str);
@@ -20,21 +20,21 @@ pub(super) const PERMISSION_DENIED: &str = "7";
 pub(super) const UNAVAILABLE: Status = ("14", "the gateway cannot count this call at the moment");
 
 /// Whether a request is a gRPC call.
-pub(super) fn is_grpc(parts: &Parts) -> bool {
-    let kind = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+pub(super) fn is_grpc(parts: &RequestHead) -> bool {
+    let kind = parts.headers.get(header::CONTENT_TYPE).unwrap_or_default();
     kind.strip_prefix(b"application/grpc")
         .is_some_and(|rest| rest.is_empty() || matches!(rest[0], b'+' | b';'))
 }
 
 /// A refused call gets its status without a message (gRPC over HTTP/2, "Trailers-Only"): an HTTP 429 would be
 /// taken for UNAVAILABLE and tried again at once.
-pub(super) fn grpc(response: &mut Response<Body>, (status, message): Status, wait: Option<Span>) {
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert("grpc-status", HeaderValue::from_static(status));
-    headers.insert("grpc-message", HeaderValue::from_static(message));
+pub(super) fn grpc(headers: &mut Fields, (status, message): Status, wait: Option<Span>) {
+    headers.insert(header::CONTENT_TYPE, "application/grpc");
+    headers.insert("grpc-status", status);
+    headers.insert("grpc-message", message);
     // Milliseconds, rounded up; -1 tells the client not to try again.
-    let pushback =
-        wait.map_or(HeaderValue::from_static("-1"), |wait| wait.ceil_micros().div_ceil(1_000).max(1).into());
-    headers.insert("grpc-retry-pushback-ms", pushback);
+    headers.insert_with("grpc-retry-pushback-ms", |out| match wait {
+        Some(wait) => write_decimal(out, wait.ceil_micros().div_ceil(1_000).max(1)),
+        None => out.extend_from_slice(b"-1"),
+    });
 }

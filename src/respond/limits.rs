@@ -1,20 +1,19 @@
 //! What clients are told of their limits: headers on admitted answers, and the refusal.
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{HeaderName, StatusCode, header};
 use sluicegate_limiter::{Refusal, Span, Standing};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
-use crate::config::{HeaderFamilies, Reject};
+use super::write_decimal;
+use crate::config::Reject;
+use crate::fields::Fields;
 use crate::forward::Body;
 use crate::limit::{Decision, Limit, Verdict};
-use crate::listen::Connection;
+use crate::message::{RequestHead, RequestId, Response};
 use crate::pipeline::{AskedLimit, Judged};
 use crate::snapshot::{Route, Said};
-use crate::worker::Worker;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -91,183 +90,138 @@ impl<'s> Told<'s> {
     }
 
     /// Writes the headers over whatever the upstream says under the same names.
-    pub fn write(self, worker: &Worker, route: &Route, headers: &mut HeaderMap) {
-        let scratch = &worker.scratch;
+    pub fn write(self, route: &Route, headers: &mut Fields) {
         if route.headers.x_ratelimit {
-            headers.insert(LIMIT, scratch.number(self.limit.config.quota.shown()));
-            headers.insert(REMAINING, scratch.number(self.remaining));
-            headers.insert(RESET, scratch.number(self.reset));
+            self.write_limit(headers);
         }
         if route.headers.ietf {
-            headers.insert(RATELIMIT, self.ietf(worker, self.reset));
-            if let Some(policies) = &self.said.policies {
-                headers.insert(POLICY, policies.clone());
-            }
+            self.write_ietf(headers, self.reset);
         }
     }
 
-    /// The value of RateLimit: what is left, and the seconds until there is more.
-    fn ietf(self, worker: &Worker, seconds: u64) -> HeaderValue {
-        worker.scratch.value(|out| {
-            out.bytes(b"\"");
-            out.bytes(self.limit.config.name.as_bytes());
-            out.bytes(b"\";r=");
-            out.number(self.remaining);
-            out.bytes(b";t=");
-            out.number(seconds);
-        })
+    fn write_limit(self, headers: &mut Fields) {
+        headers.insert_with(LIMIT, |out| write_decimal(out, self.limit.config.quota.shown()));
+        headers.insert_with(REMAINING, |out| write_decimal(out, self.remaining));
+        headers.insert_with(RESET, |out| write_decimal(out, self.reset));
     }
 
-    /// Writes the headers of a refusal: a copy of the route's, whose first values are those that change.
-    fn write_refusal(
-        self,
-        worker: &Worker,
-        route: &Route,
-        seconds: Option<u64>,
-        id: HeaderValue,
-    ) -> HeaderMap {
-        let mut headers = self.said.refusal.clone();
-        let mut values = headers.values_mut();
-        let mut set = |value| {
-            if let Some(next) = values.next() {
-                *next = value;
-            }
-        };
-        let scratch = &worker.scratch;
-        let wait = scratch.number(seconds.unwrap_or(0));
-        set(id);
+    /// What is left, the seconds until there is more, and what the limits are.
+    fn write_ietf(self, headers: &mut Fields, seconds: u64) {
+        headers.insert_with(RATELIMIT, |out| {
+            out.push(b'"');
+            out.extend_from_slice(self.limit.config.name.as_bytes());
+            out.extend_from_slice(b"\";r=");
+            write_decimal(out, self.remaining);
+            out.extend_from_slice(b";t=");
+            write_decimal(out, seconds);
+        });
+        if let Some(policies) = &self.said.policies {
+            headers.insert(POLICY, policies);
+        }
+    }
+
+    /// Writes the headers of a refusal.
+    fn write_refusal(self, route: &Route, seconds: Option<u64>, headers: &mut Fields) {
         if route.headers.x_ratelimit {
-            set(scratch.number(self.limit.config.quota.shown()));
-            set(scratch.number(self.remaining));
-            set(scratch.number(self.reset));
-            set(wait.clone());
+            self.write_limit(headers);
+            if let Some(seconds) = seconds {
+                headers.append_with(X_RETRY_AFTER, |out| write_decimal(out, seconds));
+            }
         }
         if route.headers.ietf {
             // Not later than Retry-After, which wins where both are given.
-            set(self.ietf(worker, seconds.unwrap_or(self.reset)));
+            self.write_ietf(headers, seconds.unwrap_or(self.reset));
         }
-        if route.headers.retry_after {
-            set(wait);
-        }
-        if seconds.is_none() {
-            headers.remove(X_RETRY_AFTER);
-            headers.remove(header::RETRY_AFTER);
-        }
-        headers
-    }
-}
-
-/// The headers of every refusal of a route, made once: those that change come first, in the order in which they
-/// are filled in.
-pub fn refusal_headers(families: HeaderFamilies, policies: Option<&HeaderValue>) -> HeaderMap {
-    let empty = HeaderValue::from_static("");
-    let mut headers = HeaderMap::new();
-    headers.insert(X_REQUEST_ID, empty.clone());
-    if families.x_ratelimit {
-        for name in [LIMIT, REMAINING, RESET, X_RETRY_AFTER] {
-            headers.insert(name, empty.clone());
+        if let Some(seconds) = seconds.filter(|_| route.headers.retry_after) {
+            headers.append_with(header::RETRY_AFTER, |out| write_decimal(out, seconds));
         }
     }
-    if families.ietf {
-        headers.insert(RATELIMIT, empty.clone());
-    }
-    if families.retry_after {
-        headers.insert(header::RETRY_AFTER, empty);
-    }
-    if let Some(policies) = policies.filter(|_| families.ietf) {
-        headers.insert(POLICY, policies.clone());
-    }
-    headers.insert(header::CACHE_CONTROL, NO_STORE);
-    headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
-    headers
 }
 
 /// The answer to a refused request.
-pub fn refusal(
-    connection: &Connection,
-    parts: &Parts,
-    judged: &Judged<'_>,
-    id: HeaderValue,
-) -> Response<Body> {
+pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> Response {
     let Judged { route, said, asked, decision, .. } = judged;
-    let worker = &connection.worker;
     let speaks = speaker(asked, decision);
     let wait = speaks.and_then(|at| retry_after(&decision.verdicts[at]));
     let seconds = wait.map(|wait| wait.ceil_secs().max(1));
 
-    let mut response = Response::new(Body::empty());
+    let mut response = Response::new(StatusCode::TOO_MANY_REQUESTS, Body::empty());
+    let headers = &mut response.headers;
+    headers.append(X_REQUEST_ID, id);
     if let Some(told) = Told::new(said, asked, decision) {
-        *response.headers_mut() = told.write_refusal(worker, route, seconds, id.clone());
+        told.write_refusal(route, seconds, headers);
     }
+    headers.append(header::CACHE_CONTROL, NO_STORE);
     if is_grpc(parts) {
-        grpc(&mut response, RESOURCE_EXHAUSTED, wait);
+        response.status = StatusCode::OK;
+        grpc(headers, RESOURCE_EXHAUSTED, wait);
     } else if let Some(reject) = &route.reject {
         let name = speaks.map_or("", |at| asked[at].limit.config.name.as_str());
-        custom(&mut response, reject, name, seconds, &id);
+        custom(&mut response, reject, name, seconds, id);
     } else {
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-        *response.body_mut() = Body::full(exceeded(worker, judged, seconds, &id));
+        headers.append(header::CONTENT_TYPE, PROBLEM_JSON);
+        response.body = Body::full(exceeded(judged, seconds, id));
     }
     response
 }
 
 /// The usual body of a refusal, written by hand because it is written under attack. Nothing in it needs escaping:
 /// names of limits are checked to be plain, the rest is our own.
-fn exceeded(worker: &Worker, judged: &Judged<'_>, seconds: Option<u64>, id: &HeaderValue) -> Bytes {
+fn exceeded(judged: &Judged<'_>, seconds: Option<u64>, id: &RequestId) -> Bytes {
     let Judged { asked, decision, .. } = judged;
     let violated = (0..decision.verdicts.len())
         .map(|at| (asked[at].limit, &decision.verdicts[at]))
         .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
     let banned = violated.clone().any(|(_, verdict)| matches!(verdict.answer, Err(Refusal::Banned(_))));
-    worker.scratch.bytes(|out| {
-        out.bytes(b"{\"type\":\"https://iana.org/assignments/http-problem-types#");
-        out.bytes(if banned { b"abnormal-usage-detected" } else { b"quota-exceeded" });
-        out.bytes(b"\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"");
+    let mut out = Vec::with_capacity(512);
+        out.extend_from_slice(b"{\"type\":\"https://iana.org/assignments/http-problem-types#");
+        out.extend_from_slice(if banned { b"abnormal-usage-detected" } else { b"quota-exceeded" });
+        out.extend_from_slice(b"\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"");
         match seconds {
             Some(seconds) => {
-                out.bytes(if banned {
+                out.extend_from_slice(if banned {
                     b"too many requests were refused, and now all are for a while; try again in "
                 } else {
                     b"the quota is used up; try again in "
                 });
-                out.number(seconds);
-                out.bytes(if seconds == 1 { b" second" } else { b" seconds" });
+                write_decimal(&mut out, seconds);
+                out.extend_from_slice(if seconds == 1 { b" second" } else { b" seconds" });
             }
-            None => out.bytes(
+            None => out.extend_from_slice(
                 b"this request costs more than the quota can ever hold; it will not be admitted later",
             ),
         }
-        out.bytes(b"\",\"request_id\":\"");
-        out.bytes(id.as_bytes());
-        out.bytes(b"\",\"violated-policies\":[");
+        out.extend_from_slice(b"\",\"request_id\":\"");
+        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(b"\",\"violated-policies\":[");
         for (at, (limit, _)) in violated.enumerate() {
-            out.bytes(if at == 0 { b"\"" } else { b",\"" });
-            out.bytes(limit.config.name.as_bytes());
-            out.bytes(b"\"");
+            out.extend_from_slice(if at == 0 { b"\"" } else { b",\"" });
+            out.extend_from_slice(limit.config.name.as_bytes());
+            out.extend_from_slice(b"\"");
         }
-        out.bytes(b"]");
+        out.extend_from_slice(b"]");
         if let Some(seconds) = seconds {
-            out.bytes(b",\"retry_after\":");
-            out.number(seconds);
+            out.extend_from_slice(b",\"retry_after\":");
+            write_decimal(&mut out, seconds);
         }
-        out.bytes(b"}\n");
-    })
+        out.extend_from_slice(b"}\n");
+    out.into()
 }
 
 fn custom(
-    response: &mut Response<Body>,
+    response: &mut Response,
     reject: &Reject,
     limit: &str,
     seconds: Option<u64>,
-    id: &HeaderValue,
+    id: &RequestId,
 ) {
     let seconds = seconds.map_or_else(String::new, |seconds| seconds.to_string());
     let body = reject
         .body
         .replace("{limit}", limit)
         .replace("{retry_after}", &seconds)
-        .replace("{request_id}", id.to_str().unwrap_or_default());
-    *response.status_mut() = reject.status;
-    *response.body_mut() = Body::full(Bytes::from(body));
-    response.headers_mut().insert(header::CONTENT_TYPE, reject.content_type.clone());
+        .replace("{request_id}", id.as_str());
+    response.status = reject.status;
+    response.body = Body::full(Bytes::from(body));
+    response.headers.insert(header::CONTENT_TYPE, &reject.content_type);
 }

@@ -1,22 +1,22 @@
 //! Answers of the gateway's own: problem+json (RFC 9457) with the id of the request, and nothing of the inside.
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 use sluicegate_limiter::Span;
 
 use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
 use crate::auth::Unproven;
 use crate::auth::jwt::TokenError;
 use crate::forward::Body;
+use crate::message::{RequestHead, RequestId, Response};
 use crate::pipeline::Unjudged;
 use crate::route::PathError;
 
-pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub(super) const NO_STORE: &str = "no-store";
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The methods that a gateway knows to be served somewhere.
-const SERVED: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+const SERVED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// The type of a problem that will pass (draft-ietf-httpapi-ratelimit-headers).
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -112,38 +112,37 @@ impl LocalError {
     }
 
     /// The answer.
-    pub fn response(self, id: HeaderValue) -> Response<Body> {
-        let body = body(self.status(), self.detail(), &id);
+    pub fn response(self, id: &RequestId) -> Response {
+        let body = body(self.status(), self.detail(), id);
         let mut response = fixed(self.status(), body, PROBLEM_JSON);
-        response.headers_mut().insert(X_REQUEST_ID, id);
-        response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+        response.headers.insert(X_REQUEST_ID, id);
+        response.headers.insert(header::CACHE_CONTROL, NO_STORE);
         if let Some(challenge) = self.challenge() {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            response.headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         if self == Self::UpstreamBusy {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers.insert(header::RETRY_AFTER, "1");
         }
         if self == Self::Method {
-            response.headers_mut().insert(header::ALLOW, SERVED);
+            response.headers.insert(header::ALLOW, SERVED);
         }
         response
     }
 
     /// What would be let in. Of a token that does not hold it says why (RFC 6750), of one that is not there nothing:
     /// then nothing of the request is wrong.
-    fn challenge(self) -> Option<HeaderValue> {
+    fn challenge(self) -> Option<String> {
         match self {
             Self::KeyMissing | Self::NoApiKey | Self::UnknownApiKey => {
-                Some(HeaderValue::from_static("ApiKey realm=\"sluicegate\""))
+                Some("ApiKey realm=\"sluicegate\"".to_owned())
             }
             Self::UserMissing | Self::Token(TokenError::Missing) => {
-                Some(HeaderValue::from_static("Bearer realm=\"sluicegate\""))
+                Some("Bearer realm=\"sluicegate\"".to_owned())
             }
-            Self::Token(error) => HeaderValue::try_from(format!(
+            Self::Token(error) => Some(format!(
                 "Bearer realm=\"sluicegate\", error=\"invalid_token\", error_description=\"{}\"",
                 error.description()
-            ))
-            .ok(), // made of our own words, it is a value
+            )),
             _ => None,
         }
     }
@@ -180,11 +179,11 @@ impl From<Unjudged> for LocalError {
 }
 
 /// The answer to a request that never came to its limits.
-pub fn unjudged(unjudged: Unjudged, parts: &Parts, id: HeaderValue) -> Response<Body> {
+pub fn unjudged(unjudged: Unjudged, parts: &RequestHead, id: &RequestId) -> Response {
     if unjudged == Unjudged::Gateway {
         let mut response = fixed(StatusCode::NO_CONTENT, Bytes::new(), PROBLEM_JSON);
-        response.headers_mut().insert(header::ALLOW, SERVED);
-        response.headers_mut().insert(X_REQUEST_ID, id);
+        response.headers.insert(header::ALLOW, SERVED);
+        response.headers.insert(X_REQUEST_ID, id);
         return response;
     }
     let error = LocalError::from(unjudged);
@@ -194,22 +193,22 @@ pub fn unjudged(unjudged: Unjudged, parts: &Parts, id: HeaderValue) -> Response<
         _ => None,
     };
     if let Some(status) = in_grpc.filter(|_| is_grpc(parts)) {
-        let mut response = Response::new(Body::empty());
-        grpc(&mut response, (status, error.detail()), None);
-        response.headers_mut().insert(X_REQUEST_ID, id);
+        let mut response = Response::new(StatusCode::OK, Body::empty());
+        grpc(&mut response.headers, (status, error.detail()), None);
+        response.headers.insert(X_REQUEST_ID, id);
         return response;
     }
     error.response(id)
 }
 
 /// The body of a problem. Nothing in it needs escaping: it is all our own words.
-fn body(status: StatusCode, detail: &str, id: &HeaderValue) -> Bytes {
+fn body(status: StatusCode, detail: &str, id: &RequestId) -> Bytes {
     let title = status.canonical_reason().unwrap_or("Error");
     let kind = match status {
         StatusCode::SERVICE_UNAVAILABLE => REDUCED_CAPACITY,
         _ => "about:blank",
     };
-    let id = id.to_str().unwrap_or_default();
+    let id = id.as_str();
     Bytes::from(format!(
         "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{detail}\",\"request_id\":\"{id}\"}}\n",
         status.as_u16()
@@ -217,38 +216,35 @@ fn body(status: StatusCode, detail: &str, id: &HeaderValue) -> Bytes {
 }
 
 /// The answer when a limit wants its store or nothing, and the store is away.
-pub fn unavailable(parts: &Parts, id: HeaderValue) -> Response<Body> {
-    let seconds = HeaderValue::from_static("1");
+pub fn unavailable(parts: &RequestHead, id: &RequestId) -> Response {
     if is_grpc(parts) {
-        let mut response = Response::new(Body::empty());
-        grpc(&mut response, UNAVAILABLE, Some(Span::SECOND));
-        response.headers_mut().insert(X_REQUEST_ID, id);
+        let mut response = Response::new(StatusCode::OK, Body::empty());
+        grpc(&mut response.headers, UNAVAILABLE, Some(Span::SECOND));
+        response.headers.insert(X_REQUEST_ID, id);
         return response;
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let body =
-        body(status, "the gateway cannot count this request at the moment; try again in 1 second", &id);
+        body(status, "the gateway cannot count this request at the moment; try again in 1 second", id);
     let mut response = fixed(status, body, PROBLEM_JSON);
-    response.headers_mut().insert(X_REQUEST_ID, id);
-    response.headers_mut().insert(header::RETRY_AFTER, seconds);
-    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response.headers.insert(X_REQUEST_ID, id);
+    response.headers.insert(header::RETRY_AFTER, "1");
+    response.headers.insert(header::CACHE_CONTROL, NO_STORE);
     response
 }
 
 /// An answer that is always the same.
-pub fn fixed(status: StatusCode, body: Bytes, content_type: HeaderValue) -> Response<Body> {
-    let mut response = Response::new(Body::full(body));
-    *response.status_mut() = status;
+pub fn fixed(status: StatusCode, body: Bytes, content_type: impl AsRef<[u8]>) -> Response {
+    let mut response = Response::new(status, Body::full(body));
     if status != StatusCode::NO_CONTENT {
-        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        response.headers.insert(header::CONTENT_TYPE, content_type);
     }
     response
 }
 
 /// The answer that sends a client elsewhere.
-pub fn redirect(status: StatusCode, location: HeaderValue) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::LOCATION, location);
+pub fn redirect(status: StatusCode, location: &[u8]) -> Response {
+    let mut response = Response::new(status, Body::empty());
+    response.headers.insert(header::LOCATION, location);
     response
 }

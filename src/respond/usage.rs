@@ -1,21 +1,19 @@
 //! What a client is told when it asks for its own limits.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{StatusCode, header};
 use sluicegate_limiter::Standing;
 
 use super::limits::Told;
 use super::problem::{NO_STORE, fixed};
-use crate::forward::Body;
-use crate::listen::Connection;
+use crate::message::Response;
 use crate::pipeline::{AskedLimit, Found};
 
 /// The client's limits and what is left of them, with the headers that any other answer would have.
 pub fn usage(
-    connection: &Connection,
     found: &Found<'_>,
     usage: &[(AskedLimit<'_>, Standing)],
-) -> Response<Body> {
+) -> Response {
     let limits: Vec<serde_json::Value> = usage
         .iter()
         .map(|(asked, standing)| {
@@ -30,11 +28,11 @@ pub fn usage(
         })
         .collect();
     let body = Bytes::from(format!("{:#}\n", serde_json::json!({ "limits": limits })));
-    let mut response = fixed(StatusCode::OK, body, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    let mut response = fixed(StatusCode::OK, body, "application/json");
+    response.headers.insert(header::CACHE_CONTROL, NO_STORE);
     let said = found.route.said_to(found.identity.plan());
     if let Some(told) = Told::of(said, usage) {
-        told.write(&connection.worker, found.route, response.headers_mut());
+        told.write(found.route, &mut response.headers);
     }
     response
 }

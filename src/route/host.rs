@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
-use http::request::Parts;
 use http::uri::Scheme;
 use http::{Version, header};
+
+use crate::fields;
+use crate::message::RequestHead;
 
 /// That a request names no host, several, or something else than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +17,10 @@ pub struct NoHost;
 ///
 /// # Errors
 /// When it names none, several, or something else, or one of another scheme than http and https.
-pub fn host(parts: &Parts) -> Result<Cow<'_, str>, NoHost> {
-    let mut lines = parts.headers.get_all(header::HOST).iter();
+pub fn host(parts: &RequestHead) -> Result<Cow<'_, str>, NoHost> {
+    let mut lines = parts.headers.get_all(header::HOST);
     let named = match (lines.next(), lines.next()) {
-        (Some(line), None) => Some(line.to_str().map_err(|_| NoHost)?),
+        (Some(line), None) => Some(fields::text(line).ok_or(NoHost)?),
         (None, _) => None,
         (Some(_), Some(_)) => return Err(NoHost),
     };

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use http::{HeaderMap, Method};
+use http::Method;
 
 use smallvec::SmallVec;
 
 use super::near::NearTable;
 use super::{Near, Params, preflight};
 use crate::config::{Match, RouteConfig, UpstreamConfig};
+use crate::fields::Fields;
 
 /// A table of so many routes is looked through without an index.
 const FEW: usize = 8;
@@ -25,7 +26,7 @@ pub struct Asked<'a> {
     /// Its path in normal form.
     pub path: &'a str,
     /// Its headers.
-    pub headers: &'a HeaderMap,
+    pub headers: &'a Fields,
 }
 
 /// The routes in the order of the file.
@@ -103,7 +104,7 @@ pub(super) fn concerns(route: &Match, asked: &Asked<'_>) -> bool {
         && (route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(asked.host)))
         && (route.methods.is_empty() || route.methods.contains(asked.method) || takes_preflight(route, asked))
         && route.headers.iter().all(|(name, wanted)| match wanted {
-            Some(value) => asked.headers.get_all(name).iter().any(|found| found == value),
+            Some(value) => asked.headers.get_all(name).any(|found| found == value.as_bytes()),
             None => asked.headers.contains_key(name),
         })
 }

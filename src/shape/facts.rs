@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::HeaderValue;
-use http::request::Parts;
 
 use crate::auth::Identity;
+use crate::message::{RequestHead, RequestId};
 use crate::route::{Params, host, normalize};
 use crate::snapshot::Snapshot;
 
@@ -85,13 +84,13 @@ pub struct Facts<'a> {
     /// The listener's index.
     pub listener: usize,
     /// The head as it came.
-    pub parts: &'a Parts,
+    pub parts: &'a RequestHead,
     /// The client's address.
     pub client: IpAddr,
     /// Who sent it, if that is proved.
     pub identity: Option<&'a Identity<'a>>,
     /// The request's id.
-    pub id: &'a HeaderValue,
+    pub id: &'a RequestId,
     /// The scheme that the client used.
     pub scheme: &'a str,
 }

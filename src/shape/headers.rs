@@ -1,11 +1,11 @@
 //! Headers added, set and removed.
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderName};
 use smallvec::SmallVec;
 
 use super::{Facts, Template};
 use crate::auth::{disown, reads_like};
-use crate::respond::Scratch;
+use crate::fields::Fields;
 
 /// A change of one header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Change {
 }
 
 /// The values of those templates that have variables, in the order of the changes.
-pub type Values = SmallVec<[Option<HeaderValue>; 0]>;
+pub type Values = SmallVec<[Option<Vec<u8>>; 0]>;
 
 impl HeaderChange {
     /// The text that it writes, if it writes one.
@@ -46,25 +46,25 @@ impl HeaderChange {
 }
 
 /// The values for one request of what varies.
-pub fn render(changes: &[HeaderChange], facts: &Facts<'_>, scratch: &Scratch) -> Values {
+pub fn render(changes: &[HeaderChange], facts: &Facts<'_>) -> Values {
     let templates = changes.iter().filter_map(HeaderChange::template);
     templates
         .filter(|template| template.fixed().is_none())
-        .map(|template| template.value(facts, scratch))
+        .map(|template| template.value(facts))
         .collect()
 }
 
 /// Makes the changes in their order. A value that a request does not have is not written.
-pub fn apply(changes: &[HeaderChange], values: &Values, headers: &mut HeaderMap) {
+pub fn apply(changes: &[HeaderChange], values: &Values, headers: &mut Fields) {
     let mut values = values.iter();
     for change in changes {
         let value = change.template().and_then(|template| match template.fixed() {
-            Some(fixed) => Some(fixed.clone()),
-            None => values.next().cloned().flatten(),
+            Some(fixed) => Some(fixed.as_bytes()),
+            None => values.next().and_then(Option::as_deref),
         });
         match (&change.change, value) {
-            (Change::Add(_), Some(value)) => _ = headers.append(change.name.clone(), value),
-            (Change::Set(_), Some(value)) => _ = headers.insert(change.name.clone(), value),
+            (Change::Add(_), Some(value)) => headers.append(&change.name, value),
+            (Change::Set(_), Some(value)) => headers.insert(&change.name, value),
             (Change::Add(_), None) => {}
             (Change::Remove | Change::Set(_), _) if change.clears() => _ = headers.remove(&change.name),
             (Change::Remove | Change::Set(_), _) => {}
@@ -74,10 +74,10 @@ pub fn apply(changes: &[HeaderChange], values: &Values, headers: &mut HeaderMap)
 
 /// Takes what a client says under the names that are set or removed, also where the upstream only reads it as one of
 /// these, or where it comes behind the body.
-pub fn disown_changed(changes: &[HeaderChange], headers: &mut HeaderMap) {
+pub fn disown_changed(changes: &[HeaderChange], headers: &mut Fields) {
     if changes.iter().any(HeaderChange::clears) {
         disown(headers, |name| {
-            changes.iter().any(|change| change.clears() && reads_like(name, &change.name))
+            changes.iter().any(|change| change.clears() && reads_like(name, change.name.as_ref()))
         });
     }
 }

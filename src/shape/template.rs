@@ -5,7 +5,7 @@ use std::fmt;
 use http::HeaderValue;
 
 use super::{Facts, Variable};
-use crate::respond::Scratch;
+use crate::fields::is_value;
 
 /// A text with variables, as the value of a header.
 #[derive(Clone, PartialEq, Eq)]
@@ -52,16 +52,17 @@ impl Template {
 
     /// The value for a request. `None` if nothing is left of it, or if it is none that a header can have: no user
     /// name breaks a line.
-    pub(super) fn value(&self, facts: &Facts<'_>, scratch: &Scratch) -> Option<HeaderValue> {
-        let value = scratch.value(|out| {
-            for piece in &self.pieces {
-                match piece {
-                    Piece::Text(text) => out.bytes(text.as_bytes()),
-                    Piece::Variable(variable) => out.bytes(&facts.value(variable).unwrap_or_default()),
+    pub(super) fn value(&self, facts: &Facts<'_>) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => value.extend_from_slice(text.as_bytes()),
+                Piece::Variable(variable) => {
+                    value.extend_from_slice(&facts.value(variable).unwrap_or_default());
                 }
             }
-        });
-        (!value.is_empty()).then_some(value)
+        }
+        (!value.is_empty() && is_value(&value)).then_some(value)
     }
 }
 

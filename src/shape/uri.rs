@@ -3,12 +3,13 @@
 //! Whatever a client puts into a variable, it stays inside: it can neither leave the folder that the template names,
 //! nor begin a query, nor become the host of a redirect.
 
+use http::Uri;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Uri};
 use regex::Regex;
 
 use super::template::variables;
 use super::{Facts, Piece, Variable};
+use crate::fields::is_value;
 use crate::route::normalize;
 
 /// That a path cannot be written as the route says: what came would lead out of it.
@@ -128,7 +129,7 @@ impl UriTemplate {
     }
 
     /// Where a client is sent.
-    pub fn location(&self, facts: &Facts<'_>) -> HeaderValue {
+    pub fn location(&self, facts: &Facts<'_>) -> Vec<u8> {
         let mut url = bytes(&self.origin, Place::Origin, facts);
         if url.ends_with(b"/") {
             url.clear(); // a request of HTTP/1.0 that names no host stays where it is
@@ -151,7 +152,7 @@ impl UriTemplate {
             url.extend_from_slice(&query);
         }
         // Everything in it is a character of URLs.
-        HeaderValue::from_bytes(&url).unwrap_or_else(|_| HeaderValue::from_static("/"))
+        if is_value(&url) { url } else { b"/".to_vec() }
     }
 }
 

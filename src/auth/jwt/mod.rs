@@ -18,7 +18,6 @@ mod token;
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use sluicegate_limiter::Time;
 
 pub use self::claims::Verified;
@@ -29,6 +28,7 @@ use self::remembered::Remembered;
 use self::token::Token;
 use super::headers::{disown, reads_like};
 use crate::config::JwtConfig;
+use crate::fields::Fields;
 
 /// Verifies the tokens of requests.
 pub struct Jwt {
@@ -113,7 +113,7 @@ impl Jwt {
     ///
     /// # Errors
     /// When its token does not hold at `now`, or it lacks the one that it needs.
-    pub fn identify(&self, headers: &HeaderMap, now: Time) -> Result<Option<Arc<Verified>>, TokenError> {
+    pub fn identify(&self, headers: &Fields, now: Time) -> Result<Option<Arc<Verified>>, TokenError> {
         match token::of(headers, &self.config.header)? {
             Some(token) => self.verify(token, now).map(Some),
             None if self.config.required => Err(TokenError::Missing),
@@ -122,14 +122,14 @@ impl Jwt {
     }
 
     /// Writes what the upstream is told of the user, and removes what a client says of itself there.
-    pub fn tell_upstream(&self, headers: &mut HeaderMap, user: Option<&Verified>) {
+    pub fn tell_upstream(&self, headers: &mut Fields, user: Option<&Verified>) {
         let forward = &self.config.forward;
         if forward.is_empty() {
             return;
         }
-        disown(headers, |name| forward.iter().any(|(own, _)| reads_like(name, own)));
+        disown(headers, |name| forward.iter().any(|(own, _)| reads_like(name, own.as_ref())));
         for (name, value) in user.map_or(&[][..], |user| &user.forward) {
-            headers.insert(name.clone(), value.clone());
+            headers.insert(name, value);
         }
     }
 

@@ -4,13 +4,14 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::header::{AUTHORIZATION, HeaderMap, HeaderName};
+use http::header::{AUTHORIZATION, HeaderName};
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::TokenError;
+use crate::fields::Fields;
 
 /// The longest token that is looked at.
 const MAX_TOKEN: usize = 8 << 10;
@@ -32,14 +33,14 @@ pub(super) struct Token<'a> {
 
 /// The token of a request; `None` if it has none. What stands there and is no JWT at all, such as an opaque token or
 /// `Basic`, is somebody else's business.
-pub(super) fn of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, TokenError> {
-    let mut lines = headers.get_all(name).iter();
+pub(super) fn of<'a>(headers: &'a Fields, name: &HeaderName) -> Result<Option<&'a str>, TokenError> {
+    let mut lines = headers.get_all(name);
     let Some(first) = lines.next() else { return Ok(None) };
     let bare = *name != AUTHORIZATION;
-    let Some(second) = lines.next() else { return in_line(first.as_bytes(), bare) };
+    let Some(second) = lines.next() else { return in_line(first, bare) };
     // Several lines: whoever reads another of them than the gateway does would see another user.
     for line in [first, second].into_iter().chain(lines) {
-        if in_line(line.as_bytes(), bare)?.is_some() {
+        if in_line(line, bare)?.is_some() {
             return Err(TokenError::Several);
         }
     }

@@ -1,15 +1,16 @@
 //! The line of an exchange in the access log, as it comes to be known.
 
-use http::request::Parts;
-use sluicegate_limiter::Time;
 use std::sync::atomic::Ordering;
 
+use sluicegate_limiter::Time;
+
 use super::Exchange;
+use crate::message::RequestHead;
 use crate::observe::{End, Record};
 use crate::pipeline::{Found, Judged, Unjudged};
 
 impl Exchange {
-    pub(super) fn begin_record(&self, parts: &Parts) {
+    pub(super) fn begin_record(&self, parts: &RequestHead) {
         let Some(log) = &self.view.access_log else { return };
         let peer = self.connection.peer_ip();
         let client = self.view.snapshot.config.client_ip.resolve(peer, &parts.headers);
@@ -25,7 +26,7 @@ impl Exchange {
     }
 
     /// The request never comes to its limits.
-    pub fn unjudged(&mut self, why: &Unjudged, parts: &Parts) {
+    pub fn unjudged(&mut self, why: &Unjudged, parts: &RequestHead) {
         if let Unjudged::KeyMissing { route, .. }
         | Unjudged::Unproven { route, .. }
         | Unjudged::NotLetIn { route } = why
@@ -36,7 +37,7 @@ impl Exchange {
     }
 
     /// The route is found, and who sent the request.
-    pub fn found(&mut self, found: &Found<'_>, parts: &Parts) {
+    pub fn found(&mut self, found: &Found<'_>, parts: &RequestHead) {
         self.set_route(found.route_index, parts, Some(&found.identity));
         self.note(|record| {
             record.identified(&found.identity);
@@ -77,7 +78,7 @@ impl Exchange {
             complete: self.complete.get(),
             received: self.received(),
             sent: self.sent.get(),
-            id: self.id(),
+            id: self.id().clone(),
             trace: self.trace.get().copied().flatten(),
         };
         log.write(&record, &end, worker.number());

@@ -1,14 +1,13 @@
 //! The head of a request (RFC 9112 §2 to §6), read strictly: what servers read in several ways is refused.
 
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, Uri, Version, header};
-use smallvec::SmallVec;
+use http::{Method, Uri, Version};
 
 use super::framing::Framing;
+use crate::fields::Fields;
+use crate::message::RequestHead;
 use crate::respond::LocalError;
 
 /// Headers of a request, whatever is configured.
@@ -17,12 +16,10 @@ const HEADERS: usize = 256;
 const TARGET: usize = 8 << 10;
 /// The longest method that a line is looked at for a target behind it.
 const METHOD: usize = 32;
-/// Headers that a gateway adds, for which there is room.
-const ADDED: usize = 6;
 
 /// A head that was read.
 pub(super) struct Head {
-    pub(super) parts: Parts,
+    pub(super) head: RequestHead,
     pub(super) framing: Framing,
     pub(super) asked: Asked,
     /// Whether the client waits for leave to send the body.
@@ -120,33 +117,38 @@ fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)
         return Err(malformed("the request target has a character that must be percent-encoded"));
     }
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("the method is none"))?;
-    // Names and places of the values, which are then cut from the head as it was read, without a copy.
+    let uri = uri(&method, target)?;
+    let old = version == 0;
+    let mut asked = Asked { head: method == Method::HEAD, old, keeps: !old, trailers: false };
+    let mut framing = Announced::default();
     let start = read.as_ptr().addr();
-    let target = place(start, target.as_bytes());
-    let mut fields: SmallVec<[(HeaderName, Range<usize>); 16]> = SmallVec::new();
+    let mut headers = Fields::of_head(&read[..length]);
     for line in parsed.headers.iter() {
-        let at = line.name.as_ptr().addr() - start;
+        let (name, value) = (line.name.as_bytes(), line.value);
+        let at = name.as_ptr().addr() - start;
         if !read[..at].ends_with(b"\r\n") {
             return Err(BARE);
         }
-        let name = HeaderName::from_bytes(line.name.as_bytes());
-        fields.push((name.map_err(|_| malformed("a header's name is none"))?, place(start, line.value)));
+        framing.look(name, value, &mut asked)?;
+        let from = if value.is_empty() { 0 } else { value.as_ptr().addr() - start };
+        let told = headers.tell((at, name.len()), (from, value.len()));
+        told.map_err(|_| malformed("a header's name is none"))?;
     }
     if !read[..length].ends_with(b"\r\n\r\n") {
         return Err(BARE);
     }
-    let bytes = read.split_to(length).freeze();
-    let head = head(method, bytes.slice(target), version == 0, fields.drain(..), &bytes)?;
-    Ok(Some((length, head)))
+    asked.keeps &= !framing.closes;
+    let expects = framing.expects;
+    let framing = framing.framing(old)?;
+    read.advance(length);
+    let version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
+    let head = RequestHead { method, uri, version, headers };
+    let expects = expects && framing != Framing::Ended;
+    Ok(Some((length, Head { head, framing, asked, expects })))
 }
 
 /// A line that ends with a line feed alone is one that some servers take for a part of the next.
 const BARE: LocalError = malformed("a line does not end with CR LF");
-
-fn place(start: usize, part: &[u8]) -> Range<usize> {
-    let from = part.as_ptr().addr().wrapping_sub(start);
-    if part.is_empty() { 0..0 } else { from..from + part.len() }
-}
 
 fn reason(error: httparse::Error) -> &'static str {
     match error {
@@ -158,67 +160,71 @@ fn reason(error: httparse::Error) -> &'static str {
     }
 }
 
-fn head(
-    method: Method,
-    target: Bytes,
-    old: bool,
-    fields: impl ExactSizeIterator<Item = (HeaderName, Range<usize>)>,
-    bytes: &Bytes,
-) -> Result<Head, LocalError> {
-    let mut parts = Request::new(()).into_parts().0;
-    let mut asked = Asked { head: method == Method::HEAD, old, keeps: !old, trailers: false };
-    parts.uri = uri(&method, target)?;
-    parts.method = method;
-    parts.version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
-    parts.headers.reserve(fields.len() + ADDED);
-    let (mut length, mut chunked, mut expects, mut closes) = (None, false, false, false);
-    for (name, place) in fields {
-        let value = HeaderValue::from_maybe_shared(bytes.slice(place));
-        let value = value.map_err(|_| malformed("a header's value has a character that none may have"))?;
-        if name == header::CONTENT_LENGTH {
-            let announced = content_length(value.as_bytes());
-            if announced.is_none() || length.is_some() {
-                return Err(malformed("the request must have one valid Content-Length"));
+/// What the lines of a head say of the body, and of the connection.
+#[derive(Default)]
+struct Announced {
+    length: Option<u64>,
+    chunked: bool,
+    expects: bool,
+    closes: bool,
+}
+
+impl Announced {
+    /// Looks at a line.
+    fn look(&mut self, name: &[u8], value: &[u8], asked: &mut Asked) -> Result<(), LocalError> {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        // By length first: nearly no line is one of these.
+        match name.len() {
+            14 if is(b"content-length") => {
+                let announced = content_length(value);
+                if announced.is_none() || self.length.is_some() {
+                    return Err(malformed("the request must have one valid Content-Length"));
+                }
+                self.length = announced;
             }
-            length = announced;
-        } else if name == header::TRANSFER_ENCODING {
-            if chunked || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
-                return Err(malformed("the request has a transfer coding other than chunked"));
+            17 if is(b"transfer-encoding") => {
+                if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(malformed("the request has a transfer coding other than chunked"));
+                }
+                self.chunked = true;
             }
-            chunked = true;
-        } else if name == header::CONNECTION {
-            for word in words(value.as_bytes()) {
-                closes |= word.eq_ignore_ascii_case(b"close");
-                asked.keeps |= word.eq_ignore_ascii_case(b"keep-alive");
+            10 if is(b"connection") => {
+                for word in words(value) {
+                    self.closes |= word.eq_ignore_ascii_case(b"close");
+                    asked.keeps |= word.eq_ignore_ascii_case(b"keep-alive");
+                }
             }
-        } else if name == header::TE {
-            asked.trailers |= words(value.as_bytes()).any(|word| word.eq_ignore_ascii_case(b"trailers"));
-        } else if name == header::EXPECT && !old {
-            if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") {
-                return Err(LocalError::Expectation);
+            2 if is(b"te") => {
+                asked.trailers |= words(value).any(|word| word.eq_ignore_ascii_case(b"trailers"));
             }
-            expects = true;
+            6 if is(b"expect") && !asked.old => {
+                if !value.eq_ignore_ascii_case(b"100-continue") {
+                    return Err(LocalError::Expectation);
+                }
+                self.expects = true;
+            }
+            _ => {}
         }
-        parts.headers.append(name, value);
+        Ok(())
     }
-    asked.keeps &= !closes;
-    let framing = match (chunked, length) {
-        (true, _) if old => return Err(malformed("HTTP/1.0 has no transfer codings")),
-        (true, Some(_)) => return Err(malformed("both Content-Length and Transfer-Encoding are given")),
-        (true, None) => Framing::chunked(),
-        (false, Some(0) | None) => Framing::Ended,
-        (false, Some(length)) => Framing::Length(length),
-    };
-    expects &= framing != Framing::Ended;
-    Ok(Head { parts, framing, asked, expects })
+
+    fn framing(self, old: bool) -> Result<Framing, LocalError> {
+        match (self.chunked, self.length) {
+            (true, _) if old => Err(malformed("HTTP/1.0 has no transfer codings")),
+            (true, Some(_)) => Err(malformed("both Content-Length and Transfer-Encoding are given")),
+            (true, None) => Ok(Framing::chunked()),
+            (false, Some(0) | None) => Ok(Framing::Ended),
+            (false, Some(length)) => Ok(Framing::Length(length)),
+        }
+    }
 }
 
 /// The target as a URI (RFC 9112 §3.2). The authority form is CONNECT's alone, which is not served.
-fn uri(method: &Method, target: Bytes) -> Result<Uri, LocalError> {
+fn uri(method: &Method, target: &str) -> Result<Uri, LocalError> {
     const NONE: LocalError = malformed("the request target is none that this method can have");
-    let slash = target.starts_with(b"/");
-    let asterisk = *method == Method::OPTIONS && &target[..] == b"*";
-    let uri = Uri::from_maybe_shared(target).map_err(|_| NONE)?;
+    let slash = target.starts_with('/');
+    let asterisk = *method == Method::OPTIONS && target == "*";
+    let uri = Uri::from_maybe_shared(Bytes::copy_from_slice(target.as_bytes())).map_err(|_| NONE)?;
     let absolute = || uri.scheme().is_some_and(|s| s.as_str() == "http" || s.as_str() == "https");
     if slash || asterisk || *method == Method::CONNECT || absolute() { Ok(uri) } else { Err(NONE) }
 }

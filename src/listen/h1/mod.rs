@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use http::{Request, StatusCode};
+use http::StatusCode;
 
 use self::framing::Framing;
 use self::head::{Asked, Head};
@@ -41,21 +41,21 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
                 socket.ends.set(true);
                 (Asked::default(), pipeline::refuse(connection, error))
             }
-            Next::Head(Head { parts, framing, asked, expects }) => {
+            Next::Head(Head { head, framing, asked, expects }) => {
                 let has_body = framing != Framing::Ended;
                 let turn = socket.begin(framing, expects);
                 let body = match has_body {
                     true => Inbound::Http1(Http1Body::new(&socket, turn)),
                     false => Inbound::None,
                 };
-                let serving = pin!(pipeline::serve(connection, Request::from_parts(parts, body)));
+                let serving = pin!(pipeline::serve(connection, head, body));
                 match socket.attended(asked.old, serving).await {
-                    Some(Ok(response)) => (asked, response),
+                    Some(response) => (asked, response),
                     None => break, // nobody is there to be answered
                 }
             }
         };
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
             tunnel::run(&socket, response).await;
             break;
         }

@@ -445,7 +445,7 @@ impl State {
         }
         let length = if self.read.is_empty() {
             self.read = BytesMut::new(); // whoever waits keeps no memory
-            self.read = ready!(connection.worker.buffers.poll_read(stream, context))?;
+            self.read = ready!(connection.worker.buffers.poll_read(stream, context, MORE))?;
             self.read.len()
         } else {
             self.read.reserve(MORE);

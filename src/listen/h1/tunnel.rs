@@ -5,12 +5,12 @@ use std::io;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use http::Response;
 
 use super::socket::Socket;
 use super::times;
 use super::write::send_switch;
-use crate::forward::{Body, Tunnel};
+use crate::forward::Tunnel;
+use crate::message::Response;
 
 /// One end of a tunnel.
 enum Side<'a> {
@@ -33,10 +33,9 @@ struct Way {
 
 /// Tells the client that the protocol is switched, and carries bytes from then on. What the client sent before it was
 /// told is sent after.
-pub(super) async fn run(socket: &Socket, response: Response<Body>) {
-    let (head, body) = response.into_parts();
-    let Some(mut tunnel) = body.into_tunnel() else { return };
-    if send_switch(socket, &head).await.is_err() {
+pub(super) async fn run(socket: &Socket, response: Response) {
+    let Some(mut tunnel) = response.body.into_tunnel() else { return };
+    if send_switch(socket, response.status, &response.headers).await.is_err() {
         return;
     }
     let connection = &socket.connection;

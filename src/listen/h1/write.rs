@@ -6,15 +6,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::response::Parts;
-use http::{HeaderMap, HeaderName, Response, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use http_body::Body as _;
 
 use super::framing::may_come_behind;
 use super::head::Asked;
 use super::socket::{Socket, Stage};
+use crate::fields::{Fields, write_line};
 use crate::forward::Body;
-use crate::respond::decimal;
+use crate::message::Response;
+use crate::respond::write_decimal;
 
 /// What is gathered before it is written; a larger frame is written from where it is.
 const FLAT: usize = 16 << 10;
@@ -62,10 +63,10 @@ struct Writer<'a> {
 }
 
 /// Sends an answer.
-pub(super) async fn send(socket: &Socket, asked: Asked, response: Response<Body>) -> Sent {
-    let (mut head, body) = response.into_parts();
+pub(super) async fn send(socket: &Socket, asked: Asked, response: Response) -> Sent {
+    let Response { status, headers, body } = response;
     socket.answers();
-    let bodiless = asked.head || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let bodiless = asked.head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let coding = match body.size_hint().exact() {
         _ if bodiless => Coding::None,
         Some(length) => Coding::Length(length),
@@ -79,12 +80,12 @@ pub(super) async fn send(socket: &Socket, asked: Asked, response: Response<Body>
         || !asked.keeps
         || coding == Coding::UntilClose
         || !socket.can_drain()
-        || says_close(&head.headers);
+        || says_close(&headers);
     socket.ends.set(ends);
     let buffers = &socket.connection.worker.buffers;
     let mut out = buffers.take_out();
     let length = body.size_hint().exact().filter(|length| !bodiless || (asked.head && *length > 0));
-    write_head(&mut out, &mut head, coding, length, (ends, asked.old), &buffers.date());
+    write_head(&mut out, status, &headers, coding, length, (ends, asked.old), &buffers.date());
     let mut writer = Writer {
         socket,
         out,
@@ -107,13 +108,14 @@ pub(super) async fn send(socket: &Socket, asked: Asked, response: Response<Body>
 }
 
 /// Sends a head alone, behind which another protocol begins.
-pub(super) async fn send_switch(socket: &Socket, head: &Parts) -> io::Result<()> {
+pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &Fields) -> io::Result<()> {
     socket.answers();
     let mut out = Vec::with_capacity(512);
-    status_line(&mut out, head.status);
-    let frames = |name: &HeaderName| name == header::CONTENT_LENGTH || name == header::TRANSFER_ENCODING;
-    for (name, value) in head.headers.iter().filter(|(name, _)| !frames(name)) {
-        line(&mut out, name.as_str().as_bytes(), value.as_bytes());
+    status_line(&mut out, status);
+    for (name, value) in headers.iter() {
+        if !matches!(name, b"content-length" | b"transfer-encoding") {
+            write_line(&mut out, name, value);
+        }
     }
     out.extend_from_slice(b"\r\n");
     let mut left = &out[..];
@@ -127,8 +129,8 @@ pub(super) async fn send_switch(socket: &Socket, head: &Parts) -> io::Result<()>
     .await
 }
 
-fn says_close(headers: &HeaderMap) -> bool {
-    headers.get(header::CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
+fn says_close(headers: &Fields) -> bool {
+    headers.get(header::CONNECTION).is_some_and(|value| value.eq_ignore_ascii_case(b"close"))
 }
 
 fn status_line(out: &mut Vec<u8>, status: StatusCode) {
@@ -139,52 +141,42 @@ fn status_line(out: &mut Vec<u8>, status: StatusCode) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.reserve(name.len() + value.len() + 4);
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
-}
-
 /// The head. What frames the message is ours to say, whatever the headers hold.
 fn write_head(
     out: &mut Vec<u8>,
-    head: &mut Parts,
+    status: StatusCode,
+    headers: &Fields,
     coding: Coding,
     length: Option<u64>,
     (ends, old): (bool, bool),
     date: &[u8],
 ) {
-    status_line(out, head.status);
+    status_line(out, status);
     let mut dated = false;
-    let kept_length = coding == Coding::None && head.status != StatusCode::NO_CONTENT;
+    let kept_length = coding == Coding::None && status != StatusCode::NO_CONTENT;
     let mut says_length = false;
-    for (name, value) in &head.headers {
-        if name == header::CONNECTION || name == header::TRANSFER_ENCODING {
-            continue;
-        }
-        if name == header::CONTENT_LENGTH {
+    for (name, value) in headers.iter() {
+        match name {
+            b"connection" | b"transfer-encoding" => continue,
             // Of an answer without its body: what it would be with it.
-            if !kept_length || says_length {
-                continue;
-            }
-            says_length = true;
+            b"content-length" if !kept_length || says_length => continue,
+            b"content-length" => says_length = true,
+            b"date" => dated = true,
+            _ => {}
         }
-        dated |= name == header::DATE;
-        line(out, name.as_str().as_bytes(), value.as_bytes());
+        write_line(out, name, value);
     }
     match (coding, length) {
         (Coding::Chunked, _) => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         (Coding::Length(_) | Coding::None, Some(length)) if !says_length => {
             out.extend_from_slice(b"content-length: ");
-            out.extend_from_slice(decimal(length, &mut [0; 20]));
+            write_decimal(out, length);
             out.extend_from_slice(b"\r\n");
         }
         _ => {}
     }
     if !dated {
-        line(out, b"date", date);
+        write_line(out, b"date", date);
     }
     match (ends, old) {
         (true, _) => out.extend_from_slice(b"connection: close\r\n"),
@@ -304,7 +296,7 @@ impl Writer<'_> {
                 self.out.extend_from_slice(b"0\r\n");
                 for (name, value) in trailers.iter().flatten().filter(|_| self.trailers) {
                     if may_come_behind(name) {
-                        line(&mut self.out, name.as_str().as_bytes(), value.as_bytes());
+                        write_line(&mut self.out, name.as_ref(), value.as_bytes());
                     }
                 }
                 self.out.extend_from_slice(b"\r\n");

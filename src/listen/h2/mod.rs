@@ -8,6 +8,7 @@ mod io;
 mod watch;
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -47,8 +48,11 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
         async move {
             let mut request = request.map(Inbound::from);
             match head::tidy(&mut request, connection.worker.client().max_headers) {
-                Ok(()) => pipeline::serve(&connection, request).await,
-                Err(error) => Ok(pipeline::refuse(&connection, error)),
+                Ok(()) => {
+                    let (head, body) = request.into_parts();
+                    Ok::<_, Infallible>(pipeline::serve(&connection, head.into(), body).await.into_http())
+                }
+                Err(error) => Ok(pipeline::refuse(&connection, error).into_http()),
             }
         }
     });

@@ -39,7 +39,7 @@ pub(super) fn json(out: &mut Vec<u8>, config: &AccessLogConfig, record: &Record,
                 });
                 for (name, value) in names.zip(&record.headers) {
                     if let Some(value) = value {
-                        inside.text(name.as_str(), value.as_bytes());
+                        inside.text(name.as_str(), value);
                     }
                 }
                 inside.end();
@@ -59,7 +59,7 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
         Known::ClientIp => object.shown(name, record.client),
         Known::Peer => object.shown(name, record.peer),
         Known::Method => object.text(name, record.method.as_str().as_bytes()),
-        Known::Host => object.maybe(name, record.host.as_ref().map(|host| host.as_bytes())),
+        Known::Host => object.maybe(name, record.host.as_deref()),
         Known::Path => object.text(name, target(record, config).as_bytes()),
         Known::Protocol => object.text(name, protocol(record.version).as_bytes()),
         Known::Scheme => object.text(name, record.scheme.as_bytes()),
@@ -126,10 +126,10 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
                 object.quoted(name, format_args!("{parent:016x}"));
             }
         }
-        Known::UserAgent => object.maybe(name, record.agent.as_ref().map(|agent| agent.as_bytes())),
+        Known::UserAgent => object.maybe(name, record.agent.as_deref()),
         Known::Referer => {
             if let Some(referer) = &record.referer {
-                object.text(name, &without_secrets(referer.as_bytes(), &config.redact));
+                object.text(name, &without_secrets(referer, &config.redact));
             }
         }
     }
@@ -148,10 +148,10 @@ pub(super) fn combined(
     out.push(b' ');
     escaped(out, target(record, config).as_bytes());
     let _ = write!(out, " {}\" {} {} \"", protocol(record.version), end.code, end.sent);
-    let referer = record.referer.as_ref().map(|referer| without_secrets(referer.as_bytes(), &config.redact));
+    let referer = record.referer.as_ref().map(|referer| without_secrets(referer, &config.redact));
     escaped(out, referer.as_deref().unwrap_or(b"-"));
     out.extend_from_slice(b"\" \"");
-    escaped(out, record.agent.as_ref().map_or(&b"-"[..], |agent| agent.as_bytes()));
+    escaped(out, record.agent.as_deref().unwrap_or(b"-"));
     out.push(b'"');
 }
 

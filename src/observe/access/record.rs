@@ -3,21 +3,21 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::request::Parts;
-use http::{HeaderValue, Method, Uri, Version, header};
+use http::{Method, Uri, Version};
 use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
 use crate::auth::Identity;
 use crate::auth::jwt::Verified;
 use crate::config::{AccessLogConfig, Field, Known};
+use crate::message::{RequestHead, RequestId};
 use crate::pipeline::{Judged, Unjudged};
 use crate::replay::Outcome;
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 
-/// A request as its line tells it. What it says of the head is shared with the head, not copied.
+/// A request as its line tells it. It outlives the head.
 pub struct Record {
     pub(super) client: IpAddr,
     pub(super) peer: IpAddr,
@@ -25,11 +25,11 @@ pub struct Record {
     pub(super) method: Method,
     pub(super) target: Uri,
     pub(super) version: Version,
-    pub(super) host: Option<HeaderValue>,
-    pub(super) referer: Option<HeaderValue>,
-    pub(super) agent: Option<HeaderValue>,
+    pub(super) host: Option<Box<[u8]>>,
+    pub(super) referer: Option<Box<[u8]>>,
+    pub(super) agent: Option<Box<[u8]>>,
     /// Of the headers that the log asks for, in its order.
-    pub(super) headers: SmallVec<[Option<HeaderValue>; 0]>,
+    pub(super) headers: SmallVec<[Option<Box<[u8]>>; 0]>,
     pub(super) outcome: Option<Outcome>,
     /// The limit that the headers speak of: its index, and what it has left.
     pub(super) limit: Option<(usize, u64)>,
@@ -70,7 +70,7 @@ pub struct End<'a> {
     /// Bytes of its answer's body.
     pub sent: u64,
     /// Its id.
-    pub id: HeaderValue,
+    pub id: RequestId,
     /// Its place in a trace.
     pub trace: Option<Trace>,
 }
@@ -90,20 +90,20 @@ impl Record {
     /// What the log needs of a request that has just come.
     pub fn new(
         config: &AccessLogConfig,
-        parts: &Parts,
+        parts: &RequestHead,
         client: IpAddr,
         peer: IpAddr,
         scheme: &'static str,
     ) -> Box<Self> {
-        let value = |name| parts.headers.get(name).cloned();
+        let value = |name: &[u8]| parts.headers.get(name).map(Box::from);
         let asked = config.fields.iter().filter_map(|field| match field {
-            Field::Header(name) => Some(value(name.clone())),
+            Field::Header(name) => Some(value(name.as_ref())),
             Field::Known(_) => None,
         });
         let wants = |wanted: &[Known]| {
             config.fields.iter().any(|field| matches!(field, Field::Known(known) if wanted.contains(known)))
         };
-        let authority = || parts.uri.authority().and_then(|a| HeaderValue::from_str(a.as_str()).ok());
+        let authority = || parts.uri.authority().map(|a| a.as_str().as_bytes().into());
         Box::new(Self {
             client,
             peer,
@@ -111,9 +111,9 @@ impl Record {
             method: parts.method.clone(),
             target: parts.uri.clone(),
             version: parts.version,
-            host: value(header::HOST).or_else(authority),
-            referer: value(header::REFERER),
-            agent: value(header::USER_AGENT),
+            host: value(b"host").or_else(authority),
+            referer: value(b"referer"),
+            agent: value(b"user-agent"),
             headers: asked.collect(),
             outcome: None,
             limit: None,
