@@ -423,16 +423,13 @@ pub(crate) fn api_key<'a>(
     in_query: Option<&'a str>,
 ) -> Option<Found<'a>> {
     match source {
-        ApiKeySource::Header(name) => {
-            headers.only(name).filter(|key| !key.is_empty()).map(Found::Borrowed)
-        }
+        ApiKeySource::Header(name) => headers.only(name).filter(|key| !key.is_empty()).map(Found::Borrowed),
         ApiKeySource::Query(name) => query(in_query?, name),
     }
 }
 
 fn cookie<'a>(headers: &'a Fields, name: &str) -> Option<&'a [u8]> {
-    let mut found =
-        headers.get_all(header::COOKIE).flat_map(|line| line.split(|b| *b == b';'));
+    let mut found = headers.get_all(header::COOKIE).flat_map(|line| line.split(|b| *b == b';'));
     let mut values = found.by_ref().filter_map(|pair| {
         let pair = pair.trim_ascii();
         let equals = pair.iter().position(|b| *b == b'=')?;

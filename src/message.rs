@@ -97,7 +97,7 @@ impl From<http::request::Parts> for RequestHead {
 impl Response {
     /// A response with this status and body, and without fields.
     pub fn new(status: StatusCode, body: Body) -> Self {
-        Self { status, headers: Fields::new(), body }
+        Self { status, headers: Fields::with_room(), body }
     }
 
     /// The response as hyper has it.

@@ -382,8 +382,7 @@ pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: In
             let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
             match forward::forward(connection, &exchange, upstream, route, told, parts, body).await {
                 Ok(response) => {
-                    exchange
-                        .answered(|cost, base| settled(cost, base, response.status, &response.headers));
+                    exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
                     response
                 }
                 Err(error) => error.response(&exchange),

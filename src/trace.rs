@@ -3,14 +3,12 @@
 //! The gateway is one span of the trace: it goes on with the id of the trace that it is told, names the span that it
 //! was told of as its parent, and gives the next server its own. It reports spans nowhere; the access log has the ids.
 
-use http::HeaderName;
-
 use crate::config::{Accept, TraceConfig};
 use crate::fields::Fields;
 use crate::respond::write_hex;
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
 /// The length of a traceparent of version 00.
 const LENGTH: usize = 55;
 /// Whoever made the trace records it.

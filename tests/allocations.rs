@@ -60,7 +60,8 @@ fn a_remembered_token_allocates_nothing() {
     let claims = r#"{"sub":"ada","tenant":7,"exp":1800000000}"#;
     let token = harness::issuer::Signer::hs256(SECRET.as_bytes()).signed(r#"{"alg":"HS256"}"#, claims);
     let request = http::Request::builder().uri("/v1/items").header("host", "api.test");
-    let parts: RequestHead = request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0.into();
+    let parts: RequestHead =
+        request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0.into();
     let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
     for turn in 0..100 {
         let before = ALLOCATIONS.get();

@@ -26,7 +26,8 @@ fn a_flood_of_keys_is_bounded() {
     let config = config::parse(file, "gateway.yaml", Path::new(".")).config.unwrap();
     let snapshot = Lineage::default().next(config, None, Time::from_nanos(1));
     let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
-    let mut parts: RequestHead = http::Request::builder().header("host", "a.test").body(()).unwrap().into_parts().0.into();
+    let mut parts: RequestHead =
+        http::Request::builder().header("host", "a.test").body(()).unwrap().into_parts().0.into();
     let mut admitted = |key: &str, now: Time| {
         parts.headers.insert("x-api-key", HeaderValue::from_str(key).unwrap());
         judge(&snapshot, origin, &parts, now, false).unwrap().decision.admitted

@@ -27,7 +27,7 @@ use crate::listen::{Connection, Deadline, Inbound, InboundError};
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
 pub struct Body {
     kind: Kind,
-    exchange: Option<Exchange>,
+    exchange: Option<Box<Exchange>>,
 }
 
 enum Kind {
@@ -139,7 +139,7 @@ impl Body {
         }
     }
 
-    pub(super) fn ends(&mut self, exchange: Exchange) {
+    pub(super) fn ends(&mut self, exchange: Box<Exchange>) {
         if http_body::Body::is_end_stream(self) {
             exchange.completed();
         }
@@ -159,7 +159,7 @@ impl http_body::Body for Body {
         if let Some(exchange) = exchange {
             exchange.taken();
         }
-        let is_over = exchange.as_ref().is_some_and(Exchange::is_over);
+        let is_over = exchange.as_deref().is_some_and(Exchange::is_over);
         let mut polled = match kind {
             Kind::Empty | Kind::Switched(..) => return Poll::Ready(None),
             Kind::Forwarded(_) | Kind::Wired(_) if is_over => Poll::Ready(Some(Err(BodyError::Stalled))),
@@ -168,8 +168,8 @@ impl http_body::Body for Body {
                 *kind = Kind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
-            Kind::Forwarded(forwarded) => forwarded.poll(context, exchange.as_ref()),
-            Kind::Wired(wired) => wired.poll(context, exchange.as_ref()),
+            Kind::Forwarded(forwarded) => forwarded.poll(context, exchange.as_deref()),
+            Kind::Wired(wired) => wired.poll(context, exchange.as_deref()),
         };
         if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&mut polled, exchange) {
             let bytes = frame.data_ref().map_or(0, Bytes::len);

@@ -67,10 +67,16 @@ pub struct Exchange {
 
 impl Exchange {
     /// Begins an exchange with the head of a request, if it could be read.
-    pub fn begin(connection: &Rc<Connection>, view: &Rc<View>, now: Time, parts: Option<&RequestHead>) -> Self {
+    pub fn begin(
+        connection: &Rc<Connection>,
+        view: &Rc<View>,
+        now: Time,
+        parts: Option<&RequestHead>,
+    ) -> Box<Self> {
         connection.begin();
         connection.queued.set(false);
-        let exchange = Self {
+        // It is handed on from one to the next until the answer has ended.
+        let exchange = Box::new(Self {
             connection: Rc::clone(connection),
             deadline: connection.request_deadline(),
             view: Rc::clone(view),
@@ -91,7 +97,7 @@ impl Exchange {
             request_values: Values::new(),
             answer_values: Values::new(),
             record: RefCell::new(None),
-        };
+        });
         if let Some(parts) = parts {
             exchange.take_over(parts);
         }
@@ -275,7 +281,7 @@ impl Exchange {
     }
 
     /// Gives the answer the exchange to end with.
-    pub fn answer(mut self, mut response: Response) -> Response {
+    pub fn answer(mut self: Box<Self>, mut response: Response) -> Response {
         self.code = response.status.as_u16();
         let changes = self.view.snapshot.answer_headers(self.route);
         apply(changes, &self.answer_values, &mut response.headers);

@@ -51,12 +51,18 @@ pub(super) enum Taken {
 impl Framing {
     /// The framing of an answer to a request of this method. Where both are given, chunks win over a length,
     /// which is then removed.
-    pub(super) fn of(status: StatusCode, headers: &mut Fields, method: &Method) -> Result<Self, &'static str> {
+    pub(super) fn of(
+        status: StatusCode,
+        headers: &mut Fields,
+        method: &Method,
+    ) -> Result<Self, &'static str> {
         let mut lengths = headers.get_all(header::CONTENT_LENGTH);
         let line = lengths.next();
         let announced = line.map(length);
         let again = match lengths.all(|other| Some(other) == line) {
-            true => line.filter(|_| headers.get_all(header::CONTENT_LENGTH).nth(1).is_some()).map(<[u8]>::to_vec),
+            true => {
+                line.filter(|_| headers.get_all(header::CONTENT_LENGTH).nth(1).is_some()).map(<[u8]>::to_vec)
+            }
             false => return Err("two content lengths"),
         };
         if let Some(line) = again {

@@ -8,14 +8,14 @@ use crate::auth::{Told, disown, reads_like};
 use crate::fields::Fields;
 use crate::listen::Connection;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const X_CONSUMER_NAME: HeaderName = HeaderName::from_static("x-consumer-name");
+const X_FORWARDED_FOR: &str = "x-forwarded-for";
+const X_FORWARDED_HOST: &str = "x-forwarded-host";
+const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
+pub(super) const X_REQUEST_ID: &str = "x-request-id";
+const X_CONSUMER_NAME: &str = "x-consumer-name";
 /// Made for standing behind a body (RFC 9530).
 const CONTENT_DIGEST: &str = "content-digest";
-const X_CONSUMER_PLAN: HeaderName = HeaderName::from_static("x-consumer-plan");
+const X_CONSUMER_PLAN: &str = "x-consumer-plan";
 
 /// Whether a name is meant for one connection only, whether Connection names it or not.
 fn is_hop_by_hop(name: &[u8]) -> bool {
@@ -42,8 +42,10 @@ pub(super) fn strip_hop_by_hop(headers: &mut Fields) {
 /// Removes what Connection names.
 fn strip_named(headers: &mut Fields) {
     let lines = headers.get_all(header::CONNECTION).flat_map(|line| line.split(|b| *b == b','));
-    let named: SmallVec<[Vec<u8>; 2]> =
-        lines.map(|name| name.trim_ascii().to_ascii_lowercase()).filter(|name| !is_end_to_end(name)).collect();
+    let named: SmallVec<[Vec<u8>; 2]> = lines
+        .map(|name| name.trim_ascii().to_ascii_lowercase())
+        .filter(|name| !is_end_to_end(name))
+        .collect();
     for name in named {
         headers.remove(name);
     }

@@ -72,8 +72,7 @@ const LENGTHS: [u32; 256] = {
     let mut lengths = [0; 256];
     let mut at = 0;
     while at < OF_PROXIES.len() + OVERRIDES.len() {
-        let name =
-            if at < OF_PROXIES.len() { OF_PROXIES[at] } else { OVERRIDES[at - OF_PROXIES.len()] };
+        let name = if at < OF_PROXIES.len() { OF_PROXIES[at] } else { OVERRIDES[at - OF_PROXIES.len()] };
         lengths[name[0] as usize] |= 1 << name.len();
         at += 1;
     }
@@ -85,7 +84,8 @@ const FORWARDED: &[u8] = b"x-forwarded";
 
 /// What a name is; `None` for nearly all.
 pub(super) fn kind(name: &[u8]) -> Option<Kind> {
-    let known = u32::try_from(name.len()).ok().and_then(|length| LENGTHS[usize::from(name[0])].checked_shr(length));
+    let known =
+        u32::try_from(name.len()).ok().and_then(|length| LENGTHS[usize::from(name[0])].checked_shr(length));
     if known.is_none_or(|bit| bit & 1 == 0) && !(name[0] == b'x' && name.len() >= FORWARDED.len()) {
         return None;
     }

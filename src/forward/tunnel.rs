@@ -20,7 +20,7 @@ const PIECE: usize = 4 << 10;
 /// The server's side of a tunnel. It is one exchange, which ends with it.
 pub struct Tunnel {
     pub(super) wire: Wire,
-    pub(super) exchange: Exchange,
+    pub(super) exchange: Box<Exchange>,
     pub(super) idle: Duration,
 }
 

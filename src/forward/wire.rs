@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use super::connect::ServerStream;
 use super::framing::Framing;
 use super::tunnel::switched;
-use crate::fields::Fields;
+use crate::fields::{self, Fields, place};
 use crate::listen::Buffers;
 use crate::message::RequestHead;
 
@@ -131,33 +131,40 @@ impl Wire {
         if self.read.is_empty() {
             return Ok(Parsed::Partial);
         }
-        let mut lines = [const { MaybeUninit::uninit() }; HEADERS];
-        let mut parsed = httparse::Response::new(&mut []);
-        let config = httparse::ParserConfig::default();
-        let length = match config.parse_response_with_uninit_headers(&mut parsed, &self.read, &mut lines) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) => return Ok(Parsed::Partial),
-            Err(httparse::Error::TooManyHeaders) => {
-                return Err(WireError::NoAnswer("the answer has too many headers"));
-            }
-            Err(_) => return Err(WireError::NoAnswer("what came is not HTTP/1.1")),
+        let usual = fields::read::response(&self.read, HEADERS);
+        let Some((code, old, headers, length)) =
+            usual.map_or_else(|| self.parse_unusual(), |usual| Ok(Some(usual)))?
+        else {
+            return Ok(Parsed::Partial);
         };
-        let old = parsed.version == Some(0);
-        let status =
-            StatusCode::from_u16(parsed.code.unwrap_or(0)).map_err(|_| WireError::NoAnswer("no status"))?;
-        let start = self.read.as_ptr().addr();
-        let mut headers = Fields::of_head(&self.read[..length]);
-        for line in parsed.headers.iter() {
-            let place = |part: &[u8]| (part.as_ptr().addr().saturating_sub(start).min(length), part.len());
-            let value = if line.value.is_empty() { (0, 0) } else { place(line.value) };
-            let told = headers.tell(place(line.name.as_bytes()), value);
-            told.map_err(|_| WireError::NoAnswer("a bad header name"))?;
-        }
+        let status = StatusCode::from_u16(code).map_err(|_| WireError::NoAnswer("no status"))?;
         self.read.advance(length);
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Parsed::Interim);
         }
         answer(status, old, headers, method, wanted).map(Parsed::Answer)
+    }
+
+    /// Reads a head that is not whole, or not written as most are: its status, whether the version is 1.0, its fields
+    /// and its length.
+    fn parse_unusual(&self) -> Result<Option<(u16, bool, Fields, usize)>, WireError> {
+        let mut lines = [const { MaybeUninit::uninit() }; HEADERS];
+        let mut parsed = httparse::Response::new(&mut []);
+        let config = httparse::ParserConfig::default();
+        let length = match config.parse_response_with_uninit_headers(&mut parsed, &self.read, &mut lines) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(httparse::Error::TooManyHeaders) => {
+                return Err(WireError::NoAnswer("the answer has too many headers"));
+            }
+            Err(_) => return Err(WireError::NoAnswer("what came is not HTTP/1.1")),
+        };
+        let mut headers = Fields::of_head(&self.read[..length]);
+        for line in parsed.headers.iter() {
+            let told = headers.tell(place(&self.read, line.name.as_bytes()), place(&self.read, line.value));
+            told.map_err(|_| WireError::NoAnswer("a bad header name"))?;
+        }
+        Ok(Some((parsed.code.unwrap_or(0), parsed.version == Some(0), headers, length)))
     }
 }
 

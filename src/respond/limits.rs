@@ -1,13 +1,13 @@
 //! What clients are told of their limits: headers on admitted answers, and the refusal.
 
 use bytes::Bytes;
-use http::{HeaderName, StatusCode, header};
+use http::{StatusCode, header};
 use sluicegate_limiter::{Refusal, Span, Standing};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
 use super::write_decimal;
-use crate::config::Reject;
+use crate::config::{HeaderFamilies, Reject};
 use crate::fields::Fields;
 use crate::forward::Body;
 use crate::limit::{Decision, Limit, Verdict};
@@ -15,12 +15,13 @@ use crate::message::{RequestHead, RequestId, Response};
 use crate::pipeline::{AskedLimit, Judged};
 use crate::snapshot::{Route, Said};
 
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-const X_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-after");
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const LIMIT: &str = "x-ratelimit-limit";
+const REMAINING: &str = "x-ratelimit-remaining";
+const RESET: &str = "x-ratelimit-reset";
+const X_RETRY_AFTER: &str = "x-ratelimit-retry-after";
+const POLICY: &str = "ratelimit-policy";
+const RATELIMIT: &str = "ratelimit";
+const RETRY_AFTER: &str = "retry-after";
 
 /// What a client is told to wait when nobody can foretell: a place becomes free when another request ends.
 const BUSY: Span = Span::SECOND;
@@ -91,49 +92,53 @@ impl<'s> Told<'s> {
 
     /// Writes the headers over whatever the upstream says under the same names.
     pub fn write(self, route: &Route, headers: &mut Fields) {
-        if route.headers.x_ratelimit {
-            self.write_limit(headers);
-        }
-        if route.headers.ietf {
-            self.write_ietf(headers, self.reset);
-        }
-    }
-
-    fn write_limit(self, headers: &mut Fields) {
-        headers.insert_with(LIMIT, |out| write_decimal(out, self.limit.config.quota.shown()));
-        headers.insert_with(REMAINING, |out| write_decimal(out, self.remaining));
-        headers.insert_with(RESET, |out| write_decimal(out, self.reset));
-    }
-
-    /// What is left, the seconds until there is more, and what the limits are.
-    fn write_ietf(self, headers: &mut Fields, seconds: u64) {
-        headers.insert_with(RATELIMIT, |out| {
-            out.push(b'"');
-            out.extend_from_slice(self.limit.config.name.as_bytes());
-            out.extend_from_slice(b"\";r=");
-            write_decimal(out, self.remaining);
-            out.extend_from_slice(b";t=");
-            write_decimal(out, seconds);
-        });
-        if let Some(policies) = &self.said.policies {
-            headers.insert(POLICY, policies);
-        }
-    }
-
-    /// Writes the headers of a refusal.
-    fn write_refusal(self, route: &Route, seconds: Option<u64>, headers: &mut Fields) {
-        if route.headers.x_ratelimit {
-            self.write_limit(headers);
-            if let Some(seconds) = seconds {
-                headers.append_with(X_RETRY_AFTER, |out| write_decimal(out, seconds));
+        let families = route.headers;
+        if families.x_ratelimit {
+            for name in [LIMIT, REMAINING, RESET] {
+                headers.remove(name);
             }
         }
-        if route.headers.ietf {
-            // Not later than Retry-After, which wins where both are given.
-            self.write_ietf(headers, seconds.unwrap_or(self.reset));
+        if families.ietf {
+            headers.remove(RATELIMIT);
+            if self.said.policies.is_some() {
+                headers.remove(POLICY);
+            }
         }
-        if let Some(seconds) = seconds.filter(|_| route.headers.retry_after) {
-            headers.append_with(header::RETRY_AFTER, |out| write_decimal(out, seconds));
+        self.add(families, self.reset, headers);
+    }
+
+    /// Adds the headers: what is left, the seconds until there is more, and what the limits are.
+    fn add(self, families: HeaderFamilies, seconds: u64, headers: &mut Fields) {
+        if families.x_ratelimit {
+            headers.append_number(LIMIT, self.limit.config.quota.shown());
+            headers.append_number(REMAINING, self.remaining);
+            headers.append_number(RESET, self.reset);
+        }
+        if families.ietf {
+            headers.append_with(RATELIMIT, |out| {
+                out.push(b'"');
+                out.extend_from_slice(self.limit.config.name.as_bytes());
+                out.extend_from_slice(b"\";r=");
+                write_decimal(out, self.remaining);
+                out.extend_from_slice(b";t=");
+                write_decimal(out, seconds);
+            });
+            if let Some(policies) = &self.said.policies {
+                headers.append(POLICY, policies);
+            }
+        }
+    }
+
+    /// Adds the headers of a refusal.
+    fn add_refusal(self, families: HeaderFamilies, seconds: Option<u64>, headers: &mut Fields) {
+        // Not later than Retry-After, which wins where both are given.
+        self.add(families, seconds.unwrap_or(self.reset), headers);
+        let Some(seconds) = seconds else { return };
+        if families.x_ratelimit {
+            headers.append_number(X_RETRY_AFTER, seconds);
+        }
+        if families.retry_after {
+            headers.append_number(RETRY_AFTER, seconds);
         }
     }
 }
@@ -149,9 +154,9 @@ pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> Resp
     let headers = &mut response.headers;
     headers.append(X_REQUEST_ID, id);
     if let Some(told) = Told::new(said, asked, decision) {
-        told.write_refusal(route, seconds, headers);
+        told.add_refusal(route.headers, seconds, headers);
     }
-    headers.append(header::CACHE_CONTROL, NO_STORE);
+    headers.append("cache-control", NO_STORE);
     if is_grpc(parts) {
         response.status = StatusCode::OK;
         grpc(headers, RESOURCE_EXHAUSTED, wait);
@@ -159,7 +164,7 @@ pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> Resp
         let name = speaks.map_or("", |at| asked[at].limit.config.name.as_str());
         custom(&mut response, reject, name, seconds, id);
     } else {
-        headers.append(header::CONTENT_TYPE, PROBLEM_JSON);
+        headers.append("content-type", PROBLEM_JSON);
         response.body = Body::full(exceeded(judged, seconds, id));
     }
     response
@@ -174,47 +179,41 @@ fn exceeded(judged: &Judged<'_>, seconds: Option<u64>, id: &RequestId) -> Bytes 
         .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
     let banned = violated.clone().any(|(_, verdict)| matches!(verdict.answer, Err(Refusal::Banned(_))));
     let mut out = Vec::with_capacity(512);
-        out.extend_from_slice(b"{\"type\":\"https://iana.org/assignments/http-problem-types#");
-        out.extend_from_slice(if banned { b"abnormal-usage-detected" } else { b"quota-exceeded" });
-        out.extend_from_slice(b"\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"");
-        match seconds {
-            Some(seconds) => {
-                out.extend_from_slice(if banned {
-                    b"too many requests were refused, and now all are for a while; try again in "
-                } else {
-                    b"the quota is used up; try again in "
-                });
-                write_decimal(&mut out, seconds);
-                out.extend_from_slice(if seconds == 1 { b" second" } else { b" seconds" });
-            }
-            None => out.extend_from_slice(
-                b"this request costs more than the quota can ever hold; it will not be admitted later",
-            ),
-        }
-        out.extend_from_slice(b"\",\"request_id\":\"");
-        out.extend_from_slice(id.as_bytes());
-        out.extend_from_slice(b"\",\"violated-policies\":[");
-        for (at, (limit, _)) in violated.enumerate() {
-            out.extend_from_slice(if at == 0 { b"\"" } else { b",\"" });
-            out.extend_from_slice(limit.config.name.as_bytes());
-            out.extend_from_slice(b"\"");
-        }
-        out.extend_from_slice(b"]");
-        if let Some(seconds) = seconds {
-            out.extend_from_slice(b",\"retry_after\":");
+    out.extend_from_slice(b"{\"type\":\"https://iana.org/assignments/http-problem-types#");
+    out.extend_from_slice(if banned { b"abnormal-usage-detected" } else { b"quota-exceeded" });
+    out.extend_from_slice(b"\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"");
+    match seconds {
+        Some(seconds) => {
+            out.extend_from_slice(if banned {
+                b"too many requests were refused, and now all are for a while; try again in "
+            } else {
+                b"the quota is used up; try again in "
+            });
             write_decimal(&mut out, seconds);
+            out.extend_from_slice(if seconds == 1 { b" second" } else { b" seconds" });
         }
-        out.extend_from_slice(b"}\n");
+        None => out.extend_from_slice(
+            b"this request costs more than the quota can ever hold; it will not be admitted later",
+        ),
+    }
+    out.extend_from_slice(b"\",\"request_id\":\"");
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(b"\",\"violated-policies\":[");
+    for (at, (limit, _)) in violated.enumerate() {
+        out.extend_from_slice(if at == 0 { b"\"" } else { b",\"" });
+        out.extend_from_slice(limit.config.name.as_bytes());
+        out.extend_from_slice(b"\"");
+    }
+    out.extend_from_slice(b"]");
+    if let Some(seconds) = seconds {
+        out.extend_from_slice(b",\"retry_after\":");
+        write_decimal(&mut out, seconds);
+    }
+    out.extend_from_slice(b"}\n");
     out.into()
 }
 
-fn custom(
-    response: &mut Response,
-    reject: &Reject,
-    limit: &str,
-    seconds: Option<u64>,
-    id: &RequestId,
-) {
+fn custom(response: &mut Response, reject: &Reject, limit: &str, seconds: Option<u64>, id: &RequestId) {
     let seconds = seconds.map_or_else(String::new, |seconds| seconds.to_string());
     let body = reject
         .body

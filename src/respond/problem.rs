@@ -1,7 +1,7 @@
 //! Answers of the gateway's own: problem+json (RFC 9457) with the id of the request, and nothing of the inside.
 
 use bytes::Bytes;
-use http::{HeaderName, StatusCode, header};
+use http::{StatusCode, header};
 use sluicegate_limiter::Span;
 
 use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
@@ -13,7 +13,7 @@ use crate::pipeline::Unjudged;
 use crate::route::PathError;
 
 pub(super) const NO_STORE: &str = "no-store";
-pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const X_REQUEST_ID: &str = "x-request-id";
 /// The methods that a gateway knows to be served somewhere.
 const SERVED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
@@ -224,8 +224,7 @@ pub fn unavailable(parts: &RequestHead, id: &RequestId) -> Response {
         return response;
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let body =
-        body(status, "the gateway cannot count this request at the moment; try again in 1 second", id);
+    let body = body(status, "the gateway cannot count this request at the moment; try again in 1 second", id);
     let mut response = fixed(status, body, PROBLEM_JSON);
     response.headers.insert(X_REQUEST_ID, id);
     response.headers.insert(header::RETRY_AFTER, "1");

@@ -10,10 +10,7 @@ use crate::message::Response;
 use crate::pipeline::{AskedLimit, Found};
 
 /// The client's limits and what is left of them, with the headers that any other answer would have.
-pub fn usage(
-    found: &Found<'_>,
-    usage: &[(AskedLimit<'_>, Standing)],
-) -> Response {
+pub fn usage(found: &Found<'_>, usage: &[(AskedLimit<'_>, Standing)]) -> Response {
     let limits: Vec<serde_json::Value> = usage
         .iter()
         .map(|(asked, standing)| {

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-
 use crate::auth::Identity;
 use crate::message::{RequestHead, RequestId};
 use crate::route::{Params, host, normalize};

@@ -48,10 +48,7 @@ impl HeaderChange {
 /// The values for one request of what varies.
 pub fn render(changes: &[HeaderChange], facts: &Facts<'_>) -> Values {
     let templates = changes.iter().filter_map(HeaderChange::template);
-    templates
-        .filter(|template| template.fixed().is_none())
-        .map(|template| template.value(facts))
-        .collect()
+    templates.filter(|template| template.fixed().is_none()).map(|template| template.value(facts)).collect()
 }
 
 /// Makes the changes in their order. A value that a request does not have is not written.

@@ -9,7 +9,6 @@ use crate::message::{RequestHead, RequestId};
 use crate::shape::{Facts, Unwritable, UriTemplate, apply, disown_changed, render};
 use crate::trace::Trace;
 
-
 impl Exchange {
     /// Takes over what a trusted proxy says of a request, and begins its line in the log.
     pub(super) fn take_over(&self, parts: &RequestHead) {

@@ -6,7 +6,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::{Method, Uri, Version};
 
 use super::framing::Framing;
-use crate::fields::Fields;
+use crate::fields::read::RequestLine;
+use crate::fields::{self, Fields, place};
 use crate::message::RequestHead;
 use crate::respond::LocalError;
 
@@ -96,6 +97,42 @@ fn too_large(read: &[u8]) -> LocalError {
 
 /// Reads a whole head; its length, and what it says.
 fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)>, LocalError> {
+    let ((method, target, old), headers, length) = match fields::read::request(read, max_headers.min(HEADERS))
+    {
+        Some(usual) => usual,
+        None => match unusual(read)? {
+            Some(unusual) => unusual,
+            None => return Ok(None),
+        },
+    };
+    if target.len() > TARGET {
+        return Err(LocalError::TargetTooLong);
+    }
+    if headers.len() > max_headers {
+        return Err(LocalError::HeadTooLarge);
+    }
+    if !target.bytes().fold(true, |good, b| good & (matches!(b, 0x21..=0x7e) & (b != b'#'))) {
+        return Err(malformed("the request target has a character that must be percent-encoded"));
+    }
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("the method is none"))?;
+    let uri = uri(&method, target)?;
+    let mut asked = Asked { head: method == Method::HEAD, old, keeps: !old, trailers: false };
+    let mut announced = Announced::default();
+    for (name, value) in headers.iter() {
+        announced.look(name, value, &mut asked)?;
+    }
+    asked.keeps &= !announced.closes;
+    let expects = announced.expects;
+    let framing = announced.framing(old)?;
+    read.advance(length);
+    let version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
+    let head = RequestHead { method, uri, version, headers };
+    let expects = expects && framing != Framing::Ended;
+    Ok(Some((length, Head { head, framing, asked, expects })))
+}
+
+/// Reads a head that is not whole, or not written as most are.
+fn unusual(read: &[u8]) -> Result<Option<(RequestLine<'_>, Fields, usize)>, LocalError> {
     let mut lines = [const { MaybeUninit::uninit() }; HEADERS];
     let mut parsed = httparse::Request::new(&mut []);
     let length = match parsed.parse_with_uninit_headers(read, &mut lines) {
@@ -107,44 +144,19 @@ fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)
     let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
         return Err(malformed("what came is not an HTTP request"));
     };
-    if target.len() > TARGET {
-        return Err(LocalError::TargetTooLong);
-    }
-    if parsed.headers.len() > max_headers {
-        return Err(LocalError::HeadTooLarge);
-    }
-    if !target.bytes().all(|b| matches!(b, 0x21..=0x7e) && b != b'#') {
-        return Err(malformed("the request target has a character that must be percent-encoded"));
-    }
-    let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("the method is none"))?;
-    let uri = uri(&method, target)?;
-    let old = version == 0;
-    let mut asked = Asked { head: method == Method::HEAD, old, keeps: !old, trailers: false };
-    let mut framing = Announced::default();
-    let start = read.as_ptr().addr();
     let mut headers = Fields::of_head(&read[..length]);
     for line in parsed.headers.iter() {
-        let (name, value) = (line.name.as_bytes(), line.value);
-        let at = name.as_ptr().addr() - start;
-        if !read[..at].ends_with(b"\r\n") {
+        let name = place(read, line.name.as_bytes());
+        if !read[..name.0].ends_with(b"\r\n") {
             return Err(BARE);
         }
-        framing.look(name, value, &mut asked)?;
-        let from = if value.is_empty() { 0 } else { value.as_ptr().addr() - start };
-        let told = headers.tell((at, name.len()), (from, value.len()));
+        let told = headers.tell(name, place(read, line.value));
         told.map_err(|_| malformed("a header's name is none"))?;
     }
     if !read[..length].ends_with(b"\r\n\r\n") {
         return Err(BARE);
     }
-    asked.keeps &= !framing.closes;
-    let expects = framing.expects;
-    let framing = framing.framing(old)?;
-    read.advance(length);
-    let version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
-    let head = RequestHead { method, uri, version, headers };
-    let expects = expects && framing != Framing::Ended;
-    Ok(Some((length, Head { head, framing, asked, expects })))
+    Ok(Some(((method, target, version == 0), headers, length)))
 }
 
 /// A line that ends with a line feed alone is one that some servers take for a part of the next.
@@ -172,32 +184,30 @@ struct Announced {
 impl Announced {
     /// Looks at a line.
     fn look(&mut self, name: &[u8], value: &[u8], asked: &mut Asked) -> Result<(), LocalError> {
-        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        // By length first: nearly no line is one of these.
-        match name.len() {
-            14 if is(b"content-length") => {
+        match name {
+            b"content-length" => {
                 let announced = content_length(value);
                 if announced.is_none() || self.length.is_some() {
                     return Err(malformed("the request must have one valid Content-Length"));
                 }
                 self.length = announced;
             }
-            17 if is(b"transfer-encoding") => {
+            b"transfer-encoding" => {
                 if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(malformed("the request has a transfer coding other than chunked"));
                 }
                 self.chunked = true;
             }
-            10 if is(b"connection") => {
+            b"connection" => {
                 for word in words(value) {
                     self.closes |= word.eq_ignore_ascii_case(b"close");
                     asked.keeps |= word.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            2 if is(b"te") => {
+            b"te" => {
                 asked.trailers |= words(value).any(|word| word.eq_ignore_ascii_case(b"trailers"));
             }
-            6 if is(b"expect") && !asked.old => {
+            b"expect" if !asked.old => {
                 if !value.eq_ignore_ascii_case(b"100-continue") {
                     return Err(LocalError::Expectation);
                 }

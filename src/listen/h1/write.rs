@@ -17,6 +17,8 @@ use crate::forward::Body;
 use crate::message::Response;
 use crate::respond::write_decimal;
 
+/// What a head may have behind its headers, and a small body behind that.
+const ROOM: usize = 1 << 10;
 /// What is gathered before it is written; a larger frame is written from where it is.
 const FLAT: usize = 16 << 10;
 
@@ -112,11 +114,7 @@ pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &F
     socket.answers();
     let mut out = Vec::with_capacity(512);
     status_line(&mut out, status);
-    for (name, value) in headers.iter() {
-        if !matches!(name, b"content-length" | b"transfer-encoding") {
-            write_line(&mut out, name, value);
-        }
-    }
+    headers.write_some(&mut out, |name, _| !matches!(name, b"content-length" | b"transfer-encoding"));
     out.extend_from_slice(b"\r\n");
     let mut left = &out[..];
     poll_fn(|context| {
@@ -155,17 +153,17 @@ fn write_head(
     let mut dated = false;
     let kept_length = coding == Coding::None && status != StatusCode::NO_CONTENT;
     let mut says_length = false;
-    for (name, value) in headers.iter() {
-        match name {
-            b"connection" | b"transfer-encoding" => continue,
-            // Of an answer without its body: what it would be with it.
-            b"content-length" if !kept_length || says_length => continue,
-            b"content-length" => says_length = true,
-            b"date" => dated = true,
-            _ => {}
+    out.reserve(headers.written() + ROOM);
+    headers.write_some(out, |name, _| match name {
+        b"connection" | b"transfer-encoding" => false,
+        // Of an answer without its body: what it would be with it.
+        b"content-length" => kept_length && !std::mem::replace(&mut says_length, true),
+        b"date" => {
+            dated = true;
+            true
         }
-        write_line(out, name, value);
-    }
+        _ => true,
+    });
     match (coding, length) {
         (Coding::Chunked, _) => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         (Coding::Length(_) | Coding::None, Some(length)) if !says_length => {

@@ -4,19 +4,27 @@
 //! A head has a dozen lines, each is looked at a few times and written once. So nothing is hashed and nothing is
 //! counted in references; a name is found by looking at all of them, by its length and first letter first.
 
+pub mod read;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::respond::write_decimal;
 
 /// Lines for which there is room from the beginning: what clients send and what a gateway adds.
 const LINES: usize = 24;
 /// Bytes for what a gateway adds to a head.
-const ADDED: usize = 320;
+const ADDED: usize = 448;
+/// Bytes for a value that is short, as most are.
+const ROOM: usize = 60;
 
 /// The fields of a head, in order. Names are in lower case.
 #[derive(Clone, Default)]
 pub struct Fields {
     text: Vec<u8>,
     lines: Vec<Line>,
+    /// A bit for each tag that a line has or had: most names that are asked for are not there at all.
+    seen: u64,
 }
 
 /// Where one line is in the text.
@@ -26,15 +34,21 @@ struct Line {
     value: u32,
     value_length: u32,
     name_length: u16,
-    tag: u16,
+    tag: u8,
+    /// The text has it just as it is to be written: `name: value`, and the end of a line.
+    whole: bool,
 }
 
-/// What two names have in common that are the same, and few others.
-const fn tag(name: &[u8]) -> u16 {
+/// What two names have in common that are the same, and few others: by length and first letter.
+const fn tag(name: &[u8]) -> u8 {
     match name {
         [] => 0,
-        [first, ..] => (name.len() as u16) << 8 | *first as u16,
+        [first, ..] => (name.len() as u8).wrapping_mul(37).wrapping_add(*first),
     }
+}
+
+const fn bit(tag: u8) -> u64 {
+    1 << (tag & 63)
 }
 
 impl Line {
@@ -46,7 +60,7 @@ impl Line {
         &text[self.value as usize..][..self.value_length as usize]
     }
 
-    fn is(self, text: &[u8], tag: u16, name: &[u8]) -> bool {
+    fn is(self, text: &[u8], tag: u8, name: &[u8]) -> bool {
         self.tag == tag && self.name(text) == name
     }
 }
@@ -58,14 +72,19 @@ pub struct TooLong;
 impl Fields {
     /// No fields.
     pub const fn new() -> Self {
-        Self { text: Vec::new(), lines: Vec::new() }
+        Self { text: Vec::new(), lines: Vec::new(), seen: 0 }
+    }
+
+    /// No fields, and room for those of an answer.
+    pub fn with_room() -> Self {
+        Self { text: Vec::with_capacity(ADDED), lines: Vec::with_capacity(LINES), seen: 0 }
     }
 
     /// The text of a head whose lines are [told](Self::tell) next.
     pub fn of_head(head: &[u8]) -> Self {
         let mut text = Vec::with_capacity(head.len() + ADDED);
         text.extend_from_slice(head);
-        Self { text, lines: Vec::with_capacity(LINES) }
+        Self { text, lines: Vec::with_capacity(LINES), seen: 0 }
     }
 
     /// Tells of a line in the text of the head: where its name and its value are. The name becomes lower case.
@@ -76,17 +95,26 @@ impl Fields {
     /// # Panics
     /// When it is not in the text.
     pub fn tell(&mut self, name: (usize, usize), value: (usize, usize)) -> Result<(), TooLong> {
-        let text = &mut self.text[name.0..name.0 + name.1];
-        text.make_ascii_lowercase();
-        let line = Line {
-            tag: tag(text),
-            name: u32::try_from(name.0).map_err(|_| TooLong)?,
-            value: u32::try_from(value.0).map_err(|_| TooLong)?,
-            value_length: u32::try_from(value.1).map_err(|_| TooLong)?,
-            name_length: u16::try_from(name.1).map_err(|_| TooLong)?,
-        };
-        self.lines.push(line);
-        Ok(())
+        self.text[name.0..name.1].make_ascii_lowercase();
+        self.push(name, value, false).ok_or(TooLong)
+    }
+
+    /// Notes a line of the text; `None` if it is too long. It is `whole` if the text has it as it is to be written.
+    fn push(&mut self, name: (usize, usize), value: (usize, usize), whole: bool) -> Option<()> {
+        let tag = tag(&self.text[name.0..name.1]);
+        if value.1 > u32::MAX as usize || name.1 - name.0 > usize::from(u16::MAX) {
+            return None;
+        }
+        self.seen |= bit(tag);
+        self.lines.push(Line {
+            name: name.0 as u32,
+            value: value.0 as u32,
+            value_length: (value.1 - value.0) as u32,
+            name_length: (name.1 - name.0) as u16,
+            tag,
+            whole,
+        });
+        Some(())
     }
 
     /// The lines.
@@ -111,13 +139,22 @@ impl Fields {
 
     /// The first value under a name, which is in lower case.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
-        let (name, tag) = (name.as_ref(), tag(name.as_ref()));
-        self.lines.iter().find(|line| line.is(&self.text, tag, name)).map(|line| line.value(&self.text))
+        let name = name.as_ref();
+        self.find(tag(name), name).map(|at| self.lines[at].value(&self.text))
+    }
+
+    fn find(&self, tag: u8, name: &[u8]) -> Option<usize> {
+        if self.seen & bit(tag) == 0 {
+            return None;
+        }
+        self.lines.iter().position(|line| line.is(&self.text, tag, name))
     }
 
     /// All values under a name, which is in lower case.
     pub fn get_all<N: AsRef<[u8]>>(&self, name: N) -> Values<'_, N> {
-        Values { text: &self.text, lines: self.lines.iter(), tag: tag(name.as_ref()), name }
+        let tag = tag(name.as_ref());
+        let lines = if self.seen & bit(tag) == 0 { &[] } else { &self.lines[..] };
+        Values { text: &self.text, lines: lines.iter(), tag, name }
     }
 
     /// The value under a name, which is in lower case, if there is exactly one.
@@ -131,36 +168,61 @@ impl Fields {
         self.get(name).is_some()
     }
 
-    /// Adds a line. A value that no header can have is left empty: nothing breaks a line.
+    /// Adds a line; its name is in lower case. A value that no header can have is left empty: nothing breaks a line.
     pub fn append(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.append_with(name, |text| text.extend_from_slice(value.as_ref()));
+        let value = value.as_ref();
+        let value = if is_value(value) { value } else { b"" };
+        self.add(name.as_ref(), |text| text.extend_from_slice(value));
     }
 
-    /// Adds a line whose value is what `write` writes at the end of the text. One that no header can have is left
-    /// empty.
+    /// Adds a line with a number; its name is in lower case.
+    pub fn append_number(&mut self, name: impl AsRef<[u8]>, number: u64) {
+        self.add(name.as_ref(), |text| write_decimal(text, number));
+    }
+
+    /// Adds a line whose value is what `write` writes at the end of the text; its name is in lower case. A value that
+    /// no header can have is left empty.
     pub fn append_with(&mut self, name: impl AsRef<[u8]>, write: impl FnOnce(&mut Vec<u8>)) {
-        let name = name.as_ref();
-        let at = self.text.len();
-        self.text.extend_from_slice(name);
-        self.text[at..].make_ascii_lowercase();
-        let value = self.put(write);
-        let line = Line {
-            name: place(at),
-            value: place(value),
-            value_length: place(self.text.len() - value),
-            name_length: u16::try_from(name.len()).unwrap_or(u16::MAX),
-            tag: tag(&self.text[at..value]),
-        };
-        self.lines.push(line);
+        self.add(name.as_ref(), |text| {
+            let at = text.len();
+            write(text);
+            if !is_value(&text[at..]) {
+                text.truncate(at);
+            }
+        });
     }
 
     /// Adds a line with the value of another, which is found by its name in lower case. Without that one nothing is
     /// added.
     pub fn append_copy(&mut self, name: impl AsRef<[u8]>, of: impl AsRef<[u8]>) {
-        let (of, tag) = (of.as_ref(), tag(of.as_ref()));
-        let Some(line) = self.lines.iter().find(|line| line.is(&self.text, tag, of)).copied() else { return };
+        let of = of.as_ref();
+        let Some(line) = self.find(tag(of), of).map(|at| self.lines[at]) else { return };
         let from = line.value as usize;
-        self.append_with(name, |text| text.extend_from_within(from..from + line.value_length as usize));
+        self.add(name.as_ref(), |text| text.extend_from_within(from..from + line.value_length as usize));
+    }
+
+    /// Adds a line, whose value `write` writes as it may be.
+    fn add(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(!name.iter().any(u8::is_ascii_uppercase));
+        let tag = tag(name);
+        self.seen |= bit(tag);
+        let Self { text, lines, .. } = self;
+        text.reserve(name.len() + ROOM);
+        let at = text.len();
+        text.extend_from_slice(name);
+        text.extend_from_slice(b": ");
+        let value = text.len();
+        write(text);
+        let end = text.len();
+        text.extend_from_slice(b"\r\n");
+        lines.push(Line {
+            name: narrow(at),
+            value: narrow(value),
+            value_length: narrow(end - value),
+            name_length: u16::try_from(name.len()).unwrap_or(u16::MAX),
+            tag,
+            whole: true,
+        });
     }
 
     /// Puts one line in place of all with its name, which is in lower case. A value that no header can have is left
@@ -173,56 +235,69 @@ impl Fields {
     /// end of the text; one that no header can have is left empty.
     pub fn insert_with(&mut self, name: impl AsRef<[u8]>, write: impl FnOnce(&mut Vec<u8>)) {
         let name = name.as_ref();
-        let tag = tag(name);
-        let Some(at) = self.lines.iter().position(|line| line.is(&self.text, tag, name)) else {
-            return self.append_with(name, write);
-        };
-        let value = self.put(write);
-        let Self { text, lines } = self;
-        lines[at].value = place(value);
-        lines[at].value_length = place(text.len() - value);
-        if lines[at + 1..].iter().any(|line| line.is(text, tag, name)) {
+        let there = self.find(tag(name), name);
+        self.append_with(name, write);
+        let Some((at, line)) = there.and_then(|at| Some((at, self.lines.pop()?))) else { return };
+        self.lines[at] = line;
+        let Self { text, lines, .. } = self;
+        if lines[at + 1..].iter().any(|other| other.is(text, line.tag, name)) {
             let mut seen = false;
-            lines.retain(|line| !line.is(text, tag, name) || !std::mem::replace(&mut seen, true));
+            lines.retain(|other| !other.is(text, line.tag, name) || !std::mem::replace(&mut seen, true));
         }
     }
 
     /// Removes all lines with a name, which is in lower case. Whether there was one.
     pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
-        let (name, tag) = (name.as_ref(), tag(name.as_ref()));
-        let before = self.lines.len();
-        let Self { text, lines } = self;
+        let name = name.as_ref();
+        let tag = tag(name);
+        if self.find(tag, name).is_none() {
+            return false;
+        }
+        let Self { text, lines, .. } = self;
         lines.retain(|line| !line.is(text, tag, name));
-        lines.len() < before
+        true
     }
 
     /// Keeps the lines for whose names and values `keep` says so.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
-        let Self { text, lines } = self;
+        let Self { text, lines, .. } = self;
         lines.retain(|line| keep(line.name(text), line.value(text)));
     }
 
     /// Writes the lines as HTTP/1.1 has them.
     pub fn write(&self, out: &mut Vec<u8>) {
+        self.write_some(out, |_, _| true);
+    }
+
+    /// Writes those lines for whose names and values `wanted` says so. What stands together in the text is written
+    /// together.
+    pub fn write_some(&self, out: &mut Vec<u8>, mut wanted: impl FnMut(&[u8], &[u8]) -> bool) {
+        let mut run = 0..0;
         for line in &self.lines {
-            write_line(out, line.name(&self.text), line.value(&self.text));
+            let (name, value) = (line.name(&self.text), line.value(&self.text));
+            if !wanted(name, value) {
+                continue;
+            }
+            if line.whole {
+                let (from, to) = (line.name as usize, line.value as usize + value.len() + 2);
+                if from == run.end {
+                    run.end = to;
+                    continue;
+                }
+                out.extend_from_slice(&self.text[run]);
+                run = from..to;
+            } else {
+                out.extend_from_slice(&self.text[run]);
+                run = 0..0;
+                write_line(out, name, value);
+            }
         }
+        out.extend_from_slice(&self.text[run]);
     }
 
-    /// The bytes that [`Self::write`] writes.
+    /// The most bytes that [`Self::write`] writes.
     pub fn written(&self) -> usize {
-        self.lines.iter().map(|line| usize::from(line.name_length) + line.value_length as usize + 4).sum()
-    }
-
-    /// Writes a value at the end of the text; where it begins.
-    fn put(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
-        let at = self.text.len();
-        write(&mut self.text);
-        debug_assert!(at <= self.text.len());
-        if !is_value(&self.text[at..]) {
-            self.text.truncate(at);
-        }
-        at
+        self.text.len() + 4 * self.lines.len()
     }
 }
 
@@ -231,7 +306,7 @@ impl Fields {
 pub struct Values<'a, N> {
     text: &'a [u8],
     lines: std::slice::Iter<'a, Line>,
-    tag: u16,
+    tag: u8,
     name: N,
 }
 
@@ -251,8 +326,14 @@ impl<N: AsRef<[u8]>> DoubleEndedIterator for Values<'_, N> {
     }
 }
 
+/// Where a part of a text is in it; nowhere, if it is empty.
+pub fn place(text: &[u8], part: &[u8]) -> (usize, usize) {
+    let from = part.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
+    if part.is_empty() { (0, 0) } else { (from, from + part.len()) }
+}
+
 /// A place in the text. A gateway adds some kilobytes to a head whose own places are known to fit.
-fn place(at: usize) -> u32 {
+fn narrow(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
@@ -279,10 +360,11 @@ pub fn text(value: &[u8]) -> Option<&str> {
 
 impl From<&HeaderMap> for Fields {
     fn from(map: &HeaderMap) -> Self {
-        let length: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let length: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         let mut fields = Self {
             text: Vec::with_capacity(length + ADDED),
             lines: Vec::with_capacity(map.len().max(LINES)),
+            seen: 0,
         };
         for (name, value) in map {
             fields.append(name, value);
@@ -358,9 +440,12 @@ mod tests {
         /// Whatever is done, the fields are what a plain list of lines would be.
         #[test]
         fn as_a_list(steps in steps()) {
-            let mut fields = Fields::of_head(b"Host: x\r\n");
-            fields.tell((0, 4), (6, 1)).unwrap();
-            let mut list = vec![("host".to_owned(), "x".to_owned())];
+            let mut fields = Fields::of_head(b"Host: x\r\nA:y\r\nB: z \r\n");
+            fields.tell((0, 4), (6, 7)).unwrap();
+            fields.tell((9, 10), (11, 12)).unwrap();
+            fields.tell((14, 15), (17, 18)).unwrap();
+            let mut list: Vec<_> =
+                [("host", "x"), ("a", "y"), ("b", "z")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
             for step in steps {
                 match step {
                     Step::Append(name, value) => {
@@ -401,7 +486,8 @@ mod tests {
             prop_assert_eq!(map.len(), fields.len());
             let mut out = Vec::new();
             fields.write(&mut out);
-            prop_assert_eq!(out.len(), fields.written());
+            let written: String = list.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            prop_assert_eq!(String::from_utf8(out).unwrap(), written);
         }
     }
 
@@ -409,7 +495,7 @@ mod tests {
     fn nothing_breaks_a_line() {
         let mut fields = Fields::new();
         fields.insert("a", "x\r\nb: y");
-        fields.append("B", "\0");
+        fields.append("b", "\0");
         fields.append("c", "ä\tb");
         assert_eq!(lines(&fields), [("a", ""), ("b", ""), ("c", "ä\tb")].map(|(n, v)| (n.into(), v.into())));
     }

@@ -1,0 +1,215 @@
+//! Heads as nearly everybody writes them (RFC 9112 §2 to §5), read in one go. What is written in any other way is left
+//! to a reader that knows all ways, and says what is wrong.
+
+use memchr::{memchr, memmem};
+
+use super::Fields;
+
+/// The characters of names (RFC 9110 §5.6.2) in lower case; zero for all others.
+const TOKEN: [u8; 256] = {
+    let mut token = [0; 256];
+    let mut at = 0;
+    while at < 128 {
+        let b = at as u8;
+        let other = b"!#$%&'*+-.^_`|~";
+        let mut is = b.is_ascii_alphanumeric();
+        let mut i = 0;
+        while i < other.len() {
+            is |= other[i] == b;
+            i += 1;
+        }
+        if is {
+            token[at] = b.to_ascii_lowercase();
+        }
+        at += 1;
+    }
+    token
+};
+
+/// Where the first line of a head ends, and where the head does with the empty line behind it; `None` if it is not whole.
+fn ends(read: &[u8]) -> Option<(usize, usize)> {
+    let head = memmem::find(read, b"\r\n\r\n")? + 4;
+    let line = memchr(b'\r', &read[..head])?;
+    (read[line + 1] == b'\n').then_some((line, head))
+}
+
+/// The parts of a request line: method, target, and whether the version is 1.0.
+pub type RequestLine<'a> = (&'a str, &'a str, bool);
+
+/// Reads the head of a request, if it is whole and of the usual form: the parts of its line, its fields and its
+/// length.
+pub fn request(read: &[u8], max_lines: usize) -> Option<(RequestLine<'_>, Fields, usize)> {
+    let (first, end) = ends(read)?;
+    let line = &read[..first];
+    let method = memchr(b' ', line)?;
+    let (method, rest) = (&line[..method], &line[method + 1..]);
+    let target = memchr(b' ', rest)?;
+    let (target, version) = (&rest[..target], &rest[target + 1..]);
+    let old = match version {
+        b"HTTP/1.1" => false,
+        b"HTTP/1.0" => true,
+        _ => return None,
+    };
+    let is_method = !method.is_empty() && method.iter().all(|b| TOKEN[usize::from(*b)] != 0);
+    let is_target = !target.is_empty() && target.iter().fold(true, |good, b| good & matches!(b, 0x21..=0x7e));
+    if !is_method || !is_target {
+        return None;
+    }
+    let fields = fields(&read[..end], first + 2, max_lines)?;
+    Some(((std::str::from_utf8(method).ok()?, std::str::from_utf8(target).ok()?, old), fields, end))
+}
+
+/// Reads the head of a response, if it is whole and of the usual form: its status, whether the version is 1.0, its
+/// fields and its length.
+pub fn response(read: &[u8], max_lines: usize) -> Option<(u16, bool, Fields, usize)> {
+    let (first, end) = ends(read)?;
+    let (version, rest) = read[..first].split_at_checked(b"HTTP/1.1 200".len())?;
+    let old = match &version[..9] {
+        b"HTTP/1.1 " => false,
+        b"HTTP/1.0 " => true,
+        _ => return None,
+    };
+    let digits = &version[9..];
+    if !digits.iter().all(u8::is_ascii_digit) || !(rest.is_empty() || rest[0] == b' ') {
+        return None;
+    }
+    if !rest.iter().fold(true, |good, b| good & matches!(b, 0x20..=0x7e)) {
+        return None;
+    }
+    let status = digits.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
+    Some((status, old, fields(&read[..end], first + 2, max_lines)?, end))
+}
+
+/// Reads the lines of a head, which begin at `at`, up to the empty one that it ends with.
+fn fields(head: &[u8], mut at: usize, max_lines: usize) -> Option<Fields> {
+    let mut fields = Fields::of_head(head);
+    let end = head.len() - 2;
+    while at < end {
+        if fields.lines.len() == max_lines {
+            return None;
+        }
+        let name = at;
+        for b in &mut fields.text[at..end] {
+            let lower = TOKEN[usize::from(*b)];
+            if lower == 0 {
+                break;
+            }
+            *b = lower;
+            at += 1;
+        }
+        let text = &fields.text;
+        if at == name || text[at] != b':' {
+            return None;
+        }
+        let mut value = at + 1;
+        let mut value_end = value + memchr(b'\r', &text[value..])?;
+        let next = value_end + 2;
+        if text[value_end + 1] != b'\n' {
+            return None;
+        }
+        while value < value_end && matches!(text[value], b' ' | b'\t') {
+            value += 1;
+        }
+        while value < value_end && matches!(text[value_end - 1], b' ' | b'\t') {
+            value_end -= 1;
+        }
+        if !super::is_value(&text[value..value_end]) {
+            return None;
+        }
+        let whole = value == at + 2 && text[at + 1] == b' ' && value_end + 2 == next;
+        fields.push((name, at), (value, value_end), whole)?;
+        at = next;
+    }
+    Some(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAX: usize = 64;
+
+    fn told(fields: &Fields) -> Vec<(Vec<u8>, Vec<u8>)> {
+        fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+    }
+
+    fn wanted(lines: &[httparse::Header<'_>]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        lines.iter().map(|l| (l.name.to_ascii_lowercase().into_bytes(), l.value.to_vec())).collect()
+    }
+
+    /// What is read here is read by the other reader too, and as the same.
+    fn agrees(read: &[u8]) {
+        let mut lines = [httparse::EMPTY_HEADER; MAX];
+        if let Some(((method, target, old), fields, length)) = request(read, MAX) {
+            let mut other = httparse::Request::new(&mut lines);
+            assert_eq!(other.parse(read), Ok(httparse::Status::Complete(length)), "{read:?}");
+            assert_eq!((other.method, other.path), (Some(method), Some(target)));
+            assert_eq!(other.version, Some(u8::from(!old)));
+            assert_eq!(told(&fields), wanted(other.headers), "{read:?}");
+        }
+        let mut lines = [httparse::EMPTY_HEADER; MAX];
+        if let Some((status, old, fields, length)) = response(read, MAX) {
+            let mut other = httparse::Response::new(&mut lines);
+            assert_eq!(other.parse(read), Ok(httparse::Status::Complete(length)), "{read:?}");
+            assert_eq!((other.code, other.version), (Some(status), Some(u8::from(!old))));
+            assert_eq!(told(&fields), wanted(other.headers), "{read:?}");
+        }
+    }
+
+    fn pieces() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            4 => prop::sample::select(vec![
+                "GET / HTTP/1.1\r\n", "POST /a?b HTTP/1.0\r\n", "HTTP/1.1 200 OK\r\n", "HTTP/1.0 404\r\n", "Host: a\r\n",
+                "X-Key:b\r\n", "x:\t c \r\n", "\r\n", "\r\n\r\n", "a: b", ": ", "\n", "\r", " ", "\t", "x", ":", "\0", "\x7f", "A b: c\r\n",
+                " folded\r\n", "Empty:\r\n", "e: \r\n", "HTTP/1.1", "HTTP/1.1 20", "GET", "#",
+            ]).prop_map(|text| text.as_bytes().to_vec()),
+            1 => prop::collection::vec(any::<u8>(), 0..4),
+        ];
+        prop::collection::vec(piece, 1..10).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn whatever_comes(read in pieces()) {
+            agrees(&read);
+        }
+
+        /// A head of the usual form with one byte that is another.
+        #[test]
+        fn usual_but_for_one_byte(at in 0_usize..62, byte in any::<u8>(), response in any::<bool>()) {
+            let line = if response { "HTTP/1.1 404 Not Found" } else { "GET /abc?d=e HTTP/1.1" };
+            let mut read = format!("{line}\r\nHost: a.test\r\nX-Key:  b c\t\r\nEmpty:\r\n\r\nbody").into_bytes();
+            agrees(&read);
+            let at = at % read.len();
+            read[at] = byte;
+            agrees(&read);
+        }
+    }
+
+    #[test]
+    fn the_usual_form_is_read() {
+        let head = b"GET /a?b HTTP/1.1\r\nHost: a.test\r\nAccept:*/*\r\nX-E:\r\n\r\n";
+        let ((method, target, old), fields, length) = request(&[&head[..], b"more"].concat(), MAX)
+            .map(|(line, f, l)| ((line.0.to_owned(), line.1.to_owned(), line.2), f, l))
+            .unwrap();
+        assert_eq!((method.as_str(), target.as_str(), old, length), ("GET", "/a?b", false, head.len()));
+        assert_eq!(
+            told(&fields),
+            wanted(&[
+                httparse::Header { name: "host", value: b"a.test" },
+                httparse::Header { name: "accept", value: b"*/*" },
+                httparse::Header { name: "x-e", value: b"" },
+            ])
+        );
+        assert!(request(head, 2).is_none(), "more lines than are taken");
+        assert!(request(&head[..head.len() - 1], MAX).is_none(), "not whole");
+        let head = b"HTTP/1.1 204 No Content\r\nA: b\r\n\r\n";
+        assert!(response(head, MAX).is_some_and(|(status, old, fields, length)| {
+            (status, old, fields.len(), length) == (204, false, 1, head.len())
+        }));
+    }
+}
