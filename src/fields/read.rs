@@ -1,7 +1,9 @@
 //! Heads as nearly everybody writes them (RFC 9112 §2 to §5), read in one go. What is written in any other way is left
 //! to a reader that knows all ways, and says what is wrong.
 
-use memchr::{memchr, memmem};
+use std::sync::LazyLock;
+
+use memchr::memmem;
 
 use super::Fields;
 
@@ -26,11 +28,39 @@ const TOKEN: [u8; 256] = {
     token
 };
 
-/// Where the first line of a head ends, and where the head does with the empty line behind it; `None` if it is not whole.
+/// What a head ends with.
+static END: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"\r\n\r\n"));
+
+/// Where the first line of a head ends, and where the head does with the empty line behind it; `None` if it is not
+/// whole.
 fn ends(read: &[u8]) -> Option<(usize, usize)> {
-    let head = memmem::find(read, b"\r\n\r\n")? + 4;
-    let line = memchr(b'\r', &read[..head])?;
+    let head = END.find(read)? + 4;
+    let line = line_end(read, 0)?;
     (read[line + 1] == b'\n').then_some((line, head))
+}
+
+/// Where the next line feed's carriage return is, at or behind `at`.
+fn line_end(text: &[u8], mut at: usize) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    const WANTED: u64 = ONES * b'\r' as u64;
+    // Eight bytes at a time: where the word is zero, the lowest high bit stands.
+    while let Some(Ok(word)) = text.get(at..at + 8).map(<[u8; 8]>::try_from) {
+        let other = u64::from_le_bytes(word) ^ WANTED;
+        let zero = other.wrapping_sub(ONES) & !other & HIGH;
+        if zero != 0 {
+            return Some(at + (zero.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    text.get(at..)?.iter().position(|b| *b == b'\r').map(|more| at + more)
+}
+
+/// The control characters in a head.
+fn controls(head: &[u8]) -> usize {
+    let of = |part: &[u8]| part.iter().fold(0_u8, |sum, b| sum + u8::from((*b < 0x20) | (*b == 0x7f)));
+    let (parts, rest) = head.as_chunks::<64>();
+    parts.iter().map(|part| usize::from(of(part))).sum::<usize>() + usize::from(of(rest))
 }
 
 /// The parts of a request line: method, target, and whether the version is 1.0.
@@ -41,13 +71,12 @@ pub type RequestLine<'a> = (&'a str, &'a str, bool);
 pub fn request(read: &[u8], max_lines: usize) -> Option<(RequestLine<'_>, Fields, usize)> {
     let (first, end) = ends(read)?;
     let line = &read[..first];
-    let method = memchr(b' ', line)?;
+    let method = line.iter().position(|b| *b == b' ')?;
     let (method, rest) = (&line[..method], &line[method + 1..]);
-    let target = memchr(b' ', rest)?;
-    let (target, version) = (&rest[..target], &rest[target + 1..]);
+    let (target, version) = rest.split_at_checked(rest.len().checked_sub(b" HTTP/1.1".len())?)?;
     let old = match version {
-        b"HTTP/1.1" => false,
-        b"HTTP/1.0" => true,
+        b" HTTP/1.1" => false,
+        b" HTTP/1.0" => true,
         _ => return None,
     };
     let is_method = !method.is_empty() && method.iter().all(|b| TOKEN[usize::from(*b)] != 0);
@@ -84,43 +113,46 @@ pub fn response(read: &[u8], max_lines: usize) -> Option<(u16, bool, Fields, usi
 fn fields(head: &[u8], mut at: usize, max_lines: usize) -> Option<Fields> {
     let mut fields = Fields::of_head(head);
     let end = head.len() - 2;
+    let mut lines = 0;
     while at < end {
-        if fields.lines.len() == max_lines {
+        if lines == max_lines {
             return None;
         }
+        lines += 1;
         let name = at;
-        for b in &mut fields.text[at..end] {
+        let mut tail = fields.text[at..end].iter_mut();
+        let mark = tail.find_map(|b| {
             let lower = TOKEN[usize::from(*b)];
-            if lower == 0 {
-                break;
+            match lower {
+                0 => Some(*b),
+                lower => {
+                    *b = lower;
+                    None
+                }
             }
-            *b = lower;
-            at += 1;
+        })?;
+        at = end - tail.len() - 1;
+        if mark != b':' || at == name {
+            return None;
         }
         let text = &fields.text;
-        if at == name || text[at] != b':' {
+        let line_end = line_end(text, at)?;
+        if text[line_end + 1] != b'\n' {
             return None;
         }
-        let mut value = at + 1;
-        let mut value_end = value + memchr(b'\r', &text[value..])?;
-        let next = value_end + 2;
-        if text[value_end + 1] != b'\n' {
-            return None;
-        }
-        while value < value_end && matches!(text[value], b' ' | b'\t') {
+        let (mut value, mut value_end) = (at + 1, line_end);
+        while value < value_end && text[value] == b' ' {
             value += 1;
         }
-        while value < value_end && matches!(text[value_end - 1], b' ' | b'\t') {
+        while value < value_end && text[value_end - 1] == b' ' {
             value_end -= 1;
         }
-        if !super::is_value(&text[value..value_end]) {
-            return None;
-        }
-        let whole = value == at + 2 && text[at + 1] == b' ' && value_end + 2 == next;
+        let whole = value == at + 2 && value_end == line_end;
         fields.push((name, at), (value, value_end), whole)?;
-        at = next;
+        at = line_end + 2;
     }
-    Some(fields)
+    // Each line has the two control characters that end it, and no other: no value has any, not even a tab.
+    (controls(head) == 2 * (lines + 2)).then_some(fields)
 }
 
 #[cfg(test)]

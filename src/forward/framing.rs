@@ -56,26 +56,30 @@ impl Framing {
         headers: &mut Fields,
         method: &Method,
     ) -> Result<Self, &'static str> {
-        let mut lengths = headers.get_all(header::CONTENT_LENGTH);
-        let line = lengths.next();
-        let announced = line.map(length);
-        let again = match lengths.all(|other| Some(other) == line) {
-            true => {
-                line.filter(|_| headers.get_all(header::CONTENT_LENGTH).nth(1).is_some()).map(<[u8]>::to_vec)
+        let (mut length, mut again, mut codings, mut chunked) = (None, false, 0, false);
+        for (name, value) in headers.iter() {
+            match name {
+                b"content-length" if length.is_some_and(|other| other != value) => {
+                    return Err("two content lengths");
+                }
+                b"content-length" => again = length.replace(value).is_some(),
+                b"transfer-encoding" => {
+                    codings += 1;
+                    chunked = value.eq_ignore_ascii_case(b"chunked");
+                }
+                _ => {}
             }
-            false => return Err("two content lengths"),
-        };
-        if let Some(line) = again {
+        }
+        let announced = length.map(whole_number);
+        if again && let Some(line) = length.map(<[u8]>::to_vec) {
             headers.insert(header::CONTENT_LENGTH, line); // once, if it came more often
         }
-        let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if *method == Method::HEAD || bodiless {
+        if *method == Method::HEAD || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             return Ok(Self::Ended);
         }
-        let mut codings = headers.get_all(header::TRANSFER_ENCODING);
-        match (codings.next(), codings.next()) {
-            (None, _) => {}
-            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => {
+        match codings {
+            0 => {}
+            1 if chunked => {
                 headers.remove(header::CONTENT_LENGTH);
                 return Ok(Self::Chunked(Chunk::Size));
             }
@@ -165,7 +169,7 @@ fn up_to(left: u64, read: &mut BytesMut) -> Bytes {
     }
 }
 
-fn length(line: &[u8]) -> Option<u64> {
+fn whole_number(line: &[u8]) -> Option<u64> {
     let digits = !line.is_empty() && line.iter().all(u8::is_ascii_digit);
     digits.then(|| std::str::from_utf8(line).ok()?.parse().ok()).flatten()
 }

@@ -41,11 +41,13 @@ pub(super) fn strip_hop_by_hop(headers: &mut Fields) {
 
 /// Removes what Connection names.
 fn strip_named(headers: &mut Fields) {
-    let lines = headers.get_all(header::CONNECTION).flat_map(|line| line.split(|b| *b == b','));
-    let named: SmallVec<[Vec<u8>; 2]> = lines
-        .map(|name| name.trim_ascii().to_ascii_lowercase())
-        .filter(|name| !is_end_to_end(name))
-        .collect();
+    let lines = headers.get_all("connection");
+    // Nearly always it says one of these, which are no names, or nothing.
+    if lines.clone().all(|line| matches!(line, b"keep-alive" | b"close" | b"Keep-Alive" | b"Close")) {
+        return;
+    }
+    let names = lines.flat_map(|line| line.split(|b| *b == b',')).map(|name| name.trim_ascii().to_ascii_lowercase());
+    let named: Vec<Vec<u8>> = names.filter(|name| !is_end_to_end(name)).collect();
     for name in named {
         headers.remove(name);
     }
@@ -137,20 +139,19 @@ pub(super) fn request(
     if length && !has_body {
         headers.append(header::CONTENT_LENGTH, "0");
     }
-    let forwarded_for = headers.get_all(X_FORWARDED_FOR).fold(Vec::new(), |mut list, line| {
-        list.extend_from_slice(line);
-        list.extend_from_slice(b", ");
-        list
-    });
-    headers.insert_with(X_FORWARDED_FOR, |out| {
-        out.extend_from_slice(&forwarded_for);
-        out.extend_from_slice(connection.peer_text.as_bytes());
-    });
+    let peer = connection.peer_text.as_bytes();
+    if trusted && headers.contains_key(X_FORWARDED_FOR) {
+        let all: Vec<&[u8]> = headers.get_all(X_FORWARDED_FOR).chain([peer]).collect();
+        let all = all.join(&b", "[..]);
+        headers.insert(X_FORWARDED_FOR, all);
+    } else {
+        headers.append(X_FORWARDED_FOR, peer);
+    }
     if let Some(authority) = authority.filter(|_| hosts == 0) {
         headers.append(header::HOST, authority);
     }
     if !forwarded_host {
-        headers.append_copy(X_FORWARDED_HOST, header::HOST);
+        headers.append_copy(X_FORWARDED_HOST, "host");
     }
     if !forwarded_proto {
         headers.append(X_FORWARDED_PROTO, connection.scheme());

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
-use http::{Method, StatusCode, header};
+use http::{Method, StatusCode};
 use tokio::io::AsyncReadExt;
 
 use super::connect::ServerStream;
@@ -190,11 +190,12 @@ fn answer(
         return Ok(Answer { status, headers, framing: Framing::Ended, keeps: false, switched: true });
     }
     let framing = Framing::of(status, &mut headers, method).map_err(WireError::NoAnswer)?;
-    let says = |word: &str| {
-        let mut words = headers.get_all(header::CONNECTION).flat_map(|line| line.split(|b| *b == b','));
-        words.any(|said| said.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
-    };
-    let keeps = !framing.ends_with_connection() && !says("close") && (!old || says("keep-alive"));
+    let (mut closes, mut keeps) = (false, !old);
+    for word in headers.get_all("connection").flat_map(|line| line.split(|b| *b == b',')) {
+        closes |= word.trim_ascii().eq_ignore_ascii_case(b"close");
+        keeps |= word.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
+    }
+    let keeps = keeps && !closes && !framing.ends_with_connection();
     Ok(Answer { status, headers, framing, keeps, switched: false })
 }
 
