@@ -2,7 +2,7 @@
 //! path of a request crosses threads.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -258,10 +258,12 @@ impl View {
         let metrics = &shared.metrics;
         let routes = snapshot.routes.iter().map(|route| metrics.route(&route.name, worker));
         let limits = snapshot.limits.iter().map(|limit| metrics.limit(&limit.config.name, worker));
+        let standing = before.map(|before| &before.upstreams[..]).unwrap_or_default();
+        let standing: HashMap<&str, &Rc<Upstream>> =
+            standing.iter().map(|old| (old.config().name.as_str(), old)).collect();
         let upstreams = snapshot.upstreams.iter().map(|state| {
             let name = &state.config.name;
-            let old =
-                before.and_then(|before| before.upstreams.iter().find(|old| old.config().name == *name));
+            let old = standing.get(name.as_str()).copied();
             if let Some(same) = old.filter(|old| Arc::ptr_eq(old.state(), state)) {
                 return Rc::clone(same);
             }
