@@ -19,7 +19,7 @@ use crate::cost::settled;
 use crate::fields::Fields;
 use crate::forward::{self, Exchange, ForwardError};
 use crate::key::Subject;
-use crate::limit::{Ask, Decision, Limit, decide};
+use crate::limit::{Ask, Decision, Limit, Store, decide};
 use crate::listen::tls::TlsSession;
 use crate::listen::{Connection, Inbound};
 use crate::message::{RequestHead, Response};
@@ -168,6 +168,13 @@ pub fn judge<'s>(
 }
 
 impl<'s> Found<'s> {
+    /// With the decision of a store, where limits are shared.
+    async fn shared(mut self, store: &Rc<Store>, now: Time) -> Judged<'s> {
+        let asks = std::mem::take(&mut self.asks);
+        let decision = store.decide(asks, now).await;
+        self.decided(decision)
+    }
+
     /// With the decision of its limits.
     pub fn decided(self, decision: Decision) -> Judged<'s> {
         let Self { route, route_index, client, identity, normal_path, affinity, asked, spared, .. } = self;
@@ -325,7 +332,13 @@ pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: In
         respond::drain(body, &parts);
         return exchange.answer(respond::usage(&found, &usage));
     };
-    let judged = view.decide(found, now).await;
+    let judged = match view.store_of(&found) {
+        Some(store) => found.shared(store, now).await,
+        None => {
+            let decision = decide(&found.asks, true);
+            found.decided(decision)
+        }
+    };
     view.observe(&judged);
     exchange.judged(&judged);
 

@@ -186,9 +186,10 @@ impl Lineage {
             .map(|jwt| Jwt::next(jwt, claims(&config), before.and_then(|before| before.jwt.as_ref())));
         let all_want = jwt.as_ref().is_some_and(|jwt| jwt.concerns_all());
         let known = before.map(|before| &before.upstreams[..]).unwrap_or_default();
-        let upstream = |config: &UpstreamConfig| {
-            UpstreamState::next(config, known.iter().find(|state| state.config.name == config.name))
-        };
+        let known: HashMap<&str, &Arc<UpstreamState>> =
+            known.iter().map(|state| (state.config.name.as_str(), state)).collect();
+        let upstream =
+            |config: &UpstreamConfig| UpstreamState::next(config, known.get(config.name.as_str()).copied());
         Snapshot {
             upstreams: config.upstreams.iter().map(upstream).collect(),
             store: config

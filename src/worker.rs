@@ -2,14 +2,14 @@
 //! path of a request crosses threads.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use sluicegate_limiter::{Standing, Time};
+use sluicegate_limiter::Standing;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
@@ -253,10 +253,12 @@ impl View {
         let metrics = &shared.metrics;
         let routes = snapshot.routes.iter().map(|route| metrics.route(&route.name, worker));
         let limits = snapshot.limits.iter().map(|limit| metrics.limit(&limit.config.name, worker));
+        let standing = before.map(|before| &before.upstreams[..]).unwrap_or_default();
+        let standing: HashMap<&str, &Rc<Upstream>> =
+            standing.iter().map(|old| (old.config().name.as_str(), old)).collect();
         let upstreams = snapshot.upstreams.iter().map(|state| {
             let name = &state.config.name;
-            let old =
-                before.and_then(|before| before.upstreams.iter().find(|old| old.config().name == *name));
+            let old = standing.get(name.as_str()).copied();
             if let Some(same) = old.filter(|old| Arc::ptr_eq(old.state(), state)) {
                 return Rc::clone(same);
             }
@@ -294,14 +296,9 @@ impl View {
         &self.upstreams[index]
     }
 
-    /// Asks the limits of a request, wherever they are counted.
-    pub async fn decide<'s>(&self, mut found: Found<'s>, now: Time) -> Judged<'s> {
-        let asks = std::mem::take(&mut found.asks);
-        let decision = match &self.store {
-            Some(store) if asks.iter().any(|ask| ask.limit.config.shared) => store.decide(asks, now).await,
-            _ => limit::decide(&asks, true),
-        };
-        found.decided(decision)
+    /// The store that decides on a request; `None` if all its limits are counted here.
+    pub fn store_of(&self, found: &Found<'_>) -> Option<&Rc<Store>> {
+        self.store.as_ref().filter(|_| found.asks.iter().any(|ask| ask.limit.config.shared))
     }
 
     /// What is left of each enforced limit of a request, which spends nothing.

@@ -1,5 +1,8 @@
 //! Tree -> typed values, by one rule for every mapping: unknown and repeated keys are told, the rest is read on.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use super::node::{Node, Value};
 use super::report::{Mistake, Place, Problem, Report, nearest};
 
@@ -184,14 +187,18 @@ pub(super) fn entries<'a>(
         return wrong_kind(node, expected, report);
     };
     let mut entries: Vec<(At<String>, &Node)> = Vec::with_capacity(map.len());
+    let mut lines: HashMap<String, u64> = HashMap::with_capacity(map.len());
     for (key, value) in map {
         let Some(name) = At::<String>::read(key, report) else { continue };
-        match entries.iter().find(|(earlier, _)| earlier.value == name.value) {
-            Some((earlier, _)) => report.error(
+        match lines.entry(name.value.clone()) {
+            Entry::Occupied(line) => report.error(
                 name.problem(format!("`{}` is given twice", name.value))
-                    .help(format!("the first one is on line {}; keep one of them", earlier.at.line)),
+                    .help(format!("the first one is on line {}; keep one of them", line.get())),
             ),
-            None => entries.push((name, value)),
+            Entry::Vacant(line) => {
+                line.insert(name.at.line);
+                entries.push((name, value));
+            }
         }
     }
     Some(entries)

@@ -35,25 +35,24 @@ static END: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder:
 /// whole.
 fn ends(read: &[u8]) -> Option<(usize, usize)> {
     let head = END.find(read)? + 4;
-    let line = line_end(read, 0)?;
+    let line = find(read, b'\r')?;
     (read[line + 1] == b'\n').then_some((line, head))
 }
 
-/// Where the next line feed's carriage return is, at or behind `at`.
-fn line_end(text: &[u8], mut at: usize) -> Option<usize> {
+/// Where a byte stands first.
+fn find(text: &[u8], wanted: u8) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGH: u64 = ONES << 7;
-    const WANTED: u64 = ONES * b'\r' as u64;
-    // Eight bytes at a time: where the word is zero, the lowest high bit stands.
-    while let Some(Ok(word)) = text.get(at..at + 8).map(<[u8; 8]>::try_from) {
-        let other = u64::from_le_bytes(word) ^ WANTED;
-        let zero = other.wrapping_sub(ONES) & !other & HIGH;
+    let pattern = ONES * u64::from(wanted);
+    let (words, rest) = text.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        // Eight bytes at a time: the lowest high bit stands where the first zero is.
+        let other = u64::from_le_bytes(*word) ^ pattern;
+        let zero = other.wrapping_sub(ONES) & !other & (ONES << 7);
         if zero != 0 {
-            return Some(at + (zero.trailing_zeros() / 8) as usize);
+            return Some(8 * at + (zero.trailing_zeros() / 8) as usize);
         }
-        at += 8;
     }
-    text.get(at..)?.iter().position(|b| *b == b'\r').map(|more| at + more)
+    rest.iter().position(|b| *b == wanted).map(|at| 8 * words.len() + at)
 }
 
 /// The control characters in a head.
@@ -120,23 +119,17 @@ fn fields(head: &[u8], mut at: usize, max_lines: usize) -> Option<Fields> {
         }
         lines += 1;
         let name = at;
-        let mut tail = fields.text[at..end].iter_mut();
-        let mark = tail.find_map(|b| {
-            let lower = TOKEN[usize::from(*b)];
-            match lower {
-                0 => Some(*b),
-                lower => {
-                    *b = lower;
-                    None
-                }
-            }
-        })?;
-        at = end - tail.len() - 1;
-        if mark != b':' || at == name {
+        at += find(&fields.text[at..end], b':')?;
+        let mut is_name = at > name;
+        for b in &mut fields.text[name..at] {
+            *b = TOKEN[usize::from(*b)];
+            is_name &= *b != 0;
+        }
+        if !is_name {
             return None;
         }
         let text = &fields.text;
-        let line_end = line_end(text, at)?;
+        let line_end = at + find(&text[at..], b'\r')?;
         if text[line_end + 1] != b'\n' {
             return None;
         }

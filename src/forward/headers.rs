@@ -46,7 +46,8 @@ fn strip_named(headers: &mut Fields) {
     if lines.clone().all(|line| matches!(line, b"keep-alive" | b"close" | b"Keep-Alive" | b"Close")) {
         return;
     }
-    let names = lines.flat_map(|line| line.split(|b| *b == b',')).map(|name| name.trim_ascii().to_ascii_lowercase());
+    let names =
+        lines.flat_map(|line| line.split(|b| *b == b',')).map(|name| name.trim_ascii().to_ascii_lowercase());
     let named: Vec<Vec<u8>> = names.filter(|name| !is_end_to_end(name)).collect();
     for name in named {
         headers.remove(name);

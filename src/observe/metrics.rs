@@ -1,6 +1,6 @@
 //! Who counts what: the stripes of all workers by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -89,11 +89,12 @@ impl Metrics {
     pub fn retain(&self, snapshot: &Snapshot) {
         let config = &snapshot.config;
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        series
-            .routes
-            .retain(|name, _| name.is_empty() || config.routes.iter().any(|route| route.name == *name));
-        series.limits.retain(|name, _| config.limits.iter().any(|limit| limit.name == *name));
-        series.upstreams.retain(|name, _| config.upstreams.iter().any(|upstream| upstream.name == *name));
+        let routes: HashSet<&str> = config.routes.iter().map(|route| route.name.as_str()).collect();
+        let limits: HashSet<&str> = config.limits.iter().map(|limit| limit.name.as_str()).collect();
+        let upstreams: HashSet<&str> = config.upstreams.iter().map(|up| up.name.as_str()).collect();
+        series.routes.retain(|name, _| name.is_empty() || routes.contains(name.as_str()));
+        series.limits.retain(|name, _| limits.contains(name.as_str()));
+        series.upstreams.retain(|name, _| upstreams.contains(name.as_str()));
         series.listeners.retain(|name, _| config.listeners.iter().any(|listener| listener.name == *name));
         series.connections.retain(|name, open| {
             open.load(Ordering::Relaxed) != 0

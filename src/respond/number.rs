@@ -63,7 +63,20 @@ mod tests {
 
     #[test]
     fn numbers_are_as_written() {
-        for number in [0, 7, 10, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 99, 100, 101, 999, 1000, 1_234_567_890, u64::MAX] {
+        for number in [
+            0,
+            7,
+            10,
+            0x0123_4567_89ab_cdef,
+            0xfedc_ba98_7654_3210,
+            99,
+            100,
+            101,
+            999,
+            1000,
+            1_234_567_890,
+            u64::MAX,
+        ] {
             assert_eq!(decimal(number, &mut [0; 20]), number.to_string().as_bytes());
             assert_eq!(hex(number), *format!("{number:016x}").as_bytes());
         }

@@ -1,12 +1,17 @@
 //! 3: host, path, method and headers -> the route. The first that matches wins.
 
+#[cfg(test)]
+mod fixture;
 mod host;
+mod hosts;
 mod near;
 mod path;
 mod pattern;
 mod preflight;
 mod spelling;
 mod table;
+mod tree;
+mod wider;
 
 pub use host::{NoHost, host};
 pub use near::Near;
@@ -15,3 +20,4 @@ pub use pattern::{HostPattern, Params, PathPattern, PatternError};
 pub use preflight::preflight;
 pub use spelling::{folded, is_doubtful, is_plain};
 pub use table::{Asked, RouteTable};
+pub(crate) use wider::Wider;

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use smallvec::SmallVec;
 
 use super::spelling::{core, is_plain, undo};
-use super::{Asked, Params, PathPattern, pattern::Segment};
-use crate::config::{Action, RouteConfig, UpstreamConfig};
+use super::tree::Tree;
+use super::{Params, PathPattern, pattern::Segment};
+use crate::config::{Action, RouteConfig, ServerConfig, UpstreamConfig};
 
 /// A route whose path a request nearly has.
 #[derive(Clone, Debug)]
@@ -27,12 +28,14 @@ pub struct Near<'a> {
 #[derive(Debug)]
 pub(super) struct NearTable {
     guards: Vec<Guard>,
-    /// For each first segment the guards that may fit, in order.
-    by_first: HashMap<String, Vec<usize>>,
-    /// The guards whose first segment is open.
-    open: Vec<usize>,
-    /// For each route what it shares an upstream with: none, if no guard stands before it.
-    reach: Vec<Option<SmallVec<[usize; 2]>>>,
+    /// The guards by the cores of their paths.
+    tree: Tree<usize>,
+    /// The length of the longest core: no more of a segment is looked up.
+    longest: usize,
+    /// For each upstream its servers as numbers, in order.
+    servers: Vec<Box<[usize]>>,
+    /// For each route its upstream; none if no guard of the same servers stands before it.
+    reach: Vec<Option<usize>>,
     /// Whether a plain path may be near to another: a guard's path is not plain itself.
     odd: bool,
 }
@@ -41,7 +44,6 @@ pub(super) struct NearTable {
 #[derive(Debug)]
 struct Guard {
     route: usize,
-    /// The upstreams with a server in common, its own among them.
     upstream: usize,
     pattern: PathPattern,
     /// For each literal of the pattern what is left of it.
@@ -57,7 +59,8 @@ struct Part<'a> {
 }
 
 impl NearTable {
-    pub(super) fn new(routes: &[RouteConfig], upstreams: &[UpstreamConfig]) -> Self {
+    /// `named` are the numbers of each route's hosts.
+    pub(super) fn new(routes: &[RouteConfig], upstreams: &[UpstreamConfig], named: &[Box<[usize]>]) -> Self {
         let mut guards = Vec::new();
         for (route, config) in routes.iter().enumerate() {
             let open =
@@ -68,65 +71,117 @@ impl NearTable {
             }
             guards.extend(config.matches.paths.iter().map(|pattern| Guard::new(route, upstream, pattern)));
         }
-        let mut by_first: HashMap<String, Vec<usize>> = HashMap::new();
-        let mut open = Vec::new();
+        let mut tree = Tree::new();
         for (index, guard) in guards.iter().enumerate() {
-            match guard.cores.first() {
-                Some(Some(first)) => by_first.entry(first.clone()).or_default().push(index),
-                _ => open.push(index),
-            }
+            tree.insert(guard.cores.iter().map(Option::as_deref), guard.pattern.end(), index);
         }
-        let reach = |(index, route): (usize, &RouteConfig)| {
-            let Action::Forward { upstream: own, .. } = route.action else { return None };
-            let shares = |other: &usize| {
-                let servers = |index: usize| upstreams[index].servers.iter().map(|server| &server.authority);
-                *other == own || servers(*other).any(|one| servers(own).any(|other| one == other))
-            };
-            let reached: SmallVec<[usize; 2]> = (0..upstreams.len()).filter(shares).collect();
-            let guarded = |guard: &Guard| guard.route < index && reached.contains(&guard.upstream);
-            guards.iter().any(guarded).then_some(reached)
-        };
-        let reach = routes.iter().enumerate().map(reach).collect();
+        tree.sort_by_host(|guard: usize| &named[guards[guard].route]);
+        let servers = numbered(upstreams);
+        let reach = reach(routes, &guards, &servers);
         let odd = guards.iter().any(|guard| !is_plain(&guard.pattern.bare()));
-        Self { guards, by_first, open, reach, odd }
+        let cores = guards.iter().flat_map(|guard| &guard.cores).flatten();
+        let longest = cores.map(String::len).max().unwrap_or_default();
+        Self { guards, tree, longest, servers, reach, odd }
     }
 
-    /// The guards before the route `found` that the path is near to, each route once and in order. `plain` says that
-    /// the path is.
+    /// Whether a request of the route `found` can be near to a guard. `plain` says that its path is.
+    pub(super) fn concerns(&self, found: usize, plain: bool) -> bool {
+        (self.odd || !plain) && self.reach[found].is_some()
+    }
+
+    /// The guards before the route `found` that the path is near to, each route once and in order. `hosts` are those
+    /// that the request's host matches; `takes` says whether a route is about such requests.
     pub(super) fn of<'a>(
         &'a self,
-        asked: &Asked<'a>,
+        path: &'a str,
         found: usize,
-        plain: bool,
+        hosts: &[usize],
         takes: impl Fn(usize) -> bool,
     ) -> SmallVec<[Near<'a>; 1]> {
         let mut near = SmallVec::new();
-        let Some(reached) = self.reach[found].as_ref().filter(|_| self.odd || !plain) else { return near };
-        let parts = parts(asked.path);
-        let kept: SmallVec<[&Part<'_>; 8]> = parts.iter().filter(|part| !part.droppable).collect();
+        let Some(own) = self.reach[found] else { return near };
+        let parts = parts(path);
         let all: SmallVec<[&Part<'_>; 8]> = parts.iter().collect();
+        let kept: SmallVec<[&Part<'_>; 8]> = parts.iter().filter(|part| !part.droppable).collect();
         let mut fits: SmallVec<[usize; 8]> = SmallVec::new();
+        let mut see = |guard: usize| {
+            let Guard { route, upstream, .. } = self.guards[guard];
+            if route < found && self.shares(own, upstream) {
+                fits.push(guard);
+            }
+            route < found
+        };
+        let stems = |core: &str, stem: &mut dyn FnMut(&str)| stems(core, self.longest, stem);
         for readings in [&all, &kept] {
-            fits.extend(readings.first().into_iter().flat_map(|first| self.begin_with(&first.core)));
+            let cores: SmallVec<[&str; 8]> = readings.iter().map(|part| &*part.core).collect();
+            self.tree.find_near(&cores, &stems, hosts, &mut see);
+            if kept.len() == all.len() {
+                break; // they are one
+            }
         }
-        fits.extend(self.open.iter().copied());
         fits.sort_unstable();
         fits.dedup();
         for guard in fits.into_iter().map(|index| &self.guards[index]) {
             let known = near.last().is_some_and(|last: &Near<'_>| last.route == guard.route);
-            if known || guard.route >= found || !reached.contains(&guard.upstream) || !takes(guard.route) {
-                continue;
+            if !known && takes(guard.route) {
+                near.extend(guard.fit(&all).or_else(|| guard.fit(&kept)));
             }
-            near.extend(guard.fit(&all).or_else(|| guard.fit(&kept)));
         }
         near
     }
 
-    /// The guards whose first segment is this one, with or without what stands behind a dot.
-    fn begin_with<'a>(&'a self, first: &'a str) -> impl Iterator<Item = usize> {
-        let stems =
-            first.match_indices('.').map(|(at, _)| first[..at].trim_end_matches(is_mark)).chain([first]);
-        stems.filter_map(|stem| self.by_first.get(stem)).flatten().copied()
+    /// Whether two upstreams are one, or have a server in common.
+    fn shares(&self, one: usize, other: usize) -> bool {
+        let others = &self.servers[other];
+        one == other || self.servers[one].iter().any(|server| others.binary_search(server).is_ok())
+    }
+}
+
+/// For each upstream the numbers of its servers, in order: the same for the same address.
+fn numbered(upstreams: &[UpstreamConfig]) -> Vec<Box<[usize]>> {
+    let mut known = HashMap::new();
+    let mut numbers = Vec::with_capacity(upstreams.len());
+    for upstream in upstreams {
+        let number = |server: &'_ ServerConfig| {
+            let next = known.len();
+            *known.entry(server.authority.clone()).or_insert(next)
+        };
+        let mut servers: Vec<usize> = upstream.servers.iter().map(number).collect();
+        servers.sort_unstable();
+        numbers.push(servers.into_boxed_slice());
+    }
+    numbers
+}
+
+/// For each route its upstream, if a guard of the same servers stands before it.
+fn reach(routes: &[RouteConfig], guards: &[Guard], servers: &[Box<[usize]>]) -> Vec<Option<usize>> {
+    let count = servers.iter().flatten().max().map_or(0, |last| last + 1);
+    let mut guarded = vec![false; count];
+    let mut guards = guards.iter().peekable();
+    let mut reach = Vec::with_capacity(routes.len());
+    for (index, route) in routes.iter().enumerate() {
+        while let Some(guard) = guards.next_if(|guard| guard.route < index) {
+            servers[guard.upstream].iter().for_each(|server| guarded[*server] = true);
+        }
+        reach.push(match route.action {
+            Action::Forward { upstream, .. } => {
+                servers[upstream].iter().any(|server| guarded[*server]).then_some(upstream)
+            }
+            Action::Usage | Action::Respond { .. } | Action::Redirect { .. } => None,
+        });
+    }
+    reach
+}
+
+/// Shows `stem` what stands before a format, in all ways to read one: of `a.b.json` that is `a.b` and `a`. None is longer
+/// than `longest`.
+fn stems(core: &str, longest: usize, stem: &mut dyn FnMut(&str)) {
+    let mut is_format = false;
+    for (at, c) in core.char_indices().rev() {
+        is_format = c == '.' || (is_format && is_mark(c));
+        if is_format && at <= longest {
+            stem(&core[..at]);
+        }
     }
 }
 
@@ -203,3 +258,6 @@ fn parts(path: &str) -> SmallVec<[Part<'_>; 8]> {
     }
     parts
 }
+
+#[cfg(test)]
+mod tests;

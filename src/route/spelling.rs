@@ -12,22 +12,45 @@ const DEEP: usize = 4;
 /// Whether every server reads a path alike: lower case letters, digits and what stands between them. It is then in
 /// normal form too. Nearly all paths are so, and no more is looked at.
 pub fn is_plain(path: &str) -> bool {
-    let mut last = b'/';
-    let mut bytes = path.bytes();
-    if bytes.next() != Some(b'/') {
-        return false;
-    }
-    for byte in bytes {
-        match byte {
-            b'a'..=b'z' | b'0'..=b'9' => {}
-            b'-' | b'_' if last != b'/' => {}
-            b'/' if !matches!(last, b'/' | b'-' | b'_') => {}
+    let Some((b'/', below)) = path.as_bytes().split_first() else { return false };
+    let mut last = Plain::Slash;
+    for byte in below {
+        let plain = PLAIN[usize::from(*byte)];
+        match (plain, last) {
+            (Plain::Name, _) => {}
+            (Plain::Mark, Plain::Name | Plain::Mark) => {}
+            (Plain::Slash, Plain::Name) => {}
             _ => return false,
         }
-        last = byte;
+        last = plain;
     }
-    last != b'-' && last != b'_' && (last != b'/' || path.len() == 1)
+    last == Plain::Name || below.is_empty()
 }
+
+/// What bytes are in a plain path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plain {
+    Name,
+    /// What only stands within a name.
+    Mark,
+    Slash,
+    Not,
+}
+
+const PLAIN: [Plain; 256] = {
+    let mut bytes = [Plain::Not; 256];
+    let mut at = 0;
+    while at < 256 {
+        bytes[at] = match at as u8 {
+            b'a'..=b'z' | b'0'..=b'9' => Plain::Name,
+            b'-' | b'_' => Plain::Mark,
+            b'/' => Plain::Slash,
+            _ => Plain::Not,
+        };
+        at += 1;
+    }
+    bytes
+};
 
 /// Whether a path, as it was written, leads some servers elsewhere than it says: an escaped escape of a slash, `..;`,
 /// full-width dots, a segment that is nothing but blanks or parameters.
@@ -171,6 +194,8 @@ fn fold_case(c: char) -> impl Iterator<Item = char> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -183,6 +208,21 @@ mod tests {
             ["", "x", "/v1/", "//v1", "/V1", "/a.b", "/-/x", "/x-", "/_x", "/a%20b", "/a;b", "/a b", "/é"]
         {
             assert!(!is_plain(path), "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn plain_paths_are_those_of_plain_segments(path in "[a0Z._/-]{0,9}") {
+            let is_mark = |c: char| c == '-' || c == '_';
+            let is_name = |segment: &str| {
+                !segment.is_empty()
+                    && !segment.starts_with(is_mark)
+                    && !segment.ends_with(is_mark)
+                    && segment.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || is_mark(c))
+            };
+            let plain = path == "/" || path.strip_prefix('/').is_some_and(|below| below.split('/').all(is_name));
+            prop_assert_eq!(is_plain(&path), plain, "{}", path);
         }
     }
 

@@ -12,7 +12,7 @@ use super::super::raw_balance::{RawBalance, RawEjection};
 use super::super::raw_upstream::RawUpstream;
 use super::super::read::At;
 use super::super::report::{Mistake, Report};
-use super::super::route::{Action, RouteConfig};
+use super::super::route::RouteConfig;
 use super::super::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig, UpstreamConfig};
 use super::super::values;
 use super::limit::Given;
@@ -157,12 +157,11 @@ pub(super) fn circuit(raw: &RawUpstream, report: &mut Report) -> Option<(Option<
     Some((max, pending.map_or(Some(MAX_PENDING), |(_, pending)| pending.map(|n| n as usize))?))
 }
 
-/// What works, but does nothing.
+/// What works, but does nothing. `users` are the routes that lead there.
 pub(super) fn doubts(
     name: &At<String>,
-    index: usize,
     upstream: &UpstreamConfig,
-    routes: &[RouteConfig],
+    users: &[&RouteConfig],
     report: &mut Report,
 ) {
     let alone = upstream.servers.len() == 1 && upstream.servers[0].authority.parse::<SocketAddr>().is_ok();
@@ -171,15 +170,13 @@ pub(super) fn doubts(
             name.problem(format!("`{}` has one server, so its `balance` means nothing", name.value));
         report.warning(problem.help("add servers, or remove it"));
     }
-    let used =
-        |route: &&RouteConfig| matches!(route.action, Action::Forward { upstream, .. } if upstream == index);
     for part in upstream.hashed_by().into_iter().flat_map(KeySpec::parts) {
         let Part::Param(param) = part else { continue };
         let lacks = |route: &&RouteConfig| {
             let paths = &route.matches.paths;
             paths.is_empty() || !paths.iter().all(|path| path.has_param(param))
         };
-        if let Some(route) = routes.iter().filter(used).find(lacks) {
+        if let Some(route) = users.iter().find(|route| lacks(route)) {
             let message = format!(
                 "requests of the route `{}` have no path:{param} that `{}` could hash",
                 route.name, name.value

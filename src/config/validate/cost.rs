@@ -1,5 +1,7 @@
 //! Costs: what a request spends, by what it is and by what comes of it.
 
+use std::collections::HashMap;
+
 use super::super::cost::{Cost, DetailedCost};
 use super::super::forms::RawCost;
 use super::super::model::{LimitConfig, Quota};
@@ -157,7 +159,10 @@ pub(super) fn routes(
     if !report.errors.is_empty() {
         return; // a route with a mistake may be the one that is named
     }
-    let index_of = |name: &str| limits.valid().position(|(known, _)| known.value == name);
+    let names = limits.valid().enumerate().map(|(index, (name, _))| (name.value.as_str(), index));
+    let limits: HashMap<&str, usize> = names.collect();
+    let by_name: HashMap<&str, &RouteConfig> =
+        routes.iter().map(|route| (route.name.as_str(), route)).collect();
     for (limit, raw) in raw.limits.as_ref().map_or(&[][..], |limits| &limits.value.0) {
         let Some(RawCost::Fields(fields)) =
             raw.as_ref().and_then(|raw| raw.cost.as_ref()).map(|cost| &cost.value)
@@ -165,7 +170,7 @@ pub(super) fn routes(
             continue;
         };
         for (name, _) in fields.routes.as_ref().map_or(&[][..], |routes| &routes.value.0) {
-            let Some(route) = routes.iter().find(|route| route.name == name.value) else {
+            let Some(route) = by_name.get(name.value.as_str()) else {
                 let problem = name.problem(format!("there is no route called `{}`", name.value));
                 report.error(match nearest(&name.value, routes.iter().map(|route| route.name.as_str())) {
                     Some(near) => problem.help(format!("did you mean `{near}`?")),
@@ -173,7 +178,7 @@ pub(super) fn routes(
                 });
                 continue;
             };
-            if !index_of(&limit.value).is_some_and(|index| route.limits.contains(&index)) {
+            if !limits.get(limit.value.as_str()).is_some_and(|index| route.limits.contains(index)) {
                 report.error(
                     name.problem(format!(
                         "the route `{}` does not ask the limit `{}`",

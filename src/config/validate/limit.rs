@@ -185,8 +185,9 @@ pub(super) fn doubts(
         (Part::ApiKey, Some(consumers)) => !consumers.required && limit.on_missing == OnMissing::Skip,
         (part, _) => matches!(part, Part::ApiKey | Part::Header(_) | Part::Query(_) | Part::Cookie(_)),
     };
-    for (index, (name, limit)) in limits.valid().enumerate() {
-        let users: Vec<&RouteConfig> = routes.iter().filter(|route| route.limits.contains(&index)).collect();
+    let mut users: Vec<Vec<&RouteConfig>> = limits.valid().map(|_| Vec::new()).collect();
+    routes.iter().for_each(|route| route.limits.iter().for_each(|used| users[*used].push(route)));
+    for ((name, limit), users) in limits.valid().zip(&users) {
         if users.is_empty() && report.errors.is_empty() {
             report.warning(
                 name.problem(format!("no route uses the limit `{}`", name.value))

@@ -1,5 +1,6 @@
 //! Lists of addresses: what they hold, and who refers to them.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -125,19 +126,23 @@ pub(super) fn doubts(
     limits: &Section<LimitConfig>,
     report: &mut Report,
 ) {
+    let accesses = routes.iter().map(|route| &route.access).chain([top]);
+    let of_routes = accesses.flat_map(|access| access.deny.iter().chain(&access.allow));
+    let of_limits = limits.valid().flat_map(|(_, limit)| &limit.exempt.lists);
+    let used: HashSet<usize> = of_routes.chain(of_limits).copied().collect();
+    let alone = routes.iter().filter_map(|route| match route.access.allow[..] {
+        [only] => Some(only),
+        _ => None,
+    });
+    let alone: HashSet<usize> = alone.collect();
     for (index, (name, list)) in lists.valid().enumerate() {
-        let is_in = |access: &Access| access.deny.contains(&index) || access.allow.contains(&index);
-        let used = is_in(top)
-            || routes.iter().any(|route| is_in(&route.access))
-            || limits.valid().any(|(_, limit)| limit.exempt.lists.contains(&index));
-        if !used && report.errors.is_empty() {
+        if !used.contains(&index) && report.errors.is_empty() {
             report.warning(name.problem(format!("nothing uses the list `{}`", name.value)).help(format!(
                 "name it in a `deny` or `allow`, or as `list:{}` in the `exempt` of a limit",
                 name.value
             )));
         }
-        let lets_in = |access: &Access| access.allow == [index];
-        if list.known.is_empty() && routes.iter().any(|route| lets_in(&route.access)) {
+        if list.known.is_empty() && alone.contains(&index) {
             report.warning(
                 name.problem(format!("nobody is on the list `{}`, which alone is let in", name.value))
                     .help("every request there is answered 403"),

@@ -8,7 +8,7 @@ use super::super::report::{Mistake, Report, nearest};
 use super::super::route::Match;
 use super::route::Known;
 use super::{empty, header_name, value, word};
-use crate::route::{HostPattern, PathPattern, normalize};
+use crate::route::{HostPattern, PathPattern, Wider, normalize};
 
 /// The methods of RFC 9110 and 5789; others exist, but one that is nearly one of these is a slip.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
@@ -122,19 +122,18 @@ fn normal_form(text: &str) -> Option<String> {
     PathPattern::parse(&normal).is_ok().then_some(normal)
 }
 
-/// Warns of a route behind one that takes all its requests. `before` are the routes above it, with their names.
-pub(super) fn unreachable(
-    before: &[(At<String>, Match)],
-    name: &At<String>,
-    matches: &Match,
-    report: &mut Report,
-) {
-    if let Some((wide, _)) = before.iter().find(|(_, wide)| covers(wide, matches)) {
-        let (own, line, wide) = (&name.value, wide.at.line, &wide.value);
-        report.warning(
-            name.problem(format!("no request reaches the route `{own}`"))
-                .help(format!("`{wide}` on line {line} matches all of them first; put `{own}` above it")),
-        );
+/// Warns of routes behind one that takes all their requests. `routes` have names and stand in order.
+pub(super) fn unreachable(routes: &[(At<String>, Match)], report: &mut Report) {
+    let wider = Wider::new(routes.iter().map(|(_, matches)| matches));
+    for (index, (name, narrow)) in routes.iter().enumerate() {
+        if let Some(wide) = wider.first(index, narrow, |wide| covers(&routes[wide].1, narrow)) {
+            let wide = &routes[wide].0;
+            let (own, line, wide) = (&name.value, wide.at.line, &wide.value);
+            report
+                .warning(name.problem(format!("no request reaches the route `{own}`")).help(format!(
+                    "`{wide}` on line {line} matches all of them first; put `{own}` above it"
+                )));
+        }
     }
 }
 
@@ -147,7 +146,7 @@ fn covers(wide: &Match, narrow: &Match) -> bool {
     let headers = |(name, value): &(HeaderName, Option<HeaderValue>)| {
         narrow.headers.iter().any(|(other, wanted)| name == other && (value.is_none() || value == wanted))
     };
-    let everything = PathPattern::parse("/*").is_ok_and(|all| wide.paths.contains(&all));
+    let everything = wide.paths.iter().any(PathPattern::is_everything);
     let takes_options = |route: &Match| {
         route.methods.is_empty() || route.methods.contains(&Method::OPTIONS) || route.preflight
     };

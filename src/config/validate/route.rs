@@ -1,5 +1,6 @@
 //! Routes: what they match, where they lead, which limits they ask.
 
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -60,14 +61,13 @@ pub(super) fn all(raw: &RawConfig, known: &Known<'_>, report: &mut Report) -> Ve
         empty(raws.at, "routes", "such as `routes: [{name: all, upstream: api}]`", report);
     }
     let mut routes: Vec<RouteConfig> = Vec::new();
-    let mut names: Vec<At<String>> = Vec::new();
+    let mut lines: HashMap<String, u64> = HashMap::new();
     let mut matched: Vec<(At<String>, Match)> = Vec::new();
     for (index, raw) in raws.value.iter().enumerate() {
         let unnamed = At { at: raw.at, value: format!("route-{}", index + 1) };
         let name = raw.name.clone().unwrap_or(unnamed);
         check_name(&name, "route", report);
-        if let Some(earlier) = names.iter().find(|earlier| earlier.value == name.value) {
-            let line = earlier.at.line;
+        if let Some(line) = lines.get(&name.value) {
             let help = match raw.name {
                 Some(_) => format!("the first one is on line {line}"),
                 None => format!(
@@ -76,7 +76,7 @@ pub(super) fn all(raw: &RawConfig, known: &Known<'_>, report: &mut Report) -> Ve
             };
             report.error(name.problem(format!("two routes are called `{}`", name.value)).help(help));
         }
-        names.push(name.clone());
+        lines.entry(name.value.clone()).or_insert(name.at.line);
         let mut sound = !raw.wrong.contains(&"match");
         let mut matches = raw.matches.as_ref().map_or_else(Match::default, |raw| {
             let before = report.errors.len();
@@ -89,12 +89,12 @@ pub(super) fn all(raw: &RawConfig, known: &Known<'_>, report: &mut Report) -> Ve
         matches.preflight = preflight.unwrap_or(false);
         // What is not understood would be taken for a match of everything.
         if sound {
-            unreachable(&matched, &name, &matches, report);
             matched.push((name.clone(), matches.clone()));
         }
         let limits = limits(raw, known, sound.then_some(&matches), report);
         routes.extend(route(&name, raw, matches, limits, known, report));
     }
+    unreachable(&matched, report);
     routes
 }
 

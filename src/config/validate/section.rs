@@ -1,5 +1,7 @@
 //! Things that have names and are referred to by them: listeners, limits, upstreams.
 
+use std::collections::HashMap;
+
 use super::super::read::{At, Named};
 use super::super::report::{Report, nearest};
 use super::check_name;
@@ -10,12 +12,16 @@ pub(super) struct Section<T> {
     /// Whether all names are known; of a section that cannot be read they are not.
     complete: bool,
     things: Vec<(At<String>, Option<T>)>,
+    /// Where each name stands, and how many valid things stand before it.
+    by_name: HashMap<String, (usize, usize)>,
+    /// The valid things.
+    count: usize,
 }
 
 impl<T> Section<T> {
     /// A section without things. `given_but_wrong` if the file has it and it cannot be read.
     pub(super) fn new(what: &'static str, given_but_wrong: bool) -> Self {
-        Self { what, complete: !given_but_wrong, things: Vec::new() }
+        Self { what, complete: !given_but_wrong, things: Vec::new(), by_name: HashMap::new(), count: 0 }
     }
 
     /// A section of the file, its things read by `read`.
@@ -40,16 +46,16 @@ impl<T> Section<T> {
     }
 
     pub(super) fn push(&mut self, name: At<String>, thing: Option<T>) {
+        self.by_name.entry(name.value.clone()).or_insert((self.things.len(), self.count));
+        self.count += usize::from(thing.is_some());
         self.things.push((name, thing));
     }
 
     /// The thing called `name` and its index among those that are valid; `None` if it is unknown or wrong, and
     /// that is reported.
     pub(super) fn find(&self, name: &At<String>, report: &mut Report) -> Option<(usize, &T)> {
-        if let Some(at) = self.things.iter().position(|(known, _)| known.value == name.value) {
-            let thing = self.things[at].1.as_ref()?;
-            let index = self.things[..at].iter().filter(|(_, thing)| thing.is_some()).count();
-            return Some((index, thing));
+        if let Some((at, index)) = self.by_name.get(&name.value) {
+            return Some((*index, self.things[*at].1.as_ref()?));
         }
         if !self.complete {
             return None;

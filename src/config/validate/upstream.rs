@@ -138,10 +138,15 @@ pub(super) fn doubts(upstreams: &Section<UpstreamConfig>, routes: &[RouteConfig]
     if !report.errors.is_empty() {
         return; // a route with a mistake may be the one that uses it
     }
-    for (index, (name, upstream)) in upstreams.valid().enumerate() {
-        balance::doubts(name, index, upstream, routes, report);
-        let used = |route: &RouteConfig| matches!(route.action, Action::Forward { upstream, .. } if upstream == index);
-        if !routes.iter().any(used) {
+    let mut users: Vec<Vec<&RouteConfig>> = upstreams.valid().map(|_| Vec::new()).collect();
+    for route in routes {
+        if let Action::Forward { upstream, .. } = route.action {
+            users[upstream].push(route);
+        }
+    }
+    for ((name, upstream), users) in upstreams.valid().zip(&users) {
+        balance::doubts(name, upstream, users, report);
+        if users.is_empty() {
             report.warning(
                 name.problem(format!("no route uses the upstream `{}`", name.value))
                     .help("name it in a route, or remove it"),

@@ -1,0 +1,90 @@
+//! The guards that a path is near to, against a look at all of them.
+
+use http::Method;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::super::fixture::{self, Request};
+use super::super::{Asked, RouteTable};
+use super::*;
+use crate::config::{Config, Match};
+
+type Found = Vec<(usize, String, Vec<(String, String)>)>;
+
+/// In readable form.
+fn told(near: Near<'_>) -> (usize, String, Vec<(String, String)>) {
+    let params = near.params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    (near.route, near.path, params.collect())
+}
+
+/// The routes before `found` that forward to one of its servers and guard what the path may be taken for.
+fn slow(config: &Config, request: &Request, found: usize) -> Found {
+    let Config { routes, upstreams, .. } = config;
+    let servers = |route: &RouteConfig| match route.action {
+        Action::Forward { upstream, .. } => {
+            upstreams[upstream].servers.iter().map(|one| &one.authority).collect()
+        }
+        _ => Vec::new(),
+    };
+    let own = servers(&routes[found]);
+    let parts = parts(&request.path);
+    let all: Vec<&Part<'_>> = parts.iter().collect();
+    let kept: Vec<&Part<'_>> = parts.iter().filter(|part| !part.droppable).collect();
+    let guards = |route: &RouteConfig| {
+        let Match { hosts, methods, exact_spelling, .. } = &route.matches;
+        !route.limits.is_empty()
+            && !exact_spelling
+            && servers(route).iter().any(|server| own.contains(server))
+            && (hosts.is_empty() || hosts.iter().any(|host| host.matches(request.host)))
+            && (methods.is_empty() || methods.contains(&request.method))
+    };
+    let fits = |(index, route): (usize, &RouteConfig)| {
+        route.matches.paths.iter().find_map(|path| {
+            let guard = Guard::new(index, 0, path);
+            guard.fit(&all).or_else(|| guard.fit(&kept)).map(told)
+        })
+    };
+    routes[..found].iter().enumerate().filter(|(_, route)| guards(route)).filter_map(fits).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn all_guards_that_a_path_is_near_to_are_found(
+        routes in fixture::routes(),
+        requests in vec(fixture::request(), 30),
+    ) {
+        let config = fixture::config(&routes);
+        let table = RouteTable::new(&config.routes, &config.upstreams);
+        for request in &requests {
+            let Request { host, method, path } = request;
+            let headers = Default::default();
+            let asked = Asked { listener: 0, host, method, path, headers: &headers };
+            for found in 0..routes.len() {
+                let is_meant = |path: &PathPattern| path.is_literal() && path.matches(&request.path, &mut Params::new());
+                let mut expected = slow(&config, request, found);
+                if config.routes[found].matches.paths.iter().any(is_meant) {
+                    expected.clear();
+                }
+                let near: Found = table.near(&asked, found, false).into_iter().map(told).collect();
+                prop_assert_eq!(near, expected, "{:?} on {}", request, found);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_name_with_a_format_is_found_at_every_depth_and_a_long_one_costs_nothing() {
+    let route = |path: &str, limits| format!("{{match: {{path: {path}}}, upstream: u0{limits}}}");
+    let guarded = route("/v1/items", ", limits: [one]");
+    let config = fixture::config(&[guarded, route("/*", "")]);
+    let table = RouteTable::new(&config.routes, &config.upstreams);
+    let near = |path: &str| {
+        let headers = Default::default();
+        let asked = Asked { listener: 0, host: "x", method: &Method::GET, path, headers: &headers };
+        table.near(&asked, 1, false).len()
+    };
+    assert_eq!((near("/V1/items.json"), near("/v1/items.a.b"), near("/v1.json/items")), (1, 1, 0));
+    assert_eq!(near(&format!("/v1/items{}", ".x".repeat(10_000))), 1);
+    assert_eq!(near(&format!("/v1/{}", "x.".repeat(10_000))), 0);
+}

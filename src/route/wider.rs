@@ -1,0 +1,98 @@
+//! Which routes are as wide as another, as far as one of its paths and one of its hosts tell.
+
+use super::hosts::{HostIds, Hosts};
+use super::tree::{End, Tree};
+use super::{HostPattern, PathPattern};
+use crate::config::Match;
+
+/// Routes by their patterns.
+pub(crate) struct Wider {
+    tree: Tree<usize>,
+    hosts: Hosts,
+}
+
+impl Wider {
+    /// These routes, which are known by where they stand.
+    pub(crate) fn new<'m>(routes: impl Iterator<Item = &'m Match>) -> Self {
+        let (mut tree, mut hosts, mut named) = (Tree::new(), Hosts::default(), Vec::new());
+        for (index, route) in routes.enumerate() {
+            for path in &route.paths {
+                tree.insert(path.literals(), path.end(), index);
+            }
+            if route.paths.is_empty() {
+                tree.insert(std::iter::empty(), End::Open, index);
+            }
+            named.push(hosts.numbers(&route.hosts));
+        }
+        tree.sort_by_host(|route: usize| &named[route]);
+        Self { tree, hosts }
+    }
+
+    /// The first route before `index` of which `covers` says that it covers this one. It is asked only of those with
+    /// patterns that cover the first path and the first host.
+    pub(crate) fn first(
+        &self,
+        index: usize,
+        narrow: &Match,
+        covers: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let hosts = match narrow.hosts.first() {
+            Some(HostPattern::Exact(name)) => self.hosts.of(name),
+            Some(HostPattern::Below(names)) => self.hosts.all_below(names),
+            None => HostIds::new(),
+        };
+        let mut first = index;
+        let mut see = |wide: usize| {
+            let is_earlier = wide < first;
+            if is_earlier && covers(wide) {
+                first = wide;
+            }
+            wide < first
+        };
+        let path = narrow.paths.first();
+        let segments: Vec<Option<&str>> = path.into_iter().flat_map(PathPattern::literals).collect();
+        self.tree.find_covering(&segments, path.map_or(End::Open, PathPattern::end), &hosts, &mut see);
+        (first < index).then_some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::fixture;
+    use super::*;
+
+    /// Whether it covers the first path, the first host and the methods, by what the file says.
+    fn slow(wide: &Match, narrow: &Match) -> bool {
+        let host = |narrow: &str| {
+            let narrow = narrow.trim_start_matches('*');
+            wide.hosts.iter().any(|wide| match wide {
+                HostPattern::Exact(name) => name == narrow,
+                HostPattern::Below(names) => narrow.ends_with(names.as_str()),
+            })
+        };
+        let path = match narrow.paths.first() {
+            Some(narrow) => wide.paths.iter().any(|wide| wide.covers(narrow)),
+            None => wide.paths.iter().any(|wide| wide.to_string() == "/*"),
+        };
+        (wide.paths.is_empty() || path)
+            && (wide.hosts.is_empty() || narrow.hosts.first().is_some_and(|narrow| host(&narrow.to_string())))
+            && (wide.methods.is_empty() || wide.methods == narrow.methods)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn the_first_that_covers_another_is_found(routes in fixture::routes()) {
+            let config = fixture::config(&routes);
+            let routes: Vec<&Match> = config.routes.iter().map(|route| &route.matches).collect();
+            let wider = Wider::new(routes.iter().copied());
+            for (index, narrow) in routes.iter().enumerate() {
+                let found = wider.first(index, narrow, |wide| slow(routes[wide], narrow));
+                let expected = routes[..index].iter().position(|wide| slow(wide, narrow));
+                prop_assert_eq!(found, expected, "{:?}", narrow);
+            }
+        }
+    }
+}
