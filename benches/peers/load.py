@@ -37,6 +37,28 @@ request = function()
 end
 """
 
+# Keys out of so many, in an order that looks random; the first argument says from where on they come in turn instead, so
+# that all of them are sent once.
+SCATTERED = """
+local n, turn, head = 1, nil, nil
+init = function(args)
+  turn = tonumber(args[1])
+  local headers = {HEADERS}
+  headers["X-Api-Key"] = "@"
+  head, tail = wrk.format("GET", PATH, headers):match("^(.*)@(.*)$")
+end
+request = function()
+  local key
+  if turn then
+    key, turn = turn % KEYS, turn + 1
+  else
+    n = (n * 1103515245 + 12345) % 2147483648
+    key = math.floor(n / 2147483648 * KEYS)
+  end
+  return head .. key .. tail
+end
+"""
+
 
 @dataclasses.dataclass
 class Answers:
@@ -46,16 +68,16 @@ class Answers:
     other: int = 0
 
 
-def script(template=TURNS, keys=1000, close=False, path=PATH, more=None):
-    """A script for wrk. `more` headers are added to the usual."""
-    headers = {"Host": HOST, **HEADERS, **({"Connection": "close"} if close else {}), **(more or {})}
+def script(template=TURNS, keys=1000, close=False, path=PATH, headers=None):
+    """A script for wrk. `headers` take the place of the usual ones, Host and X-Api-Key apart."""
+    headers = {"Host": HOST, **(HEADERS if headers is None else headers), **({"Connection": "close"} if close else {})}
     lua = ", ".join(f'["{name}"] = "{value}"' for name, value in headers.items())
     return template.replace("{HEADERS}", "{" + lua + "}").replace("KEYS", str(keys)).replace("PATH", f'"{path}"')
 
 
 def wrk(programs, url, seconds, connections, lua, status=200, arguments=(), close=False):
     """Drives requests of the script as fast as they are answered."""
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", lua, url, "--", *arguments]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", lua, url, "--", *arguments]
     out = programs.on_load_core(command, seconds)
     done = int(re.search(r"(\d+) requests in", out).group(1))
     odd = re.search(r"Non-2xx or 3xx responses: (\d+)", out)

@@ -30,7 +30,9 @@ type Sent = (usize, Instant);
 fn head(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(end) = response.parse(bytes).expect("an answer in HTTP/1.1") else { return None };
+    let httparse::Status::Complete(end) = response.parse(bytes).expect("an answer in HTTP/1.1") else {
+        return None;
+    };
     let length = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
     let length = std::str::from_utf8(length.expect("a Content-Length").value).unwrap().parse().unwrap();
     Some((length, end))

@@ -213,6 +213,7 @@ def version(name, binary):
 
 def start(programs, name, command, rules, label):
     """Starts a peer by its command (of `commands`): its process and its port."""
+    label = label.replace(" ", "-")
     folder = programs.folder / f"{label}-{name}"
     folder.mkdir(parents=True)
     port = free_port()

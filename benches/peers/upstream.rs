@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use socket2::{Domain, Socket, Type};
 
 /// One address, and what it answers.
 struct Listener {
@@ -42,8 +43,14 @@ fn listener(spec: &str) -> Listener {
         "HTTP/1.1 200 OK\r\nServer: light\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
          Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
     );
+    // mio's own has room for 128 connections that are not accepted yet: a thousand at once would wait a second for their
+    // next try, and gateways give them up.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&address.into()).expect("a free port");
+    socket.listen(16 << 10).unwrap();
+    socket.set_nonblocking(true).unwrap();
     Listener {
-        socket: TcpListener::bind(address).expect("a free port"),
+        socket: TcpListener::from_std(socket.into()),
         answer: [head.as_bytes(), &vec![b'x'; size]].concat(),
         delay: Duration::from_millis(delay.parse().expect("a number of milliseconds")),
     }
@@ -147,7 +154,8 @@ fn main() {
                     let interest = Interest::READABLE | Interest::WRITABLE;
                     let _ = socket.set_nodelay(true);
                     poll.registry().register(&mut socket, Token(listeners.len() + at), interest).unwrap();
-                    let connection = Connection { socket, listener: token, begun: Vec::new(), unsent: Vec::new() };
+                    let connection =
+                        Connection { socket, listener: token, begun: Vec::new(), unsent: Vec::new() };
                     connections.resize_with(connections.len().max(at + 1), || None);
                     connections[at] = Some(connection);
                 }
