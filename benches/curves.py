@@ -210,8 +210,8 @@ def main():
         if args.out:
             report.write(args.out, {"curves": plot.curves("What a request costs as there is more of something", panels)})
             note(f"written to {args.out}")
-    except (Failed, KeyboardInterrupt) as error:
-        sys.exit(str(error) or "interrupted")
+    except Failed as error:
+        sys.exit(str(error))
     return 1 if failures else 0
 
 

@@ -98,8 +98,8 @@ def main():
         if args.out:
             report.write(args.out, {"cost": cost} if cost else {})
             note(f"written to {args.out}")
-    except (Failed, KeyboardInterrupt) as error:
-        sys.exit(str(error) or "interrupted")
+    except Failed as error:
+        sys.exit(str(error))
     return 1 if failures else 0
 
 

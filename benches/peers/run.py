@@ -55,8 +55,8 @@ class Programs:
     def __enter__(self):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # thousands of connections, here and in what is started
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: sys.exit(1))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # an interrupt too: a shell may have it ignored
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
         return self
 
     def __exit__(self, *_):
