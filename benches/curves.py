@@ -9,7 +9,7 @@ beside each other and are measured in turns, in alternating order; judge the pai
   keys         that the gateway remembers, asked in an order that looks random
   connections  that are kept busy; and the memory of idle ones
   headers      of the request
-  workers      that share the machine's first cores, the load's among them
+  workers      on the machine's first two cores, which are also the load's
 """
 import argparse, collections, dataclasses, pathlib, re, resource, shutil, sys, threading, time, urllib.request
 
@@ -36,6 +36,7 @@ class Point:
     lua: str = dataclasses.field(default_factory=load.script)
     connections: int = 64
     workers: int = 1
+    cores: str = ""  # of the gateway, instead of the one that is told
     keys: int = 0  # to be sent before it begins
     settled: bool = False  # whether it is measured only when all connections are open; and the memory of idle ones first
 
@@ -74,7 +75,7 @@ CURVES = {
     "keys": lambda: [Point(x, keys=x, lua=load.script(load.SCATTERED, x)) for x in (1_000, 10_000, 100_000, 1_000_000)],
     "connections": lambda: [Point(x, connections=x, settled=x >= 1_000) for x in busy_connections()],
     "headers": lambda: [Point(x, lua=load.script(headers=fillers(x))) for x in (5, 10, 20, 50, 100)],
-    "workers": lambda: [Point(x, workers=x) for x in (1, 2)],
+    "workers": lambda: [Point(x, workers=x, cores="0-1") for x in (1, 2)],
 }
 
 
@@ -122,8 +123,7 @@ def prepare(programs, binary, upstream, curve, point):
     note(f"{curve}: starting {point.x:,}")
     lua = programs.write(f"{name}.lua", point.lua)
     file = programs.write(f"{name}.yaml", config(port, admin, upstream, point))
-    cores = programs.proxy_core if point.workers == 1 else f"0-{point.workers - 1}"
-    process = programs.start(cores, name, [binary, "run", "--workers", point.workers, "--config", file])
+    process = programs.start(point.cores or programs.proxy_core, name, [binary, "run", "--workers", point.workers, "--config", file])
     programs.await_port(process, port, 120)
 
     def load_for(seconds, arguments=()):
