@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """What a store costs: CPU per request of sluicegate with counters in Redis beside the same with local ones, in one run.
 
-    cargo build --release && python3 benches/store.py [--rounds 5] [--seconds 4]
+    python3 benches/store.py [--rounds 5] [--seconds 4]
 
 One worker on core 0; wrk, the upstream and redis-server share core 1. Rounds are interleaved and their order
-alternates. Judge the paired ratios. Needs Debian's wrk, nginx-light and redis-server.
+alternates. Judge the paired ratios. Needs Debian's wrk and redis-server.
 
 Scenarios: forwarded with 1,000 keys taking turns, forwarded with one hot key, two limits on one request, refused.
 """
-import argparse, os, pathlib, shutil, statistics, subprocess, sys, tempfile
+import argparse, pathlib, subprocess, sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "peers"))
-from compare import LUA, ROOT, cpu, free_port, load, upstream_conf, wait_for
+import load, measure, table
+from run import Failed, Programs, built, free_port
 
 TWO = "  everyone: {key: global, rate: 1000000000/s}\n"
 
@@ -33,79 +34,71 @@ routes:
 def calls(redis):
     """Script calls and their microseconds so far, and all CPU seconds of the server."""
     ask = ["redis-cli", "-p", str(redis), "info", "commandstats"]
-    for line in subprocess.run(ask, capture_output=True, text=True).stdout.splitlines():
+    for line in subprocess.run(ask, capture_output=True, text=True, check=True).stdout.splitlines():
         if line.startswith("cmdstat_evalsha:"):
             fields = dict(part.split("=") for part in line.split(":", 1)[1].split(","))
             return int(fields["calls"]), int(fields["usec"])
     return 0, 0
 
 
+def scenario(programs, binary, upstream, server, redis, args, title, keys, refuse, two):
+    """Measures both in one scenario and prints what they cost."""
+    store = f"store: {{redis: {{url: 'redis://127.0.0.1:{redis}/0', timeout: 500ms}}}}"
+    script = programs.write("load.lua", load.script(keys=keys))
+    rate, burst, status = ("1/d", 1, 429) if refuse else ("1000000000/s", 1000000000, 200)
+    running = {}
+    for name in ("local", "redis"):
+        port = free_port()
+        file = programs.write(f"{name}.yaml", conf(port, upstream, store if name == "redis" else "", rate, burst, two))
+        process = programs.start(programs.proxy_core, name, [binary, "run", "--workers", "1", "--config", file])
+        programs.await_port(process, port)
+        running[name] = (process, f"http://127.0.0.1:{port}")
+        load.wrk(programs, running[name][1], 1, args.connections, script, status)
+
+    def take(name):
+        process, url = running[name]
+        before, asked = sum(measure.cpu(server.pid)), calls(redis)
+        taken = measure.row(process.pid, lambda: load.wrk(programs, url, args.seconds, args.connections, script, status))
+        if taken["other"] > (taken["done"] * 0.01 if refuse else 0):
+            raise Failed(f"{taken['other']} of {taken['done']} answers were not {status}")
+        count, took = (after - earlier for earlier, after in zip(asked, calls(redis)))
+        there = sum(measure.cpu(server.pid)) - before
+        return taken | {"calls": count / taken["done"], "call": took / max(count, 1), "there": there / taken["done"] * 1e6}
+
+    rows, failed = measure.turns(list(running), args.rounds, title, take)
+    lines = [["", "CPU µs/request", "to local", "requests/s", "calls/request", "µs/call", "Redis' CPU µs/request"]]
+    for name, mine in rows.items():
+        numbers = [measure.middle(mine, field) for field in ("cpu", "rate", "calls", "call", "there")]
+        lines.append([name, f"{numbers[0]:.2f}", table.spread(measure.ratios(mine, rows.get("local", []))), f"{numbers[1]:,.0f}",
+                      f"{numbers[2]:.4f}", f"{numbers[3]:.1f}", f"{numbers[4]:.2f}"])
+    print(f"\n{title}, {args.connections} connections, {args.rounds} rounds of {args.seconds} s\n{table.terminal(lines)}")
+    programs.stop([process for process, _ in running.values()])
+    if failed:
+        raise Failed(f"{title}: {failed}")
+
+
 def main():
-    args = argparse.ArgumentParser()
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--rounds", type=int, default=5)
     args.add_argument("--seconds", type=int, default=4)
     args.add_argument("--connections", type=int, default=64)
-    args.add_argument("--binary", default=str(ROOT / "target/release/sluicegate"))
+    args.add_argument("--binary", help="the gateway (what cargo build --release makes)")
+    args.add_argument("--no-build", action="store_true", help="take what was built before")
     args = args.parse_args()
-    folder = tempfile.mkdtemp(prefix="sluicegate-bench-")
-    upstream, redis, running = free_port(), free_port(), []
-
-    def start(core, *command):
-        process = subprocess.Popen(["taskset", "-c", str(core), *command], stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL)
-        running.append(process)
-        return process
-
-    def write(name, text):
-        path = f"{folder}/{name}"
-        pathlib.Path(path).write_text(text)
-        return path
-
     try:
-        start(1, "nginx", "-p", folder, "-c", write("up.conf", upstream_conf(folder, upstream)))
-        server = start(1, "redis-server", "--port", str(redis), "--save", "", "--dir", folder)
-        wait_for(upstream), wait_for(redis)
-        store = f"store: {{redis: {{url: 'redis://127.0.0.1:{redis}/0', timeout: 500ms}}}}"
-        for scenario, keys, refuse, two in (("forwarded, 1,000 keys", 1000, False, False),
-                                            ("forwarded, one hot key", 1, False, False),
-                                            ("forwarded, two limits, 1,000 keys", 1000, False, True),
-                                            ("refused, 1,000 keys", 1000, True, False)):
-            script = write("load.lua", LUA.replace("%KEYS%", str(keys)))
-            rate, burst = ("1/d", 1) if refuse else ("1000000000/s", 1000000000)
-            peers = {}
-            for name in ("local", "redis"):
-                port = free_port()
-                text = conf(port, upstream, store if name == "redis" else "", rate, burst, two)
-                process = start(0, args.binary, "run", "--workers", "1", "--config", write(f"{name}.yaml", text))
-                wait_for(port)
-                peers[name] = (port, process.pid)
-                load(port, 1, args.connections, script)
-            results = {name: [] for name in peers}
-            for turn in range(args.rounds):
-                for name in (list(peers) if turn % 2 == 0 else list(reversed(peers))):
-                    port, pid = peers[name]
-                    before, redis_before, asked = cpu(pid), cpu(server.pid), calls(redis)
-                    done, refused, p99 = load(port, args.seconds, args.connections, script)
-                    if (refused < done * 0.99) if refuse else refused:
-                        sys.exit(f"{name}: {refused} of {done} answers were not 2xx in scenario {scenario}")
-                    cost = sum(b - a for a, b in zip(before, cpu(pid))) / done * 1e6
-                    there = sum(b - a for a, b in zip(redis_before, cpu(server.pid))) / done * 1e6
-                    count, took = (b - a for a, b in zip(asked, calls(redis)))
-                    results[name].append((cost, done / args.seconds, p99, count / done, took / max(count, 1), there))
-            print(f"\n{scenario}, {args.connections} connections, {args.rounds} rounds of {args.seconds} s")
-            print(f"{'':8} {'CPU us/req':>10} {'/local':>7} {'req/s':>8} {'p99':>8} {'calls/req':>9} {'us/call':>8} {'redis us/req':>12}")
-            for name, rows in results.items():
-                ratio = statistics.median(own[0] / other[0] for own, other in zip(rows, results["local"]))
-                mid = [statistics.median(row[at] for row in rows) for at in (0, 1, 3, 4, 5)]
-                print(f"{name:8} {mid[0]:10.2f} {ratio:7.2f} {mid[1]:8.0f} {rows[-1][2]:>8} {mid[2]:9.4f} {mid[3]:8.1f} {mid[4]:12.2f}")
-            for process in running[2:]:
-                process.terminate()
-                process.wait()
-            del running[2:]
-    finally:
-        for process in running:
-            process.terminate()
-        shutil.rmtree(folder, ignore_errors=True)
+        paths = built(args.binary, not args.no_build)
+        with Programs() as programs:
+            upstream, = programs.upstream(paths["light-upstream"], 100)
+            redis = free_port()
+            server = programs.start(programs.load_core, "redis", ["redis-server", "--port", redis, "--save", "", "--dir", programs.folder])
+            programs.await_port(server, redis)
+            for title, keys, refuse, two in (("forwarded, 1,000 keys", 1000, False, False),
+                                             ("forwarded, one hot key", 1, False, False),
+                                             ("forwarded, two limits, 1,000 keys", 1000, False, True),
+                                             ("refused, 1,000 keys", 1000, True, False)):
+                scenario(programs, paths["sluicegate"], upstream, server, redis, args, title, keys, refuse, two)
+    except Failed as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
