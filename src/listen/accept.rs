@@ -24,6 +24,8 @@ impl Worker {
             Ok(socket) => socket,
             Err(error) => return tracing::error!("listener {} cannot be served: {error}", opened.id),
         };
+        // A latency matter, no reason to serve nobody. Connections that are accepted have it from their listener.
+        let _ = socket2::SockRef::from(&socket).set_tcp_nodelay(true);
         let listener = Rc::new(Listener::new(opened.id, self.next_group()));
         listener.find_in(&self.view().snapshot, &self.shared().metrics, self.index);
         self.listeners.borrow_mut().push(Rc::clone(&listener));
@@ -129,7 +131,22 @@ fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: 
     let Some(in_listener) = listener.place(door.most) else {
         return listener.count_refusal(Refusal::Listener);
     };
-    let _ = stream.set_nodelay(true); // a latency matter, no reason to refuse a client
+    if !cfg!(target_os = "linux") {
+        let _ = stream.set_nodelay(true); // what a listener hands on is the system's own affair
+    }
     let connection = Connection::new(worker, listener, peer, [in_gateway, in_listener]);
     tokio::task::spawn_local(serve(connection, door, stream));
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    /// A connection that is accepted need not be told what its listener was told.
+    #[test]
+    fn connections_have_from_their_listener_that_nothing_is_held_back() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        socket2::SockRef::from(&listener).set_tcp_nodelay(true).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(accepted.nodelay().unwrap());
+    }
 }

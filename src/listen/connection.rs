@@ -133,10 +133,11 @@ pub(super) async fn serve(mut connection: Connection, door: Arc<Door>, socket: T
     let Some(prefix) = read_prefix(&connection, &mut stream, agreed.is_some()).await else { return };
     connection.shared = agreed.unwrap_or_else(|| prefix.starts_with(PREFACE));
     let connection = Rc::new(connection);
+    // Each in a box: they are of very different sizes, and a task has that of the largest.
     if connection.shared {
-        h2::serve(&connection, stream, prefix.freeze()).await;
+        Box::pin(h2::serve(&connection, stream, prefix.freeze())).await;
     } else {
-        h1::serve(&connection, stream, prefix).await;
+        Box::pin(h1::serve(&connection, stream, prefix)).await;
     }
 }
 

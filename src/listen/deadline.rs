@@ -9,11 +9,15 @@ use std::time::Duration;
 /// What was set and has not passed is this far away.
 const NEVER: u64 = u64::MAX;
 
+/// Deadlines that were lent and come back are kept for the next, so many of them.
+const SPARE: usize = 256;
+
 /// All deadlines of one worker.
 pub struct Deadlines {
     /// Milliseconds since the gateway started, as of the last tick.
     now: Cell<u64>,
     all: RefCell<Vec<Weak<Deadline>>>,
+    spare: RefCell<Vec<Rc<Deadline>>>,
 }
 
 /// The deadlines of one connection: one for its socket, one for the request it is serving.
@@ -35,7 +39,7 @@ impl Deadlines {
     pub const TICK: Duration = Duration::from_millis(100);
 
     pub(crate) fn new() -> Self {
-        Self { now: Cell::new(0), all: RefCell::new(Vec::new()) }
+        Self { now: Cell::new(0), all: RefCell::default(), spare: RefCell::default() }
     }
 
     /// Milliseconds since the gateway started, as of the last tick.
@@ -58,6 +62,22 @@ impl Deadlines {
         });
         self.all.borrow_mut().push(Rc::downgrade(&deadline));
         deadline
+    }
+
+    /// Deadlines for a request of its own, of no group: it ends with its connection. They are to be given back, so that
+    /// requests by the thousand leave nothing to the next sweep.
+    pub(super) fn lend(&self) -> Rc<Deadline> {
+        let spare = self.spare.borrow_mut().pop();
+        spare.unwrap_or_else(|| self.register(u64::MAX))
+    }
+
+    /// Takes back what was lent, unless somebody else still has it.
+    pub(super) fn take_back(&self, deadline: Rc<Deadline>) {
+        let mut spare = self.spare.borrow_mut();
+        if Rc::strong_count(&deadline) == 1 && spare.len() < SPARE {
+            deadline.clear();
+            spare.push(deadline);
+        }
     }
 
     /// The point `span` from now.
@@ -102,6 +122,16 @@ impl Deadline {
         if socket || request || total {
             self.wake();
         }
+    }
+
+    /// As if nothing had been set.
+    fn clear(&self) {
+        self.set_socket(None);
+        self.set_request(None);
+        self.set_total(None);
+        self.closing.set(false);
+        self.given_up.set(false);
+        self.waker.take();
     }
 
     fn wake(&self) {
@@ -186,5 +216,31 @@ impl Deadline {
     /// Whether it was asked to end; true once.
     pub fn take_closing(&self) -> bool {
         self.closing.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lent_comes_back_as_new() {
+        let deadlines = Deadlines::new();
+        let (one, held) = (deadlines.lend(), deadlines.lend());
+        let kept = Rc::clone(&held);
+        for deadline in [&one, &held] {
+            deadline.set_socket(Some(0));
+            deadline.set_request(Some(0));
+            deadline.set_total(Some(0));
+        }
+        deadlines.sweep(Duration::from_secs(1));
+        assert!(one.socket_passed() && one.request_passed());
+        let was = Rc::as_ptr(&one);
+        deadlines.take_back(held);
+        deadlines.take_back(one);
+        let again = deadlines.lend();
+        assert_eq!(Rc::as_ptr(&again), was, "the one that nobody else had");
+        assert!(!again.socket_passed() && !again.request_passed() && !again.is_over(u64::MAX - 1));
+        assert!(kept.socket_passed(), "somebody still has it");
     }
 }

@@ -81,7 +81,8 @@ pub(super) async fn greet(
         }
     }
     let Some(tls) = &door.tls else { return Some(ClientStream::Plain(socket)) };
-    match handshake(connection, tls, socket).await {
+    // In a box, which is gone when the handshake is.
+    match Box::pin(handshake(connection, tls, socket)).await {
         Ok((stream, session)) => {
             let outcome = if session.resumed { Handshake::Resumed } else { Handshake::Full };
             connection.listener.count_handshake(outcome);

@@ -431,8 +431,17 @@ impl Gateway {
 
     /// The memory that it has used at most, in bytes.
     pub fn peak_memory(&self) -> usize {
+        self.status_bytes("VmHWM:")
+    }
+
+    /// The memory that it uses now, in bytes.
+    pub fn memory(&self) -> usize {
+        self.status_bytes("VmRSS:")
+    }
+
+    fn status_bytes(&self, field: &str) -> usize {
         let status = std::fs::read_to_string(self.proc("status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
         line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
     }
 }

@@ -45,7 +45,8 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
     let service = service_fn(|request| {
         begun.set(begun.get() + 1);
         let connection = Rc::clone(connection);
-        async move {
+        // Boxed: hyper moves what it is given, and moves it on into a task.
+        Box::pin(async move {
             let mut request = request.map(Inbound::from);
             match head::tidy(&mut request, connection.worker.client().max_headers) {
                 Ok(()) => {
@@ -54,7 +55,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
                 }
                 Err(error) => Ok(pipeline::refuse(&connection, error).into_http()),
             }
-        }
+        })
     });
     let mut serving = pin!(
         http2::Builder::new(LocalExecutor(Rc::clone(connection)))
@@ -135,18 +136,22 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor 
         tokio::task::spawn_local(async move {
             // The exchange takes it over when it begins, which is in the first poll. Its body then says how long
             // the client may leave the answer where it is; hyper itself would wait for ever.
-            let deadline = connection.worker.deadlines.register(u64::MAX);
+            let deadlines = &connection.worker.deadlines;
+            let deadline = deadlines.lend();
             connection.next_stream.replace(Some(Rc::clone(&deadline)));
-            let mut future = pin!(future);
-            poll_fn(|context: &mut Context<'_>| {
-                deadline.watch(context);
-                match future.as_mut().poll(context) {
-                    // The stream is reset when the future is dropped.
-                    Poll::Pending if deadline.socket_passed() => Poll::Ready(()),
-                    polled => polled,
-                }
-            })
-            .await;
+            {
+                let mut future = pin!(future);
+                poll_fn(|context: &mut Context<'_>| {
+                    deadline.watch(context);
+                    match future.as_mut().poll(context) {
+                        // The stream is reset when the future is dropped.
+                        Poll::Pending if deadline.socket_passed() => Poll::Ready(()),
+                        polled => polled,
+                    }
+                })
+                .await;
+            }
+            deadlines.take_back(deadline);
         });
     }
 }
