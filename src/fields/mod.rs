@@ -6,6 +6,8 @@
 
 pub mod read;
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -25,6 +27,33 @@ pub struct Fields {
     lines: Vec<Line>,
     /// A bit for each tag that a line has or had: most names that are asked for are not there at all.
     seen: u64,
+}
+
+thread_local! {
+    /// Memory of heads that are done with, for those that come next.
+    static USED: RefCell<Vec<Fields>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Heads whose memory is kept, and the most that one may have.
+const KEPT: (usize, usize) = (32, 4 << 10);
+
+impl Drop for Fields {
+    fn drop(&mut self) {
+        if self.text.capacity() == 0 || self.text.capacity() > KEPT.1 || self.lines.capacity() > 4 * LINES {
+            return;
+        }
+        let (mut text, mut lines) = (std::mem::take(&mut self.text), std::mem::take(&mut self.lines));
+        // A thread that ends keeps nothing.
+        let _ = USED.try_with(|used| {
+            if let Ok(mut used) = used.try_borrow_mut()
+                && used.len() < KEPT.0
+            {
+                text.clear();
+                lines.clear();
+                used.push(Self { text, lines, seen: 0 });
+            }
+        });
+    }
 }
 
 /// Where one line is in the text.
@@ -60,6 +89,20 @@ impl Line {
         &text[self.value as usize..][..self.value_length as usize]
     }
 
+    /// A line whose name and value are at these places, and whose tag is not known yet; `None` if it is too long. It is
+    /// `whole` if the text has it as it is to be written.
+    fn at(name: (usize, usize), value: (usize, usize), whole: bool) -> Option<Self> {
+        let is_short = value.1 <= u32::MAX as usize && name.1 - name.0 <= usize::from(u16::MAX);
+        is_short.then_some(Self {
+            name: name.0 as u32,
+            value: value.0 as u32,
+            value_length: (value.1 - value.0) as u32,
+            name_length: (name.1 - name.0) as u16,
+            tag: 0,
+            whole,
+        })
+    }
+
     fn is(self, text: &[u8], tag: u8, name: &[u8]) -> bool {
         self.tag == tag && self.name(text) == name
     }
@@ -77,14 +120,23 @@ impl Fields {
 
     /// No fields, and room for those of an answer.
     pub fn with_room() -> Self {
-        Self { text: Vec::with_capacity(ADDED), lines: Vec::with_capacity(LINES), seen: 0 }
+        let mut fields = Self::recycled();
+        fields.text.reserve(ADDED);
+        fields
+    }
+
+    /// No fields, in memory that others had before, if there is some.
+    fn recycled() -> Self {
+        let used = USED.with_borrow_mut(Vec::pop);
+        used.unwrap_or_else(|| Self { text: Vec::new(), lines: Vec::with_capacity(LINES), seen: 0 })
     }
 
     /// The text of a head whose lines are [told](Self::tell) next.
     pub fn of_head(head: &[u8]) -> Self {
-        let mut text = Vec::with_capacity(head.len() + ADDED);
-        text.extend_from_slice(head);
-        Self { text, lines: Vec::with_capacity(LINES), seen: 0 }
+        let mut fields = Self::recycled();
+        fields.text.reserve(head.len() + ADDED);
+        fields.text.extend_from_slice(head);
+        fields
     }
 
     /// Tells of a line in the text of the head: where its name and its value are. The name becomes lower case.
@@ -95,26 +147,13 @@ impl Fields {
     /// # Panics
     /// When it is not in the text.
     pub fn tell(&mut self, name: (usize, usize), value: (usize, usize)) -> Result<(), TooLong> {
-        self.text[name.0..name.1].make_ascii_lowercase();
-        self.push(name, value, false).ok_or(TooLong)
-    }
-
-    /// Notes a line of the text; `None` if it is too long. It is `whole` if the text has it as it is to be written.
-    fn push(&mut self, name: (usize, usize), value: (usize, usize), whole: bool) -> Option<()> {
-        let tag = tag(&self.text[name.0..name.1]);
-        if value.1 > u32::MAX as usize || name.1 - name.0 > usize::from(u16::MAX) {
-            return None;
-        }
-        self.seen |= bit(tag);
-        self.lines.push(Line {
-            name: name.0 as u32,
-            value: value.0 as u32,
-            value_length: (value.1 - value.0) as u32,
-            name_length: (name.1 - name.0) as u16,
-            tag,
-            whole,
-        });
-        Some(())
+        let mut line = Line::at(name, value, false).ok_or(TooLong)?;
+        let text = &mut self.text[name.0..name.1];
+        text.make_ascii_lowercase();
+        line.tag = tag(text);
+        self.seen |= bit(line.tag);
+        self.lines.push(line);
+        Ok(())
     }
 
     /// The lines.
@@ -159,8 +198,11 @@ impl Fields {
 
     /// The value under a name, which is in lower case, if there is exactly one.
     pub fn only(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
-        let mut values = self.get_all(name);
-        values.next().filter(|_| values.next().is_none())
+        let name = name.as_ref();
+        let tag = tag(name);
+        let at = self.find(tag, name)?;
+        let again = self.lines[at + 1..].iter().any(|line| line.is(&self.text, tag, name));
+        (!again).then(|| self.lines[at].value(&self.text))
     }
 
     /// Whether there is a line with this name, which is in lower case.
@@ -361,11 +403,8 @@ pub fn text(value: &[u8]) -> Option<&str> {
 impl From<&HeaderMap> for Fields {
     fn from(map: &HeaderMap) -> Self {
         let length: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-        let mut fields = Self {
-            text: Vec::with_capacity(length + ADDED),
-            lines: Vec::with_capacity(map.len().max(LINES)),
-            seen: 0,
-        };
+        let mut fields = Self::recycled();
+        fields.text.reserve(length + ADDED);
         for (name, value) in map {
             fields.append(name, value);
         }
@@ -374,10 +413,10 @@ impl From<&HeaderMap> for Fields {
 }
 
 impl From<Fields> for HeaderMap {
-    fn from(fields: Fields) -> Self {
+    fn from(mut fields: Fields) -> Self {
         let mut map = Self::with_capacity(fields.lines.len());
-        let text = Bytes::from(fields.text);
-        for line in fields.lines {
+        let text = Bytes::from(std::mem::take(&mut fields.text));
+        for line in std::mem::take(&mut fields.lines) {
             let value = line.value as usize..line.value as usize + line.value_length as usize;
             let name = HeaderName::from_bytes(line.name(&text));
             // Both were checked when they were written.

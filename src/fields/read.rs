@@ -1,11 +1,7 @@
 //! Heads as nearly everybody writes them (RFC 9112 §2 to §5), read in one go. What is written in any other way is left
 //! to a reader that knows all ways, and says what is wrong.
 
-use std::sync::LazyLock;
-
-use memchr::memmem;
-
-use super::Fields;
+use super::{ADDED, Fields, Line, bit, tag};
 
 /// The characters of names (RFC 9110 §5.6.2) in lower case; zero for all others.
 const TOKEN: [u8; 256] = {
@@ -27,17 +23,6 @@ const TOKEN: [u8; 256] = {
     }
     token
 };
-
-/// What a head ends with.
-static END: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"\r\n\r\n"));
-
-/// Where the first line of a head ends, and where the head does with the empty line behind it; `None` if it is not
-/// whole.
-fn ends(read: &[u8]) -> Option<(usize, usize)> {
-    let head = END.find(read)? + 4;
-    let line = find(read, b'\r')?;
-    (read[line + 1] == b'\n').then_some((line, head))
-}
 
 /// Where a byte stands first.
 fn find(text: &[u8], wanted: u8) -> Option<usize> {
@@ -63,12 +48,12 @@ fn controls(head: &[u8]) -> usize {
 }
 
 /// The parts of a request line: method, target, and whether the version is 1.0.
-pub type RequestLine<'a> = (&'a str, &'a str, bool);
+pub type RequestLine<'a> = (&'a [u8], &'a [u8], bool);
 
 /// Reads the head of a request, if it is whole and of the usual form: the parts of its line, its fields and its
 /// length.
 pub fn request(read: &[u8], max_lines: usize) -> Option<(RequestLine<'_>, Fields, usize)> {
-    let (first, end) = ends(read)?;
+    let first = find(read, b'\r')?;
     let line = &read[..first];
     let method = line.iter().position(|b| *b == b' ')?;
     let (method, rest) = (&line[..method], &line[method + 1..]);
@@ -83,14 +68,14 @@ pub fn request(read: &[u8], max_lines: usize) -> Option<(RequestLine<'_>, Fields
     if !is_method || !is_target {
         return None;
     }
-    let fields = fields(&read[..end], first + 2, max_lines)?;
-    Some(((std::str::from_utf8(method).ok()?, std::str::from_utf8(target).ok()?, old), fields, end))
+    let (fields, end) = fields(read, first, max_lines)?;
+    Some(((method, target, old), fields, end))
 }
 
 /// Reads the head of a response, if it is whole and of the usual form: its status, whether the version is 1.0, its
 /// fields and its length.
 pub fn response(read: &[u8], max_lines: usize) -> Option<(u16, bool, Fields, usize)> {
-    let (first, end) = ends(read)?;
+    let first = find(read, b'\r')?;
     let (version, rest) = read[..first].split_at_checked(b"HTTP/1.1 200".len())?;
     let old = match &version[..9] {
         b"HTTP/1.1 " => false,
@@ -105,47 +90,56 @@ pub fn response(read: &[u8], max_lines: usize) -> Option<(u16, bool, Fields, usi
         return None;
     }
     let status = digits.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
-    Some((status, old, fields(&read[..end], first + 2, max_lines)?, end))
+    let (fields, end) = fields(read, first, max_lines)?;
+    Some((status, old, fields, end))
 }
 
-/// Reads the lines of a head, which begin at `at`, up to the empty one that it ends with.
-fn fields(head: &[u8], mut at: usize, max_lines: usize) -> Option<Fields> {
-    let mut fields = Fields::of_head(head);
-    let end = head.len() - 2;
-    let mut lines = 0;
-    while at < end {
-        if lines == max_lines {
+/// Reads the lines of a head whose first line ends at `first`, up to the empty one: its fields and its length.
+fn fields(read: &[u8], first: usize, max_lines: usize) -> Option<(Fields, usize)> {
+    let mut fields = Fields::recycled();
+    let (mut line_end, mut lines) = (first, 0);
+    let end = loop {
+        if read.get(line_end + 1) != Some(&b'\n') {
             return None;
         }
+        let name = line_end + 2;
+        if read.get(name) == Some(&b'\r') {
+            break if read.get(name + 1) == Some(&b'\n') { name + 2 } else { return None };
+        }
         lines += 1;
-        let name = at;
-        at += find(&fields.text[at..end], b':')?;
-        let mut is_name = at > name;
-        for b in &mut fields.text[name..at] {
+        let mark = name + find(read.get(name..)?, b':')?;
+        line_end = mark + find(&read[mark..], b'\r')?;
+        let (mut value, mut value_end) = (mark + 1, line_end);
+        while value < value_end && read[value] == b' ' {
+            value += 1;
+        }
+        while value < value_end && read[value_end - 1] == b' ' {
+            value_end -= 1;
+        }
+        if lines > max_lines {
+            return None;
+        }
+        let whole = value == mark + 2 && value_end == line_end;
+        fields.lines.push(Line::at((name, mark), (value, value_end), whole)?);
+    };
+    let head = &read[..end];
+    fields.text.reserve(end + ADDED);
+    fields.text.extend_from_slice(head);
+    for line in &mut fields.lines {
+        let name = &mut fields.text[line.name as usize..][..usize::from(line.name_length)];
+        let mut is_name = !name.is_empty();
+        for b in &mut *name {
             *b = TOKEN[usize::from(*b)];
             is_name &= *b != 0;
         }
         if !is_name {
             return None;
         }
-        let text = &fields.text;
-        let line_end = at + find(&text[at..], b'\r')?;
-        if text[line_end + 1] != b'\n' {
-            return None;
-        }
-        let (mut value, mut value_end) = (at + 1, line_end);
-        while value < value_end && text[value] == b' ' {
-            value += 1;
-        }
-        while value < value_end && text[value_end - 1] == b' ' {
-            value_end -= 1;
-        }
-        let whole = value == at + 2 && value_end == line_end;
-        fields.push((name, at), (value, value_end), whole)?;
-        at = line_end + 2;
+        line.tag = tag(name);
+        fields.seen |= bit(line.tag);
     }
     // Each line has the two control characters that end it, and no other: no value has any, not even a tab.
-    (controls(head) == 2 * (lines + 2)).then_some(fields)
+    (controls(head) == 2 * (lines + 2)).then_some((fields, end))
 }
 
 #[cfg(test)]
@@ -170,7 +164,8 @@ mod tests {
         if let Some(((method, target, old), fields, length)) = request(read, MAX) {
             let mut other = httparse::Request::new(&mut lines);
             assert_eq!(other.parse(read), Ok(httparse::Status::Complete(length)), "{read:?}");
-            assert_eq!((other.method, other.path), (Some(method), Some(target)));
+            assert_eq!(other.method.map(str::as_bytes), Some(method));
+            assert_eq!(other.path.map(str::as_bytes), Some(target));
             assert_eq!(other.version, Some(u8::from(!old)));
             assert_eq!(told(&fields), wanted(other.headers), "{read:?}");
         }
@@ -221,7 +216,7 @@ mod tests {
         let ((method, target, old), fields, length) = request(&[&head[..], b"more"].concat(), MAX)
             .map(|(line, f, l)| ((line.0.to_owned(), line.1.to_owned(), line.2), f, l))
             .unwrap();
-        assert_eq!((method.as_str(), target.as_str(), old, length), ("GET", "/a?b", false, head.len()));
+        assert_eq!((&method[..], &target[..], old, length), (&b"GET"[..], &b"/a?b"[..], false, head.len()));
         assert_eq!(
             told(&fields),
             wanted(&[

@@ -33,6 +33,8 @@ pub struct Body {
 enum Kind {
     Empty,
     Full(Bytes),
+    /// Written for this answer alone.
+    Text(Vec<u8>),
     /// From an upstream, through hyper's client.
     Forwarded(Forwarded),
     /// From an upstream, off its own connection.
@@ -105,6 +107,23 @@ impl Body {
         Self { kind: if bytes.is_empty() { Kind::Empty } else { Kind::Full(bytes) }, exchange: None }
     }
 
+    /// A body that was written for this answer.
+    pub fn text(text: Vec<u8>) -> Self {
+        Self { kind: Kind::Text(text), exchange: None }
+    }
+
+    /// All of it, if it was written for this answer: whoever takes it gives it to the client whole.
+    pub(crate) fn take_text(&mut self) -> Option<Vec<u8>> {
+        let Kind::Text(text) = &mut self.kind else { return None };
+        let text = std::mem::take(text);
+        self.kind = Kind::Empty;
+        if let Some(exchange) = &self.exchange {
+            exchange.sent(text.len());
+            exchange.completed();
+        }
+        Some(text)
+    }
+
     pub(super) fn forwarded(mut forwarded: Forwarded) -> Self {
         if forwarded.body.is_end_stream() {
             if let Some(connection) = forwarded.connection.take() {
@@ -168,6 +187,11 @@ impl http_body::Body for Body {
                 *kind = Kind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
+            Kind::Text(text) => {
+                let text = std::mem::take(text);
+                *kind = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(text.into()))))
+            }
             Kind::Forwarded(forwarded) => forwarded.poll(context, exchange.as_deref()),
             Kind::Wired(wired) => wired.poll(context, exchange.as_deref()),
         };
@@ -191,7 +215,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Empty | Kind::Switched(..) => true,
-            Kind::Full(_) => false,
+            Kind::Full(_) | Kind::Text(_) => false,
             // Its end has to be polled for: only then does the connection go back to the pool.
             Kind::Forwarded(forwarded) => forwarded.connection.is_none(),
             Kind::Wired(wired) => wired.framing == Framing::Ended && wired.wire.is_none(),
@@ -202,6 +226,7 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Empty | Kind::Switched(..) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
             Kind::Forwarded(forwarded) => forwarded.body.size_hint(),
             Kind::Wired(wired) => wired.framing.left().map_or_else(SizeHint::new, SizeHint::with_exact),
         }

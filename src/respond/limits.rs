@@ -165,14 +165,14 @@ pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> Resp
         custom(&mut response, reject, name, seconds, id);
     } else {
         headers.append("content-type", PROBLEM_JSON);
-        response.body = Body::full(exceeded(judged, seconds, id));
+        response.body = Body::text(exceeded(judged, seconds, id));
     }
     response
 }
 
 /// The usual body of a refusal, written by hand because it is written under attack. Nothing in it needs escaping:
 /// names of limits are checked to be plain, the rest is our own.
-fn exceeded(judged: &Judged<'_>, seconds: Option<u64>, id: &RequestId) -> Bytes {
+fn exceeded(judged: &Judged<'_>, seconds: Option<u64>, id: &RequestId) -> Vec<u8> {
     let Judged { asked, decision, .. } = judged;
     let violated = (0..decision.verdicts.len())
         .map(|at| (asked[at].limit, &decision.verdicts[at]))
@@ -210,7 +210,7 @@ fn exceeded(judged: &Judged<'_>, seconds: Option<u64>, id: &RequestId) -> Bytes 
         write_decimal(&mut out, seconds);
     }
     out.extend_from_slice(b"}\n");
-    out.into()
+    out
 }
 
 fn custom(response: &mut Response, reject: &Reject, limit: &str, seconds: Option<u64>, id: &RequestId) {

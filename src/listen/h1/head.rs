@@ -111,10 +111,10 @@ fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)
     if headers.len() > max_headers {
         return Err(LocalError::HeadTooLarge);
     }
-    if !target.bytes().fold(true, |good, b| good & (matches!(b, 0x21..=0x7e) & (b != b'#'))) {
+    if !target.iter().fold(true, |good, b| good & (matches!(b, 0x21..=0x7e) & (*b != b'#'))) {
         return Err(malformed("the request target has a character that must be percent-encoded"));
     }
-    let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("the method is none"))?;
+    let method = Method::from_bytes(method).map_err(|_| malformed("the method is none"))?;
     let uri = uri(&method, target)?;
     let mut asked = Asked { head: method == Method::HEAD, old, keeps: !old, trailers: false };
     let mut announced = Announced::default();
@@ -156,7 +156,7 @@ fn unusual(read: &[u8]) -> Result<Option<(RequestLine<'_>, Fields, usize)>, Loca
     if !read[..length].ends_with(b"\r\n\r\n") {
         return Err(BARE);
     }
-    Ok(Some(((method, target, version == 0), headers, length)))
+    Ok(Some(((method.as_bytes(), target.as_bytes(), version == 0), headers, length)))
 }
 
 /// A line that ends with a line feed alone is one that some servers take for a part of the next.
@@ -230,11 +230,11 @@ impl Announced {
 }
 
 /// The target as a URI (RFC 9112 §3.2). The authority form is CONNECT's alone, which is not served.
-fn uri(method: &Method, target: &str) -> Result<Uri, LocalError> {
+fn uri(method: &Method, target: &[u8]) -> Result<Uri, LocalError> {
     const NONE: LocalError = malformed("the request target is none that this method can have");
-    let slash = target.starts_with('/');
-    let asterisk = *method == Method::OPTIONS && target == "*";
-    let uri = Uri::from_maybe_shared(Bytes::copy_from_slice(target.as_bytes())).map_err(|_| NONE)?;
+    let slash = target.starts_with(b"/");
+    let asterisk = *method == Method::OPTIONS && target == b"*";
+    let uri = Uri::from_maybe_shared(Bytes::copy_from_slice(target)).map_err(|_| NONE)?;
     let absolute = || uri.scheme().is_some_and(|s| s.as_str() == "http" || s.as_str() == "https");
     if slash || asterisk || *method == Method::CONNECT || absolute() { Ok(uri) } else { Err(NONE) }
 }

@@ -230,6 +230,11 @@ impl Writer<'_> {
     fn gather(&mut self, context: &mut Context<'_>) -> bool {
         while self.frame.is_empty() && self.out.len() - self.written < FLAT {
             let Some(body) = &mut self.body else { return false };
+            if let Some(text) = body.take_text() {
+                self.out.extend_from_slice(&text); // its length is told
+                self.body = None;
+                return false;
+            }
             let frame = match Pin::new(body).poll_frame(context) {
                 Poll::Pending => return true,
                 Poll::Ready(Some(Ok(frame))) => frame,
