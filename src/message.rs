@@ -2,7 +2,6 @@
 
 use http::uri::{PathAndQuery, Uri};
 use http::{Method, StatusCode, Version};
-use smallvec::SmallVec;
 
 use crate::fields::Fields;
 use crate::forward::Body;
@@ -13,37 +12,43 @@ const MAX_ID: usize = 128;
 
 /// What tells a request apart: for the upstream, in answers of our own and in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestId(SmallVec<[u8; 16]>);
+pub enum RequestId {
+    /// One that the gateway has made: 16 hexadecimal digits.
+    Made([u8; 16]),
+    /// One that a proxy has given, which can stand in JSON, in logs and in headers as it is.
+    Told(Box<[u8]>),
+}
 
 impl RequestId {
-    /// The id that this number makes: 16 hexadecimal digits.
+    /// The id that this number makes.
     pub fn of(number: u64) -> Self {
-        let mut digits = SmallVec::new();
-        digits.extend_from_slice(&hex(number));
-        Self(digits)
+        Self::Made(hex(number))
     }
 
-    /// An id that a proxy has given; `None` if it is none that can stand in JSON, in logs and in headers as it is.
+    /// An id that a proxy has given; `None` if it cannot be one.
     pub fn told(text: &[u8]) -> Option<Self> {
         let good = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'<' | b'>');
         let is_id = !text.is_empty() && text.len() <= MAX_ID && text.iter().all(good);
-        is_id.then(|| Self(SmallVec::from_slice(text)))
+        is_id.then(|| Self::Told(text.into()))
     }
 
     /// Its characters, which are visible ASCII.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match self {
+            Self::Made(digits) => digits,
+            Self::Told(text) => text,
+        }
     }
 
     /// The same as text.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default()
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 }
 
 impl AsRef<[u8]> for RequestId {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        self.as_bytes()
     }
 }
 

@@ -300,6 +300,13 @@ impl Fields {
         true
     }
 
+    /// Removes all lines with any of these names, which are in lower case.
+    pub fn remove_all(&mut self, names: &[&str]) {
+        if names.iter().any(|name| self.seen & bit(tag(name.as_bytes())) != 0) {
+            names.iter().for_each(|name| _ = self.remove(name));
+        }
+    }
+
     /// Keeps the lines for whose names and values `keep` says so.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
         let Self { text, lines, .. } = self;

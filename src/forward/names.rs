@@ -67,26 +67,32 @@ pub(super) enum Kind {
     Override,
 }
 
-/// The lengths of known names, a bit each, by their first letter: nearly all other names are told apart by that alone.
-const LENGTHS: [u32; 256] = {
-    let mut lengths = [0; 256];
+/// What known names look like, a bit each, by their first letter: nearly all other names are told apart by that alone.
+const LOOKS: [u64; 256] = {
+    let mut looks = [0; 256];
     let mut at = 0;
     while at < OF_PROXIES.len() + OVERRIDES.len() {
         let name = if at < OF_PROXIES.len() { OF_PROXIES[at] } else { OVERRIDES[at - OF_PROXIES.len()] };
-        lengths[name[0] as usize] |= 1 << name.len();
+        looks[name[0] as usize] |= look(name);
         at += 1;
     }
-    lengths[b'p' as usize] |= 1 << b"proxy".len();
-    lengths
+    looks[b'p' as usize] |= look(b"proxy");
+    looks
 };
+
+/// A bit for the length and the last letter of a name.
+const fn look(name: &[u8]) -> u64 {
+    1 << ((name.len() * 7 + name[name.len() - 1] as usize) & 63)
+}
+
 /// What all names of one family begin with.
 const FORWARDED: &[u8] = b"x-forwarded";
 
 /// What a name is; `None` for nearly all.
 pub(super) fn kind(name: &[u8]) -> Option<Kind> {
-    let known =
-        u32::try_from(name.len()).ok().and_then(|length| LENGTHS[usize::from(name[0])].checked_shr(length));
-    if known.is_none_or(|bit| bit & 1 == 0) && !(name[0] == b'x' && name.len() >= FORWARDED.len()) {
+    let [first, ..] = name else { return None };
+    let is_of_family = *first == b'x' && name.len() >= FORWARDED.len();
+    if LOOKS[usize::from(*first)] & look(name) == 0 && !is_of_family {
         return None;
     }
     if !name.contains(&b'_') {

@@ -94,15 +94,11 @@ impl<'s> Told<'s> {
     pub fn write(self, route: &Route, headers: &mut Fields) {
         let families = route.headers;
         if families.x_ratelimit {
-            for name in [LIMIT, REMAINING, RESET] {
-                headers.remove(name);
-            }
+            headers.remove_all(&[LIMIT, REMAINING, RESET]);
         }
         if families.ietf {
-            headers.remove(RATELIMIT);
-            if self.said.policies.is_some() {
-                headers.remove(POLICY);
-            }
+            let with_policy = self.said.policies.is_some();
+            headers.remove_all(if with_policy { &[RATELIMIT, POLICY] } else { &[RATELIMIT] });
         }
         self.add(families, self.reset, headers);
     }
