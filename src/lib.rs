@@ -35,6 +35,7 @@ pub mod respond;
 pub mod route;
 pub mod shape;
 pub mod snapshot;
+pub mod target;
 pub mod trace;
 pub mod vital;
 pub mod watched;

@@ -1,11 +1,12 @@
 //! Requests and responses on their way through the gateway, whatever protocol they come and go by.
 
-use http::uri::{PathAndQuery, Uri};
+use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Version};
 
 use crate::fields::Fields;
 use crate::forward::Body;
 use crate::respond::hex;
+use crate::target::RequestTarget;
 
 /// The longest request id that is taken over from a trusted proxy.
 const MAX_ID: usize = 128;
@@ -58,7 +59,7 @@ pub struct RequestHead {
     /// Its method.
     pub method: Method,
     /// Its target.
-    pub uri: Uri,
+    pub target: RequestTarget,
     /// The version of HTTP that it came by.
     pub version: Version,
     /// Its fields.
@@ -78,14 +79,14 @@ pub struct Response {
 impl RequestHead {
     /// A GET of this target over HTTP/1.1 without any field.
     pub fn get(target: PathAndQuery) -> Self {
-        Self { method: Method::GET, uri: target.into(), version: Version::HTTP_11, headers: Fields::new() }
+        Self { method: Method::GET, target: (&target).into(), version: Version::HTTP_11, headers: Fields::new() }
     }
 
     /// The head as hyper has it, with this body.
     pub fn with_body<B>(&self, body: B) -> http::Request<B> {
         let mut request = http::Request::new(body);
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
+        *request.uri_mut() = (&self.target).into();
         *request.version_mut() = self.version;
         *request.headers_mut() = self.headers.clone().into();
         request
@@ -95,7 +96,7 @@ impl RequestHead {
 impl From<http::request::Parts> for RequestHead {
     fn from(parts: http::request::Parts) -> Self {
         let headers = Fields::from(&parts.headers);
-        Self { method: parts.method, uri: parts.uri, version: parts.version, headers }
+        Self { method: parts.method, target: parts.uri.into(), version: parts.version, headers }
     }
 }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http::uri::PathAndQuery;
-use http::{Method, Uri, header};
+use http::{Method, header};
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
@@ -25,8 +25,9 @@ use crate::listen::{Connection, Inbound};
 use crate::message::{RequestHead, Response};
 use crate::respond::{self, LocalError};
 use crate::route::{Asked, NoHost, PathError, host, is_doubtful, is_plain, normalize, preflight};
-use crate::shape::{Unwritable, with_target};
+use crate::shape::Unwritable;
 use crate::snapshot::{Route, Said, Snapshot, Target};
+use crate::target::RequestTarget;
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
@@ -206,11 +207,11 @@ pub fn find<'s>(
     if origin.tls.is_some_and(|tls| tls.is_misdirected(&host)) {
         return Err(Unjudged::Misdirected);
     }
-    let plain = is_plain(parts.uri.path());
+    let plain = is_plain(parts.target.path());
     let path = match plain {
-        true => Cow::Borrowed(parts.uri.path()),
-        false => normalize(parts.uri.path()).map_err(|error| match error {
-            PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.uri.path() == "*" => {
+        true => Cow::Borrowed(parts.target.path()),
+        false => normalize(parts.target.path()).map_err(|error| match error {
+            PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.target.path() == "*" => {
                 Unjudged::Gateway
             }
             error => Unjudged::Path(error),
@@ -226,7 +227,7 @@ pub fn find<'s>(
     let (route_index, params) = snapshot.table.find(&asked).ok_or(Unjudged::NoRoute)?;
     let route = &snapshot.routes[route_index];
     let configs = &snapshot.config.routes;
-    if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(parts.uri.path()) {
+    if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(parts.target.path()) {
         return Err(Unjudged::Path(PathError::Ambiguous));
     }
     let near = snapshot.table.near(&asked, route_index, plain);
@@ -255,7 +256,7 @@ pub fn find<'s>(
         method: &parts.method,
         path: &path,
         folded: !configs[route_index].matches.exact_spelling,
-        query: parts.uri.query(),
+        query: parts.target.query(),
         headers: &parts.headers,
         route: &route.name,
         params: &params,
@@ -374,10 +375,10 @@ pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: In
         }
         Target::Upstream { index, original_path } => {
             match exchange.shape(&parts, &identity) {
-                Ok(Some(target)) => parts.uri = with_target(&parts.uri, target),
+                Ok(Some(target)) => parts.target = parts.target.with(&target),
                 Ok(None) => {
                     if let Some(path) = normal_path.filter(|_| !original_path) {
-                        parts.uri = with_path(&parts.uri, &path);
+                        parts.target = with_path(&parts.target, &path);
                     }
                 }
                 Err(Unwritable) => {
@@ -408,12 +409,12 @@ pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: In
     exchange.answer(response)
 }
 
-/// `uri` with another path, and the same query and authority.
-fn with_path(uri: &Uri, path: &str) -> Uri {
-    let text = match uri.query() {
+/// `target` with another path, and the same query and authority.
+fn with_path(target: &RequestTarget, path: &str) -> RequestTarget {
+    let text = match target.query() {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
     // A normal form is made of characters that URIs have.
-    PathAndQuery::try_from(text).map_or_else(|_| uri.clone(), |target| with_target(uri, target))
+    PathAndQuery::try_from(text).map_or_else(|_| target.clone(), |path| target.with(&path))
 }

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use http::uri::{PathAndQuery, Uri};
 use http::{Request, StatusCode, Version, header};
 
 use super::body::{RequestBody, Upload};
@@ -171,17 +170,13 @@ fn prepare(
     trusted: bool,
     overrides: bool,
 ) {
-    let named = parts.uri.authority().map(http::uri::Authority::as_str);
-    headers::request(connection, &mut parts.headers, named, has_body, trusted, overrides);
+    headers::request(connection, &mut parts.headers, parts.target.authority(), has_body, trusted, overrides);
     if !parts.headers.contains_key(header::HOST) {
         // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
         parts.headers.append(header::HOST, authority);
     }
-    if parts.uri.authority().is_some() {
-        let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        // http://a?x asks for /?x.
-        let whole = if path.as_str().starts_with('/') { None } else { format!("/{path}").parse().ok() };
-        parts.uri = Uri::from(whole.unwrap_or(path));
+    if parts.target.authority().is_some() {
+        parts.target = parts.target.in_origin_form();
     }
     parts.version = Version::HTTP_11;
 }

@@ -200,7 +200,7 @@ fn answer(
 }
 
 fn write_head(out: &mut Vec<u8>, request: &RequestHead) {
-    let target = request.uri.path_and_query().map_or("/", |target| target.as_str());
+    let target = request.target.path_and_query();
     out.reserve(request.method.as_str().len() + target.len() + request.headers.written() + 16);
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');

@@ -191,7 +191,7 @@ fn parts(
     };
     let Ok(uri) = target.parse::<Uri>() else { return bad(format!("`{target}` is not a request target")) };
     let headers = headers.into_iter().collect();
-    let mut parts = RequestHead { method, uri, version: Version::HTTP_11, headers };
+    let mut parts = RequestHead { method, target: uri.into(), version: Version::HTTP_11, headers };
     match host.map(HeaderValue::from_str) {
         Some(Ok(host)) => parts.headers.insert(header::HOST, host),
         Some(Err(_)) => return bad("`host` is not a host"),
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(request.time.as_nanos(), 1_720_000_800_000_000_000);
         assert_eq!(request.client.to_string(), "203.0.113.9");
         assert_eq!(
-            (request.parts.method.as_str(), request.parts.uri.to_string().as_str()),
+            (request.parts.method.as_str(), request.parts.target.to_string().as_str()),
             ("GET", "/a?b=c")
         );
         assert_eq!((request.status.unwrap().as_u16(), request.bytes), (200, Some(512)));
@@ -279,7 +279,7 @@ mod tests {
             br#"203.0.113.9 - - [03/Jul/2024:12:00:00 +0200] "GET /a\x22b HTTP/1.1" 200 5 "-" "x\x5C""#;
         let request = parse(quoted).unwrap();
         assert_eq!(
-            (request.parts.uri.path(), request.parts.headers.get("user-agent")),
+            (request.parts.target.path(), request.parts.headers.get("user-agent")),
             ("/a\"b", Some(&b"x\\"[..]))
         );
         let no_request = b"1.2.3.4 - - [03/Jul/2024:12:00:00 +0200] \"\\x16\\x03\" 400 0";

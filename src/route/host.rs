@@ -22,10 +22,10 @@ pub fn host(parts: &RequestHead) -> Result<Cow<'_, str>, NoHost> {
     if lines.next().is_some() {
         return Err(NoHost);
     }
-    if parts.uri.scheme().is_some_and(|scheme| ![Scheme::HTTP, Scheme::HTTPS].contains(scheme)) {
+    if parts.target.scheme().is_some_and(|scheme| ![Scheme::HTTP, Scheme::HTTPS].contains(scheme)) {
         return Err(NoHost); // a host of something else
     }
-    named(line, parts.uri.authority().map(|target| target.as_str()), parts.version)
+    named(line, parts.target.authority(), parts.version)
 }
 
 /// The host, of the one Host line and the authority of the target.

@@ -104,11 +104,11 @@ impl Facts<'_> {
             Variable::RequestId => Some(Cow::Borrowed(self.id.as_bytes())),
             Variable::Host => same(host(self.parts).ok()?.as_bytes()),
             Variable::Method => Some(Cow::Borrowed(self.parts.method.as_str().as_bytes())),
-            Variable::Path => same(normalize(self.parts.uri.path()).ok()?.as_bytes()),
+            Variable::Path => same(normalize(self.parts.target.path()).ok()?.as_bytes()),
             Variable::Rest | Variable::Param(_) => {
                 self.of_path(variable).map(|text| Cow::Owned(text.into_bytes()))
             }
-            Variable::Query => Some(Cow::Borrowed(self.parts.uri.query()?.as_bytes())),
+            Variable::Query => Some(Cow::Borrowed(self.parts.target.query()?.as_bytes())),
             Variable::Scheme => match self.scheme {
                 "https" => text("https"),
                 _ => text("http"),
@@ -130,7 +130,7 @@ impl Facts<'_> {
 
     /// A piece of the path, by the first of the route's patterns that it matches.
     fn of_path(&self, variable: &Variable) -> Option<String> {
-        let path = normalize(self.parts.uri.path()).ok()?;
+        let path = normalize(self.parts.target.path()).ok()?;
         let mut params = Params::new();
         let patterns = &self.snapshot.config.routes[self.route?].matches.paths;
         let Some(pattern) = patterns.iter().find(|pattern| pattern.matches(&path, &mut params)) else {

@@ -11,4 +11,4 @@ mod uri;
 pub use facts::{Facts, Variable};
 pub use headers::{Change, HeaderChange, Values, apply, disown_changed, render};
 pub use template::{Piece, Template};
-pub use uri::{PathChange, RegexPiece, Unwritable, UriTemplate, with_target};
+pub use uri::{PathChange, RegexPiece, Unwritable, UriTemplate};

@@ -3,7 +3,6 @@
 //! Whatever a client puts into a variable, it stays inside: it can neither leave the folder that the template names,
 //! nor begin a query, nor become the host of a redirect.
 
-use http::Uri;
 use http::uri::PathAndQuery;
 use regex::Regex;
 
@@ -80,8 +79,8 @@ impl PathChange {
     /// # Errors
     /// When the path would be one that servers read in different ways, or another than the route says.
     pub fn target(&self, facts: &Facts<'_>) -> Result<Option<PathAndQuery>, Unwritable> {
-        let path = || normalize(facts.parts.uri.path()).map_err(|_| Unwritable);
-        let own = facts.parts.uri.query();
+        let path = || normalize(facts.parts.target.path()).map_err(|_| Unwritable);
+        let own = facts.parts.target.query();
         match self {
             Self::Keep => Ok(None),
             Self::Strip(prefix) => {
@@ -141,7 +140,7 @@ impl UriTemplate {
         url.extend_from_slice(&path[begins..]);
         let query = match &self.query {
             Some(query) => Some(bytes(query, Place::Query, facts)),
-            None => facts.parts.uri.query().map(|query| {
+            None => facts.parts.target.query().map(|query| {
                 let mut own = Vec::with_capacity(query.len());
                 encode(&mut own, query.as_bytes(), is_of_uri);
                 own
@@ -154,13 +153,6 @@ impl UriTemplate {
         // Everything in it is a character of URLs.
         if is_value(&url) { url } else { b"/".to_vec() }
     }
-}
-
-/// `uri` with another path and query, and the same authority.
-pub fn with_target(uri: &Uri, target: PathAndQuery) -> Uri {
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = Some(target);
-    Uri::from_parts(parts).unwrap_or_else(|_| uri.clone()) // it has the parts that it had
 }
 
 /// A path and a query that can be forwarded.

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use http::{Method, Uri, Version};
 
 use super::framing::Framing;
@@ -10,6 +10,7 @@ use crate::fields::read::RequestLine;
 use crate::fields::{self, Fields, place};
 use crate::message::RequestHead;
 use crate::respond::LocalError;
+use crate::target::RequestTarget;
 
 /// Headers of a request, whatever is configured.
 const HEADERS: usize = 256;
@@ -115,7 +116,7 @@ fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)
         return Err(malformed("the request target has a character that must be percent-encoded"));
     }
     let method = Method::from_bytes(method).map_err(|_| malformed("the method is none"))?;
-    let uri = uri(&method, target)?;
+    let target = RequestTarget::origin(target).map_or_else(|| unusual_target(&method, target), Ok)?;
     let mut asked = Asked { head: method == Method::HEAD, old, keeps: !old, trailers: false };
     let mut announced = Announced::default();
     for (name, value) in headers.iter() {
@@ -126,7 +127,7 @@ fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)
     let framing = announced.framing(old)?;
     read.advance(length);
     let version = if old { Version::HTTP_10 } else { Version::HTTP_11 };
-    let head = RequestHead { method, uri, version, headers };
+    let head = RequestHead { method, target, version, headers };
     let expects = expects && framing != Framing::Ended;
     Ok(Some((length, Head { head, framing, asked, expects })))
 }
@@ -229,14 +230,13 @@ impl Announced {
     }
 }
 
-/// The target as a URI (RFC 9112 §3.2). The authority form is CONNECT's alone, which is not served.
-fn uri(method: &Method, target: &[u8]) -> Result<Uri, LocalError> {
+/// A target that is not in origin form (RFC 9112 §3.2). The authority form is CONNECT's alone, which is not served.
+fn unusual_target(method: &Method, target: &[u8]) -> Result<RequestTarget, LocalError> {
     const NONE: LocalError = malformed("the request target is none that this method can have");
-    let slash = target.starts_with(b"/");
     let asterisk = *method == Method::OPTIONS && target == b"*";
-    let uri = Uri::from_maybe_shared(Bytes::copy_from_slice(target)).map_err(|_| NONE)?;
+    let uri = Uri::try_from(target).map_err(|_| NONE)?;
     let absolute = || uri.scheme().is_some_and(|s| s.as_str() == "http" || s.as_str() == "https");
-    if slash || asterisk || *method == Method::CONNECT || absolute() { Ok(uri) } else { Err(NONE) }
+    if asterisk || *method == Method::CONNECT || absolute() { Ok(uri.into()) } else { Err(NONE) }
 }
 
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -167,13 +167,13 @@ fn escaped(out: &mut Vec<u8>, value: &[u8]) {
 /// Path and query as they came, without secrets.
 fn target<'a>(record: &'a Record, config: &AccessLogConfig) -> Cow<'a, str> {
     let path = match record.target.path() {
-        "" => record.target.authority().map_or("", |authority| authority.as_str()), // CONNECT
+        "" => record.target.authority().unwrap_or_default(), // CONNECT
         path => path,
     };
     let Some(query) = record.target.query() else { return Cow::Borrowed(path) };
     match redacted(query, &config.redact) {
         Cow::Borrowed(_) => {
-            record.target.path_and_query().map_or(Cow::Borrowed(path), |both| both.as_str().into())
+            record.target.path_and_query().into()
         }
         Cow::Owned(query) => Cow::Owned(format!("{path}?{query}")),
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{Method, Uri, Version};
+use http::{Method, Version};
 use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
@@ -15,6 +15,7 @@ use crate::pipeline::{Judged, Unjudged};
 use crate::replay::Outcome;
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
+use crate::target::RequestTarget;
 use crate::trace::Trace;
 
 /// A request as its line tells it. It outlives the head.
@@ -23,7 +24,7 @@ pub struct Record {
     pub(super) peer: IpAddr,
     pub(super) scheme: &'static str,
     pub(super) method: Method,
-    pub(super) target: Uri,
+    pub(super) target: RequestTarget,
     pub(super) version: Version,
     pub(super) host: Option<Box<[u8]>>,
     pub(super) referer: Option<Box<[u8]>>,
@@ -103,13 +104,13 @@ impl Record {
         let wants = |wanted: &[Known]| {
             config.fields.iter().any(|field| matches!(field, Field::Known(known) if wanted.contains(known)))
         };
-        let authority = || parts.uri.authority().map(|a| a.as_str().as_bytes().into());
+        let authority = || parts.target.authority().map(|authority| authority.as_bytes().into());
         Box::new(Self {
             client,
             peer,
             scheme,
             method: parts.method.clone(),
-            target: parts.uri.clone(),
+            target: parts.target.clone(),
             version: parts.version,
             host: value(b"host").or_else(authority),
             referer: value(b"referer"),
