@@ -124,13 +124,8 @@ impl Fingerprint {
         self.0
     }
 
-    /// A fingerprint of the test's choice.
-    #[cfg(test)]
-    pub(crate) fn for_tests(hash: u64) -> Self {
-        Self::from_hash(hash)
-    }
-
-    fn from_hash(hash: u64) -> Self {
+    /// The fingerprint of a key that hashes to this, with a hash that nobody outside can foresee.
+    pub fn from_hash(hash: u64) -> Self {
         Self(hash.clamp(1, u64::MAX - 1))
     }
 }

@@ -30,6 +30,7 @@ package() {
 command -v redis-server > /dev/null ||
     package redis-server /usr/bin/redis-server "the tests of shared counters run against real servers"
 package libfaketime '/usr/lib/*/faketime/libfaketimeMT.so.1' "the tests of shared counters put clocks wrong"
+package valgrind /usr/bin/valgrind "it counts the instructions of a request"
 
 step() {
     printf '\n==> %s\n' "$*"
@@ -41,5 +42,7 @@ step cargo test --workspace
 step env SLUICEGATE_FUZZ=2000 cargo test --test fuzz_corpus
 # How threads meet in the table of counters: every order that they can run in, explored by loom.
 step cargo test --features model --lib limit::model
+# The instructions of a request, which may not grow unseen.
+step cargo bench --bench instructions
 
 printf '\ntests/run.sh: all tests passed\n'

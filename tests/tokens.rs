@@ -473,7 +473,7 @@ fn a_reload_that_changes_what_tokens_need_forgets_those_that_were_good() {
     };
     let outcome = |snapshot: &Snapshot| {
         let jwt = snapshot.jwt.as_ref().unwrap();
-        let headers = [("authorization".parse().unwrap(), format!("Bearer {token}").parse().unwrap())];
+        let headers = [("authorization", format!("Bearer {token}"))];
         jwt.identify(&headers.into_iter().collect(), at(NOW)).map(|user| user.is_some())
     };
     let first = lineage.next(load(RULES, &jwks(&[&signer])), None, at(NOW));

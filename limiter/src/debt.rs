@@ -31,27 +31,32 @@ impl Pace {
     }
 
     /// The ticks of `requests`. At most 10⁹ · 3.2·10¹⁶, far below 2¹²⁸.
+    #[inline]
     pub(crate) fn ticks(self, requests: u64) -> u128 {
         u128::from(requests) * u128::from(self.per_request)
     }
 
     /// Ticks since the Unix epoch.
-    pub(crate) fn clock(self, now: Time) -> u128 {
+    #[inline]
+    pub fn clock(self, now: Time) -> u128 {
         u128::from(now.as_nanos()) * u128::from(self.per_nano)
     }
 
     /// The whole requests in `ticks`.
+    #[inline]
     pub(crate) fn requests(self, ticks: u128) -> u64 {
         let whole = divide(ticks, self.per_request);
         u64::try_from(whole).unwrap_or(u64::MAX)
     }
 
     /// The time in which `ticks` drain, rounded up to a nanosecond.
+    #[inline]
     pub(crate) fn time_up(self, ticks: u128) -> Span {
         Span::saturating_from(divide(ticks.saturating_add(u128::from(self.per_nano) - 1), self.per_nano))
     }
 
     /// The time in which `ticks` drain, rounded down to a nanosecond.
+    #[inline]
     pub(crate) fn time_down(self, ticks: u128) -> Span {
         Span::saturating_from(divide(ticks, self.per_nano))
     }
@@ -63,21 +68,31 @@ impl Pace {
 }
 
 impl Debt {
-    fn paid_at(self) -> u128 {
-        (u128::from(self.high) << 64) | u128::from(self.low)
+    /// The debt that is paid at this tick since the Unix epoch.
+    #[inline]
+    pub const fn until(tick: u128) -> Self {
+        Self { low: tick as u64, high: (tick >> 64) as u64 } // the two words, on purpose
     }
 
+    /// The tick since the Unix epoch at which nothing is owed.
+    #[inline]
+    pub const fn paid_at(self) -> u128 {
+        ((self.high as u128) << 64) | self.low as u128
+    }
+
+    #[inline]
     fn set_paid_at(&mut self, tick: u128) {
-        self.low = tick as u64; // the low word, on purpose
-        self.high = (tick >> 64) as u64;
+        *self = Self::until(tick);
     }
 
     /// The ticks owed at `now`. A clock that steps back makes the debt larger, never smaller.
+    #[inline]
     pub(crate) fn owed(self, pace: Pace, now: Time) -> u128 {
         self.paid_at().saturating_sub(pace.clock(now))
     }
 
     /// Adds `ticks` to what is owed at `now`. The receipt is the tick at which all of it is paid.
+    #[inline]
     pub(crate) fn add(&mut self, pace: Pace, now: Time, ticks: u128) -> Receipt {
         self.set_owed(pace, now, self.owed(pace, now).saturating_add(ticks));
         Receipt::from_number(self.paid_at())
@@ -91,6 +106,7 @@ impl Debt {
     }
 
     /// Owes `ticks` from `now`, whatever was owed before.
+    #[inline]
     pub(crate) fn set_owed(&mut self, pace: Pace, now: Time, ticks: u128) {
         self.set_paid_at(pace.clock(now).saturating_add(ticks));
     }
@@ -119,6 +135,7 @@ pub(crate) fn scale_up(a: u128, b: u128, c: u128) -> u128 {
 }
 
 /// `a / b`. The wide division is a library call of some 20 ns, so numbers that fit a word take the short one.
+#[inline]
 fn divide(a: u128, b: u64) -> u128 {
     match u64::try_from(a) {
         Ok(a) => u128::from(a / b),

@@ -23,6 +23,23 @@ pub trait Algorithm {
     /// Notes a request that this limit itself refused. Only a sliding log that counts them does anything.
     fn refused(&self, _state: &mut Self::State, _now: Time, _cost: u64) {}
 
+    /// Asks for `cost` where no other limit has a say: `check`, then `charge` or `refused`, then `standing`.
+    fn ask(
+        &self,
+        state: &mut Self::State,
+        now: Time,
+        cost: u64,
+    ) -> (Result<(Span, Receipt), Refusal>, Standing) {
+        let answer = match self.check(state, now, cost) {
+            Ok(delay) => Ok((delay, self.charge(state, now, cost))),
+            Err(refusal) => {
+                self.refused(state, now, cost);
+                Err(refusal)
+            }
+        };
+        (answer, self.standing(state, now))
+    }
+
     /// Gives back `cost`, which was charged with this receipt under this quota, however long ago: what has come
     /// back by itself meanwhile is not given twice. If nobody else was charged since, the key then answers as if
     /// the charge had never been; otherwise nobody is admitted who would not have been without it. A part of what

@@ -90,6 +90,7 @@ impl Span {
     }
 
     /// A length from a count of nanoseconds that may be too large to tell.
+    #[inline]
     pub(crate) fn saturating_from(nanos: u128) -> Self {
         Self(u64::try_from(nanos).unwrap_or(u64::MAX))
     }

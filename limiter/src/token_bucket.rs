@@ -34,6 +34,16 @@ impl TokenBucket {
         self.pace
     }
 
+    #[inline]
+    fn standing_of(&self, owed: u128) -> Standing {
+        Standing {
+            remaining: self.pace.requests(self.capacity().saturating_sub(owed)),
+            capacity: self.burst,
+            reset: self.pace.time_up(owed),
+        }
+    }
+
+    #[inline]
     fn capacity(&self) -> u128 {
         self.pace.ticks(self.burst)
     }
@@ -42,6 +52,7 @@ impl TokenBucket {
 impl Algorithm for TokenBucket {
     type State = Debt;
 
+    #[inline]
     fn check(&self, state: &Debt, now: Time, cost: u64) -> Result<Span, Refusal> {
         if cost > self.burst {
             return Err(Refusal::Never);
@@ -53,23 +64,35 @@ impl Algorithm for TokenBucket {
         }
     }
 
+    #[inline]
     fn charge(&self, state: &mut Debt, now: Time, cost: u64) -> Receipt {
         state.add(self.pace, now, self.pace.ticks(cost))
+    }
+
+    #[inline]
+    fn ask(&self, state: &mut Debt, now: Time, cost: u64) -> (Result<(Span, Receipt), Refusal>, Standing) {
+        let owed = state.owed(self.pace, now);
+        let (wanted, capacity) = (owed.saturating_add(self.pace.ticks(cost)), self.capacity());
+        if cost > self.burst {
+            return (Err(Refusal::Never), self.standing_of(owed));
+        }
+        if wanted > capacity {
+            return (Err(Refusal::Until(self.pace.time_up(wanted - capacity))), self.standing_of(owed));
+        }
+        state.set_owed(self.pace, now, wanted);
+        (Ok((Span::ZERO, Receipt::from_number(state.paid_at()))), self.standing_of(wanted))
     }
 
     fn refund(&self, state: &mut Debt, now: Time, cost: u64, receipt: Receipt) {
         state.take_back(self.pace, now, self.pace.ticks(cost), receipt);
     }
 
+    #[inline]
     fn standing(&self, state: &Debt, now: Time) -> Standing {
-        let owed = state.owed(self.pace, now);
-        Standing {
-            remaining: self.pace.requests(self.capacity().saturating_sub(owed)),
-            capacity: self.burst,
-            reset: self.pace.time_up(owed),
-        }
+        self.standing_of(state.owed(self.pace, now))
     }
 
+    #[inline]
     fn is_idle(&self, state: &Debt, now: Time) -> bool {
         state.owed(self.pace, now) == 0
     }
@@ -78,5 +101,33 @@ impl Algorithm for TokenBucket {
     fn rescale(&self, old: &Self, state: &mut Debt, now: Time) {
         let owed = state.owed(old.pace, now);
         state.set_owed(self.pace, now, scale_up(owed, self.capacity(), old.capacity()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::MAX_COUNT;
+
+    proptest! {
+        /// A request that is asked in one step is answered as in three.
+        #[test]
+        fn one_step_is_as_three(
+            (count, nanos, burst) in (1..=MAX_COUNT, 1_000_000..=31_622_400_000_000_000_u64, 1..=1_000_u64),
+            steps in prop::collection::vec((0..2_000_000_000_u64, 1..400_u64), 1..50),
+        ) {
+            let bucket = TokenBucket::new(Rate::new(count, Span::from_nanos(nanos)).unwrap(), burst).unwrap();
+            let (mut one, mut three) = (Debt::default(), Debt::default());
+            let mut now = Time::from_nanos(1_795_000_000_000_000_000);
+            for (later, cost) in steps {
+                now = now.plus(Span::from_nanos(later));
+                let checked = bucket.check(&three, now, cost);
+                let answer = checked.map(|delay| (delay, bucket.charge(&mut three, now, cost)));
+                prop_assert_eq!(bucket.ask(&mut one, now, cost), (answer, bucket.standing(&three, now)));
+                prop_assert_eq!(one, three);
+            }
+        }
     }
 }

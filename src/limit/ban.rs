@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn key(n: u64) -> Fingerprint {
-        Fingerprint::for_tests((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Fingerprint::from_hash((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     /// Of refusals at once exactly one begins the ban, and those that come later do not begin another.

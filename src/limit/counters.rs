@@ -8,7 +8,7 @@ use sluicegate_limiter::{
 use super::Key;
 use super::queue::Queue;
 use super::redis::RemoteKey;
-use super::table::{Held, Table};
+use super::table::{Asked, Held, Table};
 use crate::config::Quota;
 use crate::key::Fingerprint;
 
@@ -165,6 +165,18 @@ impl Counters {
             Tables::SlidingLog(table) => HeldKey::SlidingLog(table.hold(key, now)),
             Tables::SlidingWindow(table) => HeldKey::SlidingWindow(table.hold(key, now)),
             Tables::Concurrency(table) => HeldKey::Concurrency(table.hold(key, now)),
+        }
+    }
+
+    /// Asks for `cost` of `key` where no other limit has a say; none of a limit that takes what is given back.
+    #[inline]
+    pub(super) fn ask(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Asked> {
+        match &self.tables {
+            Tables::TokenBucket(table) => Some(table.ask(key, now, cost)),
+            Tables::FixedWindow(table) => Some(table.ask(key, now, cost)),
+            Tables::SlidingLog(table) => Some(table.ask(key, now, cost)),
+            Tables::SlidingWindow(table) => Some(table.ask(key, now, cost)),
+            Tables::LeakyBucket(..) | Tables::Concurrency(_) => None,
         }
     }
 

@@ -6,6 +6,7 @@ mod ban;
 mod counters;
 #[cfg(test)]
 mod fixture;
+mod kept;
 #[cfg(all(test, feature = "model"))]
 mod model;
 mod queue;
@@ -229,19 +230,18 @@ pub fn decide(asks: &[Ask<'_>], queue: bool) -> Decision {
 
 /// Like `decide`. With `keep`, all that is charged is held, so that it can be undone.
 fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
+    let mut decision = Decision::default();
+    if let [ask] = asks
+        && decide_one(ask, keep, &mut decision)
+    {
+        return decision;
+    }
     let mut held = hold(asks);
     let mut holds = Holds::default();
     let mut bars = bars(asks, &held);
-    let mut decision = settle(asks, &mut held, &mut bars, true, |index, key, delay, receipt| {
-        let ask = &asks[index];
-        let taken = match key.taken(ask.now, delay, queue && ask.limit.enforces()) {
-            Taken::Nothing if keep || ask.limit.settles().is_some() => Taken::Spent,
-            taken => taken,
-        };
-        if taken != Taken::Nothing {
-            let cost = key.times(ask.at, ask.cost);
-            let hold = Hold::new(Arc::clone(&ask.limit.counters), key.key(), cost, receipt, taken);
-            holds.push(hold.counted_at(ask.now, ask.at).settling(ask.limit, ask.base, ask.share));
+    decision = settle(asks, &mut held, &mut bars, true, |index, key, delay, receipt| {
+        if let Some(hold) = held_by(&asks[index], key, delay, receipt, (queue, keep)) {
+            holds.push(hold);
         }
     });
     decision.holds = holds;
@@ -253,6 +253,44 @@ fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
         asks[index].limit.counters.sweep_a_little(asks[index].at);
     }
     decision
+}
+
+/// Most requests are under one limit that only counts: the same in one step, without any list. Not where that limit
+/// bans, holds back, or is divided among gateways.
+#[inline]
+fn decide_one(ask: &Ask<'_>, keep: bool, decision: &mut Decision) -> bool {
+    if ask.share != 1 || ask.limit.bans.is_some() {
+        return false;
+    }
+    let Some(asked) = ask.limit.counters.ask(ask.key, ask.at, ask.cost) else { return false };
+    let answer = asked.answer.map(|(delay, _)| delay);
+    decision.admitted = answer.is_ok() || !ask.limit.enforces();
+    decision.verdicts.push(Verdict { answer, standing: asked.standing });
+    if let Ok((_, receipt)) = asked.answer
+        && (keep || ask.limit.settles().is_some())
+    {
+        decision.holds.push(Hold::of(ask, asked.key, ask.cost, receipt, Taken::Spent));
+    }
+    if asked.added {
+        ask.limit.counters.sweep_a_little(ask.at);
+    }
+    true
+}
+
+/// What a request that was charged holds of a limit: with `keep` all that it spends.
+fn held_by(
+    ask: &Ask<'_>,
+    key: &Shared<'_>,
+    delay: Span,
+    receipt: Receipt,
+    (queue, keep): (bool, bool),
+) -> Option<Hold> {
+    let taken = match key.taken(ask.now, delay, queue && ask.limit.enforces()) {
+        Taken::Nothing if keep || ask.limit.settles().is_some() => Taken::Spent,
+        Taken::Nothing => return None,
+        taken => taken,
+    };
+    Some(Hold::of(ask, key.key(), key.times(ask.at, ask.cost), receipt, taken))
 }
 
 /// What all limits say of a request that is refused in any case: nothing is charged.
@@ -293,50 +331,85 @@ fn settle<K: Key>(
     may_admit: bool,
     mut charged: impl FnMut(usize, &K, Span, Receipt),
 ) -> Decision {
-    let mut decision = Decision { admitted: may_admit, ..Decision::default() };
-    let empty = Standing { remaining: 0, capacity: 0, reset: Span::ZERO };
-    decision.verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), standing: empty });
-    let mut barred = false;
+    let mut course = Course::new(may_admit);
+    let unknown = Standing { remaining: 0, capacity: 0, reset: Span::ZERO };
+    let mut verdicts: SmallVec<[Verdict; 2]> = SmallVec::new();
+    verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), standing: unknown });
     for (index, key) in &*keys {
-        let ask = &asks[*index];
-        let mut answer = key.check(ask.at, ask.cost);
-        if let Some(left) = bars[*index].left(ask.now) {
-            answer = Err(longer(left, answer.err()));
-            barred |= ask.limit.enforces();
-        }
-        decision.verdicts[*index].answer = answer;
-        if ask.limit.enforces() {
-            match answer {
-                Ok(delay) => decision.delay = decision.delay.max(delay),
-                Err(_) => decision.admitted = false,
-            }
-        }
+        verdicts[*index].answer = course.check(&asks[*index], key, &bars[*index]);
     }
     for (index, key) in keys {
-        let ask = &asks[*index];
-        let verdict = &mut decision.verdicts[*index];
-        match verdict.answer {
-            Ok(delay) if decision.admitted => {
-                let receipt = key.charge(ask.at, ask.cost);
-                charged(*index, key, delay, receipt);
+        let answer = verdicts[*index].answer;
+        let (verdict, receipt) = course.conclude(&asks[*index], key, &mut bars[*index], answer);
+        verdicts[*index] = verdict;
+        if let (Ok(delay), Some(receipt)) = (answer, receipt) {
+            charged(*index, key, delay, receipt);
+        }
+    }
+    Decision { verdicts, ..course.decision() }
+}
+
+/// How a decision goes while its limits are asked, one after the other: all are checked before any is concluded.
+struct Course {
+    admitted: bool,
+    /// Whether a ban refuses the request.
+    barred: bool,
+    delay: Span,
+}
+
+impl Course {
+    fn new(may_admit: bool) -> Self {
+        Self { admitted: may_admit, barred: false, delay: Span::ZERO }
+    }
+
+    /// Checks one limit.
+    fn check(&mut self, ask: &Ask<'_>, key: &impl Key, bar: &Bar<'_>) -> Result<Span, Refusal> {
+        let mut answer = key.check(ask.at, ask.cost);
+        let banned = bar.left(ask.now);
+        if let Some(left) = banned {
+            answer = Err(longer(left, answer.err()));
+        }
+        if ask.limit.enforces() {
+            self.barred |= banned.is_some();
+            match answer {
+                Ok(delay) => self.delay = self.delay.max(delay),
+                Err(_) => self.admitted = false,
             }
+        }
+        answer
+    }
+
+    /// Charges one limit if all admit, and says what it says in the end.
+    fn conclude<K: Key>(
+        &self,
+        ask: &Ask<'_>,
+        key: &mut K,
+        bar: &mut Bar<'_>,
+        mut answer: Result<Span, Refusal>,
+    ) -> (Verdict, Option<Receipt>) {
+        let mut receipt = None;
+        match answer {
+            Ok(_) if self.admitted => receipt = Some(key.charge(ask.at, ask.cost)),
             Ok(_) => {}
             Err(Refusal::Banned(_)) => {}
-            Err(_) if barred => {}
+            Err(_) if self.barred => {}
             Err(refusal) => {
                 key.refused(ask.at, ask.cost);
-                if let Some(left) = bars[*index].refused(ask.now) {
-                    verdict.answer = Err(longer(left, Some(refusal)));
+                if let Some(left) = bar.refused(ask.now) {
+                    answer = Err(longer(left, Some(refusal)));
                 }
             }
         }
-        verdict.standing = key.standing(ask.at);
-        if let Err(Refusal::Banned(left)) = verdict.answer {
-            verdict.standing = while_banned(verdict.standing, left);
+        let mut standing = key.standing(ask.at);
+        if let Err(Refusal::Banned(left)) = answer {
+            standing = while_banned(standing, left);
         }
+        (Verdict { answer, standing }, receipt)
     }
-    if !decision.admitted {
-        decision.delay = Span::ZERO;
+
+    /// The decision, as yet without its verdicts.
+    fn decision(&self) -> Decision {
+        let delay = if self.admitted { self.delay } else { Span::ZERO };
+        Decision { admitted: self.admitted, delay, ..Decision::default() }
     }
-    decision
 }

@@ -17,7 +17,7 @@ fn limit(count: u64, max_keys: usize, order: u64) -> Arc<Limit> {
 const NOW: Time = Time::from_nanos(1_795_000_000_000_000_000);
 
 fn key(n: u64) -> Fingerprint {
-    Fingerprint::for_tests(n)
+    Fingerprint::from_hash(n)
 }
 
 /// Two requests ask the same two limits in opposite orders, and only one can pass: no deadlock, never two, never

@@ -1,7 +1,8 @@
 //! The counters of one limit: sharded, bounded, and never forgetting a debt.
 
-use sluicegate_limiter::{Algorithm, Receipt, Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
 
+use super::kept::Kept;
 use super::slots::Slots;
 use super::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 use crate::key::Fingerprint;
@@ -15,7 +16,7 @@ const SWEEP_WHEN_FULL: usize = 256;
 ///
 /// A key leaves only when it holds no debt, so that pausing never refills a bucket early. At `max_keys` live
 /// keys, new ones share the overflow bucket: memory is bounded and nobody's debt is forgotten.
-pub(super) struct Table<A: Algorithm> {
+pub(super) struct Table<A: Kept> {
     /// The last shard holds nothing but the overflow bucket.
     shards: Box<[Shard<A>]>,
     keys: AtomicUsize,
@@ -27,19 +28,30 @@ pub(super) struct Table<A: Algorithm> {
 
 /// One lock, on a cache line of its own.
 #[repr(align(128))]
-struct Shard<A: Algorithm>(Mutex<Part<A>>);
+struct Shard<A: Kept>(Mutex<Part<A>>);
 
-struct Part<A: Algorithm> {
+struct Part<A: Kept> {
     /// Each shard has the quota under its own lock, so that a state is never read by another quota than the
     /// one that wrote it, whatever reload runs.
     algorithm: A,
-    slots: Slots<A::State>,
+    slots: Slots<A>,
     /// The slot that is swept next.
     hand: usize,
 }
 
+/// What the limit of a table says where no other has a say.
+pub(super) struct Asked {
+    /// The delay and what it takes to undo it, or the refusal.
+    pub(super) answer: Result<(Span, Receipt), Refusal>,
+    pub(super) standing: Standing,
+    /// The key that was really charged.
+    pub(super) key: Fingerprint,
+    /// Whether the key was added to the table.
+    pub(super) added: bool,
+}
+
 /// The state of one key, locked.
-pub(super) struct Held<'a, A: Algorithm> {
+pub(super) struct Held<'a, A: Kept> {
     table: &'a Table<A>,
     part: MutexGuard<'a, Part<A>>,
     key: Fingerprint,
@@ -48,7 +60,7 @@ pub(super) struct Held<'a, A: Algorithm> {
     pub(super) added: bool,
 }
 
-impl<A: Algorithm + Clone> Table<A> {
+impl<A: Kept> Table<A> {
     pub(super) fn new(algorithm: A, max_keys: usize) -> Self {
         // A shard of some thousand keys grows within tens of microseconds; more shards would only cost memory.
         let shards =
@@ -82,34 +94,61 @@ impl<A: Algorithm + Clone> Table<A> {
     }
 
     /// Locks the state of `key`, or the overflow bucket if there is no room for a new key.
+    #[inline]
     pub(super) fn hold(&self, key: Fingerprint, now: Time) -> Held<'_, A> {
-        if let Some(held) = self.try_hold(key) {
+        let held = self.find(key);
+        if held.slot.is_some() || self.has_room() {
             return held;
         }
-        // No shard is locked here, so this one may lock any.
-        self.sweep(now, SWEEP_WHEN_FULL);
-        if let Some(held) = self.try_hold(key) {
-            return held;
-        }
-        self.overflowed.fetch_add(1, Ordering::Relaxed);
-        let part = lock(&self.shard(Fingerprint::OVERFLOW).0);
-        let slot = part.slots.find(Fingerprint::OVERFLOW.get());
-        Held { table: self, part, key: Fingerprint::OVERFLOW, slot, added: false }
+        drop(held);
+        self.hold_when_full(key, now)
     }
 
-    /// Locks the state of `key` if it has one or there is room for it.
-    fn try_hold(&self, key: Fingerprint) -> Option<Held<'_, A>> {
+    #[cold]
+    fn hold_when_full(&self, key: Fingerprint, now: Time) -> Held<'_, A> {
+        // No shard is locked here, so this one may lock any.
+        self.sweep(now, SWEEP_WHEN_FULL);
+        let held = self.find(key);
+        if held.slot.is_some() || self.has_room() {
+            return held;
+        }
+        drop(held);
+        self.overflowed.fetch_add(1, Ordering::Relaxed);
+        self.find(Fingerprint::OVERFLOW)
+    }
+
+    /// Asks for `cost` of `key` where no other limit has a say.
+    #[inline]
+    pub(super) fn ask(&self, key: Fingerprint, now: Time, cost: u64) -> Asked {
+        let mut held = self.hold(key, now);
+        let (answer, standing) = match held.slot {
+            Some(_) => held.change(now, |algorithm, state| algorithm.ask(state, now, cost)),
+            None => {
+                let answer = held.check(now, cost).map(|delay| (delay, held.charge(now, cost)));
+                if answer.is_err() {
+                    held.refused(now, cost);
+                }
+                (answer, held.standing(now))
+            }
+        };
+        Asked { answer, standing, key: held.key, added: held.added }
+    }
+
+    #[inline]
+    fn find(&self, key: Fingerprint) -> Held<'_, A> {
         let part = lock(&self.shard(key).0);
         let slot = part.slots.find(key.get());
-        let room = slot.is_some() || self.keys() < self.max_keys.load(Ordering::Relaxed);
-        room.then_some(Held { table: self, part, key, slot, added: false })
+        Held { table: self, part, key, slot, added: false }
+    }
+
+    fn has_room(&self) -> bool {
+        self.keys() < self.max_keys.load(Ordering::Relaxed)
     }
 
     /// What is known of `key` without adding it: its standing, or `None` if it has no state.
     pub(super) fn standing(&self, key: Fingerprint, now: Time) -> Option<Standing> {
         let part = lock(&self.shard(key).0);
-        let state = part.slots.get(part.slots.find(key.get())?)?;
-        Some(part.algorithm.standing(state, now))
+        part.slots.see(part.slots.find(key.get())?, |state| part.algorithm.standing(state, now))
     }
 
     /// The standing of a key that was never seen.
@@ -137,11 +176,14 @@ impl<A: Algorithm + Clone> Table<A> {
     ) {
         let mut guard = lock(&self.shard(key).0);
         let part = &mut *guard;
-        let Some(receipt) = receipt(&part.algorithm) else { return };
-        let Some(slot) = part.slots.find(key.get()) else { return };
-        let Some(state) = part.slots.get_mut(slot) else { return };
-        part.algorithm.refund(state, now, cost, receipt);
-        if part.algorithm.is_idle(state, now) {
+        let Part { algorithm, slots, .. } = &mut *part;
+        let Some(receipt) = receipt(algorithm) else { return };
+        let Some(slot) = slots.find(key.get()) else { return };
+        let idle = slots.change(slot, algorithm, now, |state| {
+            algorithm.refund(state, now, cost, receipt);
+            algorithm.is_idle(state, now)
+        });
+        if idle {
             self.remove(part, slot);
         }
     }
@@ -149,9 +191,10 @@ impl<A: Algorithm + Clone> Table<A> {
     /// The refusal of a request by what is known of `key`.
     pub(super) fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
         let part = lock(&self.shard(key).0);
-        match part.slots.find(key.get()).and_then(|slot| part.slots.get(slot)) {
-            Some(state) => part.algorithm.check(state, now, cost).err(),
-            None => part.algorithm.check(&A::State::default(), now, cost).err(),
+        let check = |state: &A::State| part.algorithm.check(state, now, cost).err();
+        match part.slots.find(key.get()) {
+            Some(slot) => part.slots.see(slot, check)?,
+            None => check(&A::State::default()),
         }
     }
 
@@ -176,13 +219,12 @@ impl<A: Algorithm + Clone> Table<A> {
             let idle = part.algorithm.is_idle(&state, now);
             match part.slots.find(key.get()) {
                 Some(slot) if idle => self.remove(part, slot),
-                Some(slot) => part.slots.get_mut(slot).into_iter().for_each(|known| {
-                    *known = std::mem::take(&mut state);
-                }),
+                Some(slot) => part.put(slot, std::mem::take(&mut state), now),
                 None if idle => {}
-                None if self.keys() < self.max_keys.load(Ordering::Relaxed) => {
+                None if self.has_room() => {
                     self.keys.fetch_add(1, Ordering::Relaxed);
-                    part.slots.insert(key.get(), state);
+                    let slot = part.slots.insert(key.get());
+                    part.put(slot, state, now);
                     return true;
                 }
                 None if !full_before => {
@@ -209,7 +251,7 @@ impl<A: Algorithm + Clone> Table<A> {
             let mut guard = lock(&shard.0);
             let Part { algorithm: current, slots, .. } = &mut *guard;
             let old = std::mem::replace(current, algorithm.clone());
-            slots.states_mut().for_each(|state| current.rescale(&old, state, now));
+            slots.change_all(current, now, |state| current.rescale(&old, state, now));
         }
     }
 
@@ -225,9 +267,9 @@ impl<A: Algorithm + Clone> Table<A> {
         let part = &mut *guard;
         for _ in 0..slots.min(part.slots.size()) {
             let at = part.hand % part.slots.size();
-            match part.slots.get(at) {
+            match part.slots.see(at, |state| part.algorithm.is_idle(state, now)) {
                 // What moved into the gap is looked at next.
-                Some(state) if part.algorithm.is_idle(state, now) => self.remove(part, at),
+                Some(true) => self.remove(part, at),
                 _ => part.hand = at + 1,
             }
         }
@@ -239,21 +281,26 @@ impl<A: Algorithm + Clone> Table<A> {
     }
 }
 
-impl<A: Algorithm + Clone> Held<'_, A> {
+impl<A: Kept> Part<A> {
+    fn put(&mut self, slot: usize, state: A::State, now: Time) {
+        self.slots.change(slot, &self.algorithm, now, |known| *known = state);
+    }
+}
+
+impl<A: Kept> Held<'_, A> {
     /// The key that is really held: the asked one, or the overflow bucket's.
     pub(super) fn key(&self) -> Fingerprint {
         self.key
     }
 
+    #[inline]
     pub(super) fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
-        match self.slot.and_then(|slot| self.part.slots.get(slot)) {
-            Some(state) => self.part.algorithm.check(state, now, cost),
-            None => self.part.algorithm.check(&A::State::default(), now, cost),
-        }
+        self.see(|algorithm, state| algorithm.check(state, now, cost))
     }
 
+    #[inline]
     pub(super) fn charge(&mut self, now: Time, cost: u64) -> Receipt {
-        self.change(|algorithm, state| algorithm.charge(state, now, cost))
+        self.change(now, |algorithm, state| algorithm.charge(state, now, cost))
     }
 
     pub(super) fn refused(&mut self, now: Time, cost: u64) {
@@ -265,27 +312,33 @@ impl<A: Algorithm + Clone> Held<'_, A> {
                 return;
             }
         }
-        self.change(|algorithm, state| algorithm.refused(state, now, cost));
+        self.change(now, |algorithm, state| algorithm.refused(state, now, cost));
     }
 
+    #[inline]
     pub(super) fn standing(&self, now: Time) -> Standing {
-        match self.slot.and_then(|slot| self.part.slots.get(slot)) {
-            Some(state) => self.part.algorithm.standing(state, now),
-            None => self.part.algorithm.standing(&A::State::default(), now),
-        }
+        self.see(|algorithm, state| algorithm.standing(state, now))
     }
 
-    fn change<T: Default>(&mut self, change: impl FnOnce(&A, &mut A::State) -> T) -> T {
+    #[inline]
+    fn see<T>(&self, look: impl Fn(&A, &A::State) -> T) -> T {
+        let Part { algorithm, slots, .. } = &*self.part;
+        let known = self.slot.and_then(|slot| slots.see(slot, |state| look(algorithm, state)));
+        known.unwrap_or_else(|| look(algorithm, &A::State::default()))
+    }
+
+    #[inline]
+    fn change<T>(&mut self, now: Time, change: impl FnOnce(&A, &mut A::State) -> T) -> T {
         let slot = match self.slot {
             Some(slot) => slot,
             None => {
                 self.table.keys.fetch_add(1, Ordering::Relaxed);
                 self.added = true;
-                self.part.slots.insert(self.key.get(), A::State::default())
+                self.part.slots.insert(self.key.get())
             }
         };
         self.slot = Some(slot);
         let Part { algorithm, slots, .. } = &mut *self.part;
-        slots.get_mut(slot).map_or_else(T::default, |state| change(algorithm, state))
+        slots.change(slot, algorithm, now, |state| change(algorithm, state))
     }
 }

@@ -33,7 +33,7 @@ fn now() -> Time {
 /// A well-spread key, as the hash of a real one would be.
 fn key(n: u64) -> Fingerprint {
     let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    Fingerprint::for_tests((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9))
+    Fingerprint::from_hash((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9))
 }
 
 fn ask(limit: &Arc<Limit>, n: u64) -> Ask<'_> {

@@ -7,9 +7,9 @@ use std::task::Waker;
 use sluicegate_limiter::{Receipt, Time};
 use smallvec::SmallVec;
 
-use super::Limit;
 use super::counters::{Counters, Taken};
 use super::redis::{Item, Lease, Store, Tag};
+use super::{Ask, Limit};
 use crate::config::DetailedCost;
 use crate::key::Fingerprint;
 
@@ -54,14 +54,15 @@ enum Elsewhere {
 }
 
 impl Hold {
-    pub(super) fn new(
-        counters: Arc<Counters>,
-        key: Fingerprint,
-        cost: u64,
-        receipt: Receipt,
-        taken: Taken,
-    ) -> Self {
+    fn new(counters: Arc<Counters>, key: Fingerprint, cost: u64, receipt: Receipt, taken: Taken) -> Self {
         Self { counters, key, cost, receipt, taken, ahead: 0, elsewhere: None, settling: None }
+    }
+
+    /// What a request was charged here.
+    pub(super) fn of(ask: &Ask<'_>, key: Fingerprint, cost: u64, receipt: Receipt, taken: Taken) -> Self {
+        Self::new(Arc::clone(&ask.limit.counters), key, cost, receipt, taken)
+            .counted_at(ask.now, ask.at)
+            .settling(ask.limit, ask.base, ask.share)
     }
 
     /// What a shared store has charged until it is known what the request costs.
@@ -73,7 +74,7 @@ impl Hold {
     }
 
     /// With a cost that is only known when the answer is there, if the limit's are.
-    pub(super) fn settling(mut self, limit: &Arc<Limit>, base: u64, share: u32) -> Self {
+    fn settling(mut self, limit: &Arc<Limit>, base: u64, share: u32) -> Self {
         if limit.settles().is_some() {
             self.settling = Some(Box::new(Settling { limit: Arc::clone(limit), base, known: None, share }));
         }
@@ -108,7 +109,7 @@ impl Hold {
     }
 
     /// Charged at `now` of the gateway's clock, which was `at` by the clock of whoever counts.
-    pub(super) fn counted_at(mut self, now: Time, at: Time) -> Self {
+    fn counted_at(mut self, now: Time, at: Time) -> Self {
         let [now, at] = [now, at].map(|time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
         self.ahead = at - now;
         self

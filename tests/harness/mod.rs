@@ -18,6 +18,7 @@ mod ports;
 pub mod prometheus;
 pub mod redis;
 mod servers;
+pub mod steady;
 pub mod tls;
 mod upstream;
 

@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
 
     fn asks<'b>(&'b self, costs: &'b [u64], now: Time) -> Vec<Ask<'b>> {
         let ask =
-            |(limit, cost): (&'b Arc<Limit>, &u64)| Ask::new(limit, Fingerprint::for_tests(1), *cost, now);
+            |(limit, cost): (&'b Arc<Limit>, &u64)| Ask::new(limit, Fingerprint::from_hash(1), *cost, now);
         self.limits.iter().zip(costs).map(ask).collect()
     }
 

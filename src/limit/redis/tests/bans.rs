@@ -82,7 +82,7 @@ impl Run {
             self.limits.iter().map(|limit| limit_argument(&limit.config, 1)).collect();
         let reply = store.decide_with_bans(&self.names, &quotas, &bans, 0, riders, &arguments);
         let Reply::Decided { now, admitted, keys, bans } = reply else { panic!("expired") };
-        let ask = |limit| Ask::new(limit, Fingerprint::for_tests(1), 1, now);
+        let ask = |limit| Ask::new(limit, Fingerprint::from_hash(1), 1, now);
         let asks: Vec<Ask<'_>> = self.limits.iter().map(ask).collect();
 
         let mut told: Vec<(usize, RemoteKey)> = keys.into_iter().enumerate().collect();

@@ -1,0 +1,98 @@
+//! What a request may allocate: the whole gateway, in this process, counted. The numbers are in `tests/budget.txt`;
+//! `UPDATE=1 cargo test --test budget` writes them anew.
+#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(unsafe_code, reason = "an allocator that counts has to be one")]
+
+mod harness;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use harness::steady::{Link, RULES, upstream};
+use harness::{PATIENCE, Reserved};
+use sluicegate::app::{self, Options};
+
+/// Allocations on all threads but those of the test.
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static OF_THE_TEST: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Counting;
+
+impl Counting {
+    fn count() {
+        if !OF_THE_TEST.get() {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Self::count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const REQUESTS: u64 = 1_000;
+/// What the rest of the gateway may do meanwhile: a tick of a timer, a look at a file.
+const BESIDE: u64 = REQUESTS / 10;
+
+#[test]
+fn a_request_allocates_what_it_did() {
+    OF_THE_TEST.set(true);
+    let (edge, folder) = (Reserved::new(), tempfile::TempDir::new().unwrap());
+    let upstream = upstream(|| OF_THE_TEST.set(true));
+    let rules =
+        RULES.replace("{edge}", &edge.address.to_string()).replace("{upstream}", &upstream.to_string());
+    let config = folder.path().join("gateway.yaml");
+    std::fs::write(&config, rules).unwrap();
+    // It serves until the process ends.
+    std::thread::spawn(move || app::run(&Options { config, workers: Some(1), handover: None }).unwrap());
+    let mut client = Link::connect(edge.address, PATIENCE);
+    client.ask("/v0/items", 1, "200");
+    let measured = [("/v1/items", "200"), ("/v0/items", "429")].map(|(target, status)| {
+        client.ask(target, 200, status);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        client.ask(target, REQUESTS as usize, status);
+        ALLOCATIONS.load(Ordering::Relaxed) - before
+    });
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/budget.txt");
+    let kinds = ["forwarded", "refused"].into_iter().zip(measured);
+    if std::env::var_os("UPDATE").is_some() {
+        let lines: String =
+            kinds.map(|(kind, measured)| format!("{kind} {}\n", measured / REQUESTS)).collect();
+        return std::fs::write(&file, lines).unwrap();
+    }
+    let budgets = std::fs::read_to_string(&file).unwrap();
+    for (kind, measured) in kinds {
+        let budget =
+            budgets.lines().find_map(|line| line.strip_prefix(kind)?.trim().parse::<u64>().ok()).unwrap();
+        let expected = budget * REQUESTS;
+        assert!(
+            (expected..=expected + BESIDE).contains(&measured),
+            "{REQUESTS} {kind} requests allocate {measured} times, and {expected} are expected; \
+             if that is meant: UPDATE=1 cargo test --test budget"
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! The same request again and again over one connection, and an upstream that answers it: what budgets are measured
+//! with. Neither allocates once it is under way.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+const REQUEST: &str = "Host: api.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\n\
+    Accept: application/json\r\nAccept-Language: en-GB,en;q=0.9\r\nAccept-Encoding: gzip, br\r\n\
+    Cookie: session=0123456789abcdef0123456789abcdef\r\nReferer: https://www.example.com/items\r\n\
+    X-Api-Key: key-1\r\n\r\n";
+const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n\
+    {\"items\":[\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"012345678\"]}\n";
+
+/// The rules that both budgets are measured with: `/v1/items` is forwarded, `/v0/items` is refused. The addresses are
+/// to be filled in.
+pub const RULES: &str = "
+listen: ['{edge}']
+limits:
+  plenty: {key: api_key | ip, rate: 1000000000/s, burst: 1000000000}
+  scarce: {key: api_key | ip, rate: 1/30d, burst: 1}
+upstreams: {api: {servers: ['http://{upstream}']}}
+routes:
+  - {name: forwarded, match: {path: /v1/*}, upstream: api, limits: [plenty]}
+  - {name: refused, match: {path: /v0/*}, upstream: api, limits: [scarce]}
+";
+
+/// Answers every request on one thread a connection; `begun` is run on each of them first.
+pub fn upstream(begun: fn()) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        begun();
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                begun();
+                let mut link = Link::new(stream);
+                while link.head() > 0 && link.stream.write_all(ANSWER.as_bytes()).is_ok() {}
+            });
+        }
+    });
+    address
+}
+
+/// A connection with what was read of it.
+pub struct Link {
+    stream: TcpStream,
+    buffer: [u8; 4096],
+    filled: usize,
+}
+
+impl Link {
+    /// A client's connection, which is tried until somebody listens.
+    pub fn connect(address: SocketAddr, patience: Duration) -> Self {
+        let stream = super::within(patience, || TcpStream::connect(address).ok());
+        Self::new(stream.unwrap_or_else(|| panic!("nobody listens on {address}")))
+    }
+
+    fn new(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).unwrap();
+        Self { stream, buffer: [0; 4096], filled: 0 }
+    }
+
+    /// Asks for `target` so many times; all answers have this status.
+    pub fn ask(&mut self, target: &str, times: usize, status: &str) {
+        let request = format!("GET {target} HTTP/1.1\r\n{REQUEST}");
+        self.stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
+        for _ in 0..times {
+            self.stream.write_all(request.as_bytes()).unwrap();
+            let head = self.head();
+            let text = std::str::from_utf8(&self.buffer[..head]).unwrap();
+            assert_eq!(text.get(9..12), Some(status), "{text}");
+            let lengths = text.lines().filter_map(|line| line.split_once(": "));
+            let mut lengths = lengths.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+            let body: usize = lengths.next().unwrap().1.parse().unwrap();
+            while self.filled < head + body {
+                assert!(self.read() > 0, "the answer is cut short");
+            }
+            assert_eq!(self.filled, head + body);
+        }
+    }
+
+    /// Forgets what was read and reads the next head; its length, zero at the end of the connection.
+    fn head(&mut self) -> usize {
+        self.filled = 0;
+        loop {
+            if let Some(at) = self.buffer[..self.filled].windows(4).position(|four| four == b"\r\n\r\n") {
+                return at + 4;
+            }
+            if self.read() == 0 {
+                return 0;
+            }
+        }
+    }
+
+    fn read(&mut self) -> usize {
+        let read = self.stream.read(&mut self.buffer[self.filled..]).unwrap_or(0);
+        self.filled += read;
+        read
+    }
+}
