@@ -79,7 +79,12 @@ pub struct Response {
 impl RequestHead {
     /// A GET of this target over HTTP/1.1 without any field.
     pub fn get(target: PathAndQuery) -> Self {
-        Self { method: Method::GET, target: (&target).into(), version: Version::HTTP_11, headers: Fields::new() }
+        Self {
+            method: Method::GET,
+            target: (&target).into(),
+            version: Version::HTTP_11,
+            headers: Fields::new(),
+        }
     }
 
     /// The head as hyper has it, with this body.

@@ -166,7 +166,10 @@ mod tests {
         assert_eq!(of("http://a?x").path_and_query(), "/?x");
         assert_eq!(of("http://a").path_and_query(), "/");
         assert_eq!((of("*").path(), of("a.test:443").path()), ("*", ""));
-        assert_eq!((of("a.test:443").authority(), of("a.test:443").to_string()), (Some("a.test:443"), "a.test:443".into()));
+        assert_eq!(
+            (of("a.test:443").authority(), of("a.test:443").to_string()),
+            (Some("a.test:443"), "a.test:443".into())
+        );
         assert_eq!(target.with(&PathAndQuery::from_static("/new")).to_string(), "http://a.test:80/new");
     }
 }

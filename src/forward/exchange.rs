@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use sluicegate_limiter::Time;
 
-use super::body::Upload;
 use super::fleet::Slot;
+use super::upload::Upload;
 use crate::config::DetailedCost;
 use crate::fields::Fields;
 use crate::limit::Holds;

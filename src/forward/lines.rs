@@ -13,8 +13,8 @@ use socket2::SockRef;
 use tokio::sync::Notify;
 
 use super::ForwardError;
-use super::body::{RequestBody, Upload};
 use super::connect::{Address, ServerStream};
+use super::upload::{RequestBody, Upload};
 
 /// Requests at once on one connection, if the server allows as many.
 const STREAMS: usize = 100;

@@ -20,6 +20,7 @@ mod server;
 mod shared;
 mod tend;
 mod tunnel;
+mod upload;
 mod upstream;
 mod wire;
 

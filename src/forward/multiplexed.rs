@@ -7,10 +7,11 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
-use super::body::{Body, Forwarded, RequestBody, Returning, Upload};
+use super::body::{Body, Forwarded, Returning};
 use super::framing::Framing;
 use super::lines::{Lines, Stream};
 use super::server::{Server, broken, too_late};
+use super::upload::{RequestBody, Upload};
 use super::{Exchange, ForwardError};
 use crate::config::UpstreamConfig;
 use crate::fields::Fields;

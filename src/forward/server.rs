@@ -10,12 +10,13 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio_rustls::TlsConnector;
 
-use super::body::{Body, Forwarded, Kept, RequestBody, Returning, Upload};
+use super::body::{Body, Forwarded, Kept, Returning};
 use super::complaint::Complaints;
 use super::connect::Address;
 use super::framing::Framing;
 use super::lines::Lines;
 use super::pool::Pool;
+use super::upload::{RequestBody, Upload};
 use super::wire::{Wire, WireError};
 use super::{Exchange, ForwardError, multiplexed};
 use crate::config::{Protocol, UpstreamConfig};

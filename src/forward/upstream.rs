@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use http::{Request, StatusCode, Version, header};
 
-use super::body::{RequestBody, Upload};
 use super::fleet::{Tried, Upstream};
 use super::server::{ask, send};
+use super::upload::{RequestBody, Upload};
 use super::{Exchange, ForwardError, headers, proxy, tunnel};
 use crate::auth::Told;
 use crate::config::Protocol;

@@ -172,9 +172,7 @@ fn target<'a>(record: &'a Record, config: &AccessLogConfig) -> Cow<'a, str> {
     };
     let Some(query) = record.target.query() else { return Cow::Borrowed(path) };
     match redacted(query, &config.redact) {
-        Cow::Borrowed(_) => {
-            record.target.path_and_query().into()
-        }
+        Cow::Borrowed(_) => record.target.path_and_query().into(),
         Cow::Owned(query) => Cow::Owned(format!("{path}?{query}")),
     }
 }
