@@ -329,12 +329,13 @@ pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: In
     };
     exchange.found(&found, &parts);
     let Some(target) = &found.route.target else {
-        let usage = view.usage(&found).await;
+        let usage = Box::pin(view.usage(&found)).await;
         respond::drain(body, &parts);
         return exchange.answer(respond::usage(&found, &usage));
     };
+    // What is waited for seldom is boxed: every request would pay for its size.
     let judged = match view.store_of(&found) {
-        Some(store) => found.shared(store, now).await,
+        Some(store) => Box::pin(found.shared(store, now)).await,
         None => {
             let decision = decide(&found.asks, true);
             found.decided(decision)
@@ -357,7 +358,7 @@ pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: In
     let told = respond::Told::new(said, &asked, &decision);
     exchange.hold(std::mem::take(&mut decision.holds));
     if !decision.delay.is_zero() {
-        exchange.wait_for_turn().await;
+        Box::pin(exchange.wait_for_turn()).await;
     }
 
     let mut response = match target {

@@ -13,10 +13,12 @@ use crate::config::{
     Action, ApiKeySource, Config, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject, RouteConfig,
     UpstreamConfig,
 };
+use crate::fields::Fields;
 use crate::forward::UpstreamState;
 use crate::key::{KeySecret, KeySpec, Part};
 use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::listen::Door;
+use crate::respond::refusal_headers;
 use crate::route::RouteTable;
 use crate::shape::{HeaderChange, UriTemplate, Variable};
 
@@ -74,6 +76,8 @@ pub struct Route {
 pub struct Said {
     /// The value of RateLimit-Policy; `None` if nothing enforced has a policy.
     pub policies: Option<HeaderValue>,
+    /// The headers of every refusal that do not change.
+    pub refusal: Fields,
 }
 
 /// A limit as one route asks it.
@@ -340,7 +344,7 @@ impl Route {
             limits.iter().flat_map(|l| &l.limit.plans).map(|(name, _)| name).collect();
         plans.sort();
         plans.dedup();
-        let said = |plan| Said::new(limits.iter().map(|l| l.limit.for_plan(plan)));
+        let said = |plan| Said::new(config.headers, limits.iter().map(|l| l.limit.for_plan(plan)));
         let said_by_plan = plans.into_iter().map(|plan| (plan.clone(), said(Some(plan)))).collect();
         let said = said(None);
         Self {
@@ -359,12 +363,12 @@ impl Route {
 }
 
 impl Said {
-    fn new<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Self {
+    fn new<'a>(families: HeaderFamilies, limits: impl Iterator<Item = &'a Arc<Limit>>) -> Self {
         let enforced = limits.filter(|limit| limit.enforces());
         let policies: Vec<String> = enforced.map(|limit| policy(&limit.config)).collect();
         // Names are checked to be printable, so this is always a header value.
         let policies = HeaderValue::try_from(policies.join(", ")).ok().filter(|value| !value.is_empty());
-        Self { policies }
+        Self { refusal: refusal_headers(families, policies.as_ref()), policies }
     }
 }
 

@@ -236,6 +236,20 @@ impl Fields {
         });
     }
 
+    /// Adds a line with a value that was checked before; its name is in lower case.
+    pub fn append_value(&mut self, name: impl AsRef<[u8]>, value: &HeaderValue) {
+        self.add(name.as_ref(), |text| text.extend_from_slice(value.as_bytes()));
+    }
+
+    /// Adds all lines of others, whose text is copied at once.
+    pub fn append_all(&mut self, others: &Self) {
+        let base = narrow(self.text.len());
+        self.text.extend_from_slice(&others.text);
+        self.seen |= others.seen;
+        let moved = |line: &Line| Line { name: line.name + base, value: line.value + base, ..*line };
+        self.lines.extend(others.lines.iter().map(moved));
+    }
+
     /// Adds a line with the value of another, which is found by its name in lower case. Without that one nothing is
     /// added.
     pub fn append_copy(&mut self, name: impl AsRef<[u8]>, of: impl AsRef<[u8]>) {

@@ -109,18 +109,18 @@ fn fields(read: &[u8], first: usize, max_lines: usize) -> Option<(Fields, usize)
         lines += 1;
         let mark = name + find(read.get(name..)?, b':')?;
         line_end = mark + find(&read[mark..], b'\r')?;
-        let (mut value, mut value_end) = (mark + 1, line_end);
-        while value < value_end && read[value] == b' ' {
-            value += 1;
-        }
-        while value < value_end && read[value_end - 1] == b' ' {
-            value_end -= 1;
-        }
         if lines > max_lines {
             return None;
         }
-        let whole = value == mark + 2 && value_end == line_end;
-        fields.lines.push(Line::at((name, mark), (value, value_end), whole)?);
+        let behind = &read[mark + 1..line_end];
+        let (value, whole) = match behind {
+            [b' ', first, .., last] if *first != b' ' && *last != b' ' => (mark + 2..line_end, true),
+            _ => {
+                let from = mark + 1 + behind.len() - behind.trim_ascii_start().len();
+                (from..from + behind.trim_ascii().len(), false)
+            }
+        };
+        fields.lines.push(Line::at((name, mark), (value.start, value.end), whole)?);
     };
     let head = &read[..end];
     fields.text.reserve(end + ADDED);

@@ -137,7 +137,7 @@ impl Upstream {
                 }
             }
         };
-        exchange.in_time(self.config().connect, wait).await.unwrap_or(Err(ForwardError::Busy))
+        exchange.in_time(self.config().connect, Box::pin(wait)).await.unwrap_or(Err(ForwardError::Busy))
     }
 
     /// Whether there is a server that is well and not among the `tried`.

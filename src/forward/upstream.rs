@@ -126,7 +126,8 @@ async fn attempt(
                 ask(&seat.server, config, exchange, connection, parts, wanted, preamble).await
             }
             Outgoing::Whole(unsent, upload) => {
-                send(&seat.server, config, exchange, connection, unsent, upload, preamble).await
+                // Boxed for its size: most requests have no body.
+                Box::pin(send(&seat.server, config, exchange, connection, unsent, upload, preamble)).await
             }
         };
         upstream.note(&seat.member, &result, now());

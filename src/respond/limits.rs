@@ -1,7 +1,7 @@
 //! What clients are told of their limits: headers on admitted answers, and the refusal.
 
 use bytes::Bytes;
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use sluicegate_limiter::{Refusal, Span, Standing};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
@@ -74,10 +74,14 @@ pub fn retry_after(verdict: &Verdict) -> Option<Span> {
 impl<'s> Told<'s> {
     /// What a request is told, if any limit speaks.
     pub fn new(said: &'s Said, asked: &[AskedLimit<'s>], decision: &Decision) -> Option<Self> {
-        let at = speaker(asked, decision)?;
+        Some(Self::by(speaker(asked, decision)?, said, asked, decision))
+    }
+
+    /// What the limit at this place says.
+    fn by(at: usize, said: &'s Said, asked: &[AskedLimit<'s>], decision: &Decision) -> Self {
         let standing = decision.verdicts[at].standing;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
-        Some(Self { limit: asked[at].limit, said, remaining, reset })
+        Self { limit: asked[at].limit, said, remaining, reset }
     }
 
     /// What a request is told that spends nothing, if any limit speaks: the one that is closest to its end.
@@ -101,9 +105,12 @@ impl<'s> Told<'s> {
             headers.remove_all(if with_policy { &[RATELIMIT, POLICY] } else { &[RATELIMIT] });
         }
         self.add(families, self.reset, headers);
+        if let Some(policies) = self.said.policies.as_ref().filter(|_| families.ietf) {
+            headers.append_value(POLICY, policies);
+        }
     }
 
-    /// Adds the headers: what is left, the seconds until there is more, and what the limits are.
+    /// Adds the headers that change: what is left, and the seconds until there is more.
     fn add(self, families: HeaderFamilies, seconds: u64, headers: &mut Fields) {
         if families.x_ratelimit {
             headers.append_number(LIMIT, self.limit.config.quota.shown());
@@ -119,9 +126,6 @@ impl<'s> Told<'s> {
                 out.extend_from_slice(b";t=");
                 write_decimal(out, seconds);
             });
-            if let Some(policies) = &self.said.policies {
-                headers.append(POLICY, policies);
-            }
         }
     }
 
@@ -139,6 +143,17 @@ impl<'s> Told<'s> {
     }
 }
 
+/// What is the same in all refusals of a route.
+pub fn refusal_headers(families: HeaderFamilies, policies: Option<&HeaderValue>) -> Fields {
+    let mut headers = Fields::new();
+    if let Some(policies) = policies.filter(|_| families.ietf) {
+        headers.append_value(POLICY, policies);
+    }
+    headers.append("cache-control", NO_STORE);
+    headers.append("content-type", PROBLEM_JSON);
+    headers
+}
+
 /// The answer to a refused request.
 pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> Response {
     let Judged { route, said, asked, decision, .. } = judged;
@@ -148,11 +163,11 @@ pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> Resp
 
     let mut response = Response::new(StatusCode::TOO_MANY_REQUESTS, Body::empty());
     let headers = &mut response.headers;
+    headers.append_all(&said.refusal);
     headers.append(X_REQUEST_ID, id);
-    if let Some(told) = Told::new(said, asked, decision) {
-        told.add_refusal(route.headers, seconds, headers);
+    if let Some(at) = speaks {
+        Told::by(at, said, asked, decision).add_refusal(route.headers, seconds, headers);
     }
-    headers.append("cache-control", NO_STORE);
     if is_grpc(parts) {
         response.status = StatusCode::OK;
         grpc(headers, RESOURCE_EXHAUSTED, wait);
@@ -160,7 +175,6 @@ pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> Resp
         let name = speaks.map_or("", |at| asked[at].limit.config.name.as_str());
         custom(&mut response, reject, name, seconds, id);
     } else {
-        headers.append("content-type", PROBLEM_JSON);
         response.body = Body::text(exceeded(judged, seconds, id));
     }
     response

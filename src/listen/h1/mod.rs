@@ -56,7 +56,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
             }
         };
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
-            tunnel::run(&socket, response).await;
+            Box::pin(tunnel::run(&socket, response)).await;
             break;
         }
         match write::send(&socket, asked, response).await {
