@@ -4,10 +4,10 @@
 //! A head has a dozen lines, each is looked at a few times and written once. So nothing is hashed and nothing is
 //! counted in references; a name is found by looking at all of them, by its length and first letter first.
 
+mod map;
 pub mod read;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+pub use self::map::Names;
 
 use crate::respond::write_decimal;
 
@@ -358,37 +358,6 @@ pub fn text(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value).ok().filter(|_| visible)
 }
 
-impl From<&HeaderMap> for Fields {
-    fn from(map: &HeaderMap) -> Self {
-        let length: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-        let mut fields = Self {
-            text: Vec::with_capacity(length + ADDED),
-            lines: Vec::with_capacity(map.len().max(LINES)),
-            seen: 0,
-        };
-        for (name, value) in map {
-            fields.append(name, value);
-        }
-        fields
-    }
-}
-
-impl From<Fields> for HeaderMap {
-    fn from(fields: Fields) -> Self {
-        let mut map = Self::with_capacity(fields.lines.len());
-        let text = Bytes::from(fields.text);
-        for line in fields.lines {
-            let value = line.value as usize..line.value as usize + line.value_length as usize;
-            let name = HeaderName::from_bytes(line.name(&text));
-            // Both were checked when they were written.
-            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_maybe_shared(text.slice(value))) {
-                map.append(name, value);
-            }
-        }
-        map
-    }
-}
-
 impl<N: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(N, V)> for Fields {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(lines: I) -> Self {
         let mut fields = Self::new();
@@ -408,6 +377,7 @@ impl std::fmt::Debug for Fields {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
     use proptest::prelude::*;
 
     use super::*;
