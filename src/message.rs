@@ -110,12 +110,4 @@ impl Response {
     pub fn new(status: StatusCode, body: Body) -> Self {
         Self { status, headers: Fields::with_room(), body }
     }
-
-    /// The response as hyper has it.
-    pub fn into_http(self) -> http::Response<Body> {
-        let mut response = http::Response::new(self.body);
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers.into();
-        response
-    }
 }

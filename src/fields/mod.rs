@@ -4,14 +4,16 @@
 //! A head has a dozen lines, each is looked at a few times and written once. So nothing is hashed and nothing is
 //! counted in references; a name is found by looking at all of them, by its length and first letter first.
 
+mod map;
 pub mod read;
 #[cfg(test)]
 mod tests;
 
 use std::cell::RefCell;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderValue;
+
+pub use self::map::Names;
 
 use crate::respond::write_decimal;
 
@@ -421,34 +423,6 @@ pub fn is_value(bytes: &[u8]) -> bool {
 pub fn text(value: &[u8]) -> Option<&str> {
     let visible = value.iter().fold(true, |good, b| good & (matches!(b, 0x20..=0x7e) | (*b == b'\t')));
     std::str::from_utf8(value).ok().filter(|_| visible)
-}
-
-impl From<&HeaderMap> for Fields {
-    fn from(map: &HeaderMap) -> Self {
-        let length: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-        let mut fields = Self::recycled();
-        fields.text.reserve(length + ADDED);
-        for (name, value) in map {
-            fields.append(name, value);
-        }
-        fields
-    }
-}
-
-impl From<Fields> for HeaderMap {
-    fn from(mut fields: Fields) -> Self {
-        let mut map = Self::with_capacity(fields.lines.len());
-        let text = Bytes::from(std::mem::take(&mut fields.text));
-        for line in std::mem::take(&mut fields.lines) {
-            let value = line.value as usize..line.value as usize + line.value_length as usize;
-            let name = HeaderName::from_bytes(line.name(&text));
-            // Both were checked when they were written.
-            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_maybe_shared(text.slice(value))) {
-                map.append(name, value);
-            }
-        }
-        map
-    }
 }
 
 impl<N: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(N, V)> for Fields {

@@ -1,5 +1,6 @@
 //! Fields against a plain list of lines.
 
+use http::HeaderMap;
 use proptest::prelude::*;
 
 use super::*;

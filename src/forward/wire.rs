@@ -20,6 +20,7 @@ use crate::message::RequestHead;
 
 /// The longest head of an answer.
 const MAX_HEAD: usize = 64 << 10;
+const TOO_LONG: &str = "the head of the answer is too long";
 /// Headers of an answer.
 const HEADERS: usize = 256;
 /// What is read at once behind something that is there already.
@@ -92,7 +93,7 @@ impl Wire {
                 Parsed::Partial => {}
             }
             if self.read.len() >= MAX_HEAD {
-                return Err(WireError::NoAnswer("the head of the answer is too long"));
+                return Err(WireError::NoAnswer(TOO_LONG));
             }
             let read = poll_fn(|context| self.poll_fill(context, buffers)).await;
             match read {
@@ -137,6 +138,9 @@ impl Wire {
         else {
             return Ok(Parsed::Partial);
         };
+        if length > MAX_HEAD {
+            return Err(WireError::NoAnswer(TOO_LONG));
+        }
         let status = StatusCode::from_u16(code).map_err(|_| WireError::NoAnswer("no status"))?;
         self.read.advance(length);
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {

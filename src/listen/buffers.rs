@@ -9,6 +9,8 @@ use bytes::BytesMut;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::fields::Names;
+
 /// What connections read into, piece by piece.
 const PIECE: usize = 32 << 10;
 /// What is written from is kept unless it grew beyond this.
@@ -20,6 +22,8 @@ pub struct Buffers {
     out: Cell<Vec<u8>>,
     date: Cell<[u8; 29]>,
     second: Cell<i64>,
+    /// Names of fields in answers over HTTP/2.
+    pub(super) names: Names,
 }
 
 impl Buffers {
@@ -30,6 +34,7 @@ impl Buffers {
             out: Cell::default(),
             date: Cell::new([b' '; 29]),
             second: Cell::new(i64::MIN),
+            names: Names::default(),
         };
         buffers.set_date(now);
         buffers

@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::h1::Http1Body;
+use super::h2::Http2Body;
 
 /// The body of a request on its way from the client.
 pub enum Inbound {
@@ -17,7 +17,7 @@ pub enum Inbound {
     /// connection itself.
     Http1(Http1Body),
     /// It comes over a stream of HTTP/2.
-    Http2(Incoming),
+    Http2(Http2Body),
 }
 
 /// Why a body did not come whole. All of it is the client's doing.
@@ -34,13 +34,7 @@ pub enum InboundError {
     Slow,
     /// The stream was reset, or is malformed.
     #[error("the stream of the body broke")]
-    Http2(#[source] hyper::Error),
-}
-
-impl From<Incoming> for Inbound {
-    fn from(body: Incoming) -> Self {
-        Self::Http2(body)
-    }
+    Http2(#[source] h2::Error),
 }
 
 impl Body for Inbound {
@@ -54,9 +48,7 @@ impl Body for Inbound {
         match &mut *self {
             Self::None => Poll::Ready(None),
             Self::Http1(body) => body.poll(context),
-            Self::Http2(body) => Pin::new(body)
-                .poll_frame(context)
-                .map(|frame| frame.map(|frame| frame.map_err(InboundError::Http2))),
+            Self::Http2(body) => body.poll(context),
         }
     }
 
@@ -64,7 +56,7 @@ impl Body for Inbound {
         match self {
             Self::None => true,
             Self::Http1(body) => body.has_ended(),
-            Self::Http2(body) => body.is_end_stream(),
+            Self::Http2(body) => body.has_ended(),
         }
     }
 
@@ -72,7 +64,7 @@ impl Body for Inbound {
         match self {
             Self::None => SizeHint::with_exact(0),
             Self::Http1(body) => body.left().map_or_else(SizeHint::new, SizeHint::with_exact),
-            Self::Http2(body) => body.size_hint(),
+            Self::Http2(body) => body.left().map_or_else(SizeHint::new, SizeHint::with_exact),
         }
     }
 }

@@ -22,5 +22,6 @@ pub use deadline::{Deadline, Deadlines};
 pub use door::{Door, PER_ADDRESS};
 pub(crate) use greet::Handshakes;
 pub use h1::Http1Body;
+pub use h2::Http2Body;
 pub use inbound::{Inbound, InboundError};
 pub use socket::{Opened, open};

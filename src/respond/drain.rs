@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::header;
+use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
 
 use crate::listen::Inbound;
 use crate::message::RequestHead;
@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// client sees the answer; over HTTP/2 it is read beside the answer, and if it is long the stream is reset alone.
 pub fn drain(body: Inbound, parts: &RequestHead) {
     // A client that waits for leave to send its body gets the answer instead.
-    if let Inbound::Http2(body) = body
+    if matches!(body, Inbound::Http2(_))
         && !body.is_end_stream()
         && !parts.headers.contains_key(header::EXPECT)
     {
@@ -27,7 +27,7 @@ pub fn drain(body: Inbound, parts: &RequestHead) {
     }
 }
 
-async fn read(mut body: Incoming) {
+async fn read(mut body: Inbound) {
     let mut left = MOST_OF_STREAM;
     while let Some(Ok(frame)) = body.frame().await {
         match left.checked_sub(frame.data_ref().map_or(0, |data| data.len() as u64)) {

@@ -1,4 +1,4 @@
-//! The socket of an HTTP/2 connection as hyper sees it: its frames are watched, and it has deadlines for a frame that
+//! The socket of an HTTP/2 connection as the library sees it: its frames are watched, and it has deadlines for a frame that
 //! is begun and not ended, and for a client that takes nothing.
 
 use std::cell::Cell;
@@ -32,20 +32,23 @@ pub(super) struct Io {
     whole_by: Option<u64>,
     /// When there has to be room for what is written.
     room_by: Option<u64>,
+    /// When something came last: the worker's milliseconds.
+    heard: Rc<Cell<u64>>,
 }
 
 impl Io {
-    /// `begun` counts the requests that hyper passes on.
+    /// `begun` counts the requests that the library passes on, `heard` is told when something comes.
     pub(super) fn new(
         stream: ClientStream,
         link: Rc<Connection>,
         prefix: Bytes,
         begun: Rc<Cell<i64>>,
+        heard: Rc<Cell<u64>>,
     ) -> Self {
         let deadlines = &link.worker.deadlines;
         let watch = Watch::new(begun, deadlines.now());
         let wakes = deadlines.register(u64::MAX); // no group: it ends with its connection
-        Self { stream, link, prefix, watch, wakes, whole_by: None, room_by: None }
+        Self { stream, link, prefix, watch, wakes, whole_by: None, room_by: None, heard }
     }
 
     fn count(&self, cut: Cut) {
@@ -79,6 +82,7 @@ impl Io {
     /// Looks at what came, and sets or clears the time for the rest of a frame.
     fn received(&mut self, bytes: &[u8]) {
         let now = self.link.worker.deadlines.now();
+        self.heard.set(now);
         let greeted = self.watch.greeted();
         self.watch.received(bytes, now);
         if !greeted && self.watch.greeted() && self.link.is_idle() {

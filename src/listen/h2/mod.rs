@@ -1,39 +1,43 @@
-//! HTTP/2 connections of clients (RFC 9113): hyper speaks it, what is here bounds it.
+//! HTTP/2 connections of clients (RFC 9113): the library `h2` speaks it, what is here bounds it.
 //!
-//! `frames` finds the frames in the bytes, `watch` has their budgets, `io` stands between hyper and the socket.
+//! `frames` finds the frames in the bytes, `watch` has their budgets, `io` stands between the library and the socket.
+//! The requests of a connection are served in its own task, by `answer`: they end with it.
 
+mod alive;
+mod answer;
+mod body;
 mod frames;
 mod head;
 mod io;
 mod watch;
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use h2::Reason;
+use h2::server::{self, Handshake};
 
+use self::alive::Alive;
 use self::io::Io;
 use super::connection::Connection;
-use super::inbound::Inbound;
 use super::stream::ClientStream;
-use crate::pipeline;
+
+pub use self::body::Http2Body;
 
 /// Requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 100;
 /// What a client may send of one request, and of all together, before it was read.
 const WINDOWS: (u32, u32) = (64 << 10, 1 << 20);
+/// What a frame may carry.
+const FRAME: u32 = 16 << 10;
 /// What is kept of an answer that the client gives no window for.
 const UNSENT: usize = 128 << 10;
-/// How long a connection is silent before its client is asked whether it lives, and how long it has to say so.
-const ALIVE: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(20));
 /// How long a connection without requests stays after its client was told that it ends.
 const PARTING: Duration = Duration::from_secs(2);
 
@@ -41,53 +45,76 @@ const PARTING: Duration = Duration::from_secs(2);
 pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, prefix: Bytes) {
     let max_head = u32::try_from(connection.worker.view().snapshot.config.max_head).unwrap_or(u32::MAX);
     let begun = Rc::new(Cell::new(0));
-    let io = TokioIo::new(Io::new(stream, Rc::clone(connection), prefix, Rc::clone(&begun)));
-    let service = service_fn(|request| {
-        begun.set(begun.get() + 1);
-        let connection = Rc::clone(connection);
-        // Boxed: hyper moves what it is given, and moves it on into a task.
-        Box::pin(async move {
-            let mut request = request.map(Inbound::from);
-            match head::tidy(&mut request, connection.worker.client().max_headers) {
-                Ok(()) => {
-                    let (head, body) = request.into_parts();
-                    Ok::<_, Infallible>(pipeline::serve(&connection, head.into(), body).await.into_http())
-                }
-                Err(error) => Ok(pipeline::refuse(&connection, error).into_http()),
-            }
-        })
-    });
-    let mut serving = pin!(
-        http2::Builder::new(LocalExecutor(Rc::clone(connection)))
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
-            .max_header_list_size(max_head)
-            .initial_stream_window_size(WINDOWS.0)
-            .initial_connection_window_size(WINDOWS.1)
-            .max_send_buf_size(UNSENT)
-            .keep_alive_interval(ALIVE.0)
-            .keep_alive_timeout(ALIVE.1)
-            // They are counted by `watch`, which forgets: over the life of a connection any number adds up.
-            .max_local_error_reset_streams(None)
-            .serve_connection(io, service)
-    );
+    let heard = Rc::new(Cell::new(connection.worker.deadlines.now()));
+    let io = Io::new(stream, Rc::clone(connection), prefix, Rc::clone(&begun), Rc::clone(&heard));
+    let handshake = server::Builder::new()
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(max_head)
+        .max_frame_size(FRAME)
+        .initial_window_size(WINDOWS.0)
+        .initial_connection_window_size(WINDOWS.1)
+        .max_send_buffer_size(UNSENT)
+        // They are counted by `watch`, which forgets: over the life of a connection any number adds up.
+        .max_local_error_reset_streams(None)
+        .handshake(io);
+    let mut link = Link::Greeting(handshake);
+    let mut requests = FuturesUnordered::new();
     let mut parting = Parting::default();
     poll_fn(|context| {
         connection.deadline.watch(context);
-        // Read first: a request that has arrived is served before the connection ends. How it ends is the client's
-        // business: the errors are mistakes, resets and deadlines, which it was told of where it still listened.
-        if serving.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
-        }
-        if parting.begins(connection) {
-            serving.as_mut().graceful_shutdown();
-            if serving.as_mut().poll(context).is_ready() {
-                return Poll::Ready(());
+        while let Poll::Ready(Some(())) = requests.poll_next_unpin(context) {}
+        loop {
+            // Read first: a request that has arrived is served before the connection ends. How it ends is the client's
+            // business: the errors are mistakes, resets and deadlines, which it was told of where it still listened.
+            let polled = match &mut link {
+                Link::Greeting(handshake) => match Pin::new(handshake).poll(context) {
+                    Poll::Ready(Ok(mut library)) => {
+                        let alive = Alive::new(library.ping_pong(), Rc::clone(&heard), connection);
+                        if parting.begun {
+                            library.graceful_shutdown();
+                        }
+                        link = Link::Open { library, alive };
+                        continue;
+                    }
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => Poll::Pending,
+                },
+                Link::Open { library, alive } => {
+                    if alive.is_over(context, connection) {
+                        library.abrupt_shutdown(Reason::NO_ERROR);
+                    }
+                    library.poll_accept(context)
+                }
+            };
+            match polled {
+                Poll::Ready(Some(Ok((request, reply)))) => {
+                    begun.set(begun.get() + 1);
+                    // Boxed: the set moves what it is given, and this is large.
+                    requests.push(Box::pin(answer::run(Rc::clone(connection), request, reply)));
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => break,
             }
+        }
+        while let Poll::Ready(Some(())) = requests.poll_next_unpin(context) {}
+        if parting.begins(connection) {
+            if let Link::Open { library, .. } = &mut link {
+                library.graceful_shutdown();
+            }
+            context.waker().wake_by_ref();
         }
         parting.poll(connection)
     })
     .await;
+}
+
+/// The library's side of a connection.
+#[allow(clippy::large_enum_variant, reason = "there is one a connection, in its own box")]
+enum Link {
+    /// Neither side has spoken yet.
+    Greeting(Handshake<Io, Bytes>),
+    /// Both have.
+    Open { library: server::Connection<Io, Bytes>, alive: Alive },
 }
 
 /// The end of a connection: GOAWAY, then what is under way, then a moment for the client to close it.
@@ -123,35 +150,5 @@ impl Parting {
             }
         }
         Poll::Pending
-    }
-}
-
-/// Runs the requests of an HTTP/2 connection on the thread that serves it.
-#[derive(Clone)]
-struct LocalExecutor(Rc<Connection>);
-
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
-    fn execute(&self, future: F) {
-        let connection = Rc::clone(&self.0);
-        tokio::task::spawn_local(async move {
-            // The exchange takes it over when it begins, which is in the first poll. Its body then says how long
-            // the client may leave the answer where it is; hyper itself would wait for ever.
-            let deadlines = &connection.worker.deadlines;
-            let deadline = deadlines.lend();
-            connection.next_stream.replace(Some(Rc::clone(&deadline)));
-            {
-                let mut future = pin!(future);
-                poll_fn(|context: &mut Context<'_>| {
-                    deadline.watch(context);
-                    match future.as_mut().poll(context) {
-                        // The stream is reset when the future is dropped.
-                        Poll::Pending if deadline.socket_passed() => Poll::Ready(()),
-                        polled => polled,
-                    }
-                })
-                .await;
-            }
-            deadlines.take_back(deadline);
-        });
     }
 }

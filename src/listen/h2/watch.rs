@@ -57,9 +57,9 @@ pub(super) struct Watch {
     head: Option<bool>,
     /// Requests whose heads came whole.
     asked: i64,
-    /// Requests that hyper passed on.
+    /// Requests that the library passed on.
     begun: Rc<Cell<i64>>,
-    /// Both when nothing more had come. hyper then passes on what it will before it reads again.
+    /// Both when nothing more had come. The library then passes on what it will before it reads again.
     at_rest: (i64, i64),
     /// Requests that were refused, reset or counted as too large.
     settled: i64,
@@ -75,7 +75,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Nothing has come yet. `begun` counts the requests that hyper passes on.
+    /// Nothing has come yet. `begun` counts the requests that the library passes on.
     pub(super) fn new(begun: Rc<Cell<i64>>, now: u64) -> Self {
         Self {
             received: Frames::after(PREFACE),
@@ -143,7 +143,7 @@ impl Watch {
         self.at_rest = (self.asked, self.begun.get());
     }
 
-    /// Heads that hyper did not pass on and that were not reset were too large: it answers those by itself, however
+    /// Heads that the library did not pass on and that were not reset were too large: it answers those by itself, however
     /// few bytes they were packed in.
     fn settle(&mut self) {
         let (asked, begun) = self.at_rest;
