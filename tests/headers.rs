@@ -128,6 +128,18 @@ fn an_untrusted_peer_is_not_believed() {
     assert_eq!((seen.head.one("forwarded"), seen.head.one("x-real-ip")), (None, None));
 }
 
+/// Nor is it where there is nothing to replace it with: a request of HTTP/1.0 need not name a host.
+#[test]
+fn a_host_that_only_a_proxy_could_know_is_removed() {
+    let upstream = Upstream::answering("done");
+    let gateway = Gateway::before(&upstream, ALL);
+    let mut client = gateway.client();
+    client.send("GET / HTTP/1.0\r\nX-Forwarded-Host: evil.test\r\n\r\n");
+    let head = client.reader.head().unwrap().unwrap();
+    assert!(head.first.contains(" 200 "), "{head:?}");
+    assert_eq!(upstream.last().head.one("x-forwarded-host"), None);
+}
+
 /// A trusted proxy is believed, and its own address is appended.
 #[test]
 fn a_trusted_proxy_is_believed() {

@@ -27,7 +27,7 @@ use crate::worker::View;
 
 /// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
 const CLIENT_LEFT: u16 = 499;
-const PIECE: usize = 16 << 10;
+const PIECE: usize = 32 << 10;
 
 /// An exchange that is under way. Dropping it frees what it holds and counts it, also when the client leaves.
 pub struct Exchange {
