@@ -27,6 +27,7 @@ pub mod limit;
 pub mod listen;
 pub mod lists;
 pub mod message;
+pub mod number;
 pub mod observe;
 pub mod pem;
 pub mod pipeline;

@@ -5,7 +5,7 @@ use http::{Method, StatusCode, Version};
 
 use crate::fields::Fields;
 use crate::forward::Body;
-use crate::respond::hex;
+use crate::number::hex;
 use crate::target::RequestTarget;
 
 /// The longest request id that is taken over from a trusted proxy.
@@ -88,12 +88,12 @@ impl RequestHead {
     }
 
     /// The head as hyper has it, with this body.
-    pub fn with_body<B>(&self, body: B) -> http::Request<B> {
+    pub fn with_body<B>(self, body: B) -> http::Request<B> {
         let mut request = http::Request::new(body);
-        *request.method_mut() = self.method.clone();
+        *request.method_mut() = self.method;
         *request.uri_mut() = (&self.target).into();
         *request.version_mut() = self.version;
-        *request.headers_mut() = self.headers.clone().into();
+        *request.headers_mut() = self.headers.into();
         request
     }
 }

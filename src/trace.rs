@@ -5,7 +5,7 @@
 
 use crate::config::{Accept, TraceConfig};
 use crate::fields::Fields;
-use crate::respond::write_hex;
+use crate::number::write_hex;
 
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";

@@ -15,7 +15,7 @@ use http::HeaderValue;
 
 pub use self::map::Names;
 
-use crate::respond::write_decimal;
+use crate::number::write_decimal;
 
 /// Lines for which there is room from the beginning: what clients send and what a gateway adds.
 const LINES: usize = 24;

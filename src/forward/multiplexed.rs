@@ -35,7 +35,7 @@ pub(super) async fn ask(
         turn += 1;
         let now = connection.worker.deadlines.now();
         let stream = lines.place(now).await?;
-        let mut request = parts.with_body(RequestBody::empty());
+        let mut request = parts.clone().with_body(RequestBody::empty());
         prepare(&mut request, server);
         let mut sender = stream.sender();
         match exchange.in_time(config.response, sender.try_send_request(request)).await {
@@ -115,7 +115,7 @@ pub(super) async fn probe(
 ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
     let stream = lines.place(0).await?;
     stream.retire(); // the next question finds out anew whether there is a way
-    let mut request = question.with_body(RequestBody::empty());
+    let mut request = question.clone().with_body(RequestBody::empty());
     request.headers_mut().remove(header::CONNECTION);
     prepare(&mut request, server);
     Ok(stream.sender().send_request(request).await?.status())

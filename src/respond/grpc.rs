@@ -3,9 +3,9 @@
 use http::header;
 use sluicegate_limiter::Span;
 
-use super::write_decimal;
 use crate::fields::Fields;
 use crate::message::RequestHead;
+use crate::number::write_decimal;
 
 /// A status of gRPC with what it is called.
 pub(super) type Status = (&'static str, &'static str);

@@ -6,12 +6,12 @@ use sluicegate_limiter::{Refusal, Span, Standing};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
-use super::write_decimal;
 use crate::config::{HeaderFamilies, Reject};
 use crate::fields::Fields;
 use crate::forward::Body;
 use crate::limit::{Decision, Limit, Verdict};
 use crate::message::{RequestHead, RequestId, Response};
+use crate::number::write_decimal;
 use crate::pipeline::{AskedLimit, Judged};
 use crate::snapshot::{Route, Said};
 

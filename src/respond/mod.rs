@@ -3,12 +3,10 @@
 mod drain;
 mod grpc;
 mod limits;
-mod number;
 mod problem;
 mod usage;
 
 pub use drain::drain;
 pub use limits::{Told, refusal, refusal_headers, retry_after, speaker};
-pub use number::{decimal, hex, write_decimal, write_hex};
 pub use problem::{LocalError, fixed, redirect, unavailable, unjudged};
 pub use usage::usage;

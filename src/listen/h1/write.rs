@@ -15,7 +15,7 @@ use super::socket::{Socket, Stage};
 use crate::fields::{Fields, write_line};
 use crate::forward::Body;
 use crate::message::Response;
-use crate::respond::write_decimal;
+use crate::number::write_decimal;
 
 /// What a head may have behind its headers, and a small body behind that.
 const ROOM: usize = 1 << 10;

@@ -1,7 +1,7 @@
 //! Numbers as text.
 
 /// A number in decimal, written into the end of `digits`.
-pub fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     while number >= 100 {
         at -= 2;
