@@ -4,6 +4,7 @@
 //! A head has a dozen lines, each is looked at a few times and written once. So nothing is hashed and nothing is
 //! counted in references; a name is found by looking at all of them, by its length and first letter first.
 
+mod looks;
 mod map;
 pub mod read;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use std::cell::RefCell;
 
 use http::HeaderValue;
 
+pub use self::looks::Looks;
 pub use self::map::Names;
 
 use crate::number::write_decimal;
@@ -333,20 +335,24 @@ impl Fields {
 
     /// Writes the lines as HTTP/1.1 has them.
     pub fn write(&self, out: &mut Vec<u8>) {
-        self.write_some(out, |_, _| true);
+        self.write_some(out, &const { Looks::of(&[]) }, |_| true);
     }
 
-    /// Writes those lines for whose names and values `wanted` says so. What stands together in the text is written
-    /// together.
-    pub fn write_some(&self, out: &mut Vec<u8>, mut wanted: impl FnMut(&[u8], &[u8]) -> bool) {
+    /// Writes all lines but those for whose names `wanted` does not say so, of those that may have one of some names.
+    /// What stands together in the text is written together.
+    pub fn write_some(
+        &self,
+        out: &mut Vec<u8>,
+        looks: &'static Looks,
+        mut wanted: impl FnMut(&[u8]) -> bool,
+    ) {
         let mut run = 0..0;
         for line in &self.lines {
-            let (name, value) = (line.name(&self.text), line.value(&self.text));
-            if !wanted(name, value) {
+            if looks.have(line.tag) && !wanted(line.name(&self.text)) {
                 continue;
             }
             if line.whole {
-                let (from, to) = (line.name as usize, line.value as usize + value.len() + 2);
+                let (from, to) = (line.name as usize, (line.value + line.value_length) as usize + 2);
                 if from == run.end {
                     run.end = to;
                     continue;
@@ -356,7 +362,7 @@ impl Fields {
             } else {
                 out.extend_from_slice(&self.text[run]);
                 run = 0..0;
-                write_line(out, name, value);
+                write_line(out, line.name(&self.text), line.value(&self.text));
             }
         }
         out.extend_from_slice(&self.text[run]);

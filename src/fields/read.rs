@@ -3,9 +3,9 @@
 
 use super::{ADDED, Fields, Line, bit, tag};
 
-/// The characters of names (RFC 9110 §5.6.2) in lower case; zero for all others.
-const TOKEN: [u8; 256] = {
-    let mut token = [0; 256];
+/// The characters of names (RFC 9110 §5.6.2) in lower case; all others are [`OTHER`].
+static TOKEN: [u8; 256] = {
+    let mut token = [OTHER; 256];
     let mut at = 0;
     while at < 128 {
         let b = at as u8;
@@ -24,27 +24,40 @@ const TOKEN: [u8; 256] = {
     token
 };
 
-/// Where a byte stands first.
-fn find(text: &[u8], wanted: u8) -> Option<usize> {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    let pattern = ONES * u64::from(wanted);
+/// What no character of a name is, nor any number of them together.
+const OTHER: u8 = 0x80;
+
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+const HIGHS: u64 = ONES << 7;
+
+/// Where the first of some bytes stands. Eight are looked at together: `marks` sets the high bit of the first of them
+/// among eight, the lowest byte first, and `is` tells one alone.
+#[inline(always)]
+fn first(text: &[u8], marks: impl Fn(u64) -> u64, is: impl Fn(u8) -> bool) -> Option<usize> {
     let (words, rest) = text.as_chunks::<8>();
     for (at, word) in words.iter().enumerate() {
-        // Eight bytes at a time: the lowest high bit stands where the first zero is.
-        let other = u64::from_le_bytes(*word) ^ pattern;
-        let zero = other.wrapping_sub(ONES) & !other & (ONES << 7);
-        if zero != 0 {
-            return Some(8 * at + (zero.trailing_zeros() / 8) as usize);
+        let marks = marks(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return Some(8 * at + (marks.trailing_zeros() / 8) as usize);
         }
     }
-    rest.iter().position(|b| *b == wanted).map(|at| 8 * words.len() + at)
+    rest.iter().position(|b| is(*b)).map(|at| 8 * words.len() + at)
 }
 
-/// The control characters in a head.
-fn controls(head: &[u8]) -> usize {
-    let of = |part: &[u8]| part.iter().fold(0_u8, |sum, b| sum + u8::from((*b < 0x20) | (*b == 0x7f)));
-    let (parts, rest) = head.as_chunks::<64>();
-    parts.iter().map(|part| usize::from(of(part))).sum::<usize>() + usize::from(of(rest))
+/// The high bit of the first byte that is zero, and of others behind it.
+const fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & HIGHS
+}
+
+/// Where the first colon stands.
+fn colon(text: &[u8]) -> Option<usize> {
+    first(text, |word| zeros(word ^ (ONES * b':' as u64)), |b| b == b':')
+}
+
+/// Where the first control character stands, which in a head is the end of a line.
+fn control(text: &[u8]) -> Option<usize> {
+    let low = |word: u64| word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+    first(text, |word| low(word) | zeros(word ^ (ONES * 0x7f)), |b| b < 0x20 || b == 0x7f)
 }
 
 /// The parts of a request line: method, target, and whether the version is 1.0.
@@ -53,7 +66,7 @@ pub type RequestLine<'a> = (&'a [u8], &'a [u8], bool);
 /// Reads the head of a request, if it is whole and of the usual form: the parts of its line, its fields and its
 /// length.
 pub fn request(read: &[u8], max_lines: usize) -> Option<(RequestLine<'_>, Fields, usize)> {
-    let first = find(read, b'\r')?;
+    let first = control(read)?;
     let line = &read[..first];
     let method = line.iter().position(|b| *b == b' ')?;
     let (method, rest) = (&line[..method], &line[method + 1..]);
@@ -63,7 +76,7 @@ pub fn request(read: &[u8], max_lines: usize) -> Option<(RequestLine<'_>, Fields
         b" HTTP/1.0" => true,
         _ => return None,
     };
-    let is_method = !method.is_empty() && method.iter().all(|b| TOKEN[usize::from(*b)] != 0);
+    let is_method = !method.is_empty() && method.iter().all(|b| TOKEN[usize::from(*b)] != OTHER);
     let is_target = !target.is_empty() && target.iter().fold(true, |good, b| good & matches!(b, 0x21..=0x7e));
     if !is_method || !is_target {
         return None;
@@ -75,7 +88,7 @@ pub fn request(read: &[u8], max_lines: usize) -> Option<(RequestLine<'_>, Fields
 /// Reads the head of a response, if it is whole and of the usual form: its status, whether the version is 1.0, its
 /// fields and its length.
 pub fn response(read: &[u8], max_lines: usize) -> Option<(u16, bool, Fields, usize)> {
-    let first = find(read, b'\r')?;
+    let first = control(read)?;
     let (version, rest) = read[..first].split_at_checked(b"HTTP/1.1 200".len())?;
     let old = match &version[..9] {
         b"HTTP/1.1 " => false,
@@ -99,7 +112,7 @@ fn fields(read: &[u8], first: usize, max_lines: usize) -> Option<(Fields, usize)
     let mut fields = Fields::recycled();
     let (mut line_end, mut lines) = (first, 0);
     let end = loop {
-        if read.get(line_end + 1) != Some(&b'\n') {
+        if read.get(line_end..line_end + 2) != Some(b"\r\n") {
             return None;
         }
         let name = line_end + 2;
@@ -107,8 +120,9 @@ fn fields(read: &[u8], first: usize, max_lines: usize) -> Option<(Fields, usize)
             break if read.get(name + 1) == Some(&b'\n') { name + 2 } else { return None };
         }
         lines += 1;
-        let mark = name + find(read.get(name..)?, b':')?;
-        line_end = mark + find(&read[mark..], b'\r')?;
+        let mark = name + colon(read.get(name..)?)?;
+        // Not even a tab stands before the end of the line.
+        line_end = mark + control(&read[mark..])?;
         if lines > max_lines {
             return None;
         }
@@ -127,19 +141,18 @@ fn fields(read: &[u8], first: usize, max_lines: usize) -> Option<(Fields, usize)
     fields.text.extend_from_slice(head);
     for line in &mut fields.lines {
         let name = &mut fields.text[line.name as usize..][..usize::from(line.name_length)];
-        let mut is_name = !name.is_empty();
+        let mut all = 0;
         for b in &mut *name {
             *b = TOKEN[usize::from(*b)];
-            is_name &= *b != 0;
+            all |= *b;
         }
-        if !is_name {
+        if name.is_empty() || all & OTHER != 0 {
             return None;
         }
         line.tag = tag(name);
         fields.seen |= bit(line.tag);
     }
-    // Each line has the two control characters that end it, and no other: no value has any, not even a tab.
-    (controls(head) == 2 * (lines + 2)).then_some((fields, end))
+    Some((fields, end))
 }
 
 #[cfg(test)]

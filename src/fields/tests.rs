@@ -100,3 +100,19 @@ fn values_as_text() {
         assert_eq!(text(bad), None);
     }
 }
+
+#[test]
+fn names_that_are_looked_for_together() {
+    static LOOKS: Looks = Looks::of(&[b"connection", b"te"]);
+    let lines = [("te", "a"), ("x-other", "b"), ("connection", "c"), ("te", "d")];
+    let mut fields: Fields = lines.into_iter().collect();
+    let like: Vec<_> = fields.like(&LOOKS).map(|(_, value)| value).collect();
+    assert_eq!(like, [b"a", b"c", b"d"]);
+    fields.sift(&LOOKS, |name, known| !known || name == b"connection");
+    let left: Vec<_> = fields.iter().map(|(_, value)| value).collect();
+    assert_eq!(left, [b"b", b"c"]);
+    let mut out = Vec::new();
+    fields.write_some(&mut out, &LOOKS, |_| false);
+    assert_eq!(out, b"x-other: b\r\n");
+    assert!(fields.any_like(&LOOKS) && !fields.any_like(&const { Looks::of(&[]) }));
+}

@@ -4,13 +4,16 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body::Frame;
 
-use crate::fields::Fields;
+use crate::fields::{Fields, Looks};
 
 /// The longest line of a chunk's size, and the longest trailers.
 const MAX_LINE: usize = 4 << 10;
 const MAX_TRAILERS: usize = 16 << 10;
 /// Trailers of an answer.
 const MAX_FIELDS: usize = 64;
+
+/// What says it.
+static FRAMING: Looks = Looks::of(&[b"content-length", b"transfer-encoding"]);
 
 /// How the rest of a body comes.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +60,7 @@ impl Framing {
         method: &Method,
     ) -> Result<Self, &'static str> {
         let (mut length, mut again, mut codings, mut chunked) = (None, false, 0, false);
-        for (name, value) in headers.iter() {
+        for (name, value) in headers.like(&FRAMING) {
             match name {
                 b"content-length" if length.is_some_and(|other| other != value) => {
                     return Err("two content lengths");

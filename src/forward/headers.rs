@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::names::{Kind, kind};
 use crate::auth::{Told, disown, reads_like};
-use crate::fields::Fields;
+use crate::fields::{Fields, Looks};
 use crate::listen::Connection;
 
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
@@ -17,26 +17,48 @@ const X_CONSUMER_NAME: &str = "x-consumer-name";
 const CONTENT_DIGEST: &str = "content-digest";
 const X_CONSUMER_PLAN: &str = "x-consumer-plan";
 
-/// Whether a name is meant for one connection only, whether Connection names it or not.
+/// What is meant for one connection only, whether Connection names it or not.
+const HOP_BY_HOP: [&[u8]; 8] = [
+    b"connection",
+    b"http2-settings",
+    b"transfer-encoding",
+    b"upgrade",
+    b"keep-alive",
+    b"proxy-connection",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+];
+static OF_HOPS: Looks = Looks::of(&HOP_BY_HOP);
+
+/// What is looked at of a request's own headers, and what is meant for one connection.
+static LOOKED_AT: Looks = Looks::of(&[
+    b"te",
+    b"expect",
+    b"content-length",
+    b"trailer",
+    b"host",
+    b"cookie",
+    HOP_BY_HOP[0],
+    HOP_BY_HOP[1],
+    HOP_BY_HOP[2],
+    HOP_BY_HOP[3],
+    HOP_BY_HOP[4],
+    HOP_BY_HOP[5],
+    HOP_BY_HOP[6],
+    HOP_BY_HOP[7],
+]);
+
 fn is_hop_by_hop(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"connection"
-            | b"http2-settings"
-            | b"transfer-encoding"
-            | b"upgrade"
-            | b"keep-alive"
-            | b"proxy-connection"
-            | b"proxy-authenticate"
-            | b"proxy-authorization"
-    )
+    HOP_BY_HOP.contains(&name)
 }
 
 /// Removes what is meant for one connection only (RFC 9110 §7.6.1): the fixed set, and all that any Connection
 /// line names. The framing is written anew by whoever sends.
 pub(super) fn strip_hop_by_hop(headers: &mut Fields) {
-    strip_named(headers);
-    headers.retain(|name, _| !is_hop_by_hop(name));
+    if headers.any_like(&OF_HOPS) {
+        strip_named(headers);
+        headers.sift(&OF_HOPS, |name, known| !known || !is_hop_by_hop(name));
+    }
 }
 
 /// Removes what Connection names.
@@ -105,24 +127,28 @@ pub(super) fn request(
     let (mut length, mut forwarded_host, mut forwarded_proto) = (false, false, false);
     let (mut hosts, mut cookies) = (0, 0);
     // One look at all names is cheaper than a search for each.
-    headers.retain(|name, _| match name {
-        // The body is asked of the client when the upstream takes it.
-        b"te" | b"expect" => false,
-        b"content-length" => {
-            length = true;
-            false // written anew from the body's own framing
+    headers.sift(&LOOKED_AT, |name, looked_at| {
+        match name {
+            _ if !looked_at => {}
+            // The body is asked of the client when the upstream takes it.
+            b"te" | b"expect" => return false,
+            b"content-length" => {
+                length = true;
+                return false; // written anew from the body's own framing
+            }
+            b"trailer" => return has_body,
+            b"host" => {
+                hosts += 1;
+                return true;
+            }
+            b"cookie" => {
+                cookies += 1;
+                return true;
+            }
+            name if is_hop_by_hop(name) => return false,
+            _ => {}
         }
-        b"trailer" => has_body,
-        b"host" => {
-            hosts += 1;
-            true
-        }
-        b"cookie" => {
-            cookies += 1;
-            true
-        }
-        name if is_hop_by_hop(name) => false,
-        name => match kind(name) {
+        match kind(name) {
             // What an untrusted peer says of itself does not reach the upstream.
             Some(Kind::OfProxies) => {
                 forwarded_host |= trusted && name == b"x-forwarded-host";
@@ -132,7 +158,7 @@ pub(super) fn request(
             Some(Kind::Disguised) => false,
             Some(Kind::Override) => overrides,
             None => true,
-        },
+        }
     });
     if cookies > 1 && connection.shared {
         join_cookies(headers);
@@ -140,7 +166,7 @@ pub(super) fn request(
     if length && !has_body {
         headers.append(header::CONTENT_LENGTH, "0");
     }
-    let peer = connection.peer_text.as_bytes();
+    let peer = &*connection.peer_text;
     if trusted && headers.contains_key(X_FORWARDED_FOR) {
         let all: Vec<&[u8]> = headers.get_all(X_FORWARDED_FOR).chain([peer]).collect();
         let all = all.join(&b", "[..]);

@@ -1,16 +1,18 @@
 //! Sockets that listen: accept, and stop accepting.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use super::Opened;
 use super::budget::{Spare, is_of_connection, is_out_of_files};
 use super::connection::{Connection, Listener, serve};
+use super::plain::Plain;
 use crate::observe::Refusal;
 use crate::worker::Worker;
 
@@ -20,7 +22,12 @@ const OUT_OF_FILES: Duration = Duration::from_millis(50);
 impl Worker {
     /// Serves on a socket.
     pub(crate) fn open(self: &Rc<Self>, opened: Opened) {
-        let socket = match TcpListener::from_std(opened.socket) {
+        #[allow(
+            deprecated,
+            reason = "it is unsound where a handle changes while it is watched; a listener's does not"
+        )]
+        let watched = AsyncFd::with_interest(opened.socket, Interest::READABLE);
+        let socket = match watched {
             Ok(socket) => socket,
             Err(error) => return tracing::error!("listener {} cannot be served: {error}", opened.id),
         };
@@ -63,13 +70,13 @@ impl Worker {
     }
 }
 
-async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener) {
+async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: AsyncFd<TcpListener>) {
     let mut spare = Spare::new();
     let mut troubled = false;
     let _vital = worker.vital.guard("accepts connections");
     loop {
         let accepted = tokio::select! {
-            accepted = socket.accept() => accepted,
+            accepted = socket.async_io(Interest::READABLE, take_in) => accepted,
             () = listener.closed.notified() => break,
         };
         match accepted {
@@ -85,7 +92,7 @@ async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener)
                     tracing::warn!("cannot accept on {}: {error}", listener.id);
                 }
                 // Without a pause this would spin: whoever waits to be accepted goes on waiting.
-                if !is_out_of_files(&error) || !turn_away(&listener, &socket, &mut spare) {
+                if !is_out_of_files(&error) || !turn_away(&listener, socket.get_ref(), &mut spare) {
                     tokio::time::sleep(OUT_OF_FILES).await;
                     spare.take_back();
                 }
@@ -96,14 +103,29 @@ async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: TcpListener)
         return;
     }
     // Those that the kernel has accepted for this socket would be reset with it.
-    if let Ok(socket) = socket.into_std() {
-        while let Ok((stream, peer)) = socket.accept() {
-            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-            if let Ok(stream) = stream {
-                start(&worker, &listener, stream, peer);
-            }
-        }
+    while let Ok((stream, peer)) = take_in(socket.get_ref()) {
+        start(&worker, &listener, stream, peer);
     }
+}
+
+/// Takes in whoever waits first. The connection does not block.
+#[cfg(target_os = "linux")]
+fn take_in(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    use rustix::io::retry_on_intr;
+    use rustix::net::{SocketFlags, acceptfrom_with};
+
+    let (stream, peer) =
+        retry_on_intr(|| acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC))?;
+    let peer = peer.ok_or(rustix::io::Errno::CONNABORTED)?;
+    Ok((stream.into(), SocketAddr::try_from(peer)?))
+}
+
+/// Takes in whoever waits first. The connection does not block.
+#[cfg(not(target_os = "linux"))]
+fn take_in(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, peer) = socket.accept()?;
+    stream.set_nonblocking(true)?;
+    Ok((stream, peer))
 }
 
 /// Closes one of the connections that wait, for there are no file descriptors to serve it. Whether that was done.
@@ -111,8 +133,8 @@ fn turn_away(listener: &Listener, socket: &TcpListener, spare: &mut Spare) -> bo
     if !spare.give_up() {
         return false;
     }
-    let accepted = socket.accept().now_or_never();
-    let turned_away = matches!(accepted, Some(Ok(_)));
+    let accepted = take_in(socket);
+    let turned_away = accepted.is_ok();
     drop(accepted);
     spare.take_back();
     if turned_away {
@@ -135,7 +157,7 @@ fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: 
         let _ = stream.set_nodelay(true); // what a listener hands on is the system's own affair
     }
     let connection = Connection::new(worker, listener, peer, [in_gateway, in_listener]);
-    tokio::task::spawn_local(serve(connection, door, stream));
+    tokio::task::spawn_local(serve(connection, door, Plain::New(stream)));
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -9,23 +9,24 @@ use std::sync::atomic::AtomicI64;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::deadline::Deadline;
 use super::door::{AddressPlace, Counted, Door};
 use super::greet::greet;
+use super::plain::Plain;
 use super::stream::ClientStream;
 use super::tls::TlsSession;
 use super::{h1, h2};
+use crate::number::write_decimal;
 use crate::observe::{Handshake, ListenerStripe, Metrics, Refusal};
 use crate::pipeline::Origin;
 use crate::snapshot::Snapshot;
 use crate::worker::Worker;
 
-/// The first bytes of HTTP/2 (RFC 9113 §3.4).
 /// What there is room for in the first read.
 const PREFIX: usize = 4 << 10;
+/// The first bytes of HTTP/2 (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The index of a listener that the configuration in force does not have. No route asks for it.
 const REMOVED: usize = usize::MAX;
@@ -57,7 +58,7 @@ pub struct Connection {
     /// Where it comes from.
     pub peer: SocketAddr,
     /// The address of the peer as upstreams are told.
-    pub peer_text: Box<str>,
+    pub peer_text: Box<[u8]>,
     /// Its deadlines.
     pub deadline: Rc<Deadline>,
     /// Whether it speaks HTTP/2, so that requests share it.
@@ -125,7 +126,7 @@ impl Listener {
 }
 
 /// Serves a connection from its first byte to its end.
-pub(super) async fn serve(mut connection: Connection, door: Arc<Door>, socket: TcpStream) {
+pub(super) async fn serve(mut connection: Connection, door: Arc<Door>, socket: Plain) {
     let Some(mut stream) = greet(&mut connection, &door, socket).await else { return };
     drop(door); // a connection may outlive it by far
     // Where TLS is spoken, the handshake has told the protocol (RFC 9113 §3.2), and nothing else is listened for.
@@ -242,6 +243,17 @@ impl Connection {
     }
 }
 
-fn text(peer: SocketAddr) -> Box<str> {
-    peer.ip().to_canonical().to_string().into()
+/// An address as upstreams are told. Those of IPv4 are written by hand: each connection has one.
+fn text(peer: SocketAddr) -> Box<[u8]> {
+    let IpAddr::V4(address) = peer.ip().to_canonical() else {
+        return peer.ip().to_string().into_bytes().into();
+    };
+    let mut text = Vec::with_capacity("255.255.255.255".len());
+    for (at, octet) in address.octets().into_iter().enumerate() {
+        if at > 0 {
+            text.push(b'.');
+        }
+        write_decimal(&mut text, octet.into());
+    }
+    text.into()
 }

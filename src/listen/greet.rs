@@ -11,12 +11,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::Connection;
 use super::deadline::Deadline;
 use super::door::{Door, Full};
+use super::plain::Plain;
 use super::proxy_protocol::{self, SHORTEST, Step};
 use super::stream::ClientStream;
 use super::tls::{ServerTls, TlsSession};
@@ -59,7 +59,7 @@ impl Handshakes {
 pub(super) async fn greet(
     connection: &mut Connection,
     door: &Arc<Door>,
-    mut socket: TcpStream,
+    mut socket: Plain,
 ) -> Option<ClientStream> {
     let refused = |connection: &Connection, why| connection.listener.count_refusal(why);
     if door.proxy_protocol {
@@ -98,7 +98,7 @@ pub(super) async fn greet(
 
 /// Where the PROXY header says that the connection comes from. A connection that does not begin with one is not read
 /// on: nobody would know whose it is.
-async fn proxy_header(connection: &Connection, socket: &mut TcpStream) -> Result<Option<SocketAddr>, ()> {
+async fn proxy_header(connection: &Connection, socket: &mut Plain) -> Result<Option<SocketAddr>, ()> {
     let mut header = vec![0; SHORTEST];
     let mut read = 0;
     loop {
@@ -116,7 +116,7 @@ async fn proxy_header(connection: &Connection, socket: &mut TcpStream) -> Result
 async fn handshake(
     connection: &Connection,
     tls: &Arc<ServerTls>,
-    socket: TcpStream,
+    socket: Plain,
 ) -> Result<(ClientStream, TlsSession), Handshake> {
     let worker = &connection.worker;
     connection.deadline.set_socket(Some(worker.deadlines.after(tls.timeout)));

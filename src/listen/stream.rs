@@ -5,24 +5,33 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use super::plain::Plain;
 
 /// A connection of a client, with TLS or without.
 #[derive(Debug)]
 pub(super) enum ClientStream {
     /// Without TLS.
-    Plain(TcpStream),
+    Plain(Plain),
     /// With TLS; most of it is memory of rustls, which is large.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Plain>>),
 }
 
 impl ClientStream {
     /// The socket under it.
-    pub(super) fn socket(&self) -> &TcpStream {
+    pub(super) fn socket(&self) -> &Plain {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// The same, to have it watched.
+    pub(super) fn socket_mut(&mut self) -> &mut Plain {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.get_mut().0,
         }
     }
 

@@ -7,7 +7,7 @@ use http::{Method, Uri, Version};
 
 use super::framing::Framing;
 use crate::fields::read::RequestLine;
-use crate::fields::{self, Fields, place};
+use crate::fields::{self, Fields, Looks, place};
 use crate::message::RequestHead;
 use crate::respond::LocalError;
 use crate::target::RequestTarget;
@@ -16,6 +16,9 @@ use crate::target::RequestTarget;
 const HEADERS: usize = 256;
 /// The longest target.
 const TARGET: usize = 8 << 10;
+/// What says how a request is framed, and what its connection is to do.
+static ANNOUNCING: Looks =
+    Looks::of(&[b"content-length", b"transfer-encoding", b"connection", b"te", b"expect"]);
 /// The longest method that a line is looked at for a target behind it.
 const METHOD: usize = 32;
 
@@ -119,7 +122,7 @@ fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)
     let target = RequestTarget::origin(target).map_or_else(|| unusual_target(&method, target), Ok)?;
     let mut asked = Asked { head: method == Method::HEAD, old, keeps: !old, trailers: false };
     let mut announced = Announced::default();
-    for (name, value) in headers.iter() {
+    for (name, value) in headers.like(&ANNOUNCING) {
         announced.look(name, value, &mut asked)?;
     }
     asked.keeps &= !announced.closes;

@@ -10,10 +10,11 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
 use http_body::Frame;
-use tokio::io::{AsyncReadExt, AsyncWrite, Interest};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::framing::{Framing, Taken};
 use super::head::{self, Head, Progress};
+use super::look::{Look, Stage, look};
 use super::pace::Pace;
 use super::times;
 use crate::listen::connection::Connection;
@@ -78,29 +79,6 @@ pub(super) enum Next {
     Refused(LocalError),
     /// Nothing.
     End,
-}
-
-/// What a client is watched for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Its answer has not begun.
-    Waiting {
-        /// It speaks HTTP/1.0, which has no interim answers.
-        old: bool,
-    },
-    /// More of its answer is to come.
-    Answering,
-}
-
-/// What can be seen of a client without reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    /// It is there.
-    Open,
-    /// It sends nothing more.
-    Finished,
-    /// It has reset the connection.
-    Gone,
 }
 
 impl Socket {
@@ -209,6 +187,19 @@ impl Socket {
         let deadline = &self.connection.deadline;
         deadline.watch(context);
         let state = &mut *self.state.borrow_mut();
+        if state.is_new() && state.framing == Framing::Ended && !self.connection.queued.get() {
+            // Most answers come at once, and many connections end with their first.
+            if !deadline.socket_passed() {
+                if !deadline.socket_is_set() {
+                    self.within(std::time::Duration::ZERO);
+                }
+                return Poll::Pending;
+            }
+            deadline.set_socket(None);
+            if !state.watch() {
+                return Poll::Ready(());
+            }
+        }
         // Nobody reads what comes behind the request, so it is read here, in bounds.
         while state.framing == Framing::Ended && !state.finished && state.read.len() < AHEAD {
             match state.poll_fill(context, &self.connection) {
@@ -231,7 +222,8 @@ impl Socket {
             _ => times::LOOK,
         };
         if deadline.socket_passed() {
-            let look = state.look(context);
+            let look =
+                state.stream.as_mut().map_or(Look::Gone, |stream| look(stream, state.finished, context));
             let over = match stage {
                 _ if look == Look::Gone => true,
                 Stage::Answering => state.finished,
@@ -427,8 +419,8 @@ impl Socket {
         let state = &mut *self.state.borrow_mut();
         let stream = state.stream.take();
         state.wake_reader();
-        if let Some(stream) = stream.as_ref().filter(|_| reset) {
-            let _ = socket2::SockRef::from(stream.socket()).set_linger(Some(std::time::Duration::ZERO));
+        if let Some(socket) = stream.as_ref().filter(|_| reset).and_then(|stream| stream.socket().handle()) {
+            let _ = socket2::SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO));
         }
     }
 }
@@ -455,6 +447,16 @@ impl State {
         Poll::Ready(Ok(length))
     }
 
+    /// Whether nobody has waited for the client yet.
+    fn is_new(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.socket().is_new())
+    }
+
+    /// Has the client watched from now on, if that can be done.
+    fn watch(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(|stream| stream.socket_mut().watched().is_ok())
+    }
+
     /// Writes the rest of an interim answer.
     fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.interim.is_empty() {
@@ -466,18 +468,6 @@ impl State {
             }
         }
         Poll::Ready(Ok(()))
-    }
-
-    /// What the socket says of the client, behind what it sent and nobody has read yet.
-    fn look(&self, context: &mut Context<'_>) -> Look {
-        let Some(stream) = &self.stream else { return Look::Gone };
-        let socket = stream.socket();
-        if !matches!(socket.take_error(), Ok(None)) {
-            return Look::Gone;
-        }
-        let ready = pin!(socket.ready(Interest::READABLE)).poll(context);
-        let closed = matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed());
-        if closed || self.finished { Look::Finished } else { Look::Open }
     }
 
     /// Whether the client waits for leave to send a body, and may never send it.

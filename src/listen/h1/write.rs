@@ -11,8 +11,9 @@ use http_body::Body as _;
 
 use super::framing::may_come_behind;
 use super::head::Asked;
-use super::socket::{Socket, Stage};
-use crate::fields::{Fields, write_line};
+use super::look::Stage;
+use super::socket::Socket;
+use crate::fields::{Fields, Looks, write_line};
 use crate::forward::Body;
 use crate::message::Response;
 use crate::number::write_decimal;
@@ -21,6 +22,8 @@ use crate::number::write_decimal;
 const ROOM: usize = 1 << 10;
 /// What is gathered before it is written; a larger frame is written from where it is.
 const FLAT: usize = 16 << 10;
+/// What is not written as it stands, or looked for.
+static FRAMED: Looks = Looks::of(&[b"connection", b"transfer-encoding", b"content-length", b"date"]);
 
 /// How the body of an answer goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +117,7 @@ pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &F
     socket.answers();
     let mut out = Vec::with_capacity(512);
     status_line(&mut out, status);
-    headers.write_some(&mut out, |name, _| !matches!(name, b"content-length" | b"transfer-encoding"));
+    headers.write_some(&mut out, &FRAMED, |name| !matches!(name, b"content-length" | b"transfer-encoding"));
     out.extend_from_slice(b"\r\n");
     let mut left = &out[..];
     poll_fn(|context| {
@@ -154,7 +157,7 @@ fn write_head(
     let kept_length = coding == Coding::None && status != StatusCode::NO_CONTENT;
     let mut says_length = false;
     out.reserve(headers.written() + ROOM);
-    headers.write_some(out, |name, _| match name {
+    headers.write_some(out, &FRAMED, |name| match name {
         b"connection" | b"transfer-encoding" => false,
         // Of an answer without its body: what it would be with it.
         b"content-length" => kept_length && !std::mem::replace(&mut says_length, true),

@@ -1,0 +1,130 @@
+//! The socket of a client. The runtime is told of it when somebody has to wait for it: a connection that is there for
+//! one request, which has come by the time it is accepted, never has to be watched.
+
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::net::{self, Shutdown};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rustix::net::{RecvFlags, recv};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// What is read at once of a socket that is not watched.
+const FIRST: usize = 4 << 10;
+
+/// A socket that does not block.
+#[derive(Debug)]
+pub(super) enum Plain {
+    /// Nobody has waited for it yet.
+    New(net::TcpStream),
+    /// The runtime wakes whoever waits for it.
+    Watched(TcpStream),
+    /// The runtime could not watch it.
+    Lost,
+}
+
+impl Plain {
+    /// Whether nobody has waited for it yet.
+    pub(super) fn is_new(&self) -> bool {
+        matches!(self, Self::New(_))
+    }
+
+    /// The socket, watched from now on.
+    ///
+    /// # Errors
+    /// When the system watches no more.
+    pub(super) fn watched(&mut self) -> io::Result<&mut TcpStream> {
+        if let Self::New(_) = self
+            && let Self::New(socket) = std::mem::replace(self, Self::Lost)
+        {
+            *self = Self::Watched(TcpStream::from_std(socket)?);
+        }
+        match self {
+            Self::Watched(socket) => Ok(socket),
+            Self::New(_) | Self::Lost => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// The handle for the system; `None` if it is lost.
+    pub(super) fn handle(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::New(socket) => Some(socket.as_fd()),
+            Self::Watched(socket) => Some(socket.as_fd()),
+            Self::Lost => None,
+        }
+    }
+
+    /// Does something at once if the socket is new and need not be waited for.
+    fn at_once<T>(
+        &mut self,
+        work: impl FnOnce(&mut net::TcpStream) -> io::Result<T>,
+    ) -> Option<io::Result<T>> {
+        let Self::New(socket) = self else { return None };
+        match work(socket) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            done => Some(done),
+        }
+    }
+}
+
+impl AsyncRead for Plain {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = self.at_once(|socket| {
+            let mut first = [const { MaybeUninit::uninit() }; FIRST];
+            let room = buf.remaining().min(FIRST);
+            let ((read, _), _) = recv(socket, &mut first[..room], RecvFlags::empty())?;
+            buf.put_slice(read);
+            Ok(())
+        });
+        match read {
+            Some(read) => Poll::Ready(read),
+            None => Pin::new(self.watched()?).poll_read(context, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Plain {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.at_once(|socket| socket.write(bytes)) {
+            Some(written) => Poll::Ready(written),
+            None => Pin::new(self.watched()?).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.at_once(|socket| socket.write_vectored(pieces)) {
+            Some(written) => Poll::Ready(written),
+            None => Pin::new(self.watched()?).poll_write_vectored(context, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(())) // nothing is kept here
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.at_once(|socket| socket.shutdown(Shutdown::Write)) {
+            Some(shut) => Poll::Ready(shut),
+            None => Pin::new(self.watched()?).poll_shutdown(context),
+        }
+    }
+}
