@@ -17,6 +17,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::ForwardError;
 use crate::config::{Protocol, UpstreamConfig, UpstreamTls};
+use crate::listen::write_now;
 
 /// Sessions with servers that one worker remembers of one upstream, so that a handshake is a short one.
 const SESSIONS: usize = 64;
@@ -149,8 +150,18 @@ impl ServerStream {
     }
 
     /// Sends all of `bytes`.
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes).await?;
+    pub(super) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        // Nearly always there is room, so that nobody has to be noted as waiting for it.
+        if let Self::Plain(socket) = self {
+            match write_now(socket, bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !bytes.is_empty() {
+            self.write_all(bytes).await?;
+        }
         if let Self::Tls(stream) = self {
             poll_fn(|context| Pin::new(&mut **stream).poll_flush(context)).await?;
         }

@@ -49,7 +49,8 @@ impl Buffers {
         room: usize,
     ) -> Poll<io::Result<BytesMut>> {
         let mut piece = self.piece.borrow_mut();
-        if piece.capacity() < room {
+        // If nobody has any of it any more it is read into from its beginning, which the processor has at hand.
+        if piece.capacity() < PIECE && !piece.try_reclaim(PIECE) && piece.capacity() < room {
             piece.reserve(PIECE);
         }
         // A read keeps nothing between polls, so a new one each time loses nothing.

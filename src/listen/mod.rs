@@ -25,4 +25,5 @@ pub(crate) use greet::Handshakes;
 pub use h1::Http1Body;
 pub use h2::Http2Body;
 pub use inbound::{Inbound, InboundError};
+pub(crate) use plain::write_now;
 pub use socket::{Opened, open};

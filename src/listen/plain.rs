@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use rustix::net::{RecvFlags, recv};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// What is read at once of a socket that is not watched.
@@ -63,11 +63,23 @@ impl Plain {
         work: impl FnOnce(&mut net::TcpStream) -> io::Result<T>,
     ) -> Option<io::Result<T>> {
         let Self::New(socket) = self else { return None };
-        match work(socket) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            done => Some(done),
-        }
+        unless_it_blocks(work(socket))
     }
+}
+
+/// Writes what there is room for at once. The system is asked directly: in a process with several threads the way through
+/// its library has a place to cancel them.
+///
+/// # Errors
+/// When there is no room, among others.
+pub(crate) fn write_now(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    socket.try_io(Interest::WRITABLE, || Ok(send(socket, bytes, SendFlags::NOSIGNAL)?))
+}
+
+/// What was done; `None` if it has to be waited for.
+fn unless_it_blocks<T>(done: io::Result<T>) -> Option<io::Result<T>> {
+    let blocks = done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+    (!blocks).then_some(done)
 }
 
 impl AsyncRead for Plain {
@@ -96,7 +108,13 @@ impl AsyncWrite for Plain {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.at_once(|socket| socket.write(bytes)) {
+        // Nearly always there is room, so that nobody has to be noted as waiting for it.
+        let written = match &mut *self {
+            Self::New(socket) => unless_it_blocks(socket.write(bytes)),
+            Self::Watched(socket) => unless_it_blocks(write_now(socket, bytes)),
+            Self::Lost => None,
+        };
+        match written {
             Some(written) => Poll::Ready(written),
             None => Pin::new(self.watched()?).poll_write(context, bytes),
         }
