@@ -87,6 +87,11 @@ impl RequestHead {
         }
     }
 
+    /// The head, of which another is left here that says nothing.
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::get(PathAndQuery::from_static("/")))
+    }
+
     /// The head as hyper has it, with this body.
     pub fn with_body<B>(self, body: B) -> http::Request<B> {
         let mut request = http::Request::new(body);

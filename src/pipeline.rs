@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use http::uri::PathAndQuery;
 use http::{Method, header};
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
 use crate::asking::{Asking, Judging};
@@ -28,6 +28,7 @@ use crate::route::{Asked, NoHost, PathError, host, is_doubtful, is_plain, normal
 use crate::shape::Unwritable;
 use crate::snapshot::{Route, Said, Snapshot, Target};
 use crate::target::RequestTarget;
+use crate::worker::View;
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
@@ -312,70 +313,45 @@ pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
     exchange.answer(response)
 }
 
-/// Serves one request. Every answer, also a refusal or an error, comes from here; no protocol sees a failure.
-pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: Inbound) -> Response {
+/// Serves one request. Every answer, also a refusal or an error, comes from here; no protocol sees a failure. Of the head
+/// nothing may be left behind it.
+pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: Inbound) -> Response {
     let view = connection.worker.view();
     let now = connection.worker.clock().now();
-    let mut exchange = Exchange::begin(connection, &view, now, Some(&parts));
+    let mut exchange = Exchange::begin(connection, &view, now, Some(parts));
 
-    let found = match find(&view.snapshot, connection.origin(), &parts, now) {
-        Ok(found) => found,
-        Err(unjudged) => {
-            exchange.unjudged(&unjudged, &parts);
-            respond::drain(body, &parts);
-            let response = respond::unjudged(unjudged, &parts, exchange.id());
+    // What is found and judged stands in functions that wait for nothing: whatever stands here is memory that each
+    // connection has and each request touches. What is waited for seldom is boxed for the same reason.
+    let ruling = match rule(connection, &view, &mut exchange, parts, now) {
+        Ok(ruling) => ruling,
+        Err(found) => Box::pin(rule_later(&view, *found, &mut exchange, parts, now)).await,
+    };
+    let Admitted { route, target, identity, normal_path, affinity, told, delay } = match ruling {
+        Ruling::Admitted(admitted) => admitted,
+        Ruling::Answered(response) => {
+            respond::drain(body, parts);
             return exchange.answer(response);
         }
     };
-    exchange.found(&found, &parts);
-    let Some(target) = &found.route.target else {
-        let usage = Box::pin(view.usage(&found)).await;
-        respond::drain(body, &parts);
-        return exchange.answer(respond::usage(&found, &usage));
-    };
-    // What is waited for seldom is boxed: every request would pay for its size.
-    let judged = match view.store_of(&found) {
-        Some(store) => Box::pin(found.shared(store, now)).await,
-        None => {
-            let decision = decide(&found.asks, true);
-            found.decided(decision)
-        }
-    };
-    view.observe(&judged);
-    exchange.judged(&judged);
-
-    if judged.decision.unavailable {
-        respond::drain(body, &parts);
-        let response = respond::unavailable(&parts, exchange.id());
-        return exchange.answer(response);
-    }
-    if !judged.decision.admitted {
-        respond::drain(body, &parts);
-        let response = respond::refusal(&parts, &judged, exchange.id());
-        return exchange.answer(response);
-    }
-    let Judged { route, identity, normal_path, affinity, said, asked, mut decision, .. } = judged;
-    let told = respond::Told::new(said, &asked, &decision);
-    exchange.hold(std::mem::take(&mut decision.holds));
-    if !decision.delay.is_zero() {
+    if !delay.is_zero() {
         Box::pin(exchange.wait_for_turn()).await;
     }
 
     let mut response = match target {
         Target::Answer { status, body: answer, content_type } => {
-            respond::drain(body, &parts);
+            respond::drain(body, parts);
             let response = respond::fixed(*status, answer.clone(), content_type);
             exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
             response
         }
         Target::Redirect { status, to } => {
-            respond::drain(body, &parts);
-            let response = respond::redirect(*status, &exchange.location(to, &parts, &identity));
+            respond::drain(body, parts);
+            let response = respond::redirect(*status, &exchange.location(to, parts, &identity));
             exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
             response
         }
         Target::Upstream { index, original_path } => {
-            match exchange.shape(&parts, &identity) {
+            match exchange.shape(parts, &identity) {
                 Ok(Some(target)) => parts.target = parts.target.with(&target),
                 Ok(None) => {
                     if let Some(path) = normal_path.filter(|_| !original_path) {
@@ -383,7 +359,7 @@ pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: In
                     }
                 }
                 Err(Unwritable) => {
-                    respond::drain(body, &parts);
+                    respond::drain(body, parts);
                     let response = ForwardError::Unwritable.response(&exchange);
                     return exchange.answer(response);
                 }
@@ -408,6 +384,98 @@ pub async fn serve(connection: &Rc<Connection>, mut parts: RequestHead, body: In
         told.write(route, &mut response.headers);
     }
     exchange.answer(response)
+}
+
+/// What is to become of a request.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
+enum Ruling<'s> {
+    /// Its limits admit it.
+    Admitted(Admitted<'s>),
+    /// It is answered without its route's target.
+    Answered(Response),
+}
+
+/// A request that its limits admit.
+struct Admitted<'s> {
+    route: &'s Route,
+    target: &'s Target,
+    identity: Identity<'s>,
+    normal_path: Option<String>,
+    affinity: Option<u64>,
+    told: Option<respond::Told<'s>>,
+    delay: Span,
+}
+
+/// Route → keys → decide, by what this process knows.
+///
+/// # Errors
+/// When others have to be asked first: what was found until then.
+fn rule<'s>(
+    connection: &Rc<Connection>,
+    view: &'s View,
+    exchange: &mut Exchange,
+    parts: &RequestHead,
+    now: Time,
+) -> Result<Ruling<'s>, Box<Found<'s>>> {
+    let found = match find(&view.snapshot, connection.origin(), parts, now) {
+        Ok(found) => found,
+        Err(unjudged) => {
+            exchange.unjudged(&unjudged, parts);
+            return Ok(Ruling::Answered(respond::unjudged(unjudged, parts, exchange.id())));
+        }
+    };
+    exchange.found(&found, parts);
+    match &found.route.target {
+        Some(target) if view.store_of(&found).is_none() => {
+            let decision = decide(&found.asks, true);
+            Ok(concluded(found.decided(decision), target, view, exchange, parts))
+        }
+        _ => Err(Box::new(found)),
+    }
+}
+
+/// The same where limits are shared, or only their state is asked for.
+async fn rule_later<'s>(
+    view: &'s View,
+    found: Found<'s>,
+    exchange: &mut Exchange,
+    parts: &RequestHead,
+    now: Time,
+) -> Ruling<'s> {
+    let Some(target) = &found.route.target else {
+        let usage = view.usage(&found).await;
+        return Ruling::Answered(respond::usage(&found, &usage));
+    };
+    let judged = match view.store_of(&found) {
+        Some(store) => found.shared(store, now).await,
+        None => {
+            let decision = decide(&found.asks, true);
+            found.decided(decision)
+        }
+    };
+    concluded(judged, target, view, exchange, parts)
+}
+
+/// What comes of a decision.
+fn concluded<'s>(
+    mut judged: Judged<'s>,
+    target: &'s Target,
+    view: &View,
+    exchange: &mut Exchange,
+    parts: &RequestHead,
+) -> Ruling<'s> {
+    view.observe(&judged);
+    exchange.judged(&judged);
+    if judged.decision.unavailable {
+        return Ruling::Answered(respond::unavailable(parts, exchange.id()));
+    }
+    if !judged.decision.admitted {
+        return Ruling::Answered(respond::refusal(parts, &judged, exchange.id()));
+    }
+    exchange.hold(std::mem::take(&mut judged.decision.holds));
+    let Judged { route, identity, normal_path, affinity, said, asked, decision, .. } = judged;
+    let told = respond::Told::new(said, &asked, &decision);
+    Ruling::Admitted(Admitted { route, target, identity, normal_path, affinity, told, delay: decision.delay })
 }
 
 /// `target` with another path, and the same query and authority.

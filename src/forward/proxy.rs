@@ -2,8 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use smallvec::SmallVec;
-
 use crate::config::ProxyVersion;
 
 /// What version 2 begins with.
@@ -16,7 +14,7 @@ const LOCAL: u8 = 0x20;
 const TCP: (u8, u8) = (0x11, 0x21);
 
 /// The header of a connection; the longest of version 1 has 107 bytes.
-pub(super) type Header = SmallVec<[u8; 108]>;
+pub(super) type Header = Vec<u8>;
 
 /// What tells of a client that came to `to`. Both are told in one family: where they differ, in IPv6.
 pub(super) fn header(version: ProxyVersion, client: SocketAddr, to: SocketAddr) -> Header {

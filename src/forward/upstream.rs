@@ -27,12 +27,27 @@ struct Counted<'a> {
 const MOST_TRIED: usize = 8;
 
 /// What is to be sent.
-#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Outgoing {
+enum Outgoing<'a> {
     /// A head alone.
-    Head(RequestHead),
-    /// A head with a body; `None` once some of it may have been sent.
-    Whole(Option<Request<RequestBody>>, Rc<Upload>),
+    Head(&'a RequestHead),
+    /// A head with a body; in a box, for most have none.
+    Whole(Box<Whole>),
+}
+
+/// A request with a body.
+struct Whole {
+    /// `None` once some of it may have been sent.
+    unsent: Option<Request<RequestBody>>,
+    upload: Rc<Upload>,
+}
+
+/// A request as the upstream is to get it.
+struct Prepared<'a> {
+    outgoing: Outgoing<'a>,
+    /// The protocol that it asks to switch to.
+    wanted: Option<Vec<u8>>,
+    /// What a connection begins with.
+    preamble: proxy::Header,
 }
 
 impl Drop for Counted<'_> {
@@ -42,7 +57,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Forwards a request and returns the answer's head with a body that streams.
+/// Forwards a request and returns the answer's head with a body that streams. Of the request's head nothing may be left.
 ///
 /// # Errors
 /// When the upstream gave no answer, or the client's body was at fault.
@@ -52,12 +67,37 @@ pub async fn forward(
     upstream: &Upstream,
     route: &Route,
     consumer: Option<Told<'_>>,
-    mut parts: RequestHead,
+    parts: &mut RequestHead,
     body: Inbound,
 ) -> Result<Response, ForwardError> {
+    let prepared = prepare(connection, exchange, upstream, route, consumer, parts, body)?;
+    let Prepared { outgoing, wanted, preamble } = prepared;
+    let mut counted = Counted { upstream, exchange, outcome: UpstreamOutcome::ClientLeft };
+    let result = attempt(connection, exchange, upstream, outgoing, wanted.as_deref(), &preamble).await;
+    counted.outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
+    drop(counted);
+    let mut response = result?;
+    headers::strip_hop_by_hop(&mut response.headers);
+    if let Some(wanted) = wanted.filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS) {
+        tunnel::say(&mut response.headers, &wanted);
+        exchange.has_no_end();
+    }
+    Ok(response)
+}
+
+/// The request as its upstream gets it. Apart, so that what it needs is not kept while the answer is waited for.
+fn prepare<'a>(
+    connection: &Rc<Connection>,
+    exchange: &Exchange,
+    upstream: &Upstream,
+    route: &Route,
+    consumer: Option<Told<'_>>,
+    parts: &'a mut RequestHead,
+    body: Inbound,
+) -> Result<Prepared<'a>, ForwardError> {
     let announced = http_body::Body::size_hint(&body).exact();
     if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
-        respond::drain(body, &parts);
+        respond::drain(body, parts);
         return Err(ForwardError::TooLarge);
     }
     let config = upstream.config();
@@ -67,12 +107,11 @@ pub async fn forward(
         proxy::header(version, client, to)
     });
     let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
-    let wanted = if may_switch { tunnel::wanted(&parts) } else { None };
-    let mut counted = Counted { upstream, exchange, outcome: UpstreamOutcome::ClientLeft };
+    let wanted = if may_switch { tunnel::wanted(parts) } else { None };
     let authority = &config.servers[0].authority;
     // Asked before Connection, which names TE, takes it away. Servers of HTTP/1.1 would need both.
     let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&parts.headers);
-    prepare(connection, &mut parts, authority, has_body, exchange.trusts_peer(), route.overrides);
+    rewrite(connection, parts, authority, has_body, exchange.trusts_peer(), route.overrides);
     if trailers {
         parts.headers.insert(header::TE, "trailers");
     }
@@ -88,18 +127,11 @@ pub async fn forward(
     let (body, upload) = RequestBody::new(body, route.max_body, exchange, &parts.headers, config);
     let outgoing = match upload {
         None => Outgoing::Head(parts),
-        Some(upload) => Outgoing::Whole(Some(parts.with_body(body)), upload),
+        Some(upload) => {
+            Outgoing::Whole(Box::new(Whole { unsent: Some(parts.take().with_body(body)), upload }))
+        }
     };
-    let result = attempt(connection, exchange, upstream, outgoing, wanted.as_deref(), &preamble).await;
-    counted.outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
-    drop(counted);
-    let mut response = result?;
-    headers::strip_hop_by_hop(&mut response.headers);
-    if let Some(wanted) = wanted.filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS) {
-        tunnel::say(&mut response.headers, &wanted);
-        exchange.has_no_end();
-    }
-    Ok(response)
+    Ok(Prepared { outgoing, wanted, preamble })
 }
 
 /// Tries one server, and others while that is safe: what was never sent, and what does the same when it is done
@@ -108,7 +140,7 @@ async fn attempt(
     connection: &Connection,
     exchange: &Exchange,
     upstream: &Upstream,
-    mut outgoing: Outgoing,
+    mut outgoing: Outgoing<'_>,
     wanted: Option<&[u8]>,
     preamble: &[u8],
 ) -> Result<Response, ForwardError> {
@@ -125,7 +157,8 @@ async fn attempt(
             Outgoing::Head(parts) => {
                 ask(&seat.server, config, exchange, connection, parts, wanted, preamble).await
             }
-            Outgoing::Whole(unsent, upload) => {
+            Outgoing::Whole(whole) => {
+                let Whole { unsent, upload } = &mut **whole;
                 // Boxed for its size: most requests have no body.
                 Box::pin(send(&seat.server, config, exchange, connection, unsent, upload, preamble)).await
             }
@@ -139,7 +172,7 @@ async fn attempt(
         let is_safe = match (&outgoing, &error) {
             (Outgoing::Head(_), error) if error.is_unsent() => true,
             (Outgoing::Head(parts), ForwardError::Unanswered(_)) => parts.method.is_idempotent(),
-            (Outgoing::Whole(unsent, _), error) => error.is_unsent() && unsent.is_some(),
+            (Outgoing::Whole(whole), error) => error.is_unsent() && whole.unsent.is_some(),
             _ => false,
         };
         tried.push(Rc::clone(&seat));
@@ -163,7 +196,7 @@ async fn attempt(
 }
 
 /// The head of the request as HTTP/1.1 in origin form.
-fn prepare(
+fn rewrite(
     connection: &Connection,
     parts: &mut RequestHead,
     authority: &str,

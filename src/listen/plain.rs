@@ -125,6 +125,9 @@ impl AsyncWrite for Plain {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let [only] = pieces {
+            return self.poll_write(context, only); // which costs less
+        }
         match self.at_once(|socket| socket.write_vectored(pieces)) {
             Some(written) => Poll::Ready(written),
             None => Pin::new(self.watched()?).poll_write_vectored(context, pieces),

@@ -42,14 +42,14 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
                 socket.ends.set(true);
                 (Asked::default(), pipeline::refuse(connection, error))
             }
-            Next::Head(Head { head, framing, asked, expects }) => {
+            Next::Head(Head { mut head, framing, asked, expects }) => {
                 let has_body = framing != Framing::Ended;
                 let turn = socket.begin(framing, expects);
                 let body = match has_body {
                     true => Inbound::Http1(Http1Body::new(&socket, turn)),
                     false => Inbound::None,
                 };
-                let serving = pin!(pipeline::serve(connection, head, body));
+                let serving = pin!(pipeline::serve(connection, &mut head, body));
                 match socket.attended(asked.old, serving).await {
                     Some(response) => (asked, response),
                     None => break, // nobody is there to be answered

@@ -61,8 +61,8 @@ async fn answer(
     let body = Http2Body::new(stream, &parts.headers).map_or(Inbound::None, Inbound::Http2);
     connection.next_stream.replace(Some(Rc::clone(deadline)));
     let response = match head::read(parts, connection.worker.client().max_headers) {
-        Ok(head) => {
-            let mut serving = pin!(pipeline::serve(connection, head, body));
+        Ok(mut head) => {
+            let mut serving = pin!(pipeline::serve(connection, &mut head, body));
             poll_fn(|context| match serving.as_mut().poll(context) {
                 Poll::Ready(response) => Poll::Ready(Some(response)),
                 // Reset by the client, or lost with the connection: nobody is there to be answered.
