@@ -229,28 +229,12 @@ pub fn decide(asks: &[Ask<'_>], queue: bool) -> Decision {
 }
 
 /// Like `decide`. With `keep`, all that is charged is held, so that it can be undone.
+#[inline]
 fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
-    let mut decision = Decision::default();
-    if let [ask] = asks
-        && decide_one(ask, keep, &mut decision)
-    {
-        return decision;
-    }
-    let mut held = hold(asks);
-    let mut holds = Holds::default();
-    let mut bars = bars(asks, &held);
-    decision = settle(asks, &mut held, &mut bars, true, |index, key, delay, receipt| {
-        if let Some(hold) = held_by(&asks[index], key, delay, receipt, (queue, keep)) {
-            holds.push(hold);
-        }
-    });
-    decision.holds = holds;
-
-    let added: SmallVec<[usize; 2]> =
-        held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
-    drop(held);
-    for index in added {
-        asks[index].limit.counters.sweep_a_little(asks[index].at);
+    let mut decision = Decision::default(); // the only one, which is returned where it lies
+    match asks {
+        [ask] if decide_one(ask, keep, &mut decision) => {}
+        _ => decide_together(asks, queue, keep, &mut decision),
     }
     decision
 }
@@ -275,6 +259,27 @@ fn decide_one(ask: &Ask<'_>, keep: bool, decision: &mut Decision) -> bool {
         ask.limit.counters.sweep_a_little(ask.at);
     }
     true
+}
+
+/// Locks all keys, checks them all, then charges them all.
+#[inline(never)]
+fn decide_together(asks: &[Ask<'_>], queue: bool, keep: bool, decision: &mut Decision) {
+    let mut held = hold(asks);
+    let mut holds = Holds::default();
+    let mut bars = bars(asks, &held);
+    *decision = settle(asks, &mut held, &mut bars, true, |index, key, delay, receipt| {
+        if let Some(hold) = held_by(&asks[index], key, delay, receipt, (queue, keep)) {
+            holds.push(hold);
+        }
+    });
+    decision.holds = holds;
+
+    let added: SmallVec<[usize; 2]> =
+        held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
+    drop(held);
+    for index in added {
+        asks[index].limit.counters.sweep_a_little(asks[index].at);
+    }
 }
 
 /// What a request that was charged holds of a limit: with `keep` all that it spends.
