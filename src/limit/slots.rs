@@ -10,6 +10,8 @@ const SMALLEST: usize = 8;
 const PAGE: usize = 256;
 /// Pages of one size, but for the first one, of which there are twice as many.
 const PAGES: usize = 4;
+/// Where the second half of the pages of the first size begins.
+const FIRST: usize = PAGES * PAGE;
 
 /// Fingerprints and states. A fingerprint is a keyed hash, so its low bits are as good a place as any.
 ///
@@ -271,7 +273,7 @@ impl<A: Kept> Slots<A> {
 /// The page of a slot, and its place there.
 #[inline]
 fn place(at: usize) -> (usize, usize) {
-    let doubled = (at | PAGES * PAGE).ilog2() - (PAGES * PAGE).ilog2();
+    let doubled = (at | FIRST).ilog2() - FIRST.ilog2();
     let bits = doubled + PAGE.ilog2();
     ((at >> bits) + doubled as usize * PAGES, at & ((1 << bits) - 1))
 }
