@@ -55,6 +55,12 @@ impl Pace {
         Span::saturating_from(divide(ticks.saturating_add(u128::from(self.per_nano) - 1), self.per_nano))
     }
 
+    /// The same of ticks that fit a word. Most rates have a nanosecond's tick, which needs no division.
+    #[inline]
+    pub(crate) fn time_up_of_word(self, ticks: u64) -> Span {
+        Span::from_nanos(if self.per_nano == 1 { ticks } else { ticks.div_ceil(self.per_nano) })
+    }
+
     /// The time in which `ticks` drain, rounded down to a nanosecond.
     #[inline]
     pub(crate) fn time_down(self, ticks: u128) -> Span {

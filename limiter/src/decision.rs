@@ -24,12 +24,7 @@ pub trait Algorithm {
     fn refused(&self, _state: &mut Self::State, _now: Time, _cost: u64) {}
 
     /// Asks for `cost` where no other limit has a say: `check`, then `charge` or `refused`, then `standing`.
-    fn ask(
-        &self,
-        state: &mut Self::State,
-        now: Time,
-        cost: u64,
-    ) -> (Result<(Span, Receipt), Refusal>, Standing) {
+    fn ask(&self, state: &mut Self::State, now: Time, cost: u64) -> Said {
         let answer = match self.check(state, now, cost) {
             Ok(delay) => Ok((delay, self.charge(state, now, cost))),
             Err(refusal) => {
@@ -55,6 +50,9 @@ pub trait Algorithm {
     /// Carries a standing state over from `old`, the same limit with another quota.
     fn rescale(&self, old: &Self, state: &mut Self::State, now: Time);
 }
+
+/// What a limit says in one step: the delay and what it takes to undo the charge, or the refusal; and what is left.
+pub type Said = (Result<(Span, Receipt), Refusal>, Standing);
 
 /// Where a charge stands in the state of its key. It means something to the algorithm that gave it, and to nobody
 /// else, but it is a number that can be kept and sent anywhere.

@@ -43,7 +43,7 @@ mod token_bucket;
 pub use ban::{Ban, MAX_BAN_AFTER, Strikes};
 pub use concurrency::{Concurrency, InFlight};
 pub use debt::{Debt, Pace};
-pub use decision::{Algorithm, Receipt, Refusal, Standing};
+pub use decision::{Algorithm, Receipt, Refusal, Said, Standing};
 pub use fixed_window::{FixedWindow, Window};
 pub use leaky_bucket::LeakyBucket;
 pub use micros::{BucketInMicros, MAX_SHARED_MICROS, Micros};

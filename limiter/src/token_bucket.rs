@@ -3,7 +3,7 @@
 use crate::debt::scale_up;
 use crate::quota::checked_count;
 use crate::{
-    Algorithm, BucketInMicros, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time,
+    Algorithm, BucketInMicros, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Said, Span, Standing, Time,
 };
 
 /// Admits while the bucket holds the cost. A missing token is a debt that drains at the rate, so a bucket that
@@ -32,6 +32,30 @@ impl TokenBucket {
     /// How fast it is refilled.
     pub const fn pace(&self) -> Pace {
         self.pace
+    }
+
+    /// [`ask`](Algorithm::ask) of a key that owes nothing from `base + above` ticks since the Unix epoch on, with no
+    /// number wider than a word. `above` is then that of the key as it is left.
+    ///
+    /// None, and nothing is changed, where a number does not fit or the clock shows less than `base`.
+    #[inline]
+    pub fn ask_above(&self, above: &mut u64, base: u128, now: Time, cost: u64) -> Option<Said> {
+        let clock = u64::try_from(self.pace.clock(now).checked_sub(base)?).ok()?;
+        let capacity = self.burst.checked_mul(self.pace.per_request)?;
+        let owed = above.saturating_sub(clock);
+        let wanted = owed.checked_add(cost.checked_mul(self.pace.per_request)?)?;
+        let standing = |owed: u64| Standing {
+            remaining: capacity.saturating_sub(owed) / self.pace.per_request,
+            capacity: self.burst,
+            reset: self.pace.time_up_of_word(owed),
+        };
+        if wanted > capacity {
+            let until = Refusal::Until(self.pace.time_up_of_word(wanted - capacity));
+            return Some((Err(if cost > self.burst { Refusal::Never } else { until }), standing(owed)));
+        }
+        *above = clock.checked_add(wanted)?;
+        let receipt = Receipt::from_number(base + u128::from(*above));
+        Some((Ok((Span::ZERO, receipt)), standing(wanted)))
     }
 
     #[inline]
@@ -70,7 +94,7 @@ impl Algorithm for TokenBucket {
     }
 
     #[inline]
-    fn ask(&self, state: &mut Debt, now: Time, cost: u64) -> (Result<(Span, Receipt), Refusal>, Standing) {
+    fn ask(&self, state: &mut Debt, now: Time, cost: u64) -> Said {
         let owed = state.owed(self.pace, now);
         let (wanted, capacity) = (owed.saturating_add(self.pace.ticks(cost)), self.capacity());
         if cost > self.burst {
@@ -112,6 +136,31 @@ mod tests {
     use crate::MAX_COUNT;
 
     proptest! {
+        /// A debt that is kept as ticks above a base is asked as it is, or not at all.
+        #[test]
+        fn above_a_base_is_as_it_is(
+            (count, nanos, burst) in (1..=MAX_COUNT, 1_000_000..=31_622_400_000_000_000_u64, 1..=MAX_COUNT),
+            behind in prop_oneof![Just(0_u64), 1..=1_u64 << 62, any::<u64>()],
+            steps in prop::collection::vec((0..2_000_000_000_u64, 0..=MAX_COUNT), 1..50),
+        ) {
+            let bucket = TokenBucket::new(Rate::new(count, Span::from_nanos(nanos)).unwrap(), burst).unwrap();
+            let mut now = Time::from_nanos(1_795_000_000_000_000_000);
+            let base = bucket.pace.clock(now).saturating_sub(u128::from(behind));
+            let (mut above, mut debt) = (0, Debt::default());
+            for (later, cost) in steps {
+                now = now.plus(Span::from_nanos(later));
+                let (before, cost) = (above, if cost % 2 == 0 { cost } else { cost % burst + 1 });
+                let Some(said) = bucket.ask_above(&mut above, base, now, cost) else {
+                    prop_assert_eq!(before, above);
+                    continue;
+                };
+                prop_assert_eq!(said, bucket.ask(&mut debt, now, cost));
+                if said.0.is_ok() {
+                    prop_assert_eq!(debt.paid_at(), base + u128::from(above));
+                }
+            }
+        }
+
         /// A request that is asked in one step is answered as in three.
         #[test]
         fn one_step_is_as_three(

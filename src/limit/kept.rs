@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use sluicegate_limiter::{
-    Algorithm, Ban, Concurrency, Debt, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, Time, TokenBucket,
+    Algorithm, Ban, Concurrency, Debt, FixedWindow, LeakyBucket, Said, SlidingLog, SlidingWindow, Time,
+    TokenBucket,
 };
 
 /// The word of a debt that does not fit one.
@@ -40,6 +41,11 @@ pub(super) trait Kept: Algorithm + Clone {
     /// The state, if it does not fit.
     fn close(state: Self::State, base: u128) -> Result<Self::Word, Self::State>;
 
+    /// Asks for `cost` of the state in a word; none, and nothing is changed, where numbers do not fit words.
+    fn ask_word(&self, _word: &mut Self::Word, _base: u128, _now: Time, _cost: u64) -> Option<Said> {
+        None
+    }
+
     /// The word of a state that is kept beside the table.
     fn far() -> Self::Word {
         Self::Word::default()
@@ -55,9 +61,11 @@ pub(super) trait Kept: Algorithm + Clone {
 }
 
 macro_rules! bucket {
-    ($algorithm:ty) => {
+    ($algorithm:ty $(, $ask_word:item)?) => {
         impl Kept for $algorithm {
             type Word = u64;
+
+            $($ask_word)?
 
             #[inline]
             fn open(word: &mut u64, base: u128) -> Option<Debt> {
@@ -113,6 +121,11 @@ macro_rules! as_it_is {
                 Some(std::mem::take(word))
             }
 
+            #[inline]
+            fn ask_word(&self, word: &mut Self::State, _base: u128, now: Time, cost: u64) -> Option<Said> {
+                Some(self.ask(word, now, cost))
+            }
+
             fn see<'f, T>(
                 word: &Self::State,
                 _base: u128,
@@ -132,7 +145,16 @@ macro_rules! as_it_is {
     )*};
 }
 
-bucket!(TokenBucket);
+bucket!(
+    TokenBucket,
+    #[inline]
+    fn ask_word(&self, word: &mut u64, base: u128, now: Time, cost: u64) -> Option<Said> {
+        let mut above = Some(*word).filter(|word| *word != FAR)?;
+        let said = self.ask_above(&mut above, base, now, cost)?;
+        *word = Some(above).filter(|word| *word != FAR)?;
+        Some(said)
+    }
+);
 bucket!(LeakyBucket);
 as_it_is!(FixedWindow, SlidingLog, SlidingWindow, Concurrency, Ban);
 

@@ -1,18 +1,23 @@
 //! A flat table: one slot a key, a 64-bit fingerprint beside its state, linear probing.
 
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Said, Time};
 
 use super::kept::{BEHIND, Far, Kept};
 
 /// The fewest slots there are.
 const SMALLEST: usize = 8;
-/// Slots of a page: what is allocated at a time, 4 KiB where a state is a word.
+/// Slots of the first pages: what is allocated at a time, 4 KiB where a state is a word.
 const PAGE: usize = 256;
+/// Pages of one size, but for the first one, of which there are twice as many.
+const PAGES: usize = 4;
+/// Where the second half of the pages of the first size begins.
+const FIRST: usize = PAGES * PAGE;
 
 /// Fingerprints and states. A fingerprint is a keyed hash, so its low bits are as good a place as any.
 ///
-/// Six sevenths full is where probes begin to be long; the table then grows by a quarter, so that it is two thirds full
-/// at least and a key of one word takes 24 bytes at most, whatever their number. It grows by pages, which stay: memory
+/// Six sevenths full is where probes begin to be long; the table then grows by a page. Pages double in size after every
+/// four, so that it grows by a quarter at most and is two thirds full at least: a key of one word takes 24 bytes at most,
+/// whatever their number, and the list of pages stays so short that the caches keep it. Pages stay where they are: memory
 /// that is given back in ever larger pieces is of little use to those who grow.
 pub(super) struct Slots<A: Kept> {
     pages: Vec<Box<[Slot<A::Word>]>>,
@@ -48,7 +53,14 @@ impl<A: Kept> Slots<A> {
 
     #[inline]
     fn slot(&self, at: usize) -> &Slot<A::Word> {
-        &self.pages[at / PAGE][at % PAGE]
+        let (page, offset) = place(at);
+        &self.pages[page][offset]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, at: usize) -> &mut Slot<A::Word> {
+        let (page, offset) = place(at);
+        &mut self.pages[page][offset]
     }
 
     /// Where the probes for `key` begin: the slots are not a power of two.
@@ -70,15 +82,25 @@ impl<A: Kept> Slots<A> {
     /// The index of `key`, good until the next change.
     #[inline]
     pub(super) fn find(&self, key: u64) -> Option<usize> {
-        if self.size == 0 {
-            return None;
-        }
+        self.seek(key).map(|(index, ..)| index)
+    }
+
+    /// The index of `key`, with its page and its place there.
+    #[inline]
+    fn seek(&self, key: u64) -> Option<(usize, usize, usize)> {
         let mut at = self.home(key);
         loop {
-            match self.slot(at).key {
-                found if found == key => return Some(at),
-                0 => return None,
-                _ => at = self.next(at),
+            let (number, mut offset) = place(at);
+            let page = self.pages.get(number)?; // there is none before the first key
+            while let Some(slot) = page.get(offset) {
+                match slot.key {
+                    found if found == key => return Some((at, number, offset)),
+                    0 => return None,
+                    _ => (at, offset) = (at + 1, offset + 1),
+                }
+            }
+            if at == self.size {
+                at = 0;
             }
         }
     }
@@ -98,26 +120,48 @@ impl<A: Kept> Slots<A> {
         while self.slot(at).key != 0 {
             at = self.next(at);
         }
-        self.pages[at / PAGE][at % PAGE] = slot;
+        *self.slot_mut(at) = slot;
         at
     }
 
     fn grow(&mut self) {
-        let larger = (self.size + self.size / 4).max(SMALLEST);
-        let size = if larger < PAGE { larger } else { larger.next_multiple_of(PAGE) };
         let all = self.pages.iter_mut().flatten().filter(|slot| slot.key != 0);
         let keys: Vec<Slot<A::Word>> = all.map(std::mem::take).collect();
-        if self.size < PAGE {
+        let page = if self.size < PAGE {
             self.pages.clear(); // a first page that is none yet
-        }
-        self.pages.reserve_exact(size.div_ceil(PAGE) - self.pages.len());
-        while self.pages.len() * PAGE < size {
-            self.pages.push(std::iter::repeat_with(Slot::default).take(size.min(PAGE)).collect());
-        }
-        self.size = size;
+            (self.size * 2).clamp(SMALLEST, PAGE)
+        } else {
+            page_size(self.pages.len())
+        };
+        self.pages.reserve_exact(1);
+        self.pages.push(std::iter::repeat_with(Slot::default).take(page).collect());
+        self.size = self.pages.iter().map(|page| page.len()).sum();
         for slot in keys {
             self.place(slot);
         }
+    }
+
+    /// How many of `most` slots from `at` on are passed before one whose key owes nothing.
+    pub(super) fn before_idle(&self, from: usize, most: usize, algorithm: &A, now: Time) -> usize {
+        let mut passed = 0;
+        while passed < most {
+            let (page, offset) = place(self.after(from, passed));
+            for slot in self.pages[page][offset..].iter().take(most - passed) {
+                let idle = |state: &A::State| algorithm.is_idle(state, now);
+                if slot.key != 0 && A::see(&slot.word, self.base, || self.far.get(slot.key), idle) {
+                    return passed;
+                }
+                passed += 1;
+            }
+        }
+        passed
+    }
+
+    /// The slot so many steps, one round at most, behind another.
+    #[inline]
+    pub(super) fn after(&self, at: usize, steps: usize) -> usize {
+        let after = at + steps;
+        if after < self.size { after } else { after - self.size }
     }
 
     /// What `look` says of the state at `index`; nothing if the slot is free.
@@ -125,6 +169,23 @@ impl<A: Kept> Slots<A> {
     pub(super) fn see<T>(&self, index: usize, look: impl FnOnce(&A::State) -> T) -> Option<T> {
         let slot = Some(self.slot(index)).filter(|slot| slot.key != 0)?;
         Some(A::see(&slot.word, self.base, || self.far.get(slot.key), look))
+    }
+
+    /// Asks for `cost` of the state of `key` in its slot.
+    ///
+    /// # Errors
+    /// The index of `key`, if there is one, where that is not to be done in a word.
+    #[inline]
+    pub(super) fn ask(
+        &mut self,
+        key: u64,
+        algorithm: &A,
+        now: Time,
+        cost: u64,
+    ) -> Result<Said, Option<usize>> {
+        let Some((index, page, offset)) = self.seek(key) else { return Err(None) };
+        let word = &mut self.pages[page][offset].word;
+        algorithm.ask_word(word, self.base, now, cost).ok_or(Some(index))
     }
 
     /// Changes the state at `index`, which is that of a key, and says what `change` says of it.
@@ -136,7 +197,8 @@ impl<A: Kept> Slots<A> {
         now: Time,
         change: impl FnOnce(&mut A::State) -> T,
     ) -> T {
-        let slot = &mut self.pages[index / PAGE][index % PAGE];
+        let (page, offset) = place(index);
+        let slot = &mut self.pages[page][offset];
         let mut state = match A::open(&mut slot.word, self.base) {
             Some(state) => state,
             None => self.far.take(slot.key),
@@ -159,7 +221,8 @@ impl<A: Kept> Slots<A> {
             }
             self.base = base;
         }
-        let slot = &mut self.pages[index / PAGE][index % PAGE];
+        let (page, offset) = place(index);
+        let slot = &mut self.pages[page][offset];
         slot.word = A::close(state, self.base).unwrap_or_else(|state| {
             self.far.put(slot.key, state);
             A::far()
@@ -191,7 +254,7 @@ impl<A: Kept> Slots<A> {
     /// Removes the key at `index` and closes the gap, so that later keys are still found. The slot may then
     /// hold another key.
     pub(super) fn remove(&mut self, index: usize) {
-        let gone = std::mem::take(&mut self.pages[index / PAGE][index % PAGE]);
+        let gone = std::mem::take(self.slot_mut(index));
         self.far.drop(gone.key);
         self.used -= 1;
         let (mut gap, mut at) = (index, self.next(index));
@@ -199,13 +262,25 @@ impl<A: Kept> Slots<A> {
             let home = self.home(self.slot(at).key);
             // It may move into the gap unless its home lies behind the gap.
             if self.steps(home, at) >= self.steps(gap, at) {
-                let moved = std::mem::take(&mut self.pages[at / PAGE][at % PAGE]);
-                self.pages[gap / PAGE][gap % PAGE] = moved;
+                *self.slot_mut(gap) = std::mem::take(self.slot_mut(at));
                 gap = at;
             }
             at = self.next(at);
         }
     }
+}
+
+/// The page of a slot, and its place there.
+#[inline]
+fn place(at: usize) -> (usize, usize) {
+    let doubled = (at | FIRST).ilog2() - FIRST.ilog2();
+    let bits = doubled + PAGE.ilog2();
+    ((at >> bits) + doubled as usize * PAGES, at & ((1 << bits) - 1))
+}
+
+/// The slots of the page with this number.
+fn page_size(page: usize) -> usize {
+    PAGE << (page / PAGES).saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -277,6 +352,18 @@ mod tests {
                     assert_eq!(other.standing(state, now), other.standing(&known, now));
                 });
             }
+        }
+    }
+
+    /// Slots follow each other through all pages.
+    #[test]
+    fn every_slot_has_its_place() {
+        let mut at = 0;
+        for page in 0..40 {
+            for offset in [0, 1, page_size(page) - 1] {
+                assert_eq!(place(at + offset), (page, offset));
+            }
+            at += page_size(page);
         }
     }
 

@@ -97,9 +97,16 @@ impl<A: Kept> Table<A> {
     #[inline]
     pub(super) fn hold(&self, key: Fingerprint, now: Time) -> Held<'_, A> {
         let held = self.find(key);
-        if held.slot.is_some() || self.has_room() {
+        if held.slot.is_some() { held } else { self.hold_unknown(held, now) }
+    }
+
+    /// Goes on with a key that has no state.
+    #[inline]
+    fn hold_unknown<'a>(&'a self, held: Held<'a, A>, now: Time) -> Held<'a, A> {
+        if self.has_room() {
             return held;
         }
+        let key = held.key;
         drop(held);
         self.hold_when_full(key, now)
     }
@@ -120,15 +127,27 @@ impl<A: Kept> Table<A> {
     /// Asks for `cost` of `key` where no other limit has a say.
     #[inline]
     pub(super) fn ask(&self, key: Fingerprint, now: Time, cost: u64) -> Asked {
-        let mut held = self.hold(key, now);
+        let mut part = lock(&self.shard(key).0);
+        let Part { algorithm, slots, .. } = &mut *part;
+        match slots.ask(key.get(), algorithm, now, cost) {
+            Ok((answer, standing)) => Asked { answer, standing, key, added: false },
+            Err(slot) => self.ask_slowly(Held { table: self, part, key, slot, added: false }, now, cost),
+        }
+    }
+
+    /// Asks for `cost` of a key that has no state, or none in a word. A new one gets a state if it then owes something.
+    #[inline(never)]
+    fn ask_slowly<'a>(&'a self, held: Held<'a, A>, now: Time, cost: u64) -> Asked {
+        let mut held = if held.slot.is_some() { held } else { self.hold_unknown(held, now) };
         let (answer, standing) = match held.slot {
             Some(_) => held.change(now, |algorithm, state| algorithm.ask(state, now, cost)),
             None => {
-                let answer = held.check(now, cost).map(|delay| (delay, held.charge(now, cost)));
-                if answer.is_err() {
-                    held.refused(now, cost);
+                let mut state = A::State::default();
+                let said = held.part.algorithm.ask(&mut state, now, cost);
+                if !held.part.algorithm.is_idle(&state, now) {
+                    held.change(now, |_, new| *new = state);
                 }
-                (answer, held.standing(now))
+                said
             }
         };
         Asked { answer, standing, key: held.key, added: held.added }
@@ -262,17 +281,22 @@ impl<A: Kept> Table<A> {
 
     /// Looks at the next `slots` slots of one shard and drops the keys that owe nothing.
     fn sweep(&self, now: Time, slots: usize) {
-        let shard = self.hand.fetch_add(1, Ordering::Relaxed) % (self.shards.len() - 1);
+        let shard = self.hand.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 2);
         let mut guard = lock(&self.shards[shard].0);
         let part = &mut *guard;
-        for _ in 0..slots.min(part.slots.size()) {
-            let at = part.hand % part.slots.size();
-            match part.slots.see(at, |state| part.algorithm.is_idle(state, now)) {
-                // What moved into the gap is looked at next.
-                Some(true) => self.remove(part, at),
-                _ => part.hand = at + 1,
+        let mut left = slots.min(part.slots.size());
+        let mut at = if part.hand < part.slots.size() { part.hand } else { 0 };
+        while left > 0 {
+            let passed = part.slots.before_idle(at, left, &part.algorithm, now);
+            at = part.slots.after(at, passed);
+            left -= passed;
+            if left > 0 {
+                // What moves into the gap is looked at next.
+                self.remove(part, at);
+                left -= 1;
             }
         }
+        part.hand = at;
     }
 
     fn remove(&self, part: &mut Part<A>, slot: usize) {

@@ -159,6 +159,10 @@ impl Hold {
 }
 
 impl Holds {
+    pub(super) fn one(hold: Hold) -> Self {
+        Self(SmallVec::from_buf([hold]))
+    }
+
     pub(super) fn push(&mut self, hold: Hold) {
         self.0.push(hold);
     }
