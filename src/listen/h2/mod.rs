@@ -8,6 +8,8 @@ mod answer;
 mod body;
 mod frames;
 mod head;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "not joined to a connection yet"))]
+mod hpack;
 mod io;
 mod watch;
 

@@ -1,0 +1,98 @@
+//! Header blocks that are written.
+//!
+//! They refer to the static table only, and strings are plain. So blocks need no state of the connection, whatever size of
+//! table the client allows; a line that never changes can be rendered once for all connections.
+
+use http::StatusCode;
+
+use super::table::STATIC;
+
+/// `:status` without its value.
+const STATUS: usize = 8;
+/// The first name that is no pseudo-header.
+const FIRST: usize = 15;
+/// Slots to look a name up in; a power of two.
+const SLOTS: usize = 128;
+
+/// A name's number in the static table, by its slot; 0 is none.
+static NAMES: [u8; SLOTS] = names();
+
+const fn names() -> [u8; SLOTS] {
+    let mut names = [0; SLOTS];
+    let mut index = FIRST;
+    while index <= STATIC.len() {
+        let slot = slot(STATIC[index - 1].0.as_bytes());
+        assert!(names[slot] == 0, "two names have one slot");
+        names[slot] = index as u8;
+        index += 1;
+    }
+    names
+}
+
+/// The slot of a name: no two of the table have the same. An empty one has any.
+const fn slot(name: &[u8]) -> usize {
+    match name {
+        [first, .., last] => (*first as usize * 6 + *last as usize * 35 + name.len() * 43) % SLOTS,
+        _ => 0,
+    }
+}
+
+/// Whether nobody on the way may put a line of that name into a table (RFC 7541 §7.1.3): who can have lines added beside it,
+/// and sees how long a block is, could guess its value.
+fn is_secret(name: &[u8]) -> bool {
+    matches!(name, b"set-cookie" | b"cookie" | b"authorization" | b"proxy-authorization")
+}
+
+/// Appends a line to a block. Its name is in lower case.
+pub(in super::super) fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    let index = usize::from(NAMES[slot(name)]);
+    let known = index > 0 && STATIC[index - 1].0.as_bytes() == name;
+    let kind = if is_secret(name) { 0x10 } else { 0 };
+    out.reserve(name.len() + value.len() + 8);
+    if known {
+        number(out, kind, 4, index);
+    } else {
+        out.push(kind);
+        string(out, name);
+    }
+    string(out, value);
+}
+
+/// Appends `:status`, the first line of an answer's block.
+pub(in super::super) fn status(out: &mut Vec<u8>, status: StatusCode) {
+    let index = match status.as_u16() {
+        200 => STATUS,
+        204 => STATUS + 1,
+        206 => STATUS + 2,
+        304 => STATUS + 3,
+        400 => STATUS + 4,
+        404 => STATUS + 5,
+        500 => STATUS + 6,
+        _ => {
+            number(out, 0, 4, STATUS);
+            return string(out, status.as_str().as_bytes());
+        }
+    };
+    number(out, 0x80, 7, index);
+}
+
+/// A string (RFC 7541 §5.2).
+fn string(out: &mut Vec<u8>, text: &[u8]) {
+    number(out, 0, 7, text.len());
+    out.extend_from_slice(text);
+}
+
+/// A number that begins in the last `prefix` bits of a byte whose others are `kind` (RFC 7541 §5.1).
+fn number(out: &mut Vec<u8>, kind: u8, prefix: u32, number: usize) {
+    let most = (1 << prefix) - 1;
+    if number < most {
+        return out.push(kind | number as u8);
+    }
+    out.push(kind | most as u8);
+    let mut left = number - most;
+    while left > 0x7f {
+        out.push(0x80 | left as u8);
+        left >>= 7;
+    }
+    out.push(left as u8);
+}

@@ -1,0 +1,13 @@
+//! Header compression of HTTP/2 (RFC 7541): header blocks to lines, lines to header blocks. Knows no frame and no socket.
+//!
+//! `decode` reads a block, by the tables in `table`; `huffman` reads strings; `encode` writes lines, and keeps nothing.
+
+mod decode;
+mod encode;
+mod huffman;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(super) use self::decode::{Decoder, Malformed};
+pub(super) use self::encode::{field, status};
