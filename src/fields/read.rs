@@ -24,6 +24,11 @@ const TOKEN: [u8; 256] = {
     token
 };
 
+/// Whether these bytes are a name in lower case, as HTTP/2 has them (RFC 9113 §8.2).
+pub fn is_lower_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().fold(true, |good, b| good & (TOKEN[usize::from(*b)] == *b) & (*b != 0))
+}
+
 /// Where a byte stands first.
 fn find(text: &[u8], wanted: u8) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);

@@ -9,8 +9,6 @@ use bytes::BytesMut;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::fields::Names;
-
 /// What connections read into, piece by piece.
 const PIECE: usize = 32 << 10;
 /// What is written from is kept unless it grew beyond this.
@@ -19,11 +17,11 @@ const KEPT: usize = 64 << 10;
 /// The buffers of a worker, and the time of day as answers tell it.
 pub struct Buffers {
     piece: RefCell<BytesMut>,
+    /// The same for those that keep nothing of what they read.
+    piece_of_frames: Cell<Vec<u8>>,
     out: Cell<Vec<u8>>,
     date: Cell<[u8; 29]>,
     second: Cell<i64>,
-    /// Names of fields in answers over HTTP/2.
-    pub(super) names: Names,
 }
 
 impl Buffers {
@@ -34,7 +32,7 @@ impl Buffers {
             out: Cell::default(),
             date: Cell::new([b' '; 29]),
             second: Cell::new(i64::MIN),
-            names: Names::default(),
+            piece_of_frames: Cell::default(),
         };
         buffers.set_date(now);
         buffers
@@ -55,6 +53,18 @@ impl Buffers {
         // A read keeps nothing between polls, so a new one each time loses nothing.
         ready!(pin!(stream.read_buf(&mut *piece)).poll(context))?;
         Poll::Ready(Ok(piece.split()))
+    }
+
+    /// A buffer to read into, whatever stands in it.
+    pub(super) fn take_in(&self) -> Vec<u8> {
+        let mut piece = self.piece_of_frames.take();
+        piece.resize(PIECE, 0);
+        piece
+    }
+
+    /// Gives it back for the next.
+    pub(super) fn give_in(&self, piece: Vec<u8>) {
+        self.piece_of_frames.set(piece);
     }
 
     /// An empty buffer to write into.
