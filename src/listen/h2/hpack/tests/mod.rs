@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use self::model::{How, Literal, Model, Written};
 use super::huffman::{self, EOS};
-use super::{Decoder, Malformed, field, status};
+use super::{Decoder, Encoder, Malformed, field, status};
 
 type Line = (Vec<u8>, Vec<u8>);
 
@@ -86,6 +86,28 @@ proptest! {
         let mut wanted = vec![(b":status".to_vec(), code.as_str().as_bytes().to_vec())];
         wanted.extend(lines);
         prop_assert_eq!(fresh(&block), Ok(wanted));
+    }
+
+    /// The client's table is in step, whatever comes again and however small it becomes.
+    #[test]
+    fn blocks_that_repeat(
+        blocks in prop::collection::vec(
+            (prop::option::weighted(0.2, 0_usize..5000), prop::collection::vec((name(), value()), 0..40)),
+            1..12,
+        ),
+    ) {
+        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(4096));
+        for (size, lines) in blocks {
+            if let Some(size) = size {
+                encoder.resize(size);
+            }
+            let mut block = Vec::new();
+            encoder.begin(&mut block);
+            for (name, value) in &lines {
+                encoder.field(&mut block, name, value);
+            }
+            prop_assert_eq!(decode(&mut decoder, &block), Ok(lines));
+        }
     }
 
     /// No bytes make it panic, or give more lines than they are.
@@ -231,8 +253,53 @@ fn a_block_that_swells_is_refused() {
 #[test]
 fn secrets_are_never_indexed() {
     for name in ["set-cookie", "cookie", "authorization", "proxy-authorization"] {
-        let mut block = Vec::new();
-        field(&mut block, name.as_bytes(), b"v");
-        assert_eq!(block[0] & 0xf0, 0x10, "{name}");
+        let mut encoder = Encoder::new();
+        for _ in 0..2 {
+            let (mut plain, mut repeated) = (Vec::new(), Vec::new());
+            field(&mut plain, name.as_bytes(), b"v");
+            encoder.field(&mut repeated, name.as_bytes(), b"v");
+            assert_eq!((plain[0] & 0xf0, &plain), (0x10, &repeated), "{name}");
+        }
     }
+}
+
+/// The bytes of a line, the first time and from then on.
+fn lengths(encoder: &mut Encoder, name: &str, values: [&str; 2]) -> [usize; 2] {
+    values.map(|value| {
+        let mut block = Vec::new();
+        encoder.field(&mut block, name.as_bytes(), value.as_bytes());
+        block.len()
+    })
+}
+
+#[test]
+fn what_repeats_is_a_byte() {
+    let mut encoder = Encoder::new();
+    assert_eq!(lengths(&mut encoder, "content-type", ["text/plain"; 2]), [12, 1]);
+    assert_eq!(lengths(&mut encoder, "content-type", ["text/html"; 2]), [11, 1], "another that repeats");
+    assert_eq!(lengths(&mut encoder, "x-left", ["12", "11"]), [11, 5], "the name of what changes");
+    assert_eq!(lengths(&mut encoder, "content-length", ["100"; 2]), [6, 6], "which takes no room");
+}
+
+#[test]
+fn a_client_without_a_table_has_nothing_put_into_it() {
+    let mut encoder = Encoder::new();
+    encoder.field(&mut Vec::new(), b"x-a", b"v");
+    encoder.resize(0);
+    let mut block = Vec::new();
+    encoder.begin(&mut block);
+    assert_eq!(block, [0x20, 0x20]);
+    assert_eq!(lengths(&mut encoder, "x-a", ["v"; 2]), [7, 7]);
+    encoder.begin(&mut block);
+    assert_eq!(block.len(), 2, "told once");
+}
+
+#[test]
+fn the_table_that_is_filled_is_bounded() {
+    let mut encoder = Encoder::new();
+    for n in 0..1000 {
+        encoder.field(&mut Vec::new(), format!("x-name-{n}").as_bytes(), b"v");
+    }
+    assert_eq!(lengths(&mut encoder, "x-name-0", ["v"; 2]), [1, 1], "the first stays");
+    assert_eq!(lengths(&mut encoder, "x-name-999", ["v"; 2]), [14, 14]);
 }

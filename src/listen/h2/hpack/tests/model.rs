@@ -134,7 +134,7 @@ pub(super) fn coded(text: &[u8]) -> Vec<u8> {
     }
     let mut bits: String =
         CODES.with(|codes| text.iter().map(|byte| &codes[usize::from(*byte)][..]).collect());
-    while bits.len() % 8 > 0 {
+    while !bits.len().is_multiple_of(8) {
         bits.push('1');
     }
     bytes(&bits)
