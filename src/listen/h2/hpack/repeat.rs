@@ -119,5 +119,5 @@ fn is_kept(index: usize) -> bool {
 /// The slot of a name: by its end, in which headers of a family differ.
 fn slot(name: &[u8]) -> usize {
     let end = name.last_chunk().map_or(0, |end| u32::from_le_bytes(*end));
-    (end.wrapping_mul(0x9e37_79b1) >> 27) as usize ^ name.len() % SLOTS
+    (end.wrapping_mul(0x9e37_79b1) >> 27) as usize ^ (name.len() % SLOTS)
 }
