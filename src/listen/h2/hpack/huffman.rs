@@ -109,15 +109,25 @@ const fn shorts() -> [(u8, u8); 1 << SHORT] {
     shorts
 }
 
-/// The symbol of a code that is longer than `SHORT`, at the left of `next`, and its length.
-fn long(next: u32) -> (usize, u32) {
+/// The symbol of the code at the left of `next`, and the length of the code; none for the end of strings.
+#[inline]
+fn symbol(next: u64) -> Option<(u8, u32)> {
+    match SHORTS[(next >> (64 - SHORT)) as usize] {
+        (_, 0) => long((next >> 32) as u32),
+        (symbol, bits) => Some((symbol, u32::from(bits))),
+    }
+}
+
+/// The same for a code that is longer than `SHORT`.
+fn long(next: u32) -> Option<(u8, u32)> {
     let mut bits = SHORT + 1;
     // The last end is above any number of 32 bits.
     while u64::from(next) >= ENDS[bits] {
         bits += 1;
     }
     let place = (next >> (32 - bits)).wrapping_add(PLACES[bits]);
-    (usize::from(SYMBOLS[place as usize]), bits as u32)
+    let symbol = u8::try_from(SYMBOLS[place as usize]).ok()?;
+    Some((symbol, bits as u32))
 }
 
 /// Appends to `out` what the string `coded` says.
@@ -128,39 +138,34 @@ fn long(next: u32) -> (usize, u32) {
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     let mut at = out.len();
     out.resize(at + coded.len() * 8 / 5, 0); // no code is shorter than five bits
+    let decoded = &mut out[..];
     let mut rest = coded;
     // The bits that are next, at the left, and how many of them there are.
     let (mut window, mut have) = (0_u64, 0_u32);
-    loop {
-        if have < 32 {
-            if let Some((four, behind)) = rest.split_first_chunk() {
-                window |= u64::from(u32::from_be_bytes(*four)) << (32 - have);
-                have += 32;
-                rest = behind;
-            } else {
-                for byte in rest {
-                    window |= u64::from(*byte) << (56 - have);
-                    have += 8;
-                }
-                rest = &[];
-            }
+    while let Some((four, behind)) = rest.split_first_chunk() {
+        window |= u64::from(u32::from_be_bytes(*four)) << (32 - have);
+        have += 32;
+        rest = behind;
+        while have >= 32 {
+            let (symbol, bits) = symbol(window).ok_or(Malformed)?;
+            decoded[at] = symbol;
+            at += 1;
+            window <<= bits;
+            have -= bits;
         }
-        // Behind the end there are ones: what is left of the end's own code is then a code that is too long.
+    }
+    for byte in rest {
+        window |= u64::from(*byte) << (56 - have);
+        have += 8;
+    }
+    loop {
+        // Behind the end there are ones, as in the padding: they are the front of the end's own code, and of no other.
         let next = window | u64::MAX >> have;
-        let (symbol, bits) = match SHORTS[(next >> (64 - SHORT)) as usize] {
-            (_, 0) => long((next >> 32) as u32),
-            (symbol, bits) => (usize::from(symbol), u32::from(bits)),
-        };
-        if bits > have {
-            if have > 7 || next != u64::MAX {
-                return Err(Malformed);
-            }
+        if next == u64::MAX && have < 8 {
             break;
         }
-        if symbol == EOS {
-            return Err(Malformed);
-        }
-        out[at] = symbol as u8; // any but the end is a byte
+        let (symbol, bits) = symbol(next).filter(|(_, bits)| *bits <= have).ok_or(Malformed)?;
+        decoded[at] = symbol;
         at += 1;
         window <<= bits;
         have -= bits;

@@ -176,3 +176,43 @@ impl Dynamic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However lines come and go, each is there whole, and what is allocated stays near the size.
+        #[test]
+        fn lines_stay_whole_in_bounded_room(
+            limit in 32_usize..2000,
+            lines in prop::collection::vec((any::<u8>(), 0_usize..30, 0_usize..300), 0..400),
+        ) {
+            let mut table = Dynamic::new(limit);
+            let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            for (byte, name, value) in lines {
+                let line = (vec![byte; name], vec![!byte; value]);
+                table.insert(&line.0, &line.1);
+                kept.insert(0, line);
+                let mut size = 0;
+                kept.retain(|(name, value)| {
+                    size += name.len() + value.len() + OVERHEAD;
+                    size <= limit
+                });
+                for (at, (name, value)) in kept.iter().enumerate() {
+                    prop_assert_eq!(table.line(62 + at), Ok((&name[..], &value[..])));
+                }
+                prop_assert_eq!(table.line(62 + kept.len()), Err(Malformed));
+                prop_assert!(table.bytes.capacity() <= (2 * limit).next_power_of_two().max(LEAST));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_allocated_before_the_first_line() {
+        let table = Dynamic::new(4096);
+        assert_eq!((table.bytes.capacity(), table.lines.capacity()), (0, 0));
+    }
+}
