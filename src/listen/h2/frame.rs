@@ -37,6 +37,7 @@ pub(super) mod flag {
 
 /// Settings (RFC 9113 §6.5.2).
 pub(super) mod setting {
+    pub(in super::super) const HEADER_TABLE_SIZE: u16 = 1;
     pub(in super::super) const ENABLE_PUSH: u16 = 2;
     pub(in super::super) const MAX_CONCURRENT_STREAMS: u16 = 3;
     pub(in super::super) const INITIAL_WINDOW_SIZE: u16 = 4;

@@ -15,7 +15,7 @@ pub(super) use self::send::Answer;
 use super::fault::Fault;
 use super::frame::{self, Reason, flag, setting};
 use super::head::{Most, Read, Wrong};
-use super::hpack::Decoder;
+use super::hpack::{Decoder, Encoder};
 use super::requests::SLOTS;
 use super::streams::{Key, Stream, Streams};
 use super::watch::Watch;
@@ -78,6 +78,7 @@ pub(super) struct Session {
     /// It is being polled.
     is_polled: bool,
     decoder: Decoder,
+    encoder: Encoder,
     watch: Watch,
     streams: Streams,
     /// What heads may come to.
@@ -119,6 +120,7 @@ impl Session {
             task: None,
             is_polled: false,
             decoder: Decoder::new(TABLE),
+            encoder: Encoder::new(),
             watch: Watch::new(now),
             streams: Streams::default(),
             most,

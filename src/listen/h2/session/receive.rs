@@ -326,7 +326,8 @@ impl Session {
                 setting::ENABLE_PUSH if value > 1 => return Err(Fault::PROTOCOL),
                 setting::INITIAL_WINDOW_SIZE => self.set_initial(i64::from(value))?,
                 setting::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => return Err(Fault::PROTOCOL),
-                // Frames are no larger than all clients take, and blocks refer to no table.
+                setting::HEADER_TABLE_SIZE => self.encoder.resize(value as usize),
+                // Frames are no larger than all clients take.
                 _ => {}
             }
         }

@@ -33,7 +33,8 @@ impl Session {
             return false;
         }
         let at = self.begin_block(answer.headers.written());
-        let out = &mut self.out;
+        let Self { out, encoder, .. } = self;
+        encoder.begin(out);
         hpack::status(out, answer.status);
         let mut dated = false;
         for (name, value) in answer.headers.iter() {
@@ -42,10 +43,10 @@ impl Session {
                 b"date" => dated = true,
                 _ => {}
             }
-            hpack::field(out, name, value);
+            encoder.field(out, name, value);
         }
         if !dated {
-            hpack::field(out, b"date", &answer.date);
+            encoder.field(out, b"date", &answer.date);
         }
         self.end_block(key, at, answer.ends);
         true
@@ -57,8 +58,10 @@ impl Session {
             return;
         }
         let at = self.begin_block(0);
+        let Self { out, encoder, .. } = self;
+        encoder.begin(out);
         for (name, value) in trailers {
-            hpack::field(&mut self.out, name.as_ref(), value.as_bytes());
+            encoder.field(out, name.as_ref(), value.as_bytes());
         }
         self.end_block(key, at, true);
     }
