@@ -1,6 +1,7 @@
 //! One request of an HTTP/2 connection: it is served, and its answer sent.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -15,6 +16,7 @@ use super::super::connection::Connection;
 use super::super::deadline::Deadline;
 use super::super::inbound::Inbound;
 use super::frame::Reason;
+use super::requests::Next;
 use super::session::{Answer, Session};
 use super::streams::Key;
 use crate::forward::Body;
@@ -22,31 +24,38 @@ use crate::message::{RequestHead, Response};
 use crate::pipeline;
 use crate::respond::LocalError;
 
-/// Serves a request to the end of its answer. A client that leaves its answer where it is for too long loses it.
-pub(super) async fn run(
-    connection: Rc<Connection>,
-    session: Rc<RefCell<Session>>,
-    key: Key,
-    head: Result<RequestHead, LocalError>,
-    body: Inbound,
-) {
-    let deadlines = &connection.worker.deadlines;
-    // The exchange takes it over when it begins. Its body then says how long the client may leave the answer where it
-    // is.
-    let deadline = deadlines.lend();
-    {
-        let mut answering = pin!(answer(&connection, &deadline, &session, key, head, body));
-        poll_fn(|context| {
-            deadline.watch(context);
-            match answering.as_mut().poll(context) {
-                Poll::Pending if deadline.socket_passed() => Poll::Ready(()),
-                polled => polled,
-            }
-        })
-        .await;
+/// A request that came.
+pub(super) struct Asked {
+    pub(super) connection: Rc<Connection>,
+    pub(super) session: Rc<RefCell<Session>>,
+    pub(super) key: Key,
+    /// Its head, or the answer to one that is none.
+    pub(super) head: Result<RequestHead, LocalError>,
+    pub(super) body: Inbound,
+}
+
+/// Serves one request after the other, each to the end of its answer.
+pub(super) async fn serve(next: Rc<Next>) -> Infallible {
+    loop {
+        let Asked { connection, session, key, head, body } = next.wait().await;
+        let deadlines = &connection.worker.deadlines;
+        // The exchange takes it over when it begins. Its body then says how long the client may leave the answer where
+        // it is; it loses one that it leaves for too long.
+        let deadline = deadlines.lend();
+        {
+            let mut answering = pin!(answer(&connection, &deadline, &session, key, head, body));
+            poll_fn(|context| {
+                deadline.watch(context);
+                match answering.as_mut().poll(context) {
+                    Poll::Pending if deadline.socket_passed() => Poll::Ready(()),
+                    polled => polled,
+                }
+            })
+            .await;
+        }
+        deadlines.take_back(deadline);
+        session.borrow_mut().serve_no_more(key);
     }
-    session.borrow_mut().serve_no_more(key);
-    deadlines.take_back(deadline);
 }
 
 async fn answer(

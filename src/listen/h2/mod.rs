@@ -27,16 +27,15 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use self::alive::Alive;
+use self::answer::Asked;
 use self::frame::Reason;
 use self::head::{Most, Wrong};
 use self::requests::Requests;
 use self::session::{Event, Session};
 use self::socket::{End, Socket};
-use self::streams::Key;
 use super::connection::Connection;
 use super::inbound::Inbound;
 use super::stream::ClientStream;
-use crate::message::RequestHead;
 use crate::respond::LocalError;
 
 pub use self::body::Http2Body;
@@ -50,20 +49,17 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
     let bytes = worker.view().snapshot.config.max_head;
     let most = Most { bytes, lines: worker.client().max_headers };
     let session = Rc::new(RefCell::new(Session::new(most, worker.deadlines.now())));
-    let begin = |key: Key, head, body| {
-        answer::run(Rc::clone(connection), Rc::clone(&session), key, head, body)
-    };
     let mut task = Task {
         connection,
         session: &session,
         socket: Socket::new(stream, connection, prefix),
-        requests: Requests::new(),
+        requests: Requests::default(),
         alive: Alive::new(connection),
         parting: Parting::default(),
     };
     poll_fn(|context| {
         task.enter(context);
-        let polled = task.poll(context, &begin);
+        let polled = task.poll(context);
         match polled {
             Poll::Ready(end) => task.socket.poll_end(context, &mut session.borrow_mut(), end),
             Poll::Pending => task.exit(),
@@ -76,16 +72,16 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
 }
 
 /// A connection that is served.
-struct Task<'c, F> {
+struct Task<'c> {
     connection: &'c Rc<Connection>,
     session: &'c Rc<RefCell<Session>>,
     socket: Socket,
-    requests: Requests<F>,
+    requests: Requests,
     alive: Alive,
     parting: Parting,
 }
 
-impl<F: Future<Output = ()>> Task<'_, F> {
+impl Task<'_> {
     fn enter(&mut self, context: &Context<'_>) {
         self.connection.deadline.watch(context);
         self.requests.enter(context);
@@ -110,11 +106,7 @@ impl<F: Future<Output = ()>> Task<'_, F> {
     }
 
     /// Does what can be done: until nothing more comes, and nothing more can be sent.
-    fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-        begin: &impl Fn(Key, Result<RequestHead, LocalError>, Inbound) -> F,
-    ) -> Poll<End> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         loop {
             self.requests.poll();
             if self.alive.is_over(&mut self.session.borrow_mut(), self.socket.heard(), self.connection) {
@@ -124,7 +116,7 @@ impl<F: Future<Output = ()>> Task<'_, F> {
             // answered at once; but who does not take answers is not read.
             let was_full = self.session.borrow().is_full();
             if !was_full {
-                match self.poll_read(context, begin) {
+                match self.poll_read(context) {
                     Poll::Ready(Ok(())) => continue,
                     Poll::Ready(Err(end)) => return Poll::Ready(end),
                     Poll::Pending => {}
@@ -154,12 +146,8 @@ impl<F: Future<Output = ()>> Task<'_, F> {
         }
     }
 
-    fn poll_read(
-        &mut self,
-        context: &mut Context<'_>,
-        begin: &impl Fn(Key, Result<RequestHead, LocalError>, Inbound) -> F,
-    ) -> Poll<Result<(), End>> {
-        let Self { session, socket, requests, .. } = self;
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+        let Self { connection, session, socket, requests, .. } = self;
         socket.poll_read(context, session, |event| match event {
             Event::Reset(slot) => requests.end(slot),
             Event::Request { key, head, ended } => {
@@ -172,7 +160,8 @@ impl<F: Future<Output = ()>> Task<'_, F> {
                     true => Inbound::None,
                     false => Inbound::Http2(Http2Body::new(session, key, length)),
                 };
-                requests.put(key.slot, begin(key, head, body));
+                let (connection, session) = (Rc::clone(connection), Rc::clone(session));
+                requests.put(key.slot, Asked { connection, session, key, head, body });
             }
         })
     }

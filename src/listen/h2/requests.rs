@@ -1,26 +1,86 @@
-//! The requests of a connection as futures, polled in its task when they are woken. A slot serves one after the other, and
-//! so does its waker: a request counts no references of its own.
+//! The requests of a connection, each in a slot, which are polled in its task when they are woken. The waker of a slot serves
+//! one request after the other, and so does the future, which is large: requests move neither, and count no references.
 
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+
+use super::answer::{self, Asked};
 
 /// Slots whose state is in one number.
 const BITS: usize = u64::BITS as usize;
 /// So many slots there are at the most.
 pub(super) const SLOTS: usize = 2 * BITS;
+/// Slots that a connection keeps while it has no request.
+const KEPT: usize = 8;
+/// Servers that a worker keeps for the next requests of any connection.
+const SPARE: usize = 64;
+
+thread_local! {
+    static SPARES: RefCell<Vec<Server>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Requests in their slots.
-pub(super) struct Requests<F> {
-    slots: Vec<Slot<F>>,
+#[derive(Default)]
+pub(super) struct Requests {
+    slots: Vec<Slot>,
     ready: Option<Arc<Ready>>,
 }
 
-struct Slot<F> {
-    /// In a box, which moves when the slots do.
-    request: Option<Pin<Box<F>>>,
+struct Slot {
+    server: Option<Server>,
     waker: Waker,
+}
+
+/// What serves one request after the other.
+struct Server {
+    next: Rc<Next>,
+    serving: Pin<Box<dyn Future<Output = Infallible>>>,
+}
+
+/// The request that a server is given next.
+#[derive(Default)]
+pub(super) struct Next {
+    asked: Cell<Option<Asked>>,
+    waits: Cell<bool>,
+}
+
+impl Next {
+    /// Waits for it.
+    pub(super) async fn wait(&self) -> Asked {
+        poll_fn(|_| {
+            let asked = self.asked.take();
+            self.waits.set(asked.is_none());
+            asked.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+impl Server {
+    fn begin(asked: Asked) -> Self {
+        let spare = SPARES.with_borrow_mut(Vec::pop);
+        let server = spare.unwrap_or_else(|| {
+            let next = Rc::new(Next::default());
+            Self { serving: Box::pin(answer::serve(Rc::clone(&next))), next }
+        });
+        server.next.asked.set(Some(asked));
+        server
+    }
+
+    /// It has nothing to do: another may need it.
+    fn rest(self) {
+        SPARES.with_borrow_mut(|spares| {
+            if spares.len() < SPARE {
+                spares.push(self);
+            }
+        });
+    }
 }
 
 /// Which slots were woken, from whatever thread.
@@ -61,12 +121,7 @@ impl Ready {
     }
 }
 
-impl<F: Future<Output = ()>> Requests<F> {
-    /// No requests.
-    pub(super) fn new() -> Self {
-        Self { slots: Vec::new(), ready: None }
-    }
-
+impl Requests {
     /// Has the requests wake this task from now on. It is nearly always the same.
     pub(super) fn enter(&mut self, context: &Context<'_>) {
         if self.ready.as_ref().is_some_and(|ready| ready.task.will_wake(context.waker())) {
@@ -80,13 +135,13 @@ impl<F: Future<Output = ()>> Requests<F> {
         self.ready = Some(ready);
     }
 
-    /// Puts a request into a slot, which is one of [`SLOTS`], in place of what is there. It is polled next.
-    pub(super) fn put(&mut self, slot: usize, request: F) {
+    /// Puts a request into a slot, which is one of [`SLOTS`] and is free. It is polled next.
+    pub(super) fn put(&mut self, slot: usize, asked: Asked) {
         let Some(ready) = &self.ready else { return };
         while self.slots.len() <= slot {
-            self.slots.push(Slot { request: None, waker: waker(self.slots.len(), ready) });
+            self.slots.push(Slot { server: None, waker: waker(self.slots.len(), ready) });
         }
-        self.slots[slot].request = Some(Box::pin(request));
+        self.slots[slot].server = Some(Server::begin(asked));
         ready.set(slot);
     }
 
@@ -97,38 +152,36 @@ impl<F: Future<Output = ()>> Requests<F> {
         }
     }
 
-    /// Ends the request in a slot.
+    /// Breaks off what is served in a slot.
     pub(super) fn end(&mut self, slot: usize) {
         if let Some(slot) = self.slots.get_mut(slot) {
-            slot.request = None;
+            slot.server = None;
         }
     }
 
-    /// Polls those that were woken. Whether there were any.
-    pub(super) fn poll(&mut self) -> bool {
-        let Some(ready) = &self.ready else { return false };
-        let mut any = false;
+    /// Polls those that were woken.
+    pub(super) fn poll(&mut self) {
+        let Some(ready) = &self.ready else { return };
         for half in 0..2 {
             let mut woken = ready.take(half);
             while woken != 0 {
                 let at = half * BITS + woken.trailing_zeros() as usize;
                 woken &= woken - 1;
-                let Some(Slot { request, waker }) = self.slots.get_mut(at) else { continue };
-                let Some(running) = request else { continue };
-                any = true;
-                if running.as_mut().poll(&mut Context::from_waker(waker)) == Poll::Ready(()) {
-                    *request = None;
+                let Some(Slot { server, waker }) = self.slots.get_mut(at) else { continue };
+                let Some(running) = server else { continue };
+                let Poll::Pending = running.serving.as_mut().poll(&mut Context::from_waker(waker));
+                if running.next.waits.get()
+                    && let Some(server) = server.take()
+                {
+                    server.rest();
                 }
             }
         }
-        any
     }
 
-    /// Gives back memory, if there is no request.
+    /// Gives back memory. There is no request.
     pub(super) fn shrink(&mut self) {
-        if self.slots.len() > 1 && self.slots.iter().all(|slot| slot.request.is_none()) {
-            self.slots = Vec::new();
-        }
+        self.slots.truncate(KEPT);
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) fn index(name: &[u8]) -> usize {
 }
 
 /// Appends a line to a block. Its name is in lower case.
+#[cfg(test)]
 pub(in super::super) fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     literal(out, index(name), name, value);
 }

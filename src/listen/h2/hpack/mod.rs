@@ -12,5 +12,7 @@ mod table;
 mod tests;
 
 pub(super) use self::decode::{Decoder, Malformed};
-pub(super) use self::encode::{field, status};
+#[cfg(test)]
+pub(super) use self::encode::field;
+pub(super) use self::encode::status;
 pub(super) use self::repeat::Encoder;
