@@ -13,8 +13,6 @@ use std::cell::RefCell;
 
 use http::HeaderValue;
 
-pub use self::map::Names;
-
 use crate::number::write_decimal;
 
 /// Lines for which there is room from the beginning: what clients send and what a gateway adds.

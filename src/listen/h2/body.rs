@@ -46,7 +46,7 @@ impl Http2Body {
     }
 
     pub(in super::super) fn has_ended(&self) -> bool {
-        self.ended
+        self.ended || self.session.borrow_mut().is_read(self.key)
     }
 
     /// How much is still to come, if the request says it.

@@ -154,7 +154,9 @@ impl Reader {
         let (target, headers) = match (method == Method::CONNECT, self.scheme, self.target) {
             (false, Some(true), Some(target)) => (target, self.fields),
             (false, Some(false), Some(_)) => {
-                return Err(Wrong::Refused(LocalError::Malformed("the scheme of a request is http or https")));
+                return Err(Wrong::Refused(LocalError::Malformed(
+                    "the scheme of a request is http or https",
+                )));
             }
             // Its target is the authority (RFC 9113 §8.5).
             (true, None, None) if self.has_authority => authority(self.fields)?,
@@ -182,7 +184,8 @@ fn target(path: &[u8]) -> Result<RequestTarget, Wrong> {
 /// The target of CONNECT, and the fields without it.
 fn authority(mut fields: Fields) -> Result<(RequestTarget, Fields), Wrong> {
     let uri = fields.get(b"host").and_then(|name| Uri::try_from(name).ok());
-    let uri = uri.filter(|uri| uri.authority().is_some() && uri.scheme().is_none()).ok_or(Wrong::Malformed)?;
+    let uri =
+        uri.filter(|uri| uri.authority().is_some() && uri.scheme().is_none()).ok_or(Wrong::Malformed)?;
     fields.remove(b"host");
     Ok((uri.into(), fields))
 }
@@ -258,7 +261,8 @@ mod tests {
 
     #[test]
     fn a_head_of_the_usual_form() {
-        let (head, length) = read(&with(&[("x-key", " \tk1 "), ("x-in", "a b"), ("content-length", "7")])).unwrap();
+        let (head, length) =
+            read(&with(&[("x-key", " \tk1 "), ("x-in", "a b"), ("content-length", "7")])).unwrap();
         assert_eq!((head.method, head.target.path_and_query(), length), (Method::GET, "/x?y", Some(7)));
         let said: Vec<_> = head.headers.iter().collect();
         let wanted = [("host", "a.test"), ("x-key", "k1"), ("x-in", "a b"), ("content-length", "7")];

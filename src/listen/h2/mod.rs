@@ -99,7 +99,9 @@ impl Task<'_> {
         if session.unsent() == 0 {
             self.connection.worker.buffers.give_back(std::mem::take(&mut session.out));
         }
-        if session.shrink() {
+        let is_idle = session.shrink();
+        drop(session);
+        if is_idle {
             self.requests.shrink();
             self.socket.shrink();
         }

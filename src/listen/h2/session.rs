@@ -40,6 +40,9 @@ const PARTING: [u8; 8] = *b"parting.";
 /// The highest stream there can be.
 const LAST: u32 = u32::MAX >> 1;
 
+/// A piece of a body, if there is one more, and whether it is the last.
+pub(super) type Piece = (Option<Frame<Bytes>>, bool);
+
 /// What happened to a request.
 #[derive(Debug)]
 pub(super) enum Event {
@@ -229,11 +232,7 @@ impl Session {
     }
 
     /// The next piece of a body, for its reader, and whether it is the last.
-    pub(super) fn read(
-        &mut self,
-        key: Key,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(Option<Frame<Bytes>>, bool), InboundError>> {
+    pub(super) fn read(&mut self, key: Key, context: &mut Context<'_>) -> Poll<Result<Piece, InboundError>> {
         let Some(stream) = self.streams.get(key) else {
             return Poll::Ready(Err(InboundError::Http2));
         };
@@ -250,6 +249,12 @@ impl Session {
             stream.reader = Some(context.waker().clone());
         }
         Poll::Pending
+    }
+
+    /// Whether a body has come and was read.
+    pub(super) fn is_read(&mut self, key: Key) -> bool {
+        let stream = self.streams.get(key);
+        stream.is_some_and(|stream| stream.received && stream.data.is_empty() && stream.trailers.is_none())
     }
 
     /// A body is read no further.
@@ -348,7 +353,9 @@ impl Session {
         let room = UNSENT.saturating_sub(self.unsent()).min(usize::try_from(self.window).unwrap_or(0));
         let mut left = room.div_ceil(frame::MOST);
         let mut turn = self.turn;
-        for (slot, stream) in self.streams.from(self.turn).filter(|(_, stream)| stream.waits && stream.window > 0) {
+        for (slot, stream) in
+            self.streams.from(self.turn).filter(|(_, stream)| stream.waits && stream.window > 0)
+        {
             if left == 0 {
                 break;
             }

@@ -94,9 +94,7 @@ impl Socket {
             },
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
             Poll::Ready(Ok(())) if read.filled().is_empty() => Poll::Ready(Err(End::Gone)),
-            Poll::Ready(Ok(())) => {
-                Poll::Ready(self.received(read.filled(), context, session, &mut happens))
-            }
+            Poll::Ready(Ok(())) => Poll::Ready(self.received(read.filled(), context, session, &mut happens)),
         };
         buffers.give_in(buffer);
         result
@@ -142,7 +140,11 @@ impl Socket {
     }
 
     /// Sends what lies unsent.
-    pub(super) fn poll_flush(&mut self, context: &mut Context<'_>, session: &mut Session) -> Poll<Result<(), End>> {
+    pub(super) fn poll_flush(
+        &mut self,
+        context: &mut Context<'_>,
+        session: &mut Session,
+    ) -> Poll<Result<(), End>> {
         while session.unsent() > 0 {
             let written = Pin::new(&mut self.stream).poll_write(context, &session.out[session.written..]);
             match written {
@@ -217,11 +219,7 @@ impl Socket {
 }
 
 /// Takes the frames that are whole, the client's preface before them. How many bytes they were.
-fn frames(
-    all: &[u8],
-    session: &RefCell<Session>,
-    happens: &mut impl FnMut(Event),
-) -> Result<usize, Fault> {
+fn frames(all: &[u8], session: &RefCell<Session>, happens: &mut impl FnMut(Event)) -> Result<usize, Fault> {
     let mut bytes = all;
     if !session.borrow_mut().greet(&mut bytes)? {
         return Ok(all.len() - bytes.len());

@@ -123,7 +123,8 @@ impl Session {
         if data.is_empty() && !ends {
             self.watch.empty_data();
         }
-        self.room = self.room.checked_sub(payload.len()).ok_or(Fault::Connection(Reason::FLOW_CONTROL_ERROR))?;
+        self.room =
+            self.room.checked_sub(payload.len()).ok_or(Fault::Connection(Reason::FLOW_CONTROL_ERROR))?;
         let Some(key) = self.streams.find(head.stream) else {
             self.give_back(None, payload.len());
             return match self.streams.was_reset(head.stream) || self.is_ignored(head.stream) {
@@ -325,7 +326,9 @@ impl Session {
             match u16::from_be_bytes([*a, *b]) {
                 setting::ENABLE_PUSH if value > 1 => return Err(Fault::PROTOCOL),
                 setting::INITIAL_WINDOW_SIZE => self.set_initial(i64::from(value))?,
-                setting::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => return Err(Fault::PROTOCOL),
+                setting::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => {
+                    return Err(Fault::PROTOCOL);
+                }
                 setting::HEADER_TABLE_SIZE => self.encoder.resize(value as usize),
                 // Frames are no larger than all clients take.
                 _ => {}

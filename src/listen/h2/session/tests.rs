@@ -22,7 +22,13 @@ fn greeted(settings: &[(u16, u32)]) -> Session {
     session
 }
 
-fn say(session: &mut Session, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<Option<Event>, Fault> {
+fn say(
+    session: &mut Session,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: &[u8],
+) -> Result<Option<Event>, Fault> {
     session.receive(&Head { length: payload.len(), kind, flags, stream }, payload)
 }
 
@@ -65,10 +71,16 @@ fn answer(session: &mut Session, key: Key, ends: bool) -> bool {
     session.answer(key, &answer)
 }
 
-fn read(session: &mut Session, key: Key) -> Poll<Result<(Option<Vec<u8>>, bool), InboundError>> {
+/// A piece of a body, and whether it is the last.
+type Text = (Option<Vec<u8>>, bool);
+
+fn read(session: &mut Session, key: Key) -> Poll<Result<Text, InboundError>> {
     let read = session.read(key, &mut Context::from_waker(Waker::noop()));
     read.map_ok(|(frame, ended)| {
-        (frame.map(|frame| frame.into_data().map_or_else(|_| b"trailers".to_vec(), |data| data.to_vec())), ended)
+        (
+            frame.map(|frame| frame.into_data().map_or_else(|_| b"trailers".to_vec(), |data| data.to_vec())),
+            ended,
+        )
     })
 }
 
@@ -104,14 +116,21 @@ fn windows_of_the_client() {
 
     let key = open(&mut session, 3, 0);
     say(&mut session, kind::DATA, 0, 3, &data).unwrap();
-    assert!(matches!(read(&mut session, key), Poll::Ready(Ok((Some(data), false))) if data.len() == 16 << 10));
+    assert!(
+        matches!(read(&mut session, key), Poll::Ready(Ok((Some(data), false))) if data.len() == 16 << 10)
+    );
     assert!(session.out.is_empty(), "not for so little");
     // Padding counts as well.
     let padded = [&[255][..], &vec![b'x'; (16 << 10) - 1]].concat();
     say(&mut session, kind::DATA, flag::PADDED, 3, &padded).unwrap();
-    assert!(matches!(read(&mut session, key), Poll::Ready(Ok((Some(data), false))) if data.len() == (16 << 10) - 256));
+    assert!(
+        matches!(read(&mut session, key), Poll::Ready(Ok((Some(data), false))) if data.len() == (16 << 10) - 256)
+    );
     let updates = sent(&mut session);
-    assert_eq!(updates.iter().map(|(head, payload)| (head.stream, number(payload))).collect::<Vec<_>>(), [(3, 32 << 10)]);
+    assert_eq!(
+        updates.iter().map(|(head, payload)| (head.stream, number(payload))).collect::<Vec<_>>(),
+        [(3, 32 << 10)]
+    );
     say(&mut session, kind::DATA, 0, 3, &data).unwrap();
     session.read_no_more(key);
     session.serve_no_more(key);
