@@ -46,6 +46,12 @@ impl RequestTarget {
         Some(Self { text, path, origin: None })
     }
 
+    /// The target that the path of a request over HTTP/2 is, where it is in another form than [`Self::origin`] takes; a
+    /// fragment is no part of it. `None` if it is no target.
+    pub fn unusual(bytes: &[u8]) -> Option<Self> {
+        PathAndQuery::try_from(bytes).ok().as_ref().map(Self::from)
+    }
+
     /// Path and query; `*` stands for the server as a whole.
     pub fn path_and_query(&self) -> &str {
         &self.text

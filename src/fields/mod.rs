@@ -15,7 +15,6 @@ use std::cell::RefCell;
 use http::HeaderValue;
 
 pub use self::looks::Looks;
-pub use self::map::Names;
 
 use crate::number::write_decimal;
 
@@ -131,6 +130,13 @@ impl Fields {
         fields
     }
 
+    /// No fields, and room for those of a request that are `length` bytes and for what a gateway adds to them.
+    pub fn with_room_for(length: usize) -> Self {
+        let mut fields = Self::recycled();
+        fields.text.reserve(length + ADDED);
+        fields
+    }
+
     /// No fields, in memory that others had before, if there is some.
     fn recycled() -> Self {
         let used = USED.with_borrow_mut(Vec::pop);
@@ -238,6 +244,11 @@ impl Fields {
                 text.truncate(at);
             }
         });
+    }
+
+    /// Adds a line whose name and value were checked before.
+    pub fn append_line(&mut self, name: &[u8], value: &[u8]) {
+        self.add(name, |text| text.extend_from_slice(value));
     }
 
     /// Adds a line with a value that was checked before; its name is in lower case.

@@ -27,6 +27,12 @@ static TOKEN: [u8; 256] = {
 /// What no character of a name is, nor any number of them together.
 const OTHER: u8 = 0x80;
 
+/// Whether these bytes are a name in lower case, as HTTP/2 has them (RFC 9113 §8.2).
+pub fn is_lower_name(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.iter().fold(true, |good, b| good & (TOKEN[usize::from(*b)] == *b) & (*b != OTHER))
+}
+
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 const HIGHS: u64 = ONES << 7;
 

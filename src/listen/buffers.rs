@@ -9,21 +9,21 @@ use bytes::BytesMut;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::fields::Names;
-
 /// What connections read into, piece by piece.
 const PIECE: usize = 32 << 10;
 /// What is written from is kept unless it grew beyond this.
 const KEPT: usize = 64 << 10;
+/// So many are written from at once: one for a client, and one for a server while the former is.
+const SPARE: usize = 2;
 
 /// The buffers of a worker, and the time of day as answers tell it.
 pub struct Buffers {
     piece: RefCell<BytesMut>,
-    out: Cell<Vec<u8>>,
+    /// The same for those that keep nothing of what they read.
+    piece_of_frames: Cell<Vec<u8>>,
+    out: RefCell<Vec<Vec<u8>>>,
     date: Cell<[u8; 29]>,
     second: Cell<i64>,
-    /// Names of fields in answers over HTTP/2.
-    pub(super) names: Names,
 }
 
 impl Buffers {
@@ -31,10 +31,10 @@ impl Buffers {
     pub(crate) fn new(now: jiff::Timestamp) -> Self {
         let buffers = Self {
             piece: RefCell::default(),
-            out: Cell::default(),
+            out: RefCell::default(),
             date: Cell::new([b' '; 29]),
             second: Cell::new(i64::MIN),
-            names: Names::default(),
+            piece_of_frames: Cell::default(),
         };
         buffers.set_date(now);
         buffers
@@ -58,16 +58,29 @@ impl Buffers {
         Poll::Ready(Ok(piece.split()))
     }
 
+    /// A buffer to read into, whatever stands in it.
+    pub(super) fn take_in(&self) -> Vec<u8> {
+        let mut piece = self.piece_of_frames.take();
+        piece.resize(PIECE, 0);
+        piece
+    }
+
+    /// Gives it back for the next.
+    pub(super) fn give_in(&self, piece: Vec<u8>) {
+        self.piece_of_frames.set(piece);
+    }
+
     /// An empty buffer to write into.
     pub(crate) fn take_out(&self) -> Vec<u8> {
-        self.out.take()
+        self.out.borrow_mut().pop().unwrap_or_default()
     }
 
     /// Gives it back for the next.
     pub(crate) fn give_back(&self, mut out: Vec<u8>) {
-        if out.capacity() <= KEPT {
+        let mut spare = self.out.borrow_mut();
+        if out.capacity() <= KEPT && spare.len() < SPARE {
             out.clear();
-            self.out.set(out);
+            spare.push(out);
         }
     }
 

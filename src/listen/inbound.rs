@@ -34,7 +34,7 @@ pub enum InboundError {
     Slow,
     /// The stream was reset, or is malformed.
     #[error("the stream of the body broke")]
-    Http2(#[source] h2::Error),
+    Http2,
 }
 
 impl Body for Inbound {

@@ -1,13 +1,9 @@
 //! Whether the client of a silent connection still lives: it is asked, and has to answer.
 
-use std::cell::Cell;
-use std::rc::Rc;
-use std::task::Context;
 use std::time::Duration;
 
-use h2::{Ping, PingPong};
-
 use super::super::connection::Connection;
+use super::session::Session;
 
 /// How long a connection is silent before its client is asked whether it lives.
 const SILENT: Duration = Duration::from_secs(45);
@@ -17,40 +13,36 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What is known of the client's life. The deadline for requests on the connection's own, which has no requests of its
 /// own over HTTP/2, says when to look.
 pub(super) struct Alive {
-    /// `None` if the library did not give it.
-    pings: Option<PingPong>,
     asked: bool,
-    /// When something came last: the worker's milliseconds.
-    heard: Rc<Cell<u64>>,
 }
 
 impl Alive {
     /// A client that was heard just now.
-    pub(super) fn new(pings: Option<PingPong>, heard: Rc<Cell<u64>>, connection: &Connection) -> Self {
+    pub(super) fn new(connection: &Connection) -> Self {
         connection.deadline.set_request(Some(connection.worker.deadlines.after(SILENT)));
-        Self { pings, asked: false, heard }
+        Self { asked: false }
     }
 
-    /// Asks if it is time, and says, once, whether an answer has not come in time.
-    pub(super) fn is_over(&mut self, context: &mut Context<'_>, connection: &Connection) -> bool {
-        let Some(pings) = &mut self.pings else { return false };
-        if self.asked && pings.poll_pong(context).is_ready() {
+    /// Asks if it is time, and says whether an answer has not come in time. Something was `heard` last at this of the
+    /// worker's milliseconds.
+    pub(super) fn is_over(&mut self, session: &mut Session, heard: u64, connection: &Connection) -> bool {
+        let deadlines = &connection.worker.deadlines;
+        if self.asked && session.lives() {
             self.asked = false;
-            connection.deadline.set_request(Some(connection.worker.deadlines.after(SILENT)));
+            connection.deadline.set_request(Some(deadlines.after(SILENT)));
         }
         if !connection.deadline.request_passed() {
             return false;
         }
         if self.asked {
-            self.pings = None;
             return true;
         }
-        let deadlines = &connection.worker.deadlines;
-        let silent = Duration::from_millis(deadlines.now().saturating_sub(self.heard.get()));
+        let silent = Duration::from_millis(deadlines.now().saturating_sub(heard));
         let next = match SILENT.checked_sub(silent).filter(|left| !left.is_zero()) {
             Some(left) => left,
             None => {
-                self.asked = pings.send_ping(Ping::opaque()).is_ok();
+                self.asked = true;
+                session.ask();
                 PATIENCE
             }
         };

@@ -1,120 +1,182 @@
-//! HTTP/2 connections of clients (RFC 9113): the library `h2` speaks it, what is here bounds it.
+//! HTTP/2 connections of clients (RFC 9113): one task each, in which all requests of the connection are served. They end
+//! with it.
 //!
-//! `frames` finds the frames in the bytes, `watch` has their budgets, `io` stands between the library and the socket.
-//! The requests of a connection are served in its own task, by `answer`: they end with it.
+//! `session` is the connection without its socket: frames in, what happened and frames out. It stands on `frame` (bytes),
+//! `streams` (which are open), `head` (what a request is) and `hpack`; `watch` has the budgets of frames that cost their
+//! sender nothing. `socket` reads and writes, `requests` polls, `answer` serves one request.
 
 mod alive;
 mod answer;
 mod body;
-mod frames;
+mod fault;
+mod frame;
 mod head;
-mod io;
+mod hpack;
+mod requests;
+mod session;
+mod socket;
+mod streams;
 mod watch;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use h2::Reason;
-use h2::server::{self, Handshake};
 
 use self::alive::Alive;
-use self::io::Io;
+use self::answer::Asked;
+use self::frame::Reason;
+use self::head::{Most, Wrong};
+use self::requests::Requests;
+use self::session::{Event, Session};
+use self::socket::{End, Socket};
 use super::connection::Connection;
+use super::inbound::Inbound;
 use super::stream::ClientStream;
+use crate::respond::LocalError;
 
 pub use self::body::Http2Body;
 
-/// Requests at once on one HTTP/2 connection.
-const STREAMS: u32 = 100;
-/// What a client may send of one request, and of all together, before it was read.
-const WINDOWS: (u32, u32) = (64 << 10, 1 << 20);
-/// What a frame may carry.
-const FRAME: u32 = 16 << 10;
-/// What is kept of an answer that the client gives no window for.
-const UNSENT: usize = 128 << 10;
 /// How long a connection without requests stays after its client was told that it ends.
 const PARTING: Duration = Duration::from_secs(2);
 
 /// Serves a connection to its end. `prefix` is what was read of it already.
 pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, prefix: Bytes) {
-    let max_head = u32::try_from(connection.worker.view().snapshot.config.max_head).unwrap_or(u32::MAX);
-    let begun = Rc::new(Cell::new(0));
-    let heard = Rc::new(Cell::new(connection.worker.deadlines.now()));
-    let io = Io::new(stream, Rc::clone(connection), prefix, Rc::clone(&begun), Rc::clone(&heard));
-    let handshake = server::Builder::new()
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(max_head)
-        .max_frame_size(FRAME)
-        .initial_window_size(WINDOWS.0)
-        .initial_connection_window_size(WINDOWS.1)
-        .max_send_buffer_size(UNSENT)
-        // They are counted by `watch`, which forgets: over the life of a connection any number adds up.
-        .max_local_error_reset_streams(None)
-        .handshake(io);
-    let mut link = Link::Greeting(handshake);
-    let mut requests = FuturesUnordered::new();
-    let mut parting = Parting::default();
+    let worker = &connection.worker;
+    let bytes = worker.view().snapshot.config.max_head;
+    let most = Most { bytes, lines: worker.client().max_headers };
+    let session = Rc::new(RefCell::new(Session::new(most, worker.deadlines.now())));
+    let mut task = Task {
+        connection,
+        session: &session,
+        socket: Socket::new(stream, connection, prefix),
+        requests: Requests::default(),
+        alive: Alive::new(connection),
+        parting: Parting::default(),
+    };
     poll_fn(|context| {
-        connection.deadline.watch(context);
-        while let Poll::Ready(Some(())) = requests.poll_next_unpin(context) {}
-        loop {
-            // Read first: a request that has arrived is served before the connection ends. How it ends is the client's
-            // business: the errors are mistakes, resets and deadlines, which it was told of where it still listened.
-            let polled = match &mut link {
-                Link::Greeting(handshake) => match Pin::new(handshake).poll(context) {
-                    Poll::Ready(Ok(mut library)) => {
-                        let alive = Alive::new(library.ping_pong(), Rc::clone(&heard), connection);
-                        if parting.begun {
-                            library.graceful_shutdown();
-                        }
-                        link = Link::Open { library, alive };
-                        continue;
-                    }
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => Poll::Pending,
-                },
-                Link::Open { library, alive } => {
-                    if alive.is_over(context, connection) {
-                        library.abrupt_shutdown(Reason::NO_ERROR);
-                    }
-                    library.poll_accept(context)
-                }
-            };
-            match polled {
-                Poll::Ready(Some(Ok((request, reply)))) => {
-                    begun.set(begun.get() + 1);
-                    // Boxed: the set moves what it is given, and this is large.
-                    requests.push(Box::pin(answer::run(Rc::clone(connection), request, reply)));
-                }
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending => break,
-            }
+        task.enter(context);
+        let polled = task.poll(context);
+        match polled {
+            Poll::Ready(end) => task.socket.poll_end(context, &mut session.borrow_mut(), end),
+            Poll::Pending => task.exit(),
         }
-        while let Poll::Ready(Some(())) = requests.poll_next_unpin(context) {}
-        if parting.begins(connection) {
-            if let Link::Open { library, .. } = &mut link {
-                library.graceful_shutdown();
-            }
-            context.waker().wake_by_ref();
-        }
-        parting.poll(connection)
+        polled
     })
     .await;
+    drop(task);
+    session.borrow_mut().close();
 }
 
-/// The library's side of a connection.
-#[allow(clippy::large_enum_variant, reason = "there is one a connection, in its own box")]
-enum Link {
-    /// Neither side has spoken yet.
-    Greeting(Handshake<Io, Bytes>),
-    /// Both have.
-    Open { library: server::Connection<Io, Bytes>, alive: Alive },
+/// A connection that is served.
+struct Task<'c> {
+    connection: &'c Rc<Connection>,
+    session: &'c Rc<RefCell<Session>>,
+    socket: Socket,
+    requests: Requests,
+    alive: Alive,
+    parting: Parting,
+}
+
+impl Task<'_> {
+    fn enter(&mut self, context: &Context<'_>) {
+        self.connection.deadline.watch(context);
+        self.requests.enter(context);
+        let mut session = self.session.borrow_mut();
+        session.enter(context);
+        if session.out.capacity() == 0 {
+            session.out = self.connection.worker.buffers.take_out();
+        }
+    }
+
+    /// Until it is polled again it holds what lies unsent, and requests.
+    fn exit(&mut self) {
+        let mut session = self.session.borrow_mut();
+        session.exit();
+        if session.unsent() == 0 {
+            self.connection.worker.buffers.give_back(std::mem::take(&mut session.out));
+        }
+        let is_idle = session.shrink();
+        drop(session);
+        if is_idle {
+            self.requests.shrink();
+            self.socket.shrink();
+        }
+    }
+
+    /// Does what can be done: until nothing more comes, and nothing more can be sent.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        loop {
+            self.requests.poll();
+            if self.alive.is_over(&mut self.session.borrow_mut(), self.socket.heard(), self.connection) {
+                return Poll::Ready(End::Told(Reason::NO_ERROR));
+            }
+            // Read first: a request that has arrived is served before the connection ends. All that comes at once is
+            // answered at once; but who does not take answers is not read.
+            let was_full = self.session.borrow().is_full();
+            if !was_full {
+                match self.poll_read(context) {
+                    Poll::Ready(Ok(())) => continue,
+                    Poll::Ready(Err(end)) => return Poll::Ready(end),
+                    Poll::Pending => {}
+                }
+            }
+            if self.parting.begins(self.connection) {
+                self.session.borrow_mut().part();
+            }
+            if self.wake_waiting() {
+                continue;
+            }
+            let flushed = self.socket.poll_flush(context, &mut self.session.borrow_mut());
+            if let Poll::Ready(Err(end)) = flushed {
+                return Poll::Ready(end);
+            }
+            let session = self.session.borrow();
+            if flushed.is_ready() && session.is_over() {
+                return Poll::Ready(End::Done);
+            }
+            if (was_full && !session.is_full()) || session.has_waiting() {
+                drop(session);
+                if self.wake_waiting() || was_full {
+                    continue;
+                }
+            }
+            return self.parting.poll(self.connection).map(|()| End::Done);
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+        let Self { connection, session, socket, requests, .. } = self;
+        socket.poll_read(context, session, |event| match event {
+            Event::Reset(slot) => requests.end(slot),
+            Event::Request { key, head, ended } => {
+                let (head, length) = match head {
+                    Ok((head, length)) => (Ok(head), length),
+                    Err(Wrong::Refused(error)) => (Err(error), None),
+                    Err(Wrong::TooLarge | Wrong::Malformed) => (Err(LocalError::HeadTooLarge), None),
+                };
+                let body = match ended || head.is_err() {
+                    true => Inbound::None,
+                    false => Inbound::Http2(Http2Body::new(session, key, length)),
+                };
+                let (connection, session) = (Rc::clone(connection), Rc::clone(session));
+                requests.put(key.slot, Asked { connection, session, key, head, body });
+            }
+        })
+    }
+
+    /// Has answers polled that there is room for now; whether there is one.
+    fn wake_waiting(&mut self) -> bool {
+        let mut any = false;
+        self.session.borrow_mut().wake_waiting(|slot| {
+            self.requests.wake(slot);
+            any = true;
+        });
+        any
+    }
 }
 
 /// The end of a connection: GOAWAY, then what is under way, then a moment for the client to close it.

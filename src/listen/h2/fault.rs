@@ -1,0 +1,26 @@
+//! What a client does wrong, and what ends with it (RFC 9113 §5.4).
+
+use super::frame::Reason;
+use crate::observe::Cut;
+
+/// A mistake of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It ends the connection.
+    Connection(Reason),
+    /// It ends a stream.
+    Stream(u32, Reason),
+    /// It was too much of something: the connection is cut off.
+    Cut(Cut),
+}
+
+impl Fault {
+    pub(super) const fn connection(reason: Reason) -> Self {
+        Self::Connection(reason)
+    }
+
+    /// What nothing else says of what is wrong.
+    pub(super) const PROTOCOL: Self = Self::Connection(Reason::PROTOCOL_ERROR);
+    /// A frame that has not the size of its kind.
+    pub(super) const SIZE: Self = Self::Connection(Reason::FRAME_SIZE_ERROR);
+}

@@ -1,0 +1,134 @@
+//! What is written for the client.
+
+use http::{HeaderMap, StatusCode};
+
+use super::super::frame::{self, HEAD, MOST, flag, kind};
+use super::super::hpack;
+use super::super::streams::Key;
+use super::{Session, UNSENT};
+use crate::fields::Fields;
+
+/// The head of an answer.
+pub(in super::super) struct Answer<'a> {
+    pub(in super::super) status: StatusCode,
+    pub(in super::super) headers: &'a Fields,
+    /// The time of day, if the fields do not have it.
+    pub(in super::super) date: [u8; 29],
+    /// Nothing comes behind it.
+    pub(in super::super) ends: bool,
+}
+
+/// Fields that are about a connection (RFC 9113 §8.2.2).
+fn is_of_connection(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"connection" | b"keep-alive" | b"proxy-connection" | b"te" | b"transfer-encoding" | b"upgrade"
+    )
+}
+
+impl Session {
+    /// Writes the head of an answer. Whether there is somebody to have it.
+    pub(in super::super) fn answer(&mut self, key: Key, answer: &Answer<'_>) -> bool {
+        if self.streams.get(key).is_none() {
+            return false;
+        }
+        let at = self.begin_block(answer.headers.written());
+        let Self { out, encoder, .. } = self;
+        encoder.begin(out);
+        hpack::status(out, answer.status);
+        let mut dated = false;
+        for (name, value) in answer.headers.iter() {
+            match name {
+                name if is_of_connection(name) => continue,
+                b"date" => dated = true,
+                _ => {}
+            }
+            encoder.field(out, name, value);
+        }
+        if !dated {
+            encoder.field(out, b"date", &answer.date);
+        }
+        self.end_block(key, at, answer.ends);
+        true
+    }
+
+    /// Writes what stands behind the body of an answer.
+    pub(in super::super) fn trail(&mut self, key: Key, trailers: &HeaderMap) {
+        if self.streams.get(key).is_none() {
+            return;
+        }
+        let at = self.begin_block(0);
+        let Self { out, encoder, .. } = self;
+        encoder.begin(out);
+        for (name, value) in trailers {
+            encoder.field(out, name.as_ref(), value.as_bytes());
+        }
+        self.end_block(key, at, true);
+    }
+
+    /// Makes room for the head of a frame; where it is.
+    fn begin_block(&mut self, length: usize) -> usize {
+        let at = self.out.len();
+        self.out.reserve(HEAD + length);
+        self.out.extend_from_slice(&[0; HEAD]);
+        at
+    }
+
+    fn end_block(&mut self, key: Key, at: usize, ends: bool) {
+        let flags = if ends { flag::END_STREAM } else { 0 };
+        frame::headers(&mut self.out, at, flags, key.id, MOST);
+        self.watch.sent_head();
+        if ends {
+            self.end(key);
+        }
+    }
+
+    /// The answer has ended.
+    fn end(&mut self, key: Key) {
+        let Some(stream) = self.streams.get(key) else { return };
+        stream.sent = true;
+        if stream.received {
+            self.remove(key);
+        }
+    }
+
+    /// How much data there is room for in one frame; if there is none, the answer is woken when there is some. `None` if
+    /// nobody is there to have it.
+    pub(in super::super) fn room(&mut self, key: Key) -> Option<usize> {
+        let is_full = self.unsent() > UNSENT;
+        let Self { streams, window, waiting, .. } = self;
+        let stream = streams.get(key)?;
+        let room = usize::try_from(stream.window.min(*window)).unwrap_or(0).min(MOST);
+        if room > 0 && !is_full {
+            return Some(room);
+        }
+        *waiting += usize::from(!std::mem::replace(&mut stream.waits, true));
+        Some(0)
+    }
+
+    /// Has an answer that has more to send wait for its turn, if others wait for theirs. Whether it does.
+    pub(in super::super) fn yields(&mut self, key: Key) -> bool {
+        if self.waiting == 0 {
+            return false;
+        }
+        if let Some(stream) = self.streams.get(key) {
+            self.waiting += usize::from(!std::mem::replace(&mut stream.waits, true));
+        }
+        true
+    }
+
+    /// Writes data that there is room for.
+    pub(in super::super) fn send_data(&mut self, key: Key, data: &[u8], ends: bool) {
+        let Some(stream) = self.streams.get(key) else { return };
+        stream.window -= data.len() as i64;
+        self.window -= data.len() as i64;
+        let flags = if ends { flag::END_STREAM } else { 0 };
+        self.out.reserve(HEAD + data.len());
+        frame::head(&mut self.out, data.len(), kind::DATA, flags, key.id);
+        self.out.extend_from_slice(data);
+        self.watch.sent_data();
+        if ends {
+            self.end(key);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The socket of an HTTP/2 connection: frames are read off it and written to it, with deadlines for a frame that is begun
+//! and not ended, and for a client that takes nothing. While it waits it holds no buffer.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::super::connection::Connection;
+use super::super::deadline::Deadline;
+use super::super::stream::ClientStream;
+use super::fault::Fault;
+use super::frame::{HEAD, Head, MOST, Reason, kind};
+use super::session::{Event, Session};
+use crate::observe::Cut;
+
+/// What is still read of a client that is cut off, so that closing does not take back what it was told.
+const LEFT: usize = 64 << 10;
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The client, or the path to it, is gone.
+    Gone,
+    /// All is done.
+    Done,
+    /// The client was told why, or is now.
+    Told(Reason),
+    /// It is cut off.
+    Cut(Cut),
+}
+
+/// A socket with frames on it.
+pub(super) struct Socket {
+    stream: ClientStream,
+    link: Rc<Connection>,
+    /// What was read and is no whole frame yet.
+    rest: Vec<u8>,
+    /// The same, of what was read before it was known that this is HTTP/2.
+    prefix: Bytes,
+    /// One for a frame that is not whole, one for room for what is written. They only wake.
+    wakes: Rc<Deadline>,
+    /// When the frame that is not whole has to be.
+    whole_by: Option<u64>,
+    /// When there has to be room for what is written.
+    room_by: Option<u64>,
+    /// When something came last: the worker's milliseconds.
+    heard: u64,
+}
+
+impl Socket {
+    /// A socket off which `prefix` was read already.
+    pub(super) fn new(stream: ClientStream, link: &Rc<Connection>, prefix: Bytes) -> Self {
+        let deadlines = &link.worker.deadlines;
+        Self {
+            stream,
+            link: Rc::clone(link),
+            rest: Vec::new(),
+            prefix,
+            wakes: deadlines.register(u64::MAX), // no group: it ends with its connection
+            whole_by: None,
+            room_by: None,
+            heard: deadlines.now(),
+        }
+    }
+
+    /// When something came last: the worker's milliseconds.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// Reads what is there, and takes the frames that are whole.
+    pub(super) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        session: &RefCell<Session>,
+        mut happens: impl FnMut(Event),
+    ) -> Poll<Result<(), End>> {
+        if !self.prefix.is_empty() {
+            let prefix = std::mem::take(&mut self.prefix);
+            return Poll::Ready(self.received(&prefix, context, session, &mut happens));
+        }
+        let link = Rc::clone(&self.link);
+        let buffers = &link.worker.buffers;
+        let mut buffer = buffers.take_in();
+        let mut read = ReadBuf::new(&mut buffer);
+        let result = match Pin::new(&mut self.stream).poll_read(context, &mut read) {
+            Poll::Pending => match self.whole_by.is_some_and(|by| link.worker.deadlines.now() >= by) {
+                true => Poll::Ready(Err(End::Cut(Cut::Slow))),
+                false => Poll::Pending,
+            },
+            Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
+            Poll::Ready(Ok(())) if read.filled().is_empty() => Poll::Ready(Err(End::Gone)),
+            Poll::Ready(Ok(())) => Poll::Ready(self.received(read.filled(), context, session, &mut happens)),
+        };
+        buffers.give_in(buffer);
+        result
+    }
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        context: &Context<'_>,
+        session: &RefCell<Session>,
+        happens: &mut impl FnMut(Event),
+    ) -> Result<(), End> {
+        let (worker, deadline) = (&self.link.worker, &self.link.deadline);
+        self.heard = worker.deadlines.now();
+        let was_greeted = session.borrow().was_greeted();
+        session.borrow_mut().hear(self.heard);
+        let taken = if self.rest.is_empty() {
+            let taken = frames(bytes, session, happens);
+            taken.map(|taken| self.rest.extend_from_slice(&bytes[taken..]))
+        } else {
+            self.rest.extend_from_slice(bytes);
+            frames(&self.rest, session, happens).map(|taken| _ = self.rest.drain(..taken))
+        };
+        taken.map_err(|fault| match fault {
+            Fault::Connection(reason) | Fault::Stream(_, reason) => End::Told(reason),
+            Fault::Cut(cut) => End::Cut(cut),
+        })?;
+        let session = session.borrow();
+        if !was_greeted && session.was_greeted() && self.link.is_idle() {
+            // It speaks: from now on it may wait for its first request.
+            deadline.set_socket(Some(worker.deadlines.after(worker.client().idle)));
+        }
+        let is_data = self.rest.get(3) == Some(&kind::DATA) && session.was_greeted();
+        if !session.in_head() && (self.rest.is_empty() || is_data) {
+            self.whole_by = None;
+        } else if self.whole_by.is_none() {
+            let by = worker.deadlines.after(worker.client().head);
+            self.whole_by = Some(by);
+            self.wakes.watch(context);
+            self.wakes.set_request(Some(by));
+        }
+        Ok(())
+    }
+
+    /// Sends what lies unsent.
+    pub(super) fn poll_flush(
+        &mut self,
+        context: &mut Context<'_>,
+        session: &mut Session,
+    ) -> Poll<Result<(), End>> {
+        while session.unsent() > 0 {
+            let written = Pin::new(&mut self.stream).poll_write(context, &session.out[session.written..]);
+            match written {
+                Poll::Ready(Ok(written)) if written > 0 => {
+                    session.written += written;
+                    self.room_by = None;
+                }
+                Poll::Ready(_) => return Poll::Ready(Err(End::Gone)),
+                Poll::Pending => return self.wait_for_room(context),
+            }
+        }
+        session.out.clear();
+        session.written = 0;
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
+            Poll::Pending => self.wait_for_room(context),
+        }
+    }
+
+    /// While there is no room for what is written there is a deadline; with any room it is put off.
+    fn wait_for_room(&mut self, context: &Context<'_>) -> Poll<Result<(), End>> {
+        let worker = &self.link.worker;
+        match self.room_by {
+            Some(by) if worker.deadlines.now() >= by => return Poll::Ready(Err(End::Cut(Cut::Slow))),
+            Some(_) => {}
+            None => {
+                let by = worker.deadlines.after(worker.client().write);
+                self.room_by = Some(by);
+                self.wakes.watch(context);
+                self.wakes.set_socket(Some(by));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Gives back memory that is of no use while nothing is under way.
+    pub(super) fn shrink(&mut self) {
+        if self.rest.is_empty() {
+            self.rest = Vec::new();
+        }
+    }
+
+    /// Ends the connection: the client is told why, as far as it listens.
+    pub(super) fn poll_end(&mut self, context: &mut Context<'_>, session: &mut Session, end: End) {
+        let cuts = &self.link.worker.shared().metrics.cuts;
+        match end {
+            End::Gone | End::Done | End::Told(Reason::NO_ERROR) => {}
+            End::Told(_) => cuts.count(Cut::Protocol),
+            End::Cut(cut) => cuts.count(cut),
+        }
+        match end {
+            End::Gone | End::Done => {}
+            End::Told(reason) => session.leave(reason),
+            End::Cut(_) => session.leave(Reason::ENHANCE_YOUR_CALM),
+        }
+        if self.poll_flush(context, session) != Poll::Ready(Ok(())) {
+            return;
+        }
+        let _ = Pin::new(&mut self.stream).poll_shutdown(context);
+        let mut left = LEFT;
+        let mut buffer = [0; 4 << 10];
+        while left > 0 {
+            let mut read = ReadBuf::new(&mut buffer);
+            let Poll::Ready(Ok(())) = Pin::new(&mut self.stream).poll_read(context, &mut read) else { break };
+            if read.filled().is_empty() {
+                break;
+            }
+            left = left.saturating_sub(read.filled().len());
+        }
+    }
+}
+
+/// Takes the frames that are whole, the client's preface before them. How many bytes they were.
+fn frames(all: &[u8], session: &RefCell<Session>, happens: &mut impl FnMut(Event)) -> Result<usize, Fault> {
+    let mut bytes = all;
+    if !session.borrow_mut().greet(&mut bytes)? {
+        return Ok(all.len() - bytes.len());
+    }
+    while let Some(head) = Head::read(bytes) {
+        if head.length > MOST {
+            return Err(Fault::SIZE);
+        }
+        let Some(payload) = bytes.get(HEAD..HEAD + head.length) else { break };
+        bytes = &bytes[HEAD + head.length..];
+        let received = session.borrow_mut().receive(&head, payload)?;
+        if let Some(event) = received {
+            happens(event);
+        }
+    }
+    Ok(all.len() - bytes.len())
+}
