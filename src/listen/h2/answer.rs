@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Method, StatusCode, header};
+use http::{StatusCode, header};
 use http_body::Body as _;
 
 use super::super::connection::Connection;
@@ -31,19 +31,21 @@ pub(super) struct Asked {
     pub(super) key: Key,
     /// Its head, or the answer to one that is none.
     pub(super) head: Result<RequestHead, LocalError>,
+    /// It asks for an answer without its body.
+    pub(super) bodiless: bool,
     pub(super) body: Inbound,
 }
 
 /// Serves one request after the other, each to the end of its answer.
 pub(super) async fn serve(next: Rc<Next>) -> Infallible {
     loop {
-        let Asked { connection, session, key, head, body } = next.wait().await;
+        let Asked { connection, session, key, head, bodiless, body } = next.wait().await;
         let deadlines = &connection.worker.deadlines;
         // The exchange takes it over when it begins. Its body then says how long the client may leave the answer where
         // it is; it loses one that it leaves for too long.
         let deadline = deadlines.lend();
         {
-            let mut answering = pin!(answer(&connection, &deadline, &session, key, head, body));
+            let mut answering = pin!(answer(&connection, &deadline, &session, key, (head, bodiless), body));
             poll_fn(|context| {
                 deadline.watch(context);
                 match answering.as_mut().poll(context) {
@@ -63,11 +65,10 @@ async fn answer(
     deadline: &Rc<Deadline>,
     session: &RefCell<Session>,
     key: Key,
-    head: Result<RequestHead, LocalError>,
+    (head, bodiless): (Result<RequestHead, LocalError>, bool),
     body: Inbound,
 ) {
     connection.next_stream.replace(Some(Rc::clone(deadline)));
-    let bodiless = head.as_ref().is_ok_and(|head| head.method == Method::HEAD);
     let response = match head {
         Ok(mut head) => pipeline::serve(connection, &mut head, body).await,
         Err(error) => pipeline::refuse(connection, error),
@@ -137,6 +138,9 @@ impl Sending<'_> {
                     continue;
                 }
                 self.next = None;
+                if session.yields(self.key) {
+                    return Poll::Pending;
+                }
             }
             match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
@@ -173,7 +177,7 @@ impl Sending<'_> {
     fn send_text(&mut self) -> bool {
         let Some(length) = self.length.take() else { return false };
         let mut session = self.session.borrow_mut();
-        let has_room = session.room(self.key).is_some_and(|room| room as u64 >= length);
+        let has_room = session.room_now(self.key).is_some_and(|room| room as u64 >= length);
         let Some(text) = has_room.then(|| self.body.take_text()).flatten() else { return false };
         session.send_data(self.key, &text, true);
         true

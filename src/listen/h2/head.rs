@@ -74,6 +74,11 @@ impl Reader {
         }
     }
 
+    /// Whether the method is HEAD.
+    pub(super) fn is_head(&self) -> bool {
+        self.method == Some(Method::HEAD)
+    }
+
     /// What its lines come to.
     pub(super) fn size(&self) -> usize {
         self.size

@@ -40,6 +40,8 @@ use crate::respond::LocalError;
 
 pub use self::body::Http2Body;
 
+/// What is read at once before others have their turn.
+const READS: usize = 4;
 /// How long a connection without requests stays after its client was told that it ends.
 const PARTING: Duration = Duration::from_secs(2);
 
@@ -103,12 +105,12 @@ impl Task<'_> {
         drop(session);
         if is_idle {
             self.requests.shrink();
-            self.socket.shrink();
         }
     }
 
     /// Does what can be done: until nothing more comes, and nothing more can be sent.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        let mut reads = 0;
         loop {
             self.requests.poll();
             if self.alive.is_over(&mut self.session.borrow_mut(), self.socket.heard(), self.connection) {
@@ -117,9 +119,12 @@ impl Task<'_> {
             // Read first: a request that has arrived is served before the connection ends. All that comes at once is
             // answered at once; but who does not take answers is not read.
             let was_full = self.session.borrow().is_full();
-            if !was_full {
+            if !was_full && reads < READS {
                 match self.poll_read(context) {
-                    Poll::Ready(Ok(())) => continue,
+                    Poll::Ready(Ok(())) => {
+                        reads += 1;
+                        continue;
+                    }
                     Poll::Ready(Err(end)) => return Poll::Ready(end),
                     Poll::Pending => {}
                 }
@@ -138,11 +143,16 @@ impl Task<'_> {
             if flushed.is_ready() && session.is_over() {
                 return Poll::Ready(End::Done);
             }
-            if (was_full && !session.is_full()) || session.has_waiting() {
+            // There is more room, and so more to do, only if some of it was made.
+            let has_room = was_full && !session.is_full();
+            if has_room || session.has_waiting() {
                 drop(session);
-                if self.wake_waiting() || was_full {
+                if self.wake_waiting() || has_room {
                     continue;
                 }
+            }
+            if reads == READS {
+                context.waker().wake_by_ref();
             }
             return self.parting.poll(self.connection).map(|()| End::Done);
         }
@@ -152,7 +162,7 @@ impl Task<'_> {
         let Self { connection, session, socket, requests, .. } = self;
         socket.poll_read(context, session, |event| match event {
             Event::Reset(slot) => requests.end(slot),
-            Event::Request { key, head, ended } => {
+            Event::Request { key, head, ended, bodiless } => {
                 let (head, length) = match head {
                     Ok((head, length)) => (Ok(head), length),
                     Err(Wrong::Refused(error)) => (Err(error), None),
@@ -163,7 +173,7 @@ impl Task<'_> {
                     false => Inbound::Http2(Http2Body::new(session, key, length)),
                 };
                 let (connection, session) = (Rc::clone(connection), Rc::clone(session));
-                requests.put(key.slot, Asked { connection, session, key, head, body });
+                requests.put(key.slot, Asked { connection, session, key, head, bodiless, body });
             }
         })
     }

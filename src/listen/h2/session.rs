@@ -54,6 +54,8 @@ pub(super) enum Event {
         head: Result<Read, Wrong>,
         /// Whether the head is all.
         ended: bool,
+        /// Whether it asks for an answer without its body.
+        bodiless: bool,
     },
     /// The one in this slot is nobody's any more.
     Reset(usize),
@@ -171,6 +173,15 @@ impl Session {
         self.out.len() - self.written
     }
 
+    /// So much more was sent. What was is let go before it is more than what was not.
+    pub(super) fn was_sent(&mut self, length: usize) {
+        self.written += length;
+        if self.written >= self.unsent() {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
     /// Whether so much lies unsent that nothing more is to be added.
     pub(super) fn is_full(&self) -> bool {
         self.unsent() > UNSENT
@@ -206,7 +217,11 @@ impl Session {
     /// Tells the client that the connection ends here, and why.
     pub(super) fn leave(&mut self, reason: Reason) {
         if !std::mem::replace(&mut self.ended, true) {
-            frame::goaway(&mut self.out, self.last, reason);
+            let last = match self.parting {
+                Parting::Begun(last) => last, // which may not rise again
+                _ => self.last,
+            };
+            frame::goaway(&mut self.out, last, reason);
         }
     }
 
@@ -237,7 +252,7 @@ impl Session {
             return Poll::Ready(Err(InboundError::Http2));
         };
         if !stream.data.is_empty() {
-            let data = stream.data.split().freeze();
+            let data = std::mem::take(&mut stream.data).freeze(); // an empty rest would hold its memory
             let ended = stream.received && stream.trailers.is_none();
             self.give_back(Some(key), data.len());
             return Poll::Ready(Ok((Some(Frame::data(data)), ended)));
@@ -302,7 +317,8 @@ impl Session {
             }
         }
         self.used += length;
-        if self.used >= WINDOWS / 2 {
+        // Where bodies that nobody reads hold most of the window, what is left of it is given back in smaller parts.
+        if 2 * self.used >= self.room && self.used > 0 {
             told = true;
             self.room += self.used;
             frame::window_update(out, 0, std::mem::take(&mut self.used) as u32);

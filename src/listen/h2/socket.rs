@@ -113,24 +113,28 @@ impl Socket {
         session.borrow_mut().hear(self.heard);
         let taken = if self.rest.is_empty() {
             let taken = frames(bytes, session, happens);
-            taken.map(|taken| self.rest.extend_from_slice(&bytes[taken..]))
+            taken.inspect(|taken| self.rest.extend_from_slice(&bytes[*taken..]))
         } else {
             self.rest.extend_from_slice(bytes);
-            frames(&self.rest, session, happens).map(|taken| _ = self.rest.drain(..taken))
+            frames(&self.rest, session, happens).inspect(|taken| _ = self.rest.drain(..*taken))
         };
-        taken.map_err(|fault| match fault {
+        let taken = taken.map_err(|fault| match fault {
             Fault::Connection(reason) | Fault::Stream(_, reason) => End::Told(reason),
             Fault::Cut(cut) => End::Cut(cut),
         })?;
+        if self.rest.is_empty() {
+            self.rest = Vec::new(); // what waits for the next frame holds nothing
+        }
         let session = session.borrow();
         if !was_greeted && session.was_greeted() && self.link.is_idle() {
             // It speaks: from now on it may wait for its first request.
             deadline.set_socket(Some(worker.deadlines.after(worker.client().idle)));
         }
         let is_data = self.rest.get(3) == Some(&kind::DATA) && session.was_greeted();
-        if !session.in_head() && (self.rest.is_empty() || is_data) {
-            self.whole_by = None;
-        } else if self.whole_by.is_none() {
+        if !session.in_head() && (taken > 0 || self.rest.is_empty() || is_data) {
+            self.whole_by = None; // what is there now began just now
+        }
+        if (session.in_head() || !(self.rest.is_empty() || is_data)) && self.whole_by.is_none() {
             let by = worker.deadlines.after(worker.client().head);
             self.whole_by = Some(by);
             self.wakes.watch(context);
@@ -149,17 +153,18 @@ impl Socket {
             let written = Pin::new(&mut self.stream).poll_write(context, &session.out[session.written..]);
             match written {
                 Poll::Ready(Ok(written)) if written > 0 => {
-                    session.written += written;
+                    session.was_sent(written);
                     self.room_by = None;
                 }
                 Poll::Ready(_) => return Poll::Ready(Err(End::Gone)),
                 Poll::Pending => return self.wait_for_room(context),
             }
         }
-        session.out.clear();
-        session.written = 0;
         match Pin::new(&mut self.stream).poll_flush(context) {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(())) => {
+                self.room_by = None;
+                Poll::Ready(Ok(()))
+            }
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
             Poll::Pending => self.wait_for_room(context),
         }
@@ -179,13 +184,6 @@ impl Socket {
             }
         }
         Poll::Pending
-    }
-
-    /// Gives back memory that is of no use while nothing is under way.
-    pub(super) fn shrink(&mut self) {
-        if self.rest.is_empty() {
-            self.rest = Vec::new();
-        }
     }
 
     /// Ends the connection: the client is told why, as far as it listens.

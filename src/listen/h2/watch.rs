@@ -32,6 +32,9 @@ const ALLOWED: [Allowance; 9] = [
     allow(40, 5, 200),  // others: one by each request
 ];
 
+/// Frames within a second for requests that are over: what a client may have sent before it could know.
+const STRAYS: u32 = 2_000;
+
 /// Errors with which streams are reset for what the client did (RFC 9113 §7). The others are those of early answers and of
 /// upstreams.
 const BLAMED: [Reason; 6] = [
@@ -51,13 +54,21 @@ pub(super) struct Watch {
     filled: u64,
     /// Streams that were opened since then.
     opened: u32,
+    /// Frames since then for requests that are over.
+    strays: u32,
     cut: Option<Cut>,
 }
 
 impl Watch {
     /// Nothing has come yet.
     pub(super) fn new(now: u64) -> Self {
-        Self { left: std::array::from_fn(|at| ALLOWED[at].floor), filled: now, opened: 0, cut: None }
+        Self {
+            left: std::array::from_fn(|at| ALLOWED[at].floor),
+            filled: now,
+            opened: 0,
+            strays: 0,
+            cut: None,
+        }
     }
 
     /// Why the connection is to be cut off, if it is.
@@ -72,6 +83,7 @@ impl Watch {
             return;
         }
         self.filled = now;
+        self.strays = 0;
         for (left, allowed) in self.left.iter_mut().zip(&ALLOWED) {
             if *left < allowed.floor {
                 *left = allowed.floor.min(left.saturating_add(seconds.saturating_mul(allowed.per_second)));
@@ -122,6 +134,14 @@ impl Watch {
         self.earn(Cut::Others, 1);
         if empty {
             self.spend(Cut::Errors); // a request of nothing is none
+        }
+    }
+
+    /// Something came for a request that is over: at first the client cannot know that.
+    pub(super) fn stray(&mut self) {
+        self.strays += 1;
+        if self.strays > STRAYS {
+            self.cut = self.cut.or(Some(Cut::Errors));
         }
     }
 

@@ -128,7 +128,10 @@ impl Session {
         let Some(key) = self.streams.find(head.stream) else {
             self.give_back(None, payload.len());
             return match self.streams.was_reset(head.stream) || self.is_ignored(head.stream) {
-                true => Ok(None),
+                true => {
+                    self.watch.stray();
+                    Ok(None)
+                }
                 false => {
                     self.streams.remember(head.stream);
                     Err(Fault::Stream(head.stream, Reason::STREAM_CLOSED))
@@ -236,7 +239,8 @@ impl Session {
         match key {
             _ if open.is_new && !self.is_ignored(open.stream) => self.request(open, block),
             Some(key) => self.trailers(key, open, block),
-            None if open.is_new || self.streams.was_reset(open.stream) => {
+            None if open.is_new || self.streams.was_reset(open.stream) || self.is_ignored(open.stream) => {
+                self.watch.stray();
                 // Read all the same: the next ones build on it.
                 let read = self.decoder.decode(block, |_, _| ());
                 read.map(|()| None).map_err(|_| Fault::Connection(Reason::COMPRESSION_ERROR))
@@ -256,6 +260,7 @@ impl Session {
             self.streams.remember(open.stream);
             return Err(Fault::Stream(open.stream, Reason::REFUSED_STREAM));
         }
+        let bodiless = reader.is_head();
         let head = reader.finish();
         let length = head.as_ref().ok().and_then(|(_, length)| *length);
         let is_short = open.ends && length.is_some_and(|length| length > 0);
@@ -271,7 +276,7 @@ impl Session {
         let mut stream = opened(open.stream, self.initial);
         (stream.received, stream.left, stream.has_reader) = (open.ends, length, !open.ends && head.is_ok());
         let key = self.streams.insert(stream);
-        Ok(Some(Event::Request { key, head, ended: open.ends }))
+        Ok(Some(Event::Request { key, head, ended: open.ends, bodiless }))
     }
 
     fn trailers(&mut self, key: Key, open: Open, block: &[u8]) -> Received {

@@ -87,6 +87,7 @@ impl Session {
     fn end(&mut self, key: Key) {
         let Some(stream) = self.streams.get(key) else { return };
         stream.sent = true;
+        self.waiting -= usize::from(std::mem::take(&mut stream.waits));
         if stream.received {
             self.remove(key);
         }
@@ -95,15 +96,19 @@ impl Session {
     /// How much data there is room for in one frame; if there is none, the answer is woken when there is some. `None` if
     /// nobody is there to have it.
     pub(in super::super) fn room(&mut self, key: Key) -> Option<usize> {
-        let is_full = self.unsent() > UNSENT;
-        let Self { streams, window, waiting, .. } = self;
-        let stream = streams.get(key)?;
-        let room = usize::try_from(stream.window.min(*window)).unwrap_or(0).min(MOST);
-        if room > 0 && !is_full {
-            return Some(room);
+        let room = self.room_now(key)?;
+        if room == 0 {
+            let stream = self.streams.get(key)?;
+            self.waiting += usize::from(!std::mem::replace(&mut stream.waits, true));
         }
-        *waiting += usize::from(!std::mem::replace(&mut stream.waits, true));
-        Some(0)
+        Some(room)
+    }
+
+    /// The same, of an answer that does not wait for it.
+    pub(in super::super) fn room_now(&mut self, key: Key) -> Option<usize> {
+        let is_full = self.unsent() > UNSENT;
+        let window = self.streams.get(key)?.window.min(self.window);
+        Some(if is_full { 0 } else { usize::try_from(window).unwrap_or(0).min(MOST) })
     }
 
     /// Has an answer that has more to send wait for its turn, if others wait for theirs. Whether it does.
