@@ -34,6 +34,8 @@ const ALLOWED: [Allowance; 9] = [
 
 /// Frames within a second for requests that are over: what a client may have sent before it could know.
 const STRAYS: u32 = 2_000;
+/// And for each that is reset: a window's worth in small frames.
+const STRAYS_OF_ONE: u32 = 64;
 
 /// Errors with which streams are reset for what the client did (RFC 9113 §7). The others are those of early answers and of
 /// upstreams.
@@ -164,6 +166,7 @@ impl Watch {
 
     /// A stream of the client was reset.
     pub(super) fn sent_reset(&mut self, reason: Reason) {
+        self.strays = self.strays.saturating_sub(STRAYS_OF_ONE);
         if BLAMED.contains(&reason) {
             self.spend(Cut::Errors);
         } else {
@@ -221,6 +224,18 @@ mod tests {
             watch.opened(false);
         }
         assert_eq!(taken(&mut watch, kind::RST_STREAM, 1_000), 10 + 10, "for requests that were let run");
+    }
+
+    #[test]
+    fn what_comes_for_requests_that_are_over_has_a_bound() {
+        let mut watch = Watch::new(0);
+        for _ in 0..1_000 {
+            watch.sent_reset(Reason::NO_ERROR);
+            (0..STRAYS_OF_ONE).for_each(|_| watch.stray());
+        }
+        assert_eq!(watch.cut(), None, "they cannot know yet");
+        (0..STRAYS).for_each(|_| watch.stray());
+        assert_eq!(watch.cut(), Some(Cut::Errors));
     }
 
     #[test]
