@@ -230,6 +230,16 @@ mod tests {
     }
 
     #[test]
+    fn names_in_lower_case() {
+        for byte in 0..=u8::MAX {
+            let is_one =
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            assert_eq!(is_lower_name(&[b'x', byte]), is_one, "{byte:#x}");
+        }
+        assert!(!is_lower_name(b""));
+    }
+
+    #[test]
     fn the_usual_form_is_read() {
         let head = b"GET /a?b HTTP/1.1\r\nHost: a.test\r\nAccept:*/*\r\nX-E:\r\n\r\n";
         let ((method, target, old), fields, length) = request(&[&head[..], b"more"].concat(), MAX)
