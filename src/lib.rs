@@ -12,6 +12,7 @@
 //!
 //! [`config`] turns gateway.yaml into a [`snapshot`], [`app`] wires it all, [`cli`] is the commands.
 
+mod apart;
 pub mod app;
 mod asking;
 pub mod auth;

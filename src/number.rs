@@ -1,23 +1,5 @@
 //! Numbers as text.
 
-/// A number in decimal, written into the end of `digits`.
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut at = digits.len();
-    while number >= 100 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
-        number /= 100;
-    }
-    if number >= 10 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[number as usize]);
-    } else {
-        at -= 1;
-        digits[at] = b'0' + number as u8;
-    }
-    &digits[at..]
-}
-
 /// All numbers of two digits.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
@@ -29,9 +11,39 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
+/// Numbers of eight digits at most are written in one go.
+const EIGHT: u64 = 100_000_000;
+
+/// Eight digits of a number that has no more.
+fn digits(number: u64) -> [u8; 8] {
+    let (high, low) = (number / 10_000 % 10_000, number % 10_000);
+    let pairs = [high / 100, high % 100, low / 100, low % 100].map(|pair| PAIRS[pair as usize]);
+    let mut digits = [0; 8];
+    digits.as_chunks_mut().0.copy_from_slice(&pairs);
+    digits
+}
+
 /// Writes a number in decimal.
+#[inline]
 pub fn write_decimal(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(decimal(number, &mut [0; 20]));
+    match number {
+        0..10 => out.push(b'0' + number as u8),
+        10..100 => out.extend_from_slice(&PAIRS[number as usize]),
+        _ => write_long(out, number),
+    }
+}
+
+fn write_long(out: &mut Vec<u8>, number: u64) {
+    if number >= EIGHT {
+        write_long(out, number / EIGHT);
+        out.extend_from_slice(&digits(number % EIGHT));
+        return;
+    }
+    let digits = u64::from_le_bytes(digits(number));
+    // Zeros in front are moved out: the first of the eight is the lowest byte.
+    let zeros = ((digits ^ u64::from_le_bytes([b'0'; 8])).trailing_zeros() / 8).min(7);
+    out.extend_from_slice(&(digits >> (8 * zeros)).to_le_bytes());
+    out.truncate(out.len() - zeros as usize);
 }
 
 /// A number as 16 hexadecimal digits.
@@ -74,10 +86,20 @@ mod tests {
             101,
             999,
             1000,
+            9_999,
+            10_000,
+            1_234_567,
+            99_999_999,
+            100_000_000,
+            1_000_000_007,
             1_234_567_890,
+            9_999_999_999_999_999,
+            10_000_000_000_000_000,
             u64::MAX,
         ] {
-            assert_eq!(decimal(number, &mut [0; 20]), number.to_string().as_bytes());
+            let mut out = b"n=".to_vec();
+            write_decimal(&mut out, number);
+            assert_eq!(out, format!("n={number}").as_bytes());
             assert_eq!(hex(number), *format!("{number:016x}").as_bytes());
         }
     }

@@ -13,6 +13,7 @@ use http::{Method, header};
 use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
+use crate::apart::apart;
 use crate::asking::{Asking, Judging};
 use crate::auth::{self, Identity, Unproven};
 use crate::cost::settled;
@@ -321,10 +322,10 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
     let mut exchange = Exchange::begin(connection, &view, now, Some(parts));
 
     // What is found and judged stands in functions that wait for nothing: whatever stands here is memory that each
-    // connection has and each request touches. What is waited for seldom is boxed for the same reason.
+    // connection has and each request touches. What is waited for seldom is apart for the same reason.
     let ruling = match rule(connection, &view, &mut exchange, parts, now) {
         Ok(ruling) => ruling,
-        Err(found) => Box::pin(rule_later(&view, *found, &mut exchange, parts, now)).await,
+        Err(found) => apart(|| rule_later(&view, *found, &mut exchange, parts, now)).await,
     };
     let Admitted { route, target, identity, normal_path, affinity, told, delay } = match ruling {
         Ruling::Admitted(admitted) => admitted,
@@ -334,7 +335,7 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
         }
     };
     if !delay.is_zero() {
-        Box::pin(exchange.wait_for_turn()).await;
+        apart(|| exchange.wait_for_turn()).await;
     }
 
     let mut response = match target {

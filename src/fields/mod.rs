@@ -230,12 +230,14 @@ impl Fields {
     }
 
     /// Adds a line with a number; its name is in lower case.
+    #[inline]
     pub fn append_number(&mut self, name: impl AsRef<[u8]>, number: u64) {
         self.add(name.as_ref(), |text| write_decimal(text, number));
     }
 
     /// Adds a line whose value is what `write` writes at the end of the text; its name is in lower case. A value that
     /// no header can have is left empty.
+    #[inline]
     pub fn append_with(&mut self, name: impl AsRef<[u8]>, write: impl FnOnce(&mut Vec<u8>)) {
         self.add(name.as_ref(), |text| {
             let at = text.len();
@@ -275,6 +277,7 @@ impl Fields {
     }
 
     /// Adds a line, whose value `write` writes as it may be.
+    #[inline]
     fn add(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(!name.iter().any(u8::is_ascii_uppercase));
         let tag = tag(name);

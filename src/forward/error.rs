@@ -100,6 +100,7 @@ impl ForwardError {
     }
 
     /// The answer to the client. It tells what failed, never where.
+    #[cold]
     pub fn response(self, exchange: &Exchange) -> Response {
         let local = match self {
             Self::Busy => LocalError::UpstreamBusy,

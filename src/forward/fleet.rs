@@ -15,6 +15,7 @@ use super::retry::Budget;
 use super::server::Server;
 use super::shared::{Lasting, UpstreamState};
 use super::{Exchange, ForwardError};
+use crate::apart::apart;
 use crate::config::UpstreamConfig;
 use crate::message::Response;
 use crate::observe::UpstreamStripe;
@@ -137,7 +138,7 @@ impl Upstream {
                 }
             }
         };
-        exchange.in_time(self.config().connect, Box::pin(wait)).await.unwrap_or(Err(ForwardError::Busy))
+        exchange.in_time(self.config().connect, apart(|| wait)).await.unwrap_or(Err(ForwardError::Busy))
     }
 
     /// Whether there is a server that is well and not among the `tried`.

@@ -19,6 +19,7 @@ use super::pool::Pool;
 use super::upload::{RequestBody, Upload};
 use super::wire::{Wire, WireError};
 use super::{Exchange, ForwardError, multiplexed};
+use crate::apart::apart;
 use crate::config::{Protocol, UpstreamConfig};
 use crate::fields::Fields;
 use crate::listen::Connection;
@@ -110,7 +111,7 @@ pub(super) async fn ask(
     preamble: &[u8],
 ) -> Result<Response, ForwardError> {
     let asked = match &server.lines {
-        Some(lines) => Box::pin(multiplexed::ask((server, lines), config, exchange, connection, parts)).await,
+        Some(lines) => apart(|| multiplexed::ask((server, lines), config, exchange, connection, parts)).await,
         None => ask_alone(server, config, exchange, connection, parts, wanted, preamble).await,
     };
     asked.inspect_err(|error| server.complain(config, connection, error))
@@ -150,7 +151,7 @@ async fn ask_alone(
         let again = kept.is_some() && parts.method.is_idempotent();
         let mut wire = match kept.take() {
             Some(wire) => wire,
-            None => Wire::new(Box::pin(server.address.connect(preamble)).await?), // seldom, and large
+            None => Wire::new(apart(|| server.address.connect(preamble)).await?),
         };
         let buffers = Some(&connection.worker.buffers);
         match exchange.in_time(config.response, wire.ask(parts, wanted, buffers)).await {

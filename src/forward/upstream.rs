@@ -8,6 +8,7 @@ use super::fleet::{Tried, Upstream};
 use super::server::{ask, send};
 use super::upload::{RequestBody, Upload};
 use super::{Exchange, ForwardError, headers, proxy, tunnel};
+use crate::apart::apart;
 use crate::auth::Told;
 use crate::config::Protocol;
 use crate::listen::{Connection, Inbound};
@@ -159,8 +160,7 @@ async fn attempt(
             }
             Outgoing::Whole(whole) => {
                 let Whole { unsent, upload } = &mut **whole;
-                // Boxed for its size: most requests have no body.
-                Box::pin(send(&seat.server, config, exchange, connection, unsent, upload, preamble)).await
+                apart(|| send(&seat.server, config, exchange, connection, unsent, upload, preamble)).await
             }
         };
         upstream.note(&seat.member, &result, now());

@@ -151,6 +151,8 @@ impl Wire {
 
     /// Reads a head that is not whole, or not written as most are: its status, whether the version is 1.0, its fields
     /// and its length.
+    #[cold]
+    #[inline(never)]
     fn parse_unusual(&self) -> Result<Option<(u16, bool, Fields, usize)>, WireError> {
         let mut lines = [const { MaybeUninit::uninit() }; HEADERS];
         let mut parsed = httparse::Response::new(&mut []);

@@ -88,7 +88,7 @@ impl Bans {
         let added = held.added;
         drop(held);
         if added {
-            self.table.sweep_a_little(now);
+            self.table.sweep_a_little(key, now);
         }
         if began.is_some() {
             self.begun.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Bans {
             self.begun.fetch_add(1, Ordering::Relaxed);
         }
         if self.table.learn(key, &self.table.algorithm(), Strikes::until(until), now) {
-            self.table.sweep_a_little(now);
+            self.table.sweep_a_little(key, now);
         }
     }
 }

@@ -152,9 +152,9 @@ impl Counters {
             && each_table!(&self.tables, table => table.pardon(key))
     }
 
-    /// Drops some keys that owe nothing.
-    pub(super) fn sweep_a_little(&self, now: Time) {
-        each_table!(&self.tables, table => table.sweep_a_little(now));
+    /// Drops some keys that owe nothing, for one that was added.
+    pub(super) fn sweep_a_little(&self, key: Fingerprint, now: Time) {
+        each_table!(&self.tables, table => table.sweep_a_little(key, now));
     }
 
     pub(super) fn hold(&self, key: Fingerprint, now: Time) -> HeldKey<'_> {
@@ -291,7 +291,7 @@ impl Counters {
             _ => false,
         };
         if added {
-            self.sweep_a_little(now);
+            self.sweep_a_little(key, now);
         }
     }
 }

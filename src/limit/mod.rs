@@ -265,7 +265,7 @@ fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
         && let Some(asked) = ask.limit.counters.ask(ask.key, ask.at, ask.cost)
     {
         if asked.added {
-            ask.limit.counters.sweep_a_little(ask.at);
+            ask.limit.counters.sweep_a_little(asked.key, ask.at);
         }
         return Decision::of_one(ask, &asked, keep);
     }
@@ -288,7 +288,7 @@ fn decide_together(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
         held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
     drop(held);
     for index in added {
-        asks[index].limit.counters.sweep_a_little(asks[index].at);
+        asks[index].limit.counters.sweep_a_little(asks[index].key, asks[index].at);
     }
     decision
 }

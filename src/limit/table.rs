@@ -22,7 +22,7 @@ pub(super) struct Table<A: Kept> {
     keys: AtomicUsize,
     max_keys: AtomicUsize,
     overflowed: AtomicU64,
-    /// The shard that is swept next.
+    /// The shard that is swept next when there is no room.
     hand: AtomicUsize,
 }
 
@@ -62,9 +62,10 @@ pub(super) struct Held<'a, A: Kept> {
 
 impl<A: Kept> Table<A> {
     pub(super) fn new(algorithm: A, max_keys: usize) -> Self {
-        // A shard of some thousand keys grows within tens of microseconds; more shards would only cost memory.
+        // A shard of some thousand keys grows within a hundred microseconds. More of them would only keep from the
+        // caches what all requests need.
         let shards =
-            if cfg!(feature = "model") { 2 } else { (max_keys / 4096).next_power_of_two().clamp(16, 1024) };
+            if cfg!(feature = "model") { 2 } else { (max_keys / 8192).next_power_of_two().clamp(16, 1024) };
         let part = || Part { algorithm: algorithm.clone(), slots: Slots::new(), hand: 0 };
         Self {
             shards: (0..=shards).map(|_| Shard(Mutex::new(part()))).collect(),
@@ -93,6 +94,11 @@ impl<A: Kept> Table<A> {
         }
     }
 
+    /// The shard that is swept when there is no room: each in turn, but for the last.
+    fn next_shard(&self) -> &Shard<A> {
+        &self.shards[self.hand.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 2)]
+    }
+
     /// Locks the state of `key`, or the overflow bucket if there is no room for a new key.
     #[inline]
     pub(super) fn hold(&self, key: Fingerprint, now: Time) -> Held<'_, A> {
@@ -114,7 +120,7 @@ impl<A: Kept> Table<A> {
     #[cold]
     fn hold_when_full(&self, key: Fingerprint, now: Time) -> Held<'_, A> {
         // No shard is locked here, so this one may lock any.
-        self.sweep(now, SWEEP_WHEN_FULL);
+        self.sweep(self.next_shard(), now, SWEEP_WHEN_FULL);
         let held = self.find(key);
         if held.slot.is_some() || self.has_room() {
             return held;
@@ -248,7 +254,7 @@ impl<A: Kept> Table<A> {
                 }
                 None if !full_before => {
                     drop(guard);
-                    self.sweep(now, SWEEP_WHEN_FULL);
+                    self.sweep(self.next_shard(), now, SWEEP_WHEN_FULL);
                     continue;
                 }
                 None => {}
@@ -274,15 +280,14 @@ impl<A: Kept> Table<A> {
         }
     }
 
-    /// Looks at a few slots for every key that is added.
-    pub(super) fn sweep_a_little(&self, now: Time) {
-        self.sweep(now, SWEEP_ON_INSERT);
+    /// Looks at a few slots for a key that was added: of its own shard, which the caches have.
+    pub(super) fn sweep_a_little(&self, key: Fingerprint, now: Time) {
+        self.sweep(self.shard(key), now, SWEEP_ON_INSERT);
     }
 
-    /// Looks at the next `slots` slots of one shard and drops the keys that owe nothing.
-    fn sweep(&self, now: Time, slots: usize) {
-        let shard = self.hand.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 2);
-        let mut guard = lock(&self.shards[shard].0);
+    /// Looks at the next `slots` slots of a shard and drops the keys that owe nothing.
+    fn sweep(&self, shard: &Shard<A>, now: Time, slots: usize) {
+        let mut guard = lock(&shard.0);
         let part = &mut *guard;
         let mut left = slots.min(part.slots.size());
         let mut at = if part.hand < part.slots.size() { part.hand } else { 0 };

@@ -18,6 +18,7 @@ use super::plain::Plain;
 use super::stream::ClientStream;
 use super::tls::TlsSession;
 use super::{h1, h2};
+use crate::apart::apart;
 use crate::number::write_decimal;
 use crate::observe::{Handshake, ListenerStripe, Metrics, Refusal};
 use crate::pipeline::Origin;
@@ -134,12 +135,12 @@ pub(super) async fn serve(mut connection: Connection, door: Arc<Door>, socket: P
     let Some(prefix) = read_prefix(&connection, &mut stream, agreed.is_some()).await else { return };
     connection.shared = agreed.unwrap_or_else(|| prefix.starts_with(PREFACE));
     let connection = Rc::new(connection);
-    // Each in a box: they are of very different sizes, and a task has that of the largest.
-    if connection.shared {
-        Box::pin(h2::serve(&connection, stream, prefix.freeze())).await;
-    } else {
-        Box::pin(h1::serve(&connection, stream, prefix)).await;
-    }
+    // They are of very different sizes, and a task has that of the largest.
+    let serving = match connection.shared {
+        true => apart(|| h2::serve(&connection, stream, prefix.freeze())),
+        false => apart(|| h1::serve(&connection, stream, prefix)),
+    };
+    serving.await;
 }
 
 /// What came before it was clear which protocol is spoken, or first if that is `agreed`; `None` if nothing did.

@@ -67,6 +67,16 @@ impl Plain {
     }
 }
 
+/// Reads from a socket that nobody has waited for.
+#[inline(never)]
+fn read_first(socket: &net::TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+    let mut first = [const { MaybeUninit::uninit() }; FIRST];
+    let room = buf.remaining().min(FIRST);
+    let ((read, _), _) = recv(socket, &mut first[..room], RecvFlags::empty())?;
+    buf.put_slice(read);
+    Ok(())
+}
+
 /// Writes what there is room for at once. The system is asked directly: in a process with several threads the way through
 /// its library has a place to cancel them.
 ///
@@ -88,14 +98,7 @@ impl AsyncRead for Plain {
         context: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = self.at_once(|socket| {
-            let mut first = [const { MaybeUninit::uninit() }; FIRST];
-            let room = buf.remaining().min(FIRST);
-            let ((read, _), _) = recv(socket, &mut first[..room], RecvFlags::empty())?;
-            buf.put_slice(read);
-            Ok(())
-        });
-        match read {
+        match self.at_once(|socket| read_first(socket, buf)) {
             Some(read) => Poll::Ready(read),
             None => Pin::new(self.watched()?).poll_read(context, buf),
         }

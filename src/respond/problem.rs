@@ -112,6 +112,7 @@ impl LocalError {
     }
 
     /// The answer.
+    #[cold]
     pub fn response(self, id: &RequestId) -> Response {
         let body = body(self.status(), self.detail(), id);
         let mut response = fixed(self.status(), body, PROBLEM_JSON);
@@ -179,6 +180,7 @@ impl From<Unjudged> for LocalError {
 }
 
 /// The answer to a request that never came to its limits.
+#[cold]
 pub fn unjudged(unjudged: Unjudged, parts: &RequestHead, id: &RequestId) -> Response {
     if unjudged == Unjudged::Gateway {
         let mut response = fixed(StatusCode::NO_CONTENT, Bytes::new(), PROBLEM_JSON);
@@ -216,6 +218,7 @@ fn body(status: StatusCode, detail: &str, id: &RequestId) -> Bytes {
 }
 
 /// The answer when a limit wants its store or nothing, and the store is away.
+#[cold]
 pub fn unavailable(parts: &RequestHead, id: &RequestId) -> Response {
     if is_grpc(parts) {
         let mut response = Response::new(StatusCode::OK, Body::empty());

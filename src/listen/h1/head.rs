@@ -93,6 +93,7 @@ fn has_end(read: &[u8]) -> bool {
 }
 
 /// A head that is too large: whether that is its target.
+#[cold]
 fn too_large(read: &[u8]) -> LocalError {
     let line = read.split(|b| *b == b'\n').next().unwrap_or_default();
     let target = line.iter().take(METHOD).position(|b| *b == b' ').map_or(&[][..], |at| &line[at + 1..]);
@@ -115,9 +116,6 @@ fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)
     if headers.len() > max_headers {
         return Err(LocalError::HeadTooLarge);
     }
-    if !target.iter().fold(true, |good, b| good & (matches!(b, 0x21..=0x7e) & (*b != b'#'))) {
-        return Err(malformed("the request target has a character that must be percent-encoded"));
-    }
     let method = Method::from_bytes(method).map_err(|_| malformed("the method is none"))?;
     let target = RequestTarget::origin(target).map_or_else(|| unusual_target(&method, target), Ok)?;
     let mut asked = Asked { head: method == Method::HEAD, old, keeps: !old, trailers: false };
@@ -136,6 +134,8 @@ fn parse(read: &mut BytesMut, max_headers: usize) -> Result<Option<(usize, Head)
 }
 
 /// Reads a head that is not whole, or not written as most are.
+#[cold]
+#[inline(never)]
 fn unusual(read: &[u8]) -> Result<Option<(RequestLine<'_>, Fields, usize)>, LocalError> {
     let mut lines = [const { MaybeUninit::uninit() }; HEADERS];
     let mut parsed = httparse::Request::new(&mut []);
@@ -234,8 +234,12 @@ impl Announced {
 }
 
 /// A target that is not in origin form (RFC 9112 §3.2). The authority form is CONNECT's alone, which is not served.
+#[cold]
 fn unusual_target(method: &Method, target: &[u8]) -> Result<RequestTarget, LocalError> {
     const NONE: LocalError = malformed("the request target is none that this method can have");
+    if !target.iter().all(|b| matches!(b, 0x21..=0x7e) && *b != b'#') {
+        return Err(malformed("the request target has a character that must be percent-encoded"));
+    }
     let asterisk = *method == Method::OPTIONS && target == b"*";
     let uri = Uri::try_from(target).map_err(|_| NONE)?;
     let absolute = || uri.scheme().is_some_and(|s| s.as_str() == "http" || s.as_str() == "https");

@@ -26,6 +26,7 @@ use self::write::Sent;
 use super::connection::Connection;
 use super::inbound::Inbound;
 use super::stream::ClientStream;
+use crate::apart::apart;
 use crate::pipeline;
 
 pub use self::body::Http1Body;
@@ -57,19 +58,19 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
             }
         };
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
-            Box::pin(tunnel::run(&socket, response)).await;
+            apart(|| tunnel::run(&socket, response)).await;
             break;
         }
         match write::send(&socket, asked, response).await {
             Sent::Whole => {
-                if !socket.take_back() || !drain(&socket).await {
-                    linger(&socket).await;
+                if !socket.take_back() || !(socket.has_ended() || drain(&socket).await) {
+                    apart(|| linger(&socket)).await;
                     break;
                 }
             }
             Sent::Last => {
                 if refused || socket.has_unread() {
-                    linger(&socket).await;
+                    apart(|| linger(&socket)).await;
                 }
                 break;
             }

@@ -331,6 +331,11 @@ impl Socket {
         !state.broken && !state.awaits_leave()
     }
 
+    /// Whether there is no rest of the body, so that the next request may come.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.borrow().framing == Framing::Ended
+    }
+
     /// Whether the rest of the body could be read and thrown away to its end.
     pub(super) fn can_drain(&self) -> bool {
         let state = self.state.borrow();
