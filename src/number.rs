@@ -46,6 +46,14 @@ fn write_long(out: &mut Vec<u8>, number: u64) {
     out.truncate(out.len() - zeros as usize);
 }
 
+/// The number that these digits are, 19 at most, with nothing else between or around them: a Content-Length.
+pub fn read_decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 19 {
+        return None;
+    }
+    text.iter().try_fold(0_u64, |sum, b| b.is_ascii_digit().then(|| sum * 10 + u64::from(b - b'0')))
+}
+
 /// A number as 16 hexadecimal digits.
 pub fn hex(number: u64) -> [u8; 16] {
     // Half a byte to each byte, the highest first, then all sixteen into digits at once.
@@ -72,6 +80,18 @@ pub fn write_hex(out: &mut Vec<u8>, number: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_and_nothing_else_are_read() {
+        for (text, number) in [("0", 0), ("007", 7), ("9999999999999999999", 9_999_999_999_999_999_999)] {
+            assert_eq!(read_decimal(text.as_bytes()), Some(number));
+        }
+        for text in
+            ["", "+1", "-1", " 1", "1 ", "1,1", "0x1", "1.0", "00000000000000000001", "18446744073709551616"]
+        {
+            assert_eq!(read_decimal(text.as_bytes()), None, "{text}");
+        }
+    }
 
     #[test]
     fn numbers_are_as_written() {

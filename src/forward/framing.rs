@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body::Frame;
 
 use crate::fields::{Fields, Looks};
+use crate::number::read_decimal;
 
 /// The longest line of a chunk's size, and the longest trailers.
 const MAX_LINE: usize = 4 << 10;
@@ -73,7 +74,7 @@ impl Framing {
                 _ => {}
             }
         }
-        let announced = length.map(whole_number);
+        let announced = length.map(read_decimal);
         if again && let Some(line) = length.map(<[u8]>::to_vec) {
             headers.insert(header::CONTENT_LENGTH, line); // once, if it came more often
         }
@@ -170,11 +171,6 @@ fn up_to(left: u64, read: &mut BytesMut) -> Bytes {
         true => read.split_to(length).freeze(),
         false => std::mem::take(read).freeze(), // who has nothing to read keeps no memory
     }
-}
-
-fn whole_number(line: &[u8]) -> Option<u64> {
-    let digits = !line.is_empty() && line.iter().all(u8::is_ascii_digit);
-    digits.then(|| std::str::from_utf8(line).ok()?.parse().ok()).flatten()
 }
 
 /// The trailers, if they are whole, and their length.

@@ -52,6 +52,8 @@ pub struct Limit {
     pub plans: Vec<(String, Arc<Limit>)>,
     /// The same limit with the quota that is tried.
     pub candidate: Option<Arc<Limit>>,
+    /// What it allows, as clients are told.
+    pub shown: Box<str>,
     /// What the names of its keys in a shared store begin with.
     names: Vec<u8>,
     /// What the store is told of it, where every request costs the same.
@@ -136,8 +138,20 @@ impl Limit {
         let names = format!("{prefix}:{}:", config.name).into_bytes();
         let missing = KeySpec::missing(secret);
         let (plans, candidate) = (Vec::new(), None);
-        let mut limit =
-            Self { counters, bans, missing, exempt, only, plans, candidate, names, argument: None, config };
+        let shown = config.quota.shown().to_string().into();
+        let mut limit = Self {
+            counters,
+            bans,
+            missing,
+            exempt,
+            only,
+            plans,
+            candidate,
+            shown,
+            names,
+            argument: None,
+            config,
+        };
         if let (true, Cost::Constant(cost)) = (limit.config.shared, &limit.config.cost) {
             limit.argument = Some(redis::limit_argument(&limit.config, *cost));
         }

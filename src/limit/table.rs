@@ -62,8 +62,8 @@ pub(super) struct Held<'a, A: Kept> {
 
 impl<A: Kept> Table<A> {
     pub(super) fn new(algorithm: A, max_keys: usize) -> Self {
-        // A shard of some thousand keys grows within a hundred microseconds. More of them would only keep from the
-        // caches what all requests need.
+        // The fewer there are, the longer one takes to grow; the more, the less of what all requests need do the caches
+        // have.
         let shards =
             if cfg!(feature = "model") { 2 } else { (max_keys / 8192).next_power_of_two().clamp(16, 1024) };
         let part = || Part { algorithm: algorithm.clone(), slots: Slots::new(), hand: 0 };

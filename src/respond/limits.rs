@@ -113,7 +113,7 @@ impl<'s> Told<'s> {
     /// Adds the headers that change: what is left, and the seconds until there is more.
     fn add(self, families: HeaderFamilies, seconds: u64, headers: &mut Fields) {
         if families.x_ratelimit {
-            headers.append_number(LIMIT, self.limit.config.quota.shown());
+            headers.append_line(LIMIT.as_bytes(), self.limit.shown.as_bytes());
             headers.append_number(REMAINING, self.remaining);
             headers.append_number(RESET, self.reset);
         }

@@ -9,6 +9,7 @@ use super::framing::Framing;
 use crate::fields::read::RequestLine;
 use crate::fields::{self, Fields, Looks, place};
 use crate::message::RequestHead;
+use crate::number::read_decimal;
 use crate::respond::LocalError;
 use crate::target::RequestTarget;
 
@@ -190,7 +191,7 @@ impl Announced {
     fn look(&mut self, name: &[u8], value: &[u8], asked: &mut Asked) -> Result<(), LocalError> {
         match name {
             b"content-length" => {
-                let announced = content_length(value);
+                let announced = read_decimal(value);
                 if announced.is_none() || self.length.is_some() {
                     return Err(malformed("the request must have one valid Content-Length"));
                 }
@@ -248,12 +249,4 @@ fn unusual_target(method: &Method, target: &[u8]) -> Result<RequestTarget, Local
 
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|b| *b == b',').map(<[u8]>::trim_ascii)
-}
-
-/// Digits, and nothing else.
-fn content_length(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || value.len() > 19 {
-        return None;
-    }
-    value.iter().try_fold(0_u64, |sum, b| b.is_ascii_digit().then(|| sum * 10 + u64::from(b - b'0')))
 }

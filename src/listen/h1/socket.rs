@@ -191,7 +191,7 @@ impl Socket {
             // Most answers come at once, and many connections end with their first.
             if !deadline.socket_passed() {
                 if !deadline.socket_is_set() {
-                    self.within(std::time::Duration::ZERO);
+                    self.within(times::LOOK);
                 }
                 return Poll::Pending;
             }

@@ -8,7 +8,7 @@ pub(super) const DRAIN: Duration = Duration::from_secs(10);
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 /// For the next bytes of an answer to a client that sends nothing more.
 pub(super) const HALF_CLOSED: Duration = Duration::from_secs(10);
-/// Between two looks at a socket that cannot be read at the moment.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// Between two looks at a socket that cannot be read at the moment: as often as there are any.
+pub(super) const LOOK: Duration = Duration::ZERO;
 /// For the other side of a tunnel, once one side has said that it sends nothing more.
 pub(super) const HALF_TUNNEL: Duration = Duration::from_secs(60);

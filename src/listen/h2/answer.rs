@@ -126,20 +126,19 @@ impl Sending<'_> {
                     return Poll::Pending;
                 }
                 let piece = data.split_to(room.min(data.len()));
-                let is_sent = data.is_empty();
-                session.send_data(self.key, &piece, *last && is_sent);
-                if is_sent && *last {
+                let (is_sent, last) = (data.is_empty(), *last);
+                session.send_data(self.key, &piece, last && is_sent);
+                if is_sent {
+                    self.next = None;
+                }
+                if is_sent && last {
                     return Poll::Ready(());
                 }
-                if !is_sent {
-                    if session.yields(self.key) {
-                        return Poll::Pending;
-                    }
-                    continue;
-                }
-                self.next = None;
                 if session.yields(self.key) {
                     return Poll::Pending;
+                }
+                if !is_sent {
+                    continue;
                 }
             }
             match Pin::new(&mut self.body).poll_frame(context) {

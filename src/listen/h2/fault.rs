@@ -15,10 +15,6 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) const fn connection(reason: Reason) -> Self {
-        Self::Connection(reason)
-    }
-
     /// What nothing else says of what is wrong.
     pub(super) const PROTOCOL: Self = Self::Connection(Reason::PROTOCOL_ERROR);
     /// A frame that has not the size of its kind.

@@ -93,9 +93,9 @@ impl Head {
         if !self.has(flag::PADDED) {
             return Ok(payload);
         }
-        let (padding, rest) = payload.split_first().ok_or(Fault::connection(Reason::FRAME_SIZE_ERROR))?;
+        let (padding, rest) = payload.split_first().ok_or(Fault::Connection(Reason::FRAME_SIZE_ERROR))?;
         let length = rest.len().checked_sub(usize::from(*padding));
-        length.map(|length| &rest[..length]).ok_or(Fault::connection(Reason::PROTOCOL_ERROR))
+        length.map(|length| &rest[..length]).ok_or(Fault::Connection(Reason::PROTOCOL_ERROR))
     }
 }
 

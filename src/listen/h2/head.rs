@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use crate::fields::read::is_lower_name;
 use crate::fields::{Fields, is_value};
 use crate::message::RequestHead;
+use crate::number::read_decimal;
 use crate::respond::LocalError;
 use crate::target::RequestTarget;
 
@@ -130,7 +131,7 @@ impl Reader {
         }
         match name {
             b"content-length" => {
-                let length = number(value).ok_or(Wrong::Malformed)?;
+                let length = read_decimal(value).ok_or(Wrong::Malformed)?;
                 if self.length.replace(length).is_some_and(|other| other != length) {
                     return Err(Wrong::Malformed);
                 }
@@ -195,21 +196,17 @@ fn authority(mut fields: Fields) -> Result<(RequestTarget, Fields), Wrong> {
     Ok((uri.into(), fields))
 }
 
+/// Whether a field is about a connection of HTTP/1.1, and so none over HTTP/2 (RFC 9113 §8.2.2).
+pub(super) fn is_of_connection(name: &[u8]) -> bool {
+    matches!(name, b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade")
+}
+
 /// Whether a line can be one of a message over HTTP/2 (RFC 9113 §8.2).
 fn is_line(name: &[u8], value: &[u8]) -> bool {
     is_lower_name(name)
         && is_value(value)
-        && match name {
-            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => false,
-            b"te" => value == b"trailers",
-            _ => true,
-        }
-}
-
-/// Digits, and nothing else.
-fn number(value: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
-    digits.parse().ok()
+        && !is_of_connection(name)
+        && (name != b"te" || value == b"trailers")
 }
 
 /// What stands behind a body, as its lines are told one by one.

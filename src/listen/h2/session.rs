@@ -12,12 +12,11 @@ use bytes::Bytes;
 use http_body::Frame;
 
 pub(super) use self::send::Answer;
-use super::fault::Fault;
-use super::frame::{self, Reason, flag, setting};
+use super::frame::{self, Reason, setting};
 use super::head::{Most, Read, Wrong};
-use super::hpack::{Decoder, Encoder};
+use super::hpack::{self, Decoder, Encoder};
 use super::requests::SLOTS;
-use super::streams::{Key, Stream, Streams};
+use super::streams::{Key, Streams};
 use super::watch::Watch;
 use crate::listen::inbound::InboundError;
 
@@ -30,14 +29,12 @@ const WINDOW: usize = 64 << 10;
 const WINDOWS: usize = 1 << 20;
 /// The window that each side has before anything is said of it (RFC 9113 §6.9.2).
 const DEFAULT: usize = 65_535;
-/// The size of the table for header compression that the client may use, which is the default.
-const TABLE: usize = 4 << 10;
 /// What may lie unsent on a connection before more is added to it.
 const UNSENT: usize = 40 << 10;
 /// What tells the PINGs of the gateway apart: those that ask whether the client lives, and the one before the end.
 const ALIVE: [u8; 8] = *b"alive?..";
 const PARTING: [u8; 8] = *b"parting.";
-/// The highest stream there can be.
+/// The highest stream there can be; and all bits of a number but the first, which is reserved.
 const LAST: u32 = u32::MAX >> 1;
 
 /// A piece of a body, if there is one more, and whether it is the last.
@@ -124,7 +121,7 @@ impl Session {
             written: 0,
             task: None,
             is_polled: false,
-            decoder: Decoder::new(TABLE),
+            decoder: Decoder::new(hpack::TABLE),
             encoder: Encoder::new(),
             watch: Watch::new(now),
             streams: Streams::default(),
@@ -382,21 +379,5 @@ impl Session {
             left -= 1;
         }
         self.turn = turn;
-    }
-}
-
-/// A stream that has just been opened.
-fn opened(id: u32, window: i64) -> Stream {
-    Stream { id, window, room: WINDOW, is_served: true, ..Stream::default() }
-}
-
-/// Whether a flag of SETTINGS and PING says that they are answers.
-fn is_answer(head: &frame::Head) -> bool {
-    head.has(flag::ACK)
-}
-
-impl From<Reason> for Fault {
-    fn from(reason: Reason) -> Self {
-        Self::Connection(reason)
     }
 }

@@ -3,10 +3,8 @@
 use std::ops::Range;
 
 use super::huffman;
-use super::table::{Dynamic, OVERHEAD, STATIC};
+use super::table::{Dynamic, OVERHEAD, STATIC, TABLE};
 
-/// The size of a dynamic table of which nothing was said (RFC 9113 §6.5.2).
-const TABLE: usize = 4096;
 /// What the lines of one block may come to, counted as in the table: well above any head that is taken. A byte can name
 /// a line of 4 KiB, and have it copied.
 const BLOCK: usize = 4 << 20;

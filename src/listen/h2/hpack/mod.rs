@@ -16,3 +16,4 @@ pub(super) use self::decode::{Decoder, Malformed};
 pub(super) use self::encode::field;
 pub(super) use self::encode::status;
 pub(super) use self::repeat::Encoder;
+pub(super) use self::table::TABLE;

@@ -4,7 +4,7 @@
 //! is found by its name. Of a name whose value changes, the name at least is a number.
 
 use super::encode;
-use super::table::OVERHEAD;
+use super::table::{OVERHEAD, TABLE};
 
 /// What lines come to, counted as in the table; well within the 4096 bytes that clients keep unless they say less.
 const LIMIT: usize = 2048;
@@ -14,8 +14,6 @@ const LINES: usize = 24;
 const SLOTS: usize = 32;
 /// The longest value that is kept; longer ones seldom come twice.
 const VALUE: usize = 128;
-/// The table that clients have unless they say otherwise (RFC 9113 §6.5.2).
-const TABLE: usize = 4096;
 /// The first number of the dynamic table.
 const DYNAMIC: usize = 62;
 

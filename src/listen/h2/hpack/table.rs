@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use super::Malformed;
 
+/// The size in bytes of a dynamic table of which nothing was said (RFC 9113 §6.5.2).
+pub(in super::super) const TABLE: usize = 4096;
 /// What a line is counted as beside its bytes (RFC 7541 §4.1).
 pub(super) const OVERHEAD: usize = 32;
 /// The least that is allocated for the lines' bytes.

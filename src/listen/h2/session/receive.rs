@@ -3,8 +3,8 @@
 use super::super::fault::Fault;
 use super::super::frame::{self, Head, PREFACE, Reason, flag, kind, number, setting};
 use super::super::head::{Reader, Trailers, Wrong};
-use super::super::streams::Key;
-use super::{ALIVE, Event, PARTING, Parting, STREAMS, Session, is_answer, opened};
+use super::super::streams::{Key, Stream};
+use super::{ALIVE, Event, LAST, PARTING, Parting, STREAMS, Session, WINDOW};
 
 /// What the payload of HEADERS begins with if its flag says so: the stream that it depends on, and a weight.
 const PRIORITY: usize = 5;
@@ -189,7 +189,7 @@ impl Session {
         let mut loops = false;
         if head.has(flag::PRIORITY) {
             let (priority, rest) = block.split_at_checked(PRIORITY).ok_or(Fault::SIZE)?;
-            loops = number(priority) & LAST_BITS == head.stream;
+            loops = number(priority) & LAST == head.stream;
             block = rest;
         }
         let is_new = head.stream > self.last;
@@ -273,9 +273,16 @@ impl Session {
         if matches!(head, Err(Wrong::TooLarge)) {
             self.watch.large_head();
         }
-        let mut stream = opened(open.stream, self.initial);
-        (stream.received, stream.left, stream.has_reader) = (open.ends, length, !open.ends && head.is_ok());
-        let key = self.streams.insert(stream);
+        let key = self.streams.insert(Stream {
+            id: open.stream,
+            window: self.initial,
+            room: WINDOW,
+            received: open.ends,
+            left: length,
+            has_reader: !open.ends && head.is_ok(),
+            is_served: true,
+            ..Stream::default()
+        });
         Ok(Some(Event::Request { key, head, ended: open.ends, bodiless }))
     }
 
@@ -391,7 +398,7 @@ impl Session {
         if payload.len() != 4 {
             return Err(Fault::SIZE);
         }
-        let more = i64::from(number(payload) & LAST_BITS);
+        let more = i64::from(number(payload) & LAST);
         if head.stream == 0 {
             self.window += more;
             return match more {
@@ -415,14 +422,16 @@ impl Session {
     }
 }
 
-/// All bits of a number but the first, which is reserved.
-const LAST_BITS: u32 = u32::MAX >> 1;
+/// Whether a flag of SETTINGS and PING says that they are answers.
+fn is_answer(head: &Head) -> bool {
+    head.has(flag::ACK)
+}
 
 /// Priorities are not used (RFC 9113 §5.3.2), only looked at.
 fn priority(head: &Head, payload: &[u8]) -> Received {
     match payload.len() {
         _ if head.stream == 0 => Err(Fault::PROTOCOL),
-        PRIORITY if number(payload) & LAST_BITS == head.stream => Err(Fault::PROTOCOL),
+        PRIORITY if number(payload) & LAST == head.stream => Err(Fault::PROTOCOL),
         PRIORITY => Ok(None),
         _ => Err(Fault::SIZE),
     }

@@ -3,9 +3,10 @@
 use http::{HeaderMap, StatusCode};
 
 use super::super::frame::{self, HEAD, MOST, flag, kind};
+use super::super::head::is_of_connection;
 use super::super::hpack;
 use super::super::streams::Key;
-use super::{Session, UNSENT};
+use super::Session;
 use crate::fields::Fields;
 
 /// The head of an answer.
@@ -16,14 +17,6 @@ pub(in super::super) struct Answer<'a> {
     pub(in super::super) date: [u8; 29],
     /// Nothing comes behind it.
     pub(in super::super) ends: bool,
-}
-
-/// Fields that are about a connection (RFC 9113 §8.2.2).
-fn is_of_connection(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"connection" | b"keep-alive" | b"proxy-connection" | b"te" | b"transfer-encoding" | b"upgrade"
-    )
 }
 
 impl Session {
@@ -39,6 +32,7 @@ impl Session {
         let mut dated = false;
         for (name, value) in answer.headers.iter() {
             match name {
+                b"te" => continue, // only requests have it
                 name if is_of_connection(name) => continue,
                 b"date" => dated = true,
                 _ => {}
@@ -106,9 +100,8 @@ impl Session {
 
     /// The same, of an answer that does not wait for it.
     pub(in super::super) fn room_now(&mut self, key: Key) -> Option<usize> {
-        let is_full = self.unsent() > UNSENT;
         let window = self.streams.get(key)?.window.min(self.window);
-        Some(if is_full { 0 } else { usize::try_from(window).unwrap_or(0).min(MOST) })
+        Some(if self.is_full() { 0 } else { usize::try_from(window).unwrap_or(0).min(MOST) })
     }
 
     /// Has an answer that has more to send wait for its turn, if others wait for theirs. Whether it does.

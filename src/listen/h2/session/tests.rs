@@ -3,7 +3,8 @@
 use http::{HeaderMap, StatusCode};
 use proptest::prelude::*;
 
-use super::super::frame::{HEAD, Head, MOST, PREFACE, kind, number};
+use super::super::fault::Fault;
+use super::super::frame::{HEAD, Head, MOST, PREFACE, flag, kind, number};
 use super::super::hpack;
 use super::*;
 use crate::fields::Fields;
