@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Algorithm, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Charge, Receipt, Refusal, Span, Standing, Time};
 
 /// The most refusals that a ban may wait for: each is remembered until it is out of sight.
 pub const MAX_BAN_AFTER: u64 = 1_000;
@@ -104,7 +104,13 @@ impl Algorithm for Ban {
         }
     }
 
-    fn refund(&self, _state: &mut Strikes, _now: Time, _cost: u64, _receipt: Receipt) {}
+    fn take_back<'c>(
+        &self,
+        _state: &mut Strikes,
+        _now: Time,
+        _charge: Charge,
+        _others: impl Iterator<Item = &'c mut Charge>,
+    ) {}
 
     /// The refusals that are left until the next ban.
     fn standing(&self, state: &Strikes, now: Time) -> Standing {

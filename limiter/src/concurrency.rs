@@ -1,7 +1,7 @@
 //! concurrency: at most `max` requests in flight.
 
 use crate::quota::checked_count;
-use crate::{Algorithm, QuotaError, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Charge, QuotaError, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits while fewer than `max` are in flight. Charging takes places, refunding frees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +48,14 @@ impl Algorithm for Concurrency {
         Receipt::default()
     }
 
-    fn refund(&self, state: &mut InFlight, _now: Time, cost: u64, _receipt: Receipt) {
-        state.taken = state.taken.saturating_sub(cost);
+    fn take_back<'c>(
+        &self,
+        state: &mut InFlight,
+        _now: Time,
+        charge: Charge,
+        _others: impl Iterator<Item = &'c mut Charge>,
+    ) {
+        state.taken = u128::from(state.taken).saturating_sub(charge.amount) as u64; // not more than it was
     }
 
     fn standing(&self, state: &InFlight, _now: Time) -> Standing {

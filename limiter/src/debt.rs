@@ -5,7 +5,7 @@
 //! costs a whole number of them too: with the rate N/W reduced to n/w, a nanosecond is n ticks and a request
 //! is w ticks.
 
-use crate::{Rate, Receipt, Span, Time};
+use crate::{Charge, Rate, Receipt, Span, Time};
 
 /// A rate as a reduced fraction: `per_nano` ticks drain in a nanosecond, a request adds `per_request` ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,17 +104,49 @@ impl Debt {
         Receipt::from_number(self.paid_at())
     }
 
-    /// Takes back at `now` what has not yet drained of `ticks` that were charged with `receipt`. They drain after
-    /// those that were owed before them, so what is left of them is what is left until the receipt.
-    pub(crate) fn take_back(&mut self, pace: Pace, now: Time, ticks: u128, receipt: Receipt) {
-        let left = receipt.number().saturating_sub(pace.clock(now)).min(ticks);
-        self.set_paid_at(self.paid_at() - left.min(self.owed(pace, now)));
+    /// Takes back what has not drained of a charge by `now`. It drains after what was owed before it, so what is left
+    /// of it is what is left until the tick at which it is paid. Those `others` that are behind it are paid so much earlier.
+    pub(crate) fn take_back<'c>(
+        &mut self,
+        pace: Pace,
+        now: Time,
+        charge: Charge,
+        others: impl Iterator<Item = &'c mut Charge>,
+    ) {
+        let left = charge.at.saturating_sub(pace.clock(now)).min(charge.amount).min(self.owed(pace, now));
+        self.set_paid_at(self.paid_at() - left);
+        for behind in others.filter(|other| other.at > charge.at) {
+            behind.at -= left;
+        }
     }
 
     /// Owes `ticks` from `now`, whatever was owed before.
     #[inline]
     pub(crate) fn set_owed(&mut self, pace: Pace, now: Time, ticks: u128) {
         self.set_paid_at(pace.clock(now).saturating_add(ticks));
+    }
+}
+
+/// Carries charges of a key that owes `owed` ticks at `now` over from the pace `old` to `new`, where `scale` turns the
+/// ticks that were owed into those that are.
+///
+/// A charge is worth what the debt would be less without it. Where that depends on which of the others are given back
+/// too, because a debt below empty is scaled in another way than the rest, it is worth the least that it can be.
+pub(crate) fn carry(
+    (old, new): (Pace, Pace),
+    owed: u128,
+    now: Time,
+    charges: &mut [Charge],
+    scale: impl Fn(u128) -> u128,
+) {
+    let (whole, mut less) = (scale(owed), owed);
+    for charge in charges {
+        let until = charge.at.saturating_sub(old.clock(now));
+        let left = charge.amount.min(until);
+        let alone = whole - scale(owed.saturating_sub(left));
+        let behind_others = scale(less) - scale(less.saturating_sub(left));
+        less = less.saturating_sub(left);
+        *charge = Charge { amount: alone.min(behind_others), at: new.clock(now).saturating_add(scale(until)) };
     }
 }
 
@@ -138,6 +170,14 @@ pub(crate) fn scale_up(a: u128, b: u128, c: u128) -> u128 {
         remainder %= c;
     }
     quotient.saturating_add(u128::from(remainder > 0))
+}
+
+/// `a · b / c`, rounded down, for b ≤ c.
+pub(crate) fn scale_down(a: u128, b: u128, c: u128) -> u128 {
+    match a.checked_mul(b) {
+        Some(product) => product / c,
+        None => a - scale_up(a, c - b, c),
+    }
 }
 
 /// `a / b`. The wide division is a library call of some 20 ns, so numbers that fit a word take the short one.

@@ -1,5 +1,6 @@
 //! What one limit says of one request.
 
+use crate::debt::scale_down;
 use crate::{Span, Time};
 
 /// A rate-limiting algorithm with its quota. The state of one key is a value of its own.
@@ -35,11 +36,38 @@ pub trait Algorithm {
         (answer, self.standing(state, now))
     }
 
-    /// Gives back `cost`, which was charged with this receipt under this quota, however long ago: what has come
-    /// back by itself meanwhile is not given twice. If nobody else was charged since, the key then answers as if
-    /// the charge had never been; otherwise nobody is admitted who would not have been without it. A part of what
-    /// was charged is the last part of it.
-    fn refund(&self, state: &mut Self::State, now: Time, cost: u64, receipt: Receipt);
+    /// Charges `cost` for a request that was admitted earlier and turned out to cost so much more than was taken then.
+    /// It is never refused: what the key does not have is a debt that later requests wait for.
+    fn settle(&self, state: &mut Self::State, now: Time, cost: u64) {
+        self.charge(state, now, cost);
+    }
+
+    /// What a charge of `cost` with this receipt put into the state. A part of what was charged is the last part of it.
+    fn charged(&self, cost: u64, receipt: Receipt) -> Charge {
+        Charge { amount: cost.into(), at: receipt.number() }
+    }
+
+    /// Gives back a charge, however long ago it was made: what has come back by itself meanwhile is not given twice.
+    /// If nobody else was charged since, the key then answers as if the charge had never been; otherwise nobody is
+    /// admitted who would not have been without it. `others` are the charges of the key that may still be given back:
+    /// those behind this one move up.
+    fn take_back<'c>(
+        &self,
+        state: &mut Self::State,
+        now: Time,
+        charge: Charge,
+        others: impl Iterator<Item = &'c mut Charge>,
+    );
+
+    /// Gives back `cost`, which was charged with this receipt under this quota, where no other charge of the key will
+    /// ever be given back.
+    fn refund(&self, state: &mut Self::State, now: Time, cost: u64, receipt: Receipt) {
+        self.take_back(state, now, self.charged(cost, receipt), std::iter::empty());
+    }
+
+    /// Carries charges that may still be given back over from `old`, as [`rescale`](Self::rescale) does with their
+    /// `state`, which is told as it was before that.
+    fn carry(&self, _old: &Self, _state: &Self::State, _now: Time, _charges: &mut [Charge]) {}
 
     /// What is left at `now`.
     fn standing(&self, state: &Self::State, now: Time) -> Standing;
@@ -58,6 +86,15 @@ pub type Said = (Result<(Span, Receipt), Refusal>, Standing);
 /// else, but it is a number that can be kept and sent anywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt(u128);
+
+/// A charge as it stands in the state of its key, in the units of the quota that the state was last scaled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// How much: ticks of a bucket, otherwise requests.
+    pub(crate) amount: u128,
+    /// Where: the tick at which it is paid, the window or the instant in which it was made.
+    pub(crate) at: u128,
+}
 
 /// Why a limit says no, and when it would say yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +129,29 @@ impl Receipt {
     /// The receipt as a number.
     pub const fn number(self) -> u128 {
         self.0
+    }
+}
+
+impl Charge {
+    /// A charge of which nothing is left.
+    pub(crate) const NONE: Self = Self { amount: 0, at: 0 };
+
+    /// How much it is: ticks of a bucket, otherwise requests or places.
+    pub const fn amount(self) -> u128 {
+        self.amount
+    }
+
+    /// Where it is: the tick at which it is paid, the number of its window, or its instant in nanoseconds.
+    pub const fn at(self) -> u128 {
+        self.at
+    }
+
+    /// The last part of the charge, which is `cost` of the `whole` that was charged.
+    pub fn last_part(self, cost: u64, whole: u64) -> Self {
+        if cost >= whole {
+            return self;
+        }
+        Self { amount: scale_down(self.amount, cost.into(), whole.into()), ..self }
     }
 }
 

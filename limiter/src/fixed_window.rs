@@ -1,6 +1,6 @@
 //! fixed_window: a count that starts again at whole multiples of the period since the Unix epoch.
 
-use crate::{Algorithm, Rate, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Charge, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits N in each window. Windows are aligned to UTC, so all gateways agree on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,13 @@ impl FixedWindow {
         if state.index >= index { *state } else { Window { index, used: 0 } }
     }
 
+    /// The window that takes over at `now` what was spent in the window `index` of `old`: the current one, or the one
+    /// in which that began if the clock has not come back to it yet.
+    fn index_of(&self, old: &Self, index: u64, now: Time) -> u64 {
+        let begun = u128::from(index) * u128::from(old.period()) / u128::from(self.period());
+        (now.as_nanos() / self.period()).max(u64::try_from(begun).unwrap_or(u64::MAX))
+    }
+
     fn until_end(&self, window: Window, now: Time) -> Span {
         let end = u128::from(window.index + 1) * u128::from(self.period());
         Span::saturating_from(end.saturating_sub(u128::from(now.as_nanos())))
@@ -52,7 +59,7 @@ impl Algorithm for FixedWindow {
             return Err(Refusal::Never);
         }
         let window = self.current(state, now);
-        if window.used + cost <= self.rate.count() {
+        if window.used.saturating_add(cost) <= self.rate.count() {
             Ok(Span::ZERO)
         } else {
             Err(Refusal::Until(self.until_end(window, now)))
@@ -61,13 +68,34 @@ impl Algorithm for FixedWindow {
 
     fn charge(&self, state: &mut Window, now: Time, cost: u64) -> Receipt {
         *state = self.current(state, now);
-        state.used += cost;
+        state.used = state.used.saturating_add(cost);
         Receipt::from_number(state.index.into())
     }
 
-    fn refund(&self, state: &mut Window, _now: Time, cost: u64, receipt: Receipt) {
-        if u128::from(state.index) == receipt.number() {
-            state.used = state.used.saturating_sub(cost);
+    fn take_back<'c>(
+        &self,
+        state: &mut Window,
+        _now: Time,
+        charge: Charge,
+        _others: impl Iterator<Item = &'c mut Charge>,
+    ) {
+        if u128::from(state.index) == charge.at {
+            state.used = u128::from(state.used).saturating_sub(charge.amount) as u64; // not more than it was
+        }
+    }
+
+    /// A charge in a window that was over when the quota changed has gone with it.
+    fn carry(&self, old: &Self, _state: &Window, now: Time, charges: &mut [Charge]) {
+        if old.period() == self.period() {
+            return;
+        }
+        for charge in charges {
+            *charge = match u64::try_from(charge.at) {
+                Ok(index) if index >= now.as_nanos() / old.period() => {
+                    Charge { at: self.index_of(old, index, now).into(), ..*charge }
+                }
+                _ => Charge::NONE,
+            };
         }
     }
 
@@ -91,8 +119,6 @@ impl Algorithm for FixedWindow {
             return;
         }
         let window = old.current(state, now);
-        let begun = u128::from(window.index) * u128::from(old.period()) / u128::from(self.period());
-        let index = (now.as_nanos() / self.period()).max(u64::try_from(begun).unwrap_or(u64::MAX));
-        *state = Window { index, used: window.used };
+        *state = Window { index: self.index_of(old, window.index, now), used: window.used };
     }
 }

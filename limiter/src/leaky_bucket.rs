@@ -1,9 +1,9 @@
 //! leaky_bucket: a queue of `burst` places that drains one request every W/N. It delays instead of refusing.
 
-use crate::debt::scale_up;
+use crate::debt::{carry, scale_up};
 use crate::quota::checked_count;
 use crate::{
-    Algorithm, BucketInMicros, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time,
+    Algorithm, BucketInMicros, Charge, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time,
 };
 
 /// Admits while the queue has room and holds each request until its turn.
@@ -26,7 +26,8 @@ impl LeakyBucket {
     /// The numbers for a request of `cost` in a store that counts microseconds; none if they do not fit there.
     pub fn in_micros(&self, cost: u64) -> Option<BucketInMicros> {
         let room = (cost <= self.burst).then(|| self.allowed_before(cost));
-        BucketInMicros::of(self.pace, cost.min(self.burst), room, self.pace.ticks(self.burst))
+        let full = self.pace.ticks(self.burst);
+        BucketInMicros::of(self.pace, self.pace.ticks(cost), room, full, full)
     }
 
     /// How fast it drains.
@@ -40,15 +41,13 @@ impl LeakyBucket {
     }
 
     /// What is left of a wait under `old`, now that requests leave at this rate.
-    pub fn carry(&self, old: &Self, wait: Span) -> Span {
-        let backlog = old.pace.drained_in(wait);
-        self.pace.time_up(scale_up(backlog, self.pace.ticks(1), old.pace.ticks(1)))
+    pub fn carried_wait(&self, old: &Self, wait: Span) -> Span {
+        self.pace.time_up(self.scaled(old, old.pace.drained_in(wait)))
     }
 
-    /// The receipt of a request of `cost` that is due at `due`. After a reload the one that its charge gave is of
-    /// no use, because it is in ticks of the old rate.
-    pub fn receipt(&self, due: Time, cost: u64) -> Receipt {
-        Receipt::from_number(self.pace.clock(due).saturating_add(self.pace.ticks(cost)))
+    /// Ticks of `old` that are as many requests in ticks of this queue.
+    fn scaled(&self, old: &Self, ticks: u128) -> u128 {
+        scale_up(ticks, self.pace.ticks(1), old.pace.ticks(1))
     }
 
     /// The most ticks that may be owed before a request of `cost`.
@@ -79,8 +78,30 @@ impl Algorithm for LeakyBucket {
         state.add(self.pace, now, self.pace.ticks(cost))
     }
 
-    fn refund(&self, state: &mut Debt, now: Time, cost: u64, receipt: Receipt) {
-        state.take_back(self.pace, now, self.pace.ticks(cost), receipt);
+    /// A queue is never longer than its places.
+    fn settle(&self, state: &mut Debt, now: Time, cost: u64) {
+        let backlog = state.owed(self.pace, now);
+        let wanted = backlog.saturating_add(self.pace.ticks(cost));
+        state.set_owed(self.pace, now, wanted.min(self.pace.ticks(self.burst)).max(backlog));
+    }
+
+    fn charged(&self, cost: u64, receipt: Receipt) -> Charge {
+        Charge { amount: self.pace.ticks(cost), at: receipt.number() }
+    }
+
+    fn take_back<'c>(
+        &self,
+        state: &mut Debt,
+        now: Time,
+        charge: Charge,
+        others: impl Iterator<Item = &'c mut Charge>,
+    ) {
+        state.take_back(self.pace, now, charge, others);
+    }
+
+    fn carry(&self, old: &Self, state: &Debt, now: Time, charges: &mut [Charge]) {
+        let owed = state.owed(old.pace, now);
+        carry((old.pace, self.pace), owed, now, charges, |ticks| self.scaled(old, ticks));
     }
 
     fn standing(&self, state: &Debt, now: Time) -> Standing {
@@ -100,6 +121,6 @@ impl Algorithm for LeakyBucket {
     /// Requests in the queue stay as many; they leave at the new rate.
     fn rescale(&self, old: &Self, state: &mut Debt, now: Time) {
         let backlog = state.owed(old.pace, now);
-        state.set_owed(self.pace, now, scale_up(backlog, self.pace.ticks(1), old.pace.ticks(1)));
+        state.set_owed(self.pace, now, self.scaled(old, backlog));
     }
 }

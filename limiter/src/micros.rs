@@ -5,11 +5,14 @@
 //! part is a whole number of ticks, so a debt that was charged at whole microseconds is the same in both.
 
 use crate::debt::gcd;
-use crate::{Debt, Pace, Receipt, Time};
+use crate::{Debt, Pace, Span, Time};
 
 /// The longest that a shared bucket may take to drain: some 200 years. Until 2053 the instant at which it is empty
 /// is then below 2⁵³ µs.
 pub const MAX_SHARED_MICROS: u64 = 6_300_000_000_000_000;
+
+/// The longest debt that late costs can add up to: what a store can tell.
+pub(crate) const MAX_DEBT: Span = Span::from_nanos(MAX_SHARED_MICROS * 1_000);
 
 /// A length of time or an instant: microseconds and parts of one, of which the [`Pace`] says how many there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,25 +24,32 @@ pub struct Micros {
 }
 
 /// What a store must know of a bucket and a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BucketInMicros {
     /// The parts of a microsecond.
     pub parts: u32,
-    /// What the request adds to the debt.
+    /// What the request adds to the debt, at most all that may be owed.
     pub cost: Micros,
     /// The most that may be owed before it; none if it is never admitted.
     pub room: Option<Micros>,
-    /// What a whole bucket, or a full queue, owes.
+    /// What an empty bucket, or a full queue, owes.
     pub whole: Micros,
+    /// The most that is ever owed, late costs included.
+    pub most: Micros,
+    /// What one request adds, in microseconds: below empty, a debt is carried over to another rate by this.
+    pub per_request: f64,
 }
 
 impl BucketInMicros {
-    pub(crate) fn of(pace: Pace, cost: u64, room: Option<u128>, whole: u128) -> Option<Self> {
+    /// For a cost and other amounts in ticks.
+    pub(crate) fn of(pace: Pace, cost: u128, room: Option<u128>, whole: u128, most: u128) -> Option<Self> {
         let numbers = Self {
             parts: u32::try_from(pace.parts()).ok()?,
-            cost: pace.micros_up(pace.ticks(cost)),
+            cost: pace.micros_up(cost.min(most)),
             room: room.map(|ticks| pace.micros_down(ticks)),
             whole: pace.micros_up(whole),
+            most: pace.micros_up(most),
+            per_request: pace.per_request as f64 / pace.per_micro() as f64,
         };
         (numbers.whole.whole <= MAX_SHARED_MICROS).then_some(numbers)
     }
@@ -93,9 +103,9 @@ impl Pace {
         self.micros_up(debt.owed(self, now))
     }
 
-    /// The instant since the Unix epoch that the receipt of a bucket stands for.
-    pub fn paid_at(self, receipt: Receipt) -> Micros {
-        self.micros_up(receipt.number())
+    /// So many ticks, or the instant so many ticks after the Unix epoch, rounded down to a part.
+    pub fn micros(self, ticks: u128) -> Micros {
+        self.micros_down(ticks)
     }
 }
 
@@ -140,7 +150,7 @@ mod tests {
                         let receipt = state.add(pace, now, pace.ticks(cost));
                         let sum = pace.ticks_in(owed) + pace.ticks_in(told.cost);
                         prop_assert_eq!(pace.ticks_in(pace.owed(*state, now)), sum);
-                        prop_assert_eq!(pace.ticks_in(pace.paid_at(receipt)), receipt.number());
+                        prop_assert_eq!(pace.ticks_in(pace.micros(receipt.number())), receipt.number());
                         prop_assert!(pace.owed(*state, now) <= told.whole);
                     }
                 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::quota::MAX_LOG_PLACES;
-use crate::{Algorithm, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits never more than N in any window of length W.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub struct SlidingLog {
 pub struct Log {
     entries: VecDeque<Entry>,
     held: u64,
-    /// The instant of the newest places that were let go while they were held: see `refused`.
-    let_go: Option<Time>,
+    /// Places that were let go while they were held, as if all were taken at the instant of the newest: see `refused`.
+    let_go: Option<Entry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,21 @@ impl SlidingLog {
         }
     }
 
+    /// Holds up to `places` of those again that were let go, unless they have become free meanwhile.
+    fn hold_again(&self, state: &mut Log, now: Time, places: u64) {
+        let Some(hidden) = state.let_go.take().filter(|hidden| self.expiry(hidden) > now) else { return };
+        let again = places.min(hidden.cost);
+        state.let_go = Some(Entry { cost: hidden.cost - again, ..hidden }).filter(|left| left.cost > 0);
+        if again == 0 {
+            return;
+        }
+        state.held += again;
+        match state.entries.front_mut().filter(|oldest| oldest.at == hidden.at) {
+            Some(oldest) => oldest.cost += again,
+            None => state.entries.push_front(Entry { cost: again, ..hidden }),
+        }
+    }
+
     /// The wait until `cost` fits, when `extra` places are taken now by the refused request itself.
     fn wait(&self, state: &Log, now: Time, cost: u64, extra: u64) -> Span {
         let free_up = (state.held + extra + cost).saturating_sub(self.rate.count());
@@ -132,34 +147,41 @@ impl Algorithm for SlidingLog {
             return;
         }
         self.charge(state, now, cost);
+        let now = Self::seen(state, now);
         // While the newest entries fill the log by themselves, an older one decides nothing any more.
         while let Some(oldest) = state.entries.front().filter(|e| state.held - e.cost >= self.rate.count()) {
-            state.let_go = Some(oldest.at);
+            let hidden = state.let_go.filter(|hidden| self.expiry(hidden) > now).map_or(0, |hidden| hidden.cost);
+            state.let_go = Some(Entry { at: oldest.at, cost: hidden.saturating_add(oldest.cost) });
             state.held -= oldest.cost;
             state.entries.pop_front();
         }
     }
 
-    fn refund(&self, state: &mut Log, now: Time, cost: u64, receipt: Receipt) {
+    /// No more places than any log has: they fill it for as long as any number of them would.
+    fn settle(&self, state: &mut Log, now: Time, cost: u64) {
+        self.charge(state, now, cost.min(MAX_LOG_PLACES));
+    }
+
+    fn take_back<'c>(
+        &self,
+        state: &mut Log,
+        now: Time,
+        charge: Charge,
+        _others: impl Iterator<Item = &'c mut Charge>,
+    ) {
         let now = Self::seen(state, now);
         self.prune(state, now);
-        let found = state.entries.binary_search_by_key(&receipt.number(), |e| e.at.as_nanos().into());
+        let found = state.entries.binary_search_by_key(&charge.at, |e| e.at.as_nanos().into());
         let Ok(place) = found else { return };
         let entry = &mut state.entries[place];
-        let taken = cost.min(entry.cost);
+        let taken = u64::try_from(charge.amount).unwrap_or(u64::MAX).min(entry.cost);
         entry.cost -= taken;
         state.held -= taken;
         if entry.cost == 0 {
             state.entries.remove(place);
         }
         // Places that were let go decided nothing as long as these were held; now they do again.
-        if let Some(at) = state.let_go.filter(|at| at.plus(self.rate.period()) > now) {
-            state.held += taken;
-            match state.entries.front_mut().filter(|oldest| oldest.at == at) {
-                Some(oldest) => oldest.cost += taken,
-                None => state.entries.push_front(Entry { at, cost: taken }),
-            }
-        }
+        self.hold_again(state, now, taken);
     }
 
     fn standing(&self, state: &Log, now: Time) -> Standing {
@@ -176,9 +198,13 @@ impl Algorithm for SlidingLog {
         self.held(state, now) == 0
     }
 
-    /// Places stay held from the instant they were taken, for the new period.
+    /// Places stay held from the instant they were taken, for the new period. What has become free before stays free.
+    /// A log that holds more now holds those again that were let go.
     fn rescale(&self, old: &Self, state: &mut Log, now: Time) {
-        old.prune(state, Self::seen(state, now));
-        self.prune(state, Self::seen(state, now));
+        let now = Self::seen(state, now);
+        old.prune(state, now);
+        self.prune(state, now);
+        state.let_go = state.let_go.filter(|hidden| old.expiry(hidden) > now);
+        self.hold_again(state, now, self.rate.count().saturating_sub(state.held));
     }
 }

@@ -1,7 +1,9 @@
 //! sliding_window: counts of whole sub-windows, the oldest one weighted by its share that is still inside.
 
+use std::cmp::Ordering;
+
 use crate::quota::MAX_SLICES;
-use crate::{Algorithm, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits while the estimate over the last period, rounded down, has room for the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +61,21 @@ impl SlidingWindow {
 
     /// Where `now` is; not before the sub-window that the key has last seen (the clock may step back).
     fn position(&self, state: &Slices, now: Time) -> Position {
-        let scaled = u128::from(now.as_nanos()) * u128::from(self.slices);
-        let period = u128::from(self.period());
-        let (index, inside) = ((scaled / period) as u64, (scaled % period) as u64);
-        if !state.counts.is_empty() && state.index > index {
+        let position = self.position_of(now);
+        if !state.counts.is_empty() && state.index > position.index {
             return Position { index: state.index, inside: 0 };
         }
-        Position { index, inside }
+        position
+    }
+
+    fn position_of(&self, now: Time) -> Position {
+        let scaled = u128::from(now.as_nanos()) * u128::from(self.slices);
+        let period = u128::from(self.period());
+        Position { index: (scaled / period) as u64, inside: (scaled % period) as u64 }
+    }
+
+    fn same_slices(&self, old: &Self) -> bool {
+        old.period() == self.period() && old.slices == self.slices
     }
 
     /// The count of the sub-window `age` before the one at `index`.
@@ -148,11 +158,36 @@ impl Algorithm for SlidingWindow {
         Receipt::from_number(state.index.into())
     }
 
-    fn refund(&self, state: &mut Slices, _now: Time, cost: u64, receipt: Receipt) {
-        let age = u128::from(state.index).checked_sub(receipt.number());
+    fn take_back<'c>(
+        &self,
+        state: &mut Slices,
+        _now: Time,
+        charge: Charge,
+        _others: impl Iterator<Item = &'c mut Charge>,
+    ) {
+        let age = u128::from(state.index).checked_sub(charge.at);
         let place = age.and_then(|age| usize::try_from(age).ok());
         if let Some(count) = place.and_then(|place| state.counts.get_mut(place)) {
-            *count = count.saturating_sub(u32::try_from(cost).unwrap_or(u32::MAX));
+            *count = u128::from(*count).saturating_sub(charge.amount) as u32; // not more than it was
+        }
+    }
+
+    /// Other sub-windows take over an estimate: of a charge in the oldest one only the share that still counted,
+    /// rounded down.
+    fn carry(&self, old: &Self, _state: &Slices, now: Time, charges: &mut [Charge]) {
+        if self.same_slices(old) {
+            return;
+        }
+        let (then, at) = (old.position_of(now), self.position_of(now).index.into());
+        for charge in charges {
+            let age = u128::from(then.index).saturating_sub(charge.at);
+            let share = match age.cmp(&u128::from(old.slices)) {
+                Ordering::Less => old.period(),
+                Ordering::Equal => old.period() - then.inside,
+                Ordering::Greater => 0,
+            };
+            let amount = charge.amount * u128::from(share) / u128::from(old.period());
+            *charge = Charge { amount, at };
         }
     }
 
@@ -172,7 +207,7 @@ impl Algorithm for SlidingWindow {
 
     /// Counts stay as they are while the sub-windows do; otherwise the estimate moves into the current one.
     fn rescale(&self, old: &Self, state: &mut Slices, now: Time) {
-        if state.counts.is_empty() || (old.period() == self.period() && old.slices == self.slices) {
+        if state.counts.is_empty() || self.same_slices(old) {
             return;
         }
         let used = old.estimate(state, old.position(state, now));

@@ -1,17 +1,19 @@
 //! token_bucket: a bucket of `burst` tokens, full at the start, refilled continuously.
 
-use crate::debt::scale_up;
+use crate::debt::{carry, scale_up};
 use crate::quota::checked_count;
 use crate::{
-    Algorithm, BucketInMicros, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Said, Span, Standing, Time,
+    Algorithm, BucketInMicros, Charge, Debt, MAX_DEBT, Pace, QuotaError, Rate, Receipt, Refusal, Said, Span, Standing, Time,
 };
 
 /// Admits while the bucket holds the cost. A missing token is a debt that drains at the rate, so a bucket that
-/// pauses is never fuller than full.
+/// pauses is never fuller than full. A cost that becomes known only when it is spent is owed in full, also below empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     pace: Pace,
     burst: u64,
+    /// Tokens that the bucket may lack below empty.
+    overdraft: u64,
 }
 
 impl TokenBucket {
@@ -20,13 +22,18 @@ impl TokenBucket {
     /// # Errors
     /// When `burst` is outside 1 to [`MAX_COUNT`](crate::MAX_COUNT).
     pub fn new(rate: Rate, burst: u64) -> Result<Self, QuotaError> {
-        Ok(Self { pace: Pace::of(rate), burst: checked_count(burst)? })
+        Ok(Self { pace: Pace::of(rate), burst: checked_count(burst)?, overdraft: u64::MAX })
+    }
+
+    /// The same bucket, in which late costs never leave more than `overdraft` tokens owed below empty.
+    pub const fn with_overdraft(self, overdraft: u64) -> Self {
+        Self { overdraft, ..self }
     }
 
     /// The numbers for a request of `cost` in a store that counts microseconds; none if they do not fit there.
     pub fn in_micros(&self, cost: u64) -> Option<BucketInMicros> {
         let room = self.burst.checked_sub(cost).map(|left| self.pace.ticks(left));
-        BucketInMicros::of(self.pace, cost.min(self.burst), room, self.capacity())
+        BucketInMicros::of(self.pace, self.pace.ticks(cost), room, self.capacity(), self.most())
     }
 
     /// How fast it is refilled.
@@ -71,6 +78,20 @@ impl TokenBucket {
     fn capacity(&self) -> u128 {
         self.pace.ticks(self.burst)
     }
+
+    /// The most ticks that may ever be owed: the whole bucket and the overdraft, and no more than drains in
+    /// [`MAX_DEBT`] unless the bucket alone takes longer.
+    fn most(&self) -> u128 {
+        let whole = self.capacity();
+        whole.saturating_add(self.pace.ticks(self.overdraft)).min(whole.max(self.pace.drained_in(MAX_DEBT)))
+    }
+
+    /// What is owed in this bucket of a debt of `old`: the same share of the bucket, and below empty the same tokens.
+    fn scaled(&self, old: &Self, ticks: u128) -> u128 {
+        let within = ticks.min(old.capacity());
+        let below = scale_up(ticks - within, self.pace.ticks(1), old.pace.ticks(1));
+        scale_up(within, self.capacity(), old.capacity()).saturating_add(below).min(self.most())
+    }
 }
 
 impl Algorithm for TokenBucket {
@@ -107,8 +128,29 @@ impl Algorithm for TokenBucket {
         (Ok((Span::ZERO, Receipt::from_number(state.paid_at()))), self.standing_of(wanted))
     }
 
-    fn refund(&self, state: &mut Debt, now: Time, cost: u64, receipt: Receipt) {
-        state.take_back(self.pace, now, self.pace.ticks(cost), receipt);
+    fn settle(&self, state: &mut Debt, now: Time, cost: u64) {
+        let owed = state.owed(self.pace, now);
+        let wanted = owed.saturating_add(self.pace.ticks(cost));
+        state.set_owed(self.pace, now, wanted.min(self.most()).max(owed));
+    }
+
+    fn charged(&self, cost: u64, receipt: Receipt) -> Charge {
+        Charge { amount: self.pace.ticks(cost), at: receipt.number() }
+    }
+
+    fn take_back<'c>(
+        &self,
+        state: &mut Debt,
+        now: Time,
+        charge: Charge,
+        others: impl Iterator<Item = &'c mut Charge>,
+    ) {
+        state.take_back(self.pace, now, charge, others);
+    }
+
+    fn carry(&self, old: &Self, state: &Debt, now: Time, charges: &mut [Charge]) {
+        let owed = state.owed(old.pace, now);
+        carry((old.pace, self.pace), owed, now, charges, |ticks| self.scaled(old, ticks));
     }
 
     #[inline]
@@ -121,10 +163,10 @@ impl Algorithm for TokenBucket {
         state.owed(self.pace, now) == 0
     }
 
-    /// A bucket at half stays at half.
+    /// A bucket at half stays at half, and what is owed below empty stays as many tokens.
     fn rescale(&self, old: &Self, state: &mut Debt, now: Time) {
         let owed = state.owed(old.pace, now);
-        state.set_owed(self.pace, now, scale_up(owed, self.capacity(), old.capacity()));
+        state.set_owed(self.pace, now, self.scaled(old, owed));
     }
 }
 

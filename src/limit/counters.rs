@@ -8,6 +8,7 @@ use sluicegate_limiter::{
 use super::Key;
 use super::queue::Queue;
 use super::redis::RemoteKey;
+use super::stored::Stored;
 use super::table::{Asked, Held, Table};
 use crate::config::Quota;
 use crate::key::Fingerprint;
@@ -17,6 +18,8 @@ pub struct Counters {
     /// Orders locks: two requests that share limits always lock them in the same order.
     pub(super) order: u64,
     tables: Tables,
+    /// What a store counts of this limit.
+    pub(super) stored: Stored,
 }
 
 enum Tables {
@@ -97,7 +100,7 @@ impl Counters {
             Quota::SlidingWindow(algorithm, ..) => Tables::SlidingWindow(Table::new(*algorithm, max_keys)),
             Quota::Concurrency(algorithm, ..) => Tables::Concurrency(Table::new(*algorithm, max_keys)),
         };
-        Self { order, tables }
+        Self { order, tables, stored: Stored::new(quota) }
     }
 
     /// Takes another quota of the same algorithm; standing debts are carried over. Whether it could.
@@ -109,7 +112,7 @@ impl Counters {
             (Tables::LeakyBucket(table, queue), Quota::LeakyBucket(new, ..)) => {
                 let old = table.algorithm();
                 table.reconfigure(new, max_keys, now);
-                queue.rescale(now, |wait| new.carry(&old, wait));
+                queue.rescale(now, |wait| new.carried_wait(&old, wait));
             }
             (Tables::FixedWindow(table), Quota::FixedWindow(new, ..)) => {
                 table.reconfigure(new, max_keys, now)
@@ -123,6 +126,7 @@ impl Counters {
             }
             _ => return false,
         }
+        self.stored.reconfigure(quota);
         true
     }
 
@@ -183,7 +187,7 @@ impl Counters {
     /// Frees a place of a concurrency limit.
     pub(super) fn free(&self, key: Fingerprint, cost: u64) {
         if let Tables::Concurrency(table) = &self.tables {
-            table.refund(key, Time::EPOCH, cost, |_| Some(Receipt::default())); // places know no time
+            table.free(key, cost);
         }
     }
 
@@ -202,12 +206,11 @@ impl Counters {
         }
     }
 
-    /// Removes a queued request that gives up: its place is free and those behind it move up.
-    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, now: Time, cost: u64, receipt: Receipt) {
+    /// Removes a queued request that gives up: its charge is given back and those behind it move up.
+    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, now: Time, (charge, cost): (u32, u64)) {
         if let Tables::LeakyBucket(table, queue) = &self.tables {
-            table.refund(key, now, cost, |bucket| {
-                let moved = queue.give_up(key, ticket, bucket.turn(cost));
-                Some(moved.map_or(receipt, |due| bucket.receipt(due, cost)))
+            table.give_back(key, now, charge, (cost, cost), |bucket| {
+                queue.give_up(key, ticket, bucket.turn(cost));
             });
         }
     }
@@ -246,20 +249,20 @@ impl Counters {
         }
     }
 
-    /// Charges as much as still fits, for what has been.
-    pub(super) fn spend(&self, key: Fingerprint, now: Time, cost: u64) {
+    /// Charges what a request cost more than was taken.
+    pub(super) fn settle(&self, key: Fingerprint, now: Time, cost: u64) {
         let mut held = self.hold(key, now);
-        each_held!(&mut held, held => {
-            let fits = cost.min(held.standing(now).remaining);
-            if fits > 0 {
-                held.charge(now, fits);
-            }
-        });
+        each_held!(&mut held, held => held.settle(now, cost));
     }
 
-    /// Gives back what was charged.
-    pub(super) fn refund(&self, key: Fingerprint, now: Time, cost: u64, receipt: Receipt) {
-        each_table!(&self.tables, table => table.refund(key, now, cost, |_| Some(receipt)));
+    /// Ends a charge, and gives back the last `cost` of the `whole` that was charged.
+    pub(super) fn give_back(&self, key: Fingerprint, now: Time, charge: u32, cost_of_whole: (u64, u64)) {
+        each_table!(&self.tables, table => table.give_back(key, now, charge, cost_of_whole, |_| {}));
+    }
+
+    /// Ends a charge that is not given back.
+    pub(super) fn close(&self, key: Fingerprint, charge: u32) {
+        self.give_back(key, Time::EPOCH, charge, (0, 1)); // nothing needs no time
     }
 
     /// Removes a queued request that gives up, and that is counted elsewhere: those behind it move up.
@@ -321,6 +324,11 @@ impl<'a> HeldKey<'a> {
     fn added(&self) -> bool {
         each_held!(self, held => held.added)
     }
+
+    /// Keeps a charge that may be given back; its ticket.
+    fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
+        each_held!(self, held => held.open(cost, receipt))
+    }
 }
 
 impl Shared<'_> {
@@ -332,6 +340,11 @@ impl Shared<'_> {
     /// is delayed gets a ticket.
     pub(super) fn taken(&self, now: Time, delay: Span, queue: bool) -> Taken {
         self.key.taken(now, delay, queue)
+    }
+
+    /// Keeps a charge that may be given back; its ticket.
+    pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
+        self.key.open(cost, receipt)
     }
 
     /// Whether the key is new to the table, which then looks for others to drop.

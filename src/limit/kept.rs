@@ -18,7 +18,7 @@ pub(super) const BEHIND: u128 = 1 << 62;
 /// word counts from a base that all slots of a table share, and that moves on when they get too far from it; a debt
 /// that is none any more is moved with it. What is then too far still, a bucket that takes centuries to drain or
 /// counts in billionths of a nanosecond, is kept beside the table.
-pub(super) trait Kept: Algorithm + Clone {
+pub(super) trait Kept: Algorithm + Clone + PartialEq {
     /// What lies in a slot.
     type Word: Default;
 

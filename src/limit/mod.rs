@@ -9,9 +9,11 @@ mod fixture;
 mod kept;
 #[cfg(all(test, feature = "model"))]
 mod model;
+mod open;
 mod queue;
 pub mod redis;
 mod slots;
+mod stored;
 mod sync;
 mod table;
 #[cfg(all(test, not(feature = "model")))]
@@ -238,22 +240,11 @@ impl Decision {
     /// What the one limit says that a request is under. Each way out builds the decision where it is returned: it is
     /// four cache lines, most of which are never written.
     #[inline]
-    fn of_one(ask: &Ask<'_>, asked: &Asked, keep: bool) -> Self {
-        let answer = asked.answer.map(|(delay, _)| delay);
-        let admitted = answer.is_ok() || !ask.limit.enforces();
-        let verdict = Verdict { answer, standing: asked.standing };
-        match asked.answer {
-            Ok((_, receipt)) if keep || ask.limit.settles().is_some() => {
-                let hold = Hold::of(ask, asked.key, ask.cost, receipt, Taken::Spent);
-                Self::alone(verdict, admitted, Holds::one(hold))
-            }
-            _ => Self::alone(verdict, admitted, Holds::default()),
-        }
-    }
-
-    #[inline]
-    fn alone(verdict: Verdict, admitted: bool, holds: Holds) -> Self {
+    fn of_one(ask: &Ask<'_>, asked: &Asked) -> Self {
+        let verdict = Verdict { answer: asked.answer, standing: asked.standing };
+        let admitted = asked.answer.is_ok() || !ask.limit.enforces();
         let verdicts = SmallVec::from_buf_and_len([verdict; 2], 1);
+        let holds = Holds::default();
         Self { verdicts, admitted, delay: Span::ZERO, holds, fallen_back: false, unavailable: false }
     }
 }
@@ -270,18 +261,20 @@ pub fn decide(asks: &[Ask<'_>], queue: bool) -> Decision {
 /// Like `decide`. With `keep`, all that is charged is held, so that it can be undone.
 ///
 /// Most requests are under one limit that only counts: the same in one step, without any list. Not where that limit
-/// bans, holds back, or is divided among gateways.
+/// bans, holds back, settles late costs, or is divided among gateways.
 #[inline]
 fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     if let [ask] = asks
         && ask.share == 1
         && ask.limit.bans.is_none()
+        && !keep
+        && ask.limit.settles().is_none()
         && let Some(asked) = ask.limit.counters.ask(ask.key, ask.at, ask.cost)
     {
         if asked.added {
             ask.limit.counters.sweep_a_little(asked.key, ask.at);
         }
-        return Decision::of_one(ask, &asked, keep);
+        return Decision::of_one(ask, &asked);
     }
     decide_together(asks, queue, keep)
 }
@@ -310,7 +303,7 @@ fn decide_together(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
 /// What a request that was charged holds of a limit: with `keep` all that it spends.
 fn held_by(
     ask: &Ask<'_>,
-    key: &Shared<'_>,
+    key: &mut Shared<'_>,
     delay: Span,
     receipt: Receipt,
     (queue, keep): (bool, bool),
@@ -320,7 +313,12 @@ fn held_by(
         Taken::Nothing => return None,
         taken => taken,
     };
-    Some(Hold::of(ask, key.key(), key.times(ask.at, ask.cost), receipt, taken))
+    let cost = key.times(ask.at, ask.cost);
+    let charge = match taken {
+        Taken::Spent | Taken::Turn(_) => Some(key.open(cost, receipt)),
+        Taken::Nothing | Taken::Place => None,
+    };
+    Some(Hold::of(ask, key.key(), cost, charge, taken))
 }
 
 /// What all limits say of a request that is refused in any case: nothing is charged.
@@ -359,7 +357,7 @@ fn settle<K: Key>(
     keys: &mut [(usize, K)],
     bars: &mut [Bar<'_>],
     may_admit: bool,
-    mut charged: impl FnMut(usize, &K, Span, Receipt),
+    mut charged: impl FnMut(usize, &mut K, Span, Receipt),
 ) -> Decision {
     let mut course = Course::new(may_admit);
     let unknown = Standing { remaining: 0, capacity: 0, reset: Span::ZERO };

@@ -21,8 +21,6 @@ struct State {
 struct Waiting {
     ticket: u64,
     due: Time,
-    /// Whether `due` was carried over to another rate, for which the receipt of its charge means nothing.
-    carried: bool,
     waker: Option<Waker>,
 }
 
@@ -32,7 +30,7 @@ impl Queue {
         let mut state = lock(&self.0);
         let ticket = state.next;
         state.next += 1;
-        state.waiting.entry(key).or_default().push_back(Waiting { ticket, due, carried: false, waker: None });
+        state.waiting.entry(key).or_default().push_back(Waiting { ticket, due, waker: None });
         ticket
     }
 
@@ -54,10 +52,9 @@ impl Queue {
         self.remove(key, ticket, Span::ZERO);
     }
 
-    /// Removes a request that gives up; those behind it move up by `turn`. Call it while the key is held. When it
-    /// was due, if a reload has moved that.
-    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, turn: Span) -> Option<Time> {
-        self.remove(key, ticket, turn).filter(|left| left.carried).map(|left| left.due)
+    /// Removes a request that gives up; those behind it move up by `turn`. Call it while the key is held.
+    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, turn: Span) {
+        self.remove(key, ticket, turn);
     }
 
     /// Moves all that wait to where `carry` takes what is left of their wait at `now`.
@@ -66,18 +63,17 @@ impl Queue {
         for queue in lock(&self.0).waiting.values_mut() {
             for waiting in &mut *queue {
                 waiting.due = now.plus(carry(waiting.due.since(now)));
-                waiting.carried = true;
             }
             wakers.extend(queue.front().and_then(|first| first.waker.clone()));
         }
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn remove(&self, key: Fingerprint, ticket: u64, turn: Span) -> Option<Waiting> {
+    fn remove(&self, key: Fingerprint, ticket: u64, turn: Span) {
         let mut state = lock(&self.0);
-        let queue = state.waiting.get_mut(&key)?;
-        let at = place(queue, ticket)?;
-        let left = queue.remove(at);
+        let Some(queue) = state.waiting.get_mut(&key) else { return };
+        let Some(at) = place(queue, ticket) else { return };
+        queue.remove(at);
         if !turn.is_zero() {
             for waiting in queue.range_mut(at..) {
                 waiting.due = Time::from_nanos(waiting.due.as_nanos().saturating_sub(turn.as_nanos()));
@@ -91,7 +87,6 @@ impl Queue {
         if let Some(first) = first {
             first.wake();
         }
-        left
     }
 }
 

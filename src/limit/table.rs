@@ -3,6 +3,7 @@
 use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
 
 use super::kept::Kept;
+use super::open::Open;
 use super::slots::Slots;
 use super::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 use crate::key::Fingerprint;
@@ -37,12 +38,14 @@ struct Part<A: Kept> {
     slots: Slots<A>,
     /// The slot that is swept next.
     hand: usize,
+    /// The charges that may still be given back.
+    open: Open,
 }
 
 /// What the limit of a table says where no other has a say.
 pub(super) struct Asked {
-    /// The delay and what it takes to undo it, or the refusal.
-    pub(super) answer: Result<(Span, Receipt), Refusal>,
+    /// The delay, or the refusal.
+    pub(super) answer: Result<Span, Refusal>,
     pub(super) standing: Standing,
     /// The key that was really charged.
     pub(super) key: Fingerprint,
@@ -66,7 +69,7 @@ impl<A: Kept> Table<A> {
         // have.
         let shards =
             if cfg!(feature = "model") { 2 } else { (max_keys / 8192).next_power_of_two().clamp(16, 1024) };
-        let part = || Part { algorithm: algorithm.clone(), slots: Slots::new(), hand: 0 };
+        let part = || Part { algorithm: algorithm.clone(), slots: Slots::new(), hand: 0, open: Open::default() };
         Self {
             shards: (0..=shards).map(|_| Shard(Mutex::new(part()))).collect(),
             keys: AtomicUsize::new(0),
@@ -136,7 +139,9 @@ impl<A: Kept> Table<A> {
         let mut part = lock(&self.shard(key).0);
         let Part { algorithm, slots, .. } = &mut *part;
         match slots.ask(key.get(), algorithm, now, cost) {
-            Ok((answer, standing)) => Asked { answer, standing, key, added: false },
+            Ok((answer, standing)) => {
+                Asked { answer: answer.map(|(delay, _)| delay), standing, key, added: false }
+            }
             Err(slot) => self.ask_slowly(Held { table: self, part, key, slot, added: false }, now, cost),
         }
     }
@@ -156,7 +161,7 @@ impl<A: Kept> Table<A> {
                 said
             }
         };
-        Asked { answer, standing, key: held.key, added: held.added }
+        Asked { answer: answer.map(|(delay, _)| delay), standing, key: held.key, added: held.added }
     }
 
     #[inline]
@@ -191,22 +196,42 @@ impl<A: Kept> Table<A> {
         found.is_some()
     }
 
-    /// Gives `cost` back to `key`. `receipt` is asked for while the key is locked.
-    pub(super) fn refund(
+    /// Ends the charge of `key` with this ticket and gives back the last `cost` of the `whole` that was charged. `first` is
+    /// called before that, while the key is locked.
+    pub(super) fn give_back(
         &self,
         key: Fingerprint,
         now: Time,
-        cost: u64,
-        receipt: impl FnOnce(&A) -> Option<Receipt>,
+        ticket: u32,
+        (cost, whole): (u64, u64),
+        first: impl FnOnce(&A),
     ) {
         let mut guard = lock(&self.shard(key).0);
         let part = &mut *guard;
+        let Part { algorithm, slots, open, .. } = &mut *part;
+        first(algorithm);
+        let idle = open.take(key.get(), ticket, |charge, others| {
+            let slot = slots.find(key.get()).filter(|_| cost > 0)?;
+            let idle = slots.change(slot, algorithm, now, |state| {
+                algorithm.take_back(state, now, charge.last_part(cost, whole), others.iter_mut());
+                algorithm.is_idle(state, now)
+            });
+            idle.then_some(slot)
+        });
+        if let Some(Some(slot)) = idle {
+            self.remove(part, slot);
+        }
+    }
+
+    /// Frees places, which know no time.
+    pub(super) fn free(&self, key: Fingerprint, places: u64) {
+        let mut guard = lock(&self.shard(key).0);
+        let part = &mut *guard;
         let Part { algorithm, slots, .. } = &mut *part;
-        let Some(receipt) = receipt(algorithm) else { return };
         let Some(slot) = slots.find(key.get()) else { return };
-        let idle = slots.change(slot, algorithm, now, |state| {
-            algorithm.refund(state, now, cost, receipt);
-            algorithm.is_idle(state, now)
+        let idle = slots.change(slot, algorithm, Time::EPOCH, |state| {
+            algorithm.refund(state, Time::EPOCH, places, Receipt::default());
+            algorithm.is_idle(state, Time::EPOCH)
         });
         if idle {
             self.remove(part, slot);
@@ -274,8 +299,15 @@ impl<A: Kept> Table<A> {
         self.max_keys.store(max_keys, Ordering::Relaxed);
         for shard in &self.shards {
             let mut guard = lock(&shard.0);
-            let Part { algorithm: current, slots, .. } = &mut *guard;
+            let Part { algorithm: current, slots, open, .. } = &mut *guard;
+            if current == algorithm {
+                continue;
+            }
             let old = std::mem::replace(current, algorithm.clone());
+            open.each(|key, charges| {
+                let known = slots.find(key);
+                known.and_then(|slot| slots.see(slot, |state| algorithm.carry(&old, state, now, charges)));
+            });
             slots.change_all(current, now, |state| current.rescale(&old, state, now));
         }
     }
@@ -342,6 +374,17 @@ impl<A: Kept> Held<'_, A> {
             }
         }
         self.change(now, |algorithm, state| algorithm.refused(state, now, cost));
+    }
+
+    /// Charges what a request cost more than was taken.
+    pub(super) fn settle(&mut self, now: Time, cost: u64) {
+        self.change(now, |algorithm, state| algorithm.settle(state, now, cost));
+    }
+
+    /// Keeps a charge of `cost` that may be given back; its ticket.
+    pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
+        let charge = self.part.algorithm.charged(cost, receipt);
+        self.part.open.put(self.key.get(), charge)
     }
 
     #[inline]

@@ -22,7 +22,8 @@ pub struct Hold {
     counters: Arc<Counters>,
     key: Fingerprint,
     cost: u64,
-    receipt: Receipt,
+    /// The ticket of a charge that may be given back.
+    charge: Option<u32>,
     taken: Taken,
     /// Nanoseconds that the clock by which it is counted is ahead of the gateway's.
     ahead: i64,
@@ -48,27 +49,35 @@ enum Elsewhere {
     /// Places, which are freed by dropping this.
     Places { _lease: Lease },
     /// A turn, of which the queue is here and the debt there.
-    Turn { store: Rc<Store>, limit: Arc<Limit>, tag: Tag },
+    Turn { store: Rc<Store>, limit: Arc<Limit>, tag: Tag, receipt: Receipt },
     /// What is spent there.
-    Spent { store: Rc<Store>, tag: Tag },
+    Spent { store: Rc<Store>, tag: Tag, receipt: Receipt },
 }
 
 impl Hold {
-    fn new(counters: Arc<Counters>, key: Fingerprint, cost: u64, receipt: Receipt, taken: Taken) -> Self {
-        Self { counters, key, cost, receipt, taken, ahead: 0, elsewhere: None, settling: None }
+    fn new(counters: Arc<Counters>, key: Fingerprint, cost: u64, charge: Option<u32>, taken: Taken) -> Self {
+        Self { counters, key, cost, charge, taken, ahead: 0, elsewhere: None, settling: None }
     }
 
-    /// What a request was charged here.
-    pub(super) fn of(ask: &Ask<'_>, key: Fingerprint, cost: u64, receipt: Receipt, taken: Taken) -> Self {
-        Self::new(Arc::clone(&ask.limit.counters), key, cost, receipt, taken)
+    /// What a request was charged here; `charge` is the ticket of what may be given back.
+    pub(super) fn of(
+        ask: &Ask<'_>,
+        key: Fingerprint,
+        cost: u64,
+        charge: Option<u32>,
+        taken: Taken,
+    ) -> Self {
+        Self::new(Arc::clone(&ask.limit.counters), key, cost, charge, taken)
             .counted_at(ask.now, ask.at)
             .settling(ask.limit, ask.base, ask.share)
     }
 
     /// What a shared store has charged until it is known what the request costs.
     pub(super) fn spent(store: Rc<Store>, item: &Item, receipt: Receipt) -> Self {
-        let elsewhere = Elsewhere::Spent { store, tag: item.tag };
-        Self::new(Arc::clone(&item.limit.counters), item.key, item.cost, receipt, Taken::Spent)
+        let elsewhere = Elsewhere::Spent { store, tag: item.tag, receipt };
+        let counters = Arc::clone(&item.limit.counters);
+        let charge = counters.stored.open(item.key, &item.limit.config.quota, item.cost, receipt);
+        Self::new(counters, item.key, item.cost, charge, Taken::Spent)
             .with(elsewhere)
             .settling(&item.limit, item.base, 1)
     }
@@ -83,7 +92,7 @@ impl Hold {
 
     /// Takes or gives back the difference between what was taken and what the request costs in the end: nothing, if
     /// there was no answer.
-    fn settle(&self, settling: &Settling, now: Time, (sent, received): (u64, u64)) {
+    fn settle(&mut self, settling: &Settling, now: Time, (sent, received): (u64, u64)) {
         let cost = match (settling.known, settling.limit.settles()) {
             (Some(known), Some(cost)) => {
                 let sent = if cost.response_bytes { sent } else { 0 };
@@ -94,17 +103,21 @@ impl Hold {
         };
         let cost = cost.saturating_mul(u64::from(settling.share));
         let (more, less) = (cost.saturating_sub(self.cost), self.cost.saturating_sub(cost));
+        let charge = self.charge.take();
         match &self.elsewhere {
-            Some(Elsewhere::Spent { store, tag }) if less > 0 => {
-                store.refund(&settling.limit, self.key, *tag, less, (self.receipt, [0; 8]));
-            }
-            Some(Elsewhere::Spent { store, tag }) if more > 0 => {
-                store.spend(&settling.limit, self.key, *tag, more);
+            Some(Elsewhere::Spent { store, tag, receipt }) => {
+                store.settle((&settling.limit, self.key, *tag), (charge, *receipt), (self.cost, cost));
             }
             Some(_) => {}
-            None if less > 0 => self.counters.refund(self.key, self.counted(now), less, self.receipt),
-            None if more > 0 => self.counters.spend(self.key, self.counted(now), more),
-            None => {}
+            None => {
+                let at = self.counted(now);
+                if let Some(charge) = charge {
+                    self.counters.give_back(self.key, at, charge, (less, self.cost));
+                }
+                if more > 0 {
+                    self.counters.settle(self.key, at, more);
+                }
+            }
         }
     }
 
@@ -128,13 +141,13 @@ impl Hold {
     /// Places that a shared store has given, which are counted here too.
     pub(super) fn leased(limit: &Arc<Limit>, key: Fingerprint, places: u64, lease: Lease) -> Self {
         let key = limit.counters.take(key, places);
-        Self::new(Arc::clone(&limit.counters), key, places, Receipt::default(), Taken::Place)
+        Self::new(Arc::clone(&limit.counters), key, places, None, Taken::Place)
             .with(Elsewhere::Places { _lease: lease })
     }
 
     /// Places that a shared store is to hear of; they are held here already.
     pub(super) fn to_lease(limit: &Arc<Limit>, key: Fingerprint, lease: Lease) -> Self {
-        Self::new(Arc::clone(&limit.counters), key, 0, Receipt::default(), Taken::Nothing)
+        Self::new(Arc::clone(&limit.counters), key, 0, None, Taken::Nothing)
             .with(Elsewhere::Places { _lease: lease })
     }
 
@@ -142,27 +155,35 @@ impl Hold {
     pub(super) fn queued(store: Rc<Store>, item: &Item, receipt: Receipt, due: Time) -> Self {
         let counters = Arc::clone(&item.limit.counters);
         let taken = counters.enter(item.key, due).map_or(Taken::Nothing, Taken::Turn);
-        let elsewhere = Elsewhere::Turn { store, limit: Arc::clone(&item.limit), tag: item.tag };
-        Self::new(counters, item.key, item.cost, receipt, taken).with(elsewhere)
+        let elsewhere = Elsewhere::Turn { store, limit: Arc::clone(&item.limit), tag: item.tag, receipt };
+        Self::new(counters, item.key, item.cost, None, taken).with(elsewhere)
     }
 
     /// Gives the turn to those behind.
-    fn give_up_turn(&self, ticket: u64, now: Time) {
-        match &self.elsewhere {
-            Some(Elsewhere::Turn { store, limit, tag }) => {
+    fn give_up_turn(&mut self, ticket: u64, now: Time) {
+        match (&self.elsewhere, self.charge.take()) {
+            (Some(Elsewhere::Turn { store, limit, tag, receipt }), _) => {
                 self.counters.give_up_turn(self.key, ticket, self.cost);
-                store.refund(limit, self.key, *tag, self.cost, (self.receipt, [0; 8])); // a turn has no holder
+                store.refund(limit, self.key, *tag, self.cost, (*receipt, [0; 8])); // a turn has no holder
             }
-            _ => self.counters.give_up(self.key, ticket, self.counted(now), self.cost, self.receipt),
+            (_, Some(charge)) => {
+                self.counters.give_up(self.key, ticket, self.counted(now), (charge, self.cost));
+            }
+            (_, None) => self.counters.leave(self.key, ticket),
+        }
+    }
+
+    /// Ends the charge: it is not given back any more.
+    fn close(&mut self) {
+        let Some(charge) = self.charge.take() else { return };
+        match &self.elsewhere {
+            Some(_) => _ = self.counters.stored.close(self.key, Time::EPOCH, charge, (0, 1)),
+            None => self.counters.close(self.key, charge),
         }
     }
 }
 
 impl Holds {
-    pub(super) fn one(hold: Hold) -> Self {
-        Self(SmallVec::from_buf([hold]))
-    }
-
     pub(super) fn push(&mut self, hold: Hold) {
         self.0.push(hold);
     }
@@ -184,6 +205,7 @@ impl Holds {
                 None => {
                     hold.counters.leave(hold.key, ticket);
                     hold.taken = Taken::Nothing;
+                    hold.close();
                 }
             }
         }
@@ -229,8 +251,10 @@ impl Holds {
     /// The request is refused after all: it has spent nothing.
     pub(super) fn undo(&mut self, now: Time) {
         self.give_up(now);
-        for hold in self.0.drain(..).filter(|hold| hold.taken == Taken::Spent) {
-            hold.counters.refund(hold.key, now, hold.cost, hold.receipt);
+        for mut hold in self.0.drain(..).filter(|hold| hold.taken == Taken::Spent) {
+            if let Some(charge) = hold.charge.take() {
+                hold.counters.give_back(hold.key, now, charge, (hold.cost, hold.cost));
+            }
         }
     }
 }
@@ -243,5 +267,6 @@ impl Drop for Hold {
             Taken::Turn(ticket) => self.counters.leave(self.key, ticket),
             Taken::Nothing | Taken::Spent => {}
         }
+        self.close();
     }
 }

@@ -8,7 +8,7 @@ pub mod walk;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use sluicegate_limiter::{
-    Algorithm, Concurrency, FixedWindow, LeakyBucket, MAX_LOG_PLACES, Rate, Receipt, Refusal, SlidingLog,
+    Algorithm, Charge, Concurrency, FixedWindow, LeakyBucket, MAX_LOG_PLACES, Rate, Receipt, Refusal, SlidingLog,
     SlidingWindow, Span, Standing, Time, TokenBucket,
 };
 
@@ -106,6 +106,12 @@ pub trait Limit {
     fn charge(&mut self, now: Time, cost: u64) -> Receipt;
     fn refused(&mut self, now: Time, cost: u64);
     fn refund(&mut self, now: Time, cost: u64, receipt: Receipt);
+    fn settle(&mut self, now: Time, cost: u64);
+    /// What a charge of `cost` put into the state.
+    fn charged(&self, cost: u64, receipt: Receipt) -> Charge;
+    fn take_back(&mut self, now: Time, charge: Charge, others: &mut [Charge]);
+    /// Makes the charges what they will be once the limit has the numbers of another plan.
+    fn carry(&self, plan: &Plan, now: Time, charges: &mut [Charge]);
     fn standing(&self, now: Time) -> Standing;
     fn is_idle(&self, now: Time) -> bool;
     /// Puts the state of a key that was never seen in place of this one.
@@ -175,6 +181,22 @@ impl<A: Algorithm<State: Clone> + Clone + 'static> Limit for Key<A> {
 
     fn refund(&mut self, now: Time, cost: u64, receipt: Receipt) {
         self.algorithm.refund(&mut self.state, now, cost, receipt);
+    }
+
+    fn settle(&mut self, now: Time, cost: u64) {
+        self.algorithm.settle(&mut self.state, now, cost);
+    }
+
+    fn charged(&self, cost: u64, receipt: Receipt) -> Charge {
+        self.algorithm.charged(cost, receipt)
+    }
+
+    fn take_back(&mut self, now: Time, charge: Charge, others: &mut [Charge]) {
+        self.algorithm.take_back(&mut self.state, now, charge, others.iter_mut());
+    }
+
+    fn carry(&self, plan: &Plan, now: Time, charges: &mut [Charge]) {
+        (self.make)(plan).carry(&self.algorithm, &self.state, now, charges);
     }
 
     fn standing(&self, now: Time) -> Standing {

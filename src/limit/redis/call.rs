@@ -350,16 +350,29 @@ impl Store {
         Lease::new(Rc::clone(self), Arc::clone(limit), key, tag, places, known)
     }
 
-    /// Charges a key of the store for what has been, as far as it fits. Nobody waits for it.
-    pub(in crate::limit) fn spend(
+    /// Makes what a request was charged what it cost in the end, under the quota in force. `charge` is the ticket and the
+    /// receipt of what was taken. Nobody waits for it.
+    pub(in crate::limit) fn settle(
         self: &Rc<Self>,
-        limit: &Arc<Limit>,
-        key: Fingerprint,
-        tag: Tag,
-        cost: u64,
+        (limit, key, tag): (&Arc<Limit>, Fingerprint, Tag),
+        (ticket, receipt): (Option<u32>, Receipt),
+        (taken, cost): (u64, u64),
     ) {
-        let argument = wire::spend_argument(&limit.config.quota, cost);
-        self.correct(limit, key, tag, &SCRIPTS.spend, move |call| _ = call.arg(&argument));
+        let (less, stored) = (taken.saturating_sub(cost), &limit.counters.stored);
+        let now = self.servers.of(self.slot(tag)).map_or(self.clock.now(), |link| {
+            link.clock.at_least(self.clock.now())
+        });
+        let known = ticket.and_then(|ticket| stored.close(key, now, ticket, (less, taken)));
+        if cost > taken {
+            let argument = wire::spend_argument(&stored.quota(), cost - taken);
+            self.correct(limit, key, tag, &SCRIPTS.spend, move |call| _ = call.arg(&argument));
+        } else if less > 0 {
+            let quota = &limit.config.quota;
+            let carried =
+                || stored.carried(quota, quota.charged(taken, receipt).last_part(less, taken), now);
+            let argument = wire::refund_argument(&stored.quota(), known.unwrap_or_else(carried));
+            self.correct(limit, key, tag, &SCRIPTS.refund, move |call| _ = call.arg(&[0; 8]).arg(&argument));
+        }
     }
 
     /// Gives back to a key of the store what was charged and is not used. Nobody waits for it.
@@ -371,7 +384,8 @@ impl Store {
         cost: u64,
         (receipt, holder): (Receipt, [u8; 8]),
     ) {
-        let argument = wire::refund_argument(&limit.config.quota, cost, receipt);
+        let quota = &limit.config.quota;
+        let argument = wire::refund_argument(quota, quota.charged(cost, receipt));
         self.correct(limit, key, tag, &SCRIPTS.refund, move |call| _ = call.arg(&holder).arg(&argument));
     }
 

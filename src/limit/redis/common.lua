@@ -56,7 +56,7 @@ end
 --   fits(key)       whether the cost is admitted as things are
 --   charge(key)     takes it
 --   refuse(key, banned)  notes a refusal, and says whether that changed anything: never if it is by a ban
---   spend(key)      takes as much of the cost as still fits
+--   spend(key)      takes the cost whether it fits or not
 --   refund(key)     takes the cost back; the receipt follows the argument
 --   told(key)       the state as it was loaded, for the reply; `retold` as it is now
 --   save(key)       keeps what has changed

@@ -1,5 +1,5 @@
 -- sliding_log: period 6 bytes, first live word 3, places held 4, instant before the first live word 7, instant of the
--- last word 7, whether places were let go while they were held 1; then words of 4 bytes, 2 bits and a number x:
+-- last word 7, places that were let go while they were held 1 (255 are that many or more); then words of 4 bytes, 2 bits and a number x:
 --   00 x microseconds later, one place        10 x microseconds later, a place that was given back
 --   01 x * 2^20 microseconds later            11 x more places at the same instant
 --
@@ -162,6 +162,29 @@ algorithms[4] = function()
         log.newest, log.held = instant, log.held + places
     end
 
+    -- Holds up to so many places again that were let go, unless they have become free meanwhile.
+    local function hold_again(log, places)
+        local hidden = log.base + log.period > math.max(now, log.newest) and log.let_go or 0
+        local again = math.min(places, hidden)
+        log.let_go = hidden - again
+        if again <= 0 then
+            return
+        end
+        log.held = log.held + again
+        log.changed = true
+        if log.first > 0 then
+            log.first = log.first - 1
+            if log.first >= BLOCK and log.first % BLOCK < HEAD then
+                log.first = block_of(log.first) - 1
+            end
+            write(log, log.first, struct.pack('>I4', MORE + again))
+            add_places(log, log.first, again)
+        else
+            log.words = struct.pack('>I4', MORE + again) .. log.words
+            log.stop = log.stop + 1
+        end
+    end
+
     -- Lets go of the oldest while the newer ones fill the log by themselves: it decides nothing any more.
     local function let_go(log)
         local excess = log.held - log.count
@@ -174,7 +197,8 @@ algorithms[4] = function()
             if word > 0 and word % BLOCK == 0 then
                 word = word + HEAD
             end
-            log.first, log.base, log.held, log.let_go = word, instant, log.held - sum, 1
+            local hidden = log.base + log.period > math.max(now, log.newest) and log.let_go or 0
+            log.first, log.base, log.held, log.let_go = word, instant, log.held - sum, math.min(hidden + sum, 255)
         end
     end
 
@@ -271,10 +295,17 @@ algorithms[4] = function()
             empty(log)
             return
         end
+        if log.base <= latest then
+            log.let_go = 0
+        end
         local word, instant, sum = walk(log, log.first, log.base, 0, latest, math.huge)
         -- Words that are passed again and again by refusals, which write nothing, are passed once for all.
         log.changed = log.changed or word - log.first > 256
         log.first, log.base, log.held = word, instant, math.max(0, log.held - sum)
+        -- A log that holds more places now than it did holds those again that were let go.
+        if log.let_go > 0 and log.held < log.count then
+            hold_again(log, log.count - log.held)
+        end
         -- The clock was set back by more than a period: what is held is held from now.
         if log.newest > now + log.period then
             local held = log.held
@@ -311,8 +342,9 @@ algorithms[4] = function()
         return own > 0 and not banned
     end
 
+    -- No more places than any log has: they fill it for as long as any number of them would.
     function kind.spend(log)
-        log.cost = math.max(0, math.min(log.cost, log.count - log.held))
+        log.cost = math.min(log.cost, 1000000, 2147483647 - log.held)
         kind.charge(log)
         kind.save(log)
         log.changed = false
@@ -368,20 +400,7 @@ algorithms[4] = function()
         log.changed = true
         log.held = math.max(0, log.held - taken)
         -- Places that were let go decided nothing as long as these were held; now they do again.
-        if log.let_go == 1 and log.base + log.period > seen then
-            log.held = log.held + taken
-            if log.first > 0 then
-                log.first = log.first - 1
-                if log.first >= BLOCK and log.first % BLOCK < HEAD then
-                    log.first = block_of(log.first) - 1
-                end
-                write(log, log.first, struct.pack('>I4', MORE + taken))
-                add_places(log, log.first, taken)
-            else
-                log.words = struct.pack('>I4', MORE + taken) .. log.words
-                log.stop = log.stop + 1
-            end
-        end
+        hold_again(log, taken)
         if log.held > 0 and (not log.large or log.stop - log.first > 3 * log.held + 2048) then
             tidy(log)
         end

@@ -70,7 +70,8 @@ impl Store {
                 call.arg(&holder);
                 for places in *batch {
                     let quota = &places.limit.config.quota;
-                    call.arg(wire::refund_argument(quota, places.places, Receipt::default()));
+                    let charge = quota.charged(places.places, Receipt::default());
+                    call.arg(wire::refund_argument(quota, charge));
                 }
                 let mut connection = connection.clone();
                 async move { said(connection.send_packed_command(&call).await) }

@@ -86,6 +86,12 @@ impl RemoteKey {
         each!(self, (algorithm, state) => algorithm.refund(state, now, cost, receipt));
     }
 
+    /// See [`Algorithm::settle`].
+    #[cfg(test)]
+    pub(super) fn settle(&mut self, now: Time, cost: u64) {
+        each!(self, (algorithm, state) => algorithm.settle(state, now, cost));
+    }
+
     /// See [`Algorithm::is_idle`].
     #[cfg(test)]
     pub(super) fn is_idle(&self, now: Time) -> bool {

@@ -80,10 +80,7 @@ algorithms[3] = function()
         return false
     end
 
-    function kind.spend(key)
-        key.cost = math.max(0, math.min(key.cost, key.count - key.used))
-        kind.charge(key)
-    end
+    kind.spend = kind.charge
 
     local function counts(key)
         return struct.pack('>I4', math.min(key.newest, 4294967295)) .. string.sub(key.was, 5)

@@ -1,5 +1,5 @@
--- ARGV: an argument for each key, whose cost is what was spent while this server was out of reach. As much of it is
--- charged as still fits; nobody is refused for what has been. Reply: now, and the state of each key afterwards.
+-- ARGV: an argument for each key, whose cost was spent before this server heard of it: a late cost, or what was admitted
+-- while it was out of reach. It is charged whether it fits or not. Reply: now, and the state of each key afterwards.
 local keys = load_all(0)
 local reply = {now}
 for i = 1, #keys do

@@ -44,7 +44,7 @@ algorithms[2] = function()
     end
 
     function kind.spend(key)
-        key.used = math.max(key.used, math.min(key.used + key.cost, key.count))
+        key.used = math.min(key.used + key.cost, 4294967295)
         key.changed = true
     end
 

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | 1 | the algorithm: 1 the buckets, 2 fixed_window, 3 sliding_window, 4 sliding_log, 5 concurrency |
 //! | 1 | flags: 1 its refusal counts, 2 the cost is never admitted, 4 it bans |
-//! | buckets | scale 8 (a double), parts of a microsecond 4, then cost, room and whole, each 7 + 4 |
+//! | buckets | scale 8 (a double), parts of a microsecond 4, then cost, room, whole and most, each 7 + 4, scale of a request 8 |
 //! | fixed_window | period 6, count 4, cost 4 |
 //! | sliding_window | period 6, slices 2, count 4, cost 4 |
 //! | sliding_log | period 6, count 4, cost 4, whether it counts the rejected 1 |
@@ -16,7 +16,9 @@
 //! | a receipt | buckets: instant 7 + 4; fixed_window: index 6; sliding_window: index 7; sliding_log: instant 7 |
 
 use redis::Value;
-use sluicegate_limiter::{Ban, BucketInMicros, Micros, Rate, Receipt, Span, Strikes, Time};
+use sluicegate_limiter::{
+    Ban, BucketInMicros, Charge, LeakyBucket, Micros, Pace, Rate, Span, Strikes, Time, TokenBucket,
+};
 use smallvec::SmallVec;
 
 use super::remote::RemoteKey;
@@ -124,16 +126,13 @@ pub(in crate::limit) fn limit_argument(limit: &LimitConfig, cost: u64) -> Vec<u8
 
 /// The same of a limit that bans nobody.
 pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
-    let flags = u8::from(enforces) | if cost > most(quota) { NEVER } else { 0 };
-    let cost_bytes = number(cost.min(most(quota)));
+    let flags = u8::from(enforces) | if cost > quota.capacity() { NEVER } else { 0 };
+    let cost_bytes = number(cost);
     match quota {
         Quota::TokenBucket(bucket, rate, burst) => {
-            let scale = micros_of(*rate) * *burst as f64 / rate.count() as f64;
-            of_bucket(flags, scale, bucket.in_micros(cost))
+            Bucket::token(bucket, *rate, *burst, cost).argument(flags)
         }
-        Quota::LeakyBucket(bucket, rate, _) => {
-            of_bucket(flags, micros_of(*rate) / rate.count() as f64, bucket.in_micros(cost))
-        }
+        Quota::LeakyBucket(bucket, rate, _) => Bucket::leaky(bucket, *rate, cost).argument(flags),
         Quota::FixedWindow(_, rate) => {
             [&[2, flags][..], &period(*rate), &number(rate.count()), &cost_bytes].concat()
         }
@@ -149,24 +148,25 @@ pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
     }
 }
 
-/// What the script that takes back must know: the quota under which the cost was charged, and the receipt.
-pub(super) fn refund_argument(quota: &Quota, cost: u64, receipt: Receipt) -> Vec<u8> {
-    let mut bytes = argument(quota, false, cost);
-    let index = receipt.number() as u64; // an index or an instant, both below 2⁶⁴
+/// What the script that takes back must know: the quota in force, and the charge.
+pub(super) fn refund_argument(quota: &Quota, charge: Charge) -> Vec<u8> {
+    let plain = || argument(quota, false, u64::try_from(charge.amount()).unwrap_or(u64::MAX));
+    let place = u64::try_from(charge.at()).unwrap_or(u64::MAX); // an index or an instant
     match quota {
-        Quota::TokenBucket(bucket, ..) => put(&mut bytes, bucket.pace().paid_at(receipt)),
-        Quota::LeakyBucket(bucket, ..) => put(&mut bytes, bucket.pace().paid_at(receipt)),
-        Quota::FixedWindow(..) => bytes.extend(&index.to_be_bytes()[2..]),
-        Quota::SlidingWindow(..) => bytes.extend(&index.to_be_bytes()[1..]),
-        Quota::SlidingLog(..) => bytes.extend(&(index / 1_000).to_be_bytes()[1..]),
-        Quota::Concurrency(..) => {}
+        Quota::TokenBucket(bucket, rate, burst) => {
+            Bucket::token(bucket, *rate, *burst, 0).refund_argument(charge)
+        }
+        Quota::LeakyBucket(bucket, rate, _) => Bucket::leaky(bucket, *rate, 0).refund_argument(charge),
+        Quota::FixedWindow(..) => [&plain()[..], &place.to_be_bytes()[2..]].concat(),
+        Quota::SlidingWindow(..) => [&plain()[..], &place.to_be_bytes()[1..]].concat(),
+        Quota::SlidingLog(..) => [&plain()[..], &(place / 1_000).to_be_bytes()[1..]].concat(),
+        Quota::Concurrency(..) => plain(),
     }
-    bytes
 }
 
 /// What the script that charges afterwards must know: `amount` is what was spent, all requests together.
 pub(super) fn spend_argument(quota: &Quota, amount: u64) -> Vec<u8> {
-    argument(quota, false, amount.min(most(quota)))
+    argument(quota, false, amount)
 }
 
 impl Reply {
@@ -225,35 +225,45 @@ fn read_bans(told: &[Value], bans: &[Ban], now: Time) -> Result<Vec<RemoteBan>, 
     told.iter().zip(bans).map(read).collect()
 }
 
-/// The largest cost that is ever admitted.
-fn most(quota: &Quota) -> u64 {
-    match quota {
-        Quota::TokenBucket(_, _, most) | Quota::LeakyBucket(_, _, most) | Quota::Concurrency(_, most) => {
-            *most
-        }
-        Quota::FixedWindow(_, rate) | Quota::SlidingLog(_, rate) | Quota::SlidingWindow(_, rate) => {
-            rate.count()
-        }
-    }
+/// The numbers of a bucket. One that cannot be shared is refused where the configuration is read; here it has no room
+/// and admits nobody.
+struct Bucket {
+    scale: f64,
+    pace: Pace,
+    numbers: BucketInMicros,
 }
 
-fn of_bucket(flags: u8, scale: f64, numbers: Option<BucketInMicros>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(2 + 8 + 4 + 3 * 11 + 11);
-    // A quota that cannot be shared is refused where the configuration is read. Here it admits nobody.
-    let room = numbers.and_then(|numbers| numbers.room);
-    let numbers = numbers.unwrap_or(BucketInMicros {
-        parts: 1,
-        cost: Micros::default(),
-        room: None,
-        whole: Micros::default(),
-    });
-    bytes.extend([1, if room.is_none() { flags | NEVER } else { flags }]);
-    bytes.extend(scale.to_be_bytes());
-    bytes.extend(numbers.parts.to_be_bytes());
-    for micros in [numbers.cost, room.unwrap_or_default(), numbers.whole] {
-        put(&mut bytes, micros);
+impl Bucket {
+    fn token(bucket: &TokenBucket, rate: Rate, burst: u64, cost: u64) -> Self {
+        let scale = micros_of(rate) * burst as f64 / rate.count() as f64;
+        Self { scale, pace: bucket.pace(), numbers: bucket.in_micros(cost).unwrap_or_default() }
     }
-    bytes
+
+    fn leaky(bucket: &LeakyBucket, rate: Rate, cost: u64) -> Self {
+        let scale = micros_of(rate) / rate.count() as f64;
+        Self { scale, pace: bucket.pace(), numbers: bucket.in_micros(cost).unwrap_or_default() }
+    }
+
+    /// Gives back a charge, whose numbers follow those of the bucket.
+    fn refund_argument(mut self, charge: Charge) -> Vec<u8> {
+        self.numbers.cost = self.pace.micros(charge.amount());
+        let mut bytes = self.argument(0);
+        put(&mut bytes, self.pace.micros(charge.at()));
+        bytes
+    }
+
+    fn argument(&self, flags: u8) -> Vec<u8> {
+        let BucketInMicros { parts, cost, room, whole, most, per_request } = self.numbers;
+        let mut bytes = Vec::with_capacity(2 + 8 + 4 + 4 * 11 + 8 + 11);
+        bytes.extend([1, if room.is_none() { flags | NEVER } else { flags }]);
+        bytes.extend(self.scale.to_be_bytes());
+        bytes.extend(parts.to_be_bytes());
+        for micros in [cost, room.unwrap_or_default(), whole, most] {
+            put(&mut bytes, micros);
+        }
+        bytes.extend(per_request.to_be_bytes());
+        bytes
+    }
 }
 
 fn put(bytes: &mut Vec<u8>, micros: Micros) {

@@ -16,7 +16,7 @@ use crate::key::Fingerprint;
 use crate::limit::ban::{Bar, Bars};
 use crate::limit::fixture;
 use crate::limit::redis::RemoteKey;
-use crate::limit::redis::wire::{argument, refund_argument};
+use crate::limit::redis::wire::{argument, refund_argument, spend_argument};
 use crate::limit::{Ask, Decision, Key, Limit, settle};
 
 /// 2026-11-21, in microseconds.
@@ -40,6 +40,8 @@ enum What {
     Ask { riders: u32, costs: Vec<(bool, u64)> },
     /// One of the requests that were admitted is taken back.
     Refund(usize),
+    /// Each key is charged a late cost.
+    Settle(Vec<(bool, u64)>),
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +54,8 @@ fn cases(longest: u64, moves: impl Strategy<Value = Step> + 'static) -> impl Str
     let costs = (prop::bool::weighted(0.25), prop_oneof![8 => 1..=4_u64, 1 => 5..=9_u64]);
     let riders = prop_oneof![6 => Just(1_u32), 3 => 2..=6_u32, 1 => 0..=40_u32];
     let what = prop_oneof![
-        5 => (riders, vec(costs, 3)).prop_map(|(riders, costs)| What::Ask { riders, costs }),
+        5 => (riders, vec(costs.clone(), 3)).prop_map(|(riders, costs)| What::Ask { riders, costs }),
+        1 => vec(costs, 3).prop_map(What::Settle),
         1 => any::<prop::sample::Index>().prop_map(|at| What::Refund(at.index(1 << 20))),
     ];
     (vec((quotas(longest), prop::bool::weighted(0.75)), 1..=3), vec((moves, what), 1..60))
@@ -203,7 +206,7 @@ impl<'a> Run<'a> {
         let quotas: Vec<&Quota> = taken.iter().map(|(i, _)| &self.quotas[*i]).collect();
         let arguments: Vec<Vec<u8>> = taken
             .iter()
-            .map(|(i, receipt)| refund_argument(&self.quotas[*i], charged.costs[*i], *receipt))
+            .map(|(i, receipt)| refund_argument(&self.quotas[*i], self.quotas[*i].charged(charged.costs[*i], *receipt)))
             .collect();
         let told = self.store.refund(&names, &quotas, &arguments);
         for (i, receipt) in &taken {
@@ -218,6 +221,28 @@ impl<'a> Run<'a> {
             );
         }
         self.look(&charged.costs)
+    }
+
+    fn settle(&mut self, costs: &[(bool, u64)]) -> TestCaseResult {
+        let costs = self.costs(costs);
+        let timed = |i: &usize| !self.quotas[*i].is_concurrency(); // places are not settled
+        let keys: Vec<usize> = (0..self.quotas.len()).filter(timed).collect();
+        let names: Vec<String> = keys.iter().map(|i| self.names[*i].clone()).collect();
+        let quotas: Vec<&Quota> = keys.iter().map(|i| &self.quotas[*i]).collect();
+        let arguments: Vec<Vec<u8>> =
+            keys.iter().map(|i| spend_argument(&self.quotas[*i], costs[*i])).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let told = self.store.spend(&names, &quotas, &arguments);
+        for i in &keys {
+            self.local[*i].settle(told.now, costs[*i]);
+        }
+        for (i, key) in keys.iter().zip(&told.keys) {
+            let local = self.local[*i].standing(told.now);
+            prop_assert_eq!(key.standing(told.now), local, "{:?}", self.quotas[*i]);
+        }
+        self.look(&costs)
     }
 
     /// What is kept on the server is what the core has.
@@ -253,6 +278,7 @@ fn run(store: &mut Store, case: &Case, number: usize) -> TestCaseResult {
         match what {
             What::Ask { riders, costs } => run.ask(*riders, costs)?,
             What::Refund(which) => run.refund(*which)?,
+            What::Settle(costs) => run.settle(costs)?,
         }
     }
     Ok(())

@@ -1,0 +1,100 @@
+//! The charges that a store has made for this gateway and that it may still be told to give back.
+
+use sluicegate_limiter::{Algorithm, Charge, Debt, Receipt, Time};
+
+use super::open::Open;
+use super::sync::{Mutex, lock};
+use crate::config::Quota;
+use crate::key::Fingerprint;
+
+/// What a gateway knows of the counters of a limit that it may still correct.
+pub(super) struct Stored(Mutex<State>);
+
+struct State {
+    /// The quota in force.
+    quota: Quota,
+    /// Charges that were made under this quota.
+    open: Open,
+}
+
+impl Stored {
+    pub(super) fn new(quota: &Quota) -> Self {
+        Self(Mutex::new(State { quota: *quota, open: Open::default() }))
+    }
+
+    /// Another quota is in force. Charges under the old one are carried over when they are given back.
+    pub(super) fn reconfigure(&self, quota: &Quota) {
+        let mut state = lock(&self.0);
+        if state.quota != *quota {
+            *state = State { quota: *quota, open: Open::default() };
+        }
+    }
+
+    /// The quota in force.
+    pub(super) fn quota(&self) -> Quota {
+        lock(&self.0).quota
+    }
+
+    /// Keeps a charge that was made under `quota`; its ticket, unless another quota is in force by now.
+    pub(super) fn open(&self, key: Fingerprint, quota: &Quota, cost: u64, receipt: Receipt) -> Option<u32> {
+        let mut state = lock(&self.0);
+        (state.quota == *quota).then(|| state.open.put(key.get(), quota.charged(cost, receipt)))
+    }
+
+    /// Ends a charge, of which the last `cost` of the `whole` is given back at `now`: what that is, or `None` if the charge
+    /// is not known any more, because the quota has changed.
+    pub(super) fn close(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        charge: u32,
+        (cost, whole): (u64, u64),
+    ) -> Option<Charge> {
+        let mut state = lock(&self.0);
+        let State { quota, open } = &mut *state;
+        open.take(key.get(), charge, |charge, others| {
+            let part = charge.last_part(cost, whole);
+            quota.move_up(now, part, others);
+            part
+        })
+    }
+
+    /// What is to be given back at `now`, under the quota in force, of a charge that was made under `old`.
+    pub(super) fn carried(&self, old: &Quota, charge: Charge, now: Time) -> Charge {
+        let mut charges = [charge];
+        match (self.quota(), old) {
+            (Quota::TokenBucket(new, ..), Quota::TokenBucket(old, ..)) => {
+                new.carry(old, &Debt::until(charge.at()), now, &mut charges);
+            }
+            (Quota::FixedWindow(new, _), Quota::FixedWindow(old, _)) => {
+                new.carry(old, &Default::default(), now, &mut charges);
+            }
+            (Quota::SlidingWindow(new, _), Quota::SlidingWindow(old, _)) => {
+                new.carry(old, &Default::default(), now, &mut charges);
+            }
+            _ => {} // a log keeps its instants, and queues and places are not settled
+        }
+        charges[0]
+    }
+}
+
+impl Quota {
+    /// See [`Algorithm::charged`].
+    pub(super) fn charged(&self, cost: u64, receipt: Receipt) -> Charge {
+        match self {
+            Self::TokenBucket(algorithm, ..) => algorithm.charged(cost, receipt),
+            Self::LeakyBucket(algorithm, ..) => algorithm.charged(cost, receipt),
+            Self::FixedWindow(algorithm, _) => algorithm.charged(cost, receipt),
+            Self::SlidingLog(algorithm, _) => algorithm.charged(cost, receipt),
+            Self::SlidingWindow(algorithm, _) => algorithm.charged(cost, receipt),
+            Self::Concurrency(algorithm, _) => algorithm.charged(cost, receipt),
+        }
+    }
+
+    /// The debts behind a charge that is given back are paid earlier; nothing else knows an order.
+    fn move_up(&self, now: Time, charge: Charge, others: &mut [Charge]) {
+        if let Self::TokenBucket(bucket, ..) = self {
+            bucket.take_back(&mut Debt::until(charge.at()), now, charge, others.iter_mut());
+        }
+    }
+}
