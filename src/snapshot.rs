@@ -300,6 +300,15 @@ impl Snapshot {
         self.limits.iter().find(|limit| limit.config.name == name)
     }
 
+    /// The keys of a limit and of its variants that owe something at `now`.
+    pub fn keys(&self, limit: &Arc<Limit>, now: Time) -> usize {
+        let at = match &self.store {
+            Some(store) if limit.config.shared => store.clocks_at(now),
+            _ => now,
+        };
+        limit.all().map(|limit| limit.counters.keys(at)).sum()
+    }
+
     /// Has a limit forget what a store has told of its keys.
     pub fn forget(&self, limit: &str) {
         self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.forget());
