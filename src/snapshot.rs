@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
-use sluicegate_limiter::{Span, Time};
+use sluicegate_limiter::Time;
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
@@ -300,6 +300,15 @@ impl Snapshot {
         self.limits.iter().find(|limit| limit.config.name == name)
     }
 
+    /// The keys of a limit and of its variants that owe something at `now`.
+    pub fn keys(&self, limit: &Arc<Limit>, now: Time) -> usize {
+        let at = match &self.store {
+            Some(store) if limit.config.shared => store.clocks_at(now),
+            _ => now,
+        };
+        limit.all().map(|limit| limit.counters.keys(at)).sum()
+    }
+
     /// Has a limit forget what a store has told of its keys.
     pub fn forget(&self, limit: &str) {
         self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.forget());
@@ -389,17 +398,12 @@ impl Target {
     }
 }
 
-/// One member of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers): windows are whole seconds there, so a
-/// shorter period is told per second.
+/// One member of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers).
 fn policy(limit: &LimitConfig) -> String {
-    let name = &limit.name;
-    match limit.quota.rate() {
-        None => format!("\"{name}\";q={};qu=\"concurrent-requests\"", limit.quota.capacity()),
-        Some(rate) if rate.period() < Span::SECOND => {
-            let per_second = u128::from(rate.count()) * 1_000_000_000 / u128::from(rate.period().as_nanos());
-            format!("\"{name}\";q={per_second};w=1")
-        }
-        Some(rate) => format!("\"{name}\";q={};w={}", rate.count(), rate.period().ceil_secs()),
+    let (name, quota) = (&limit.name, limit.quota.policy());
+    match limit.quota.window() {
+        None => format!("\"{name}\";q={quota};qu=\"concurrent-requests\""),
+        Some(window) => format!("\"{name}\";q={quota};w={}", window.ceil_secs()),
     }
 }
 

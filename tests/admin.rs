@@ -84,6 +84,7 @@ fn limits_are_listed() {
     assert_eq!(all.len(), 3);
     let one = |name: &str| all.iter().find(|limit| limit["name"] == name).unwrap();
     assert_eq!((&one("per-key")["algorithm"], &one("per-key")["keys"]), (&"token_bucket".into(), &2.into()));
+    assert_eq!(one("per-key")["entries"], 2);
     assert_eq!(
         (&one("parallel")["algorithm"], &one("parallel")["capacity"]),
         (&"concurrency".into(), &8.into())

@@ -6,7 +6,7 @@
 mod harness;
 
 use harness::prometheus::Scrape;
-use harness::{Gateway, Upstream, until};
+use harness::{Fleet, Gateway, RedisServer, Upstream, until};
 
 const FILE: &str = "limits:\n  few: {key: api_key, rate: 3/day}\n  queue: {key: global, rate: 50/s, algorithm: leaky_bucket}\n\
                     upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes:\n  \
@@ -43,6 +43,7 @@ fn every_documented_family_is_there() {
         ("sluicegate_request_duration_seconds", "histogram", &["route"]),
         ("sluicegate_limit_decisions_total", "counter", &["limit", "outcome"]),
         ("sluicegate_limit_keys", "gauge", &["limit"]),
+        ("sluicegate_limit_entries", "gauge", &["limit"]),
         ("sluicegate_limit_overflow_total", "counter", &["limit"]),
         ("sluicegate_limit_delay_seconds", "histogram", &["limit"]),
         ("sluicegate_upstream_requests_total", "counter", &["upstream", "outcome"]),
@@ -98,6 +99,45 @@ fn the_numbers_are_right() {
     assert_eq!(value("sluicegate_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1.0);
     let upstream_requests = scrape.families["sluicegate_upstream_requests_total"].samples.iter();
     assert_eq!(upstream_requests.map(|sample| sample.value).sum::<f64>(), 6.0);
+}
+
+/// Keys are those that owe something; entries are there until others need their places, and the first who does gets one.
+#[test]
+fn keys_that_owe_nothing_do_not_count() {
+    let gateway = Gateway::start(
+        "limits: {l: {key: api_key, rate: 20/s, burst: 1, max_keys: 2}}\n\
+         routes: [{respond: {status: 200}, limits: [l]}]\n",
+    );
+    let held = || {
+        let limits = gateway.admin_get("/limits").json();
+        let number = |field: &str| limits[0][field].as_f64().unwrap();
+        let metric = |name: &str| gateway.metric(name, &[("limit", "l")]);
+        let scraped = (metric("sluicegate_limit_keys"), metric("sluicegate_limit_entries"));
+        // Keys may be paid between the one and the other.
+        (scraped == (number("keys"), number("entries"))).then_some(scraped)
+    };
+    for key in ["a", "b"] {
+        gateway.ask("GET", "/", &[("x-api-key", key)]);
+    }
+    until("nothing is owed", || held().filter(|(keys, entries)| *keys == 0.0 && *entries >= 1.0));
+    gateway.ask("GET", "/", &[("x-api-key", "c")]);
+    let overflow = gateway.metric("sluicegate_limit_overflow_total", &[("limit", "l")]);
+    assert_eq!(overflow, 0.0, "an idle key has given its place");
+    until("nothing is owed", || held().filter(|(keys, entries)| *keys == 0.0 && *entries <= 2.0));
+}
+
+/// The keys of a shared limit are those that the store told of.
+#[test]
+fn keys_of_a_shared_limit_count() {
+    let redis = RedisServer::start();
+    let text = "limits: {l: {key: api_key, rate: 5/day}}\n\
+                routes: [{respond: {status: 200}, limits: [l]}]\n";
+    let gateway = Gateway::start(&(redis.store() + text));
+    Fleet::up_of(&gateway);
+    for key in ["a", "b", "a"] {
+        gateway.ask("GET", "/", &[("x-api-key", key)]);
+    }
+    assert_eq!(gateway.metric("sluicegate_limit_keys", &[("limit", "l")]), 2.0);
 }
 
 /// Open connections are those that are open.

@@ -50,7 +50,7 @@ fn a_plan_has_its_own_rate() {
         }
         let first = gateway.ask("GET", "/", &[("x-api-key", "ann")]);
         assert_eq!((first.number("x-ratelimit-limit"), first.number("x-ratelimit-remaining")), (9, 8));
-        assert_eq!(first.header("ratelimit-policy"), Some("\"l\";q=7;w=31622400"));
+        assert_eq!(first.header("ratelimit-policy"), Some("\"l\";q=9;w=40657372"));
         assert_eq!(passed(&gateway, 12, &[("x-api-key", "ann")]), 8);
         assert_eq!(passed(&gateway, 12, &[("x-api-key", "bob")]), 5);
         assert_eq!(passed(&gateway, 12, &[("x-api-key", "cat")]), 3);

@@ -41,17 +41,42 @@ fn an_admitted_answer_says_what_is_left() {
     assert_eq!(answer.text(), "here\n");
 }
 
-/// X-RateLimit-Limit is the rate's count, or the bucket's size where that is larger; the policy is the rate.
+/// X-RateLimit-Limit is the rate's count, or the bucket's size where that is larger; the policy is the rate, or the larger
+/// bucket and the time that fills it.
 #[test]
 fn the_limit_shown_is_the_larger_of_rate_and_burst() {
-    for (burst, shown, left) in [(4, 10, 3), (25, 25, 24)] {
+    for (burst, shown, left, window) in [(4, 10, 3, 60), (25, 25, 24, 150)] {
         let gateway =
             Gateway::start(&route("l", &format!("  l: {{key: ip, rate: 10/min, burst: {burst}}}"), ""));
         let answer = gateway.get("/");
         assert_eq!(answer.number("x-ratelimit-limit"), shown);
         assert_eq!(answer.number("x-ratelimit-remaining"), left);
         assert_eq!(answer.number("x-ratelimit-reset"), 6);
-        assert_eq!(answer.header("ratelimit-policy"), Some("\"l\";q=10;w=60"));
+        let policy = format!("\"l\";q={shown};w={window}");
+        assert_eq!(answer.header("ratelimit-policy"), Some(policy.as_str()));
+    }
+}
+
+/// RateLimit never says that more is left than RateLimit-Policy allows, whatever the algorithm, and however
+/// short the period.
+#[test]
+fn what_is_left_is_never_more_than_the_policy() {
+    for (limit, policy, left) in [
+        ("rate: 2/s, burst: 12", "q=12;w=6", 11),
+        ("rate: 10/1h, burst: 12, candidate: {rate: 10/h, burst: 50}", "q=12;w=4320", 11),
+        ("rate: 5/500ms, burst: 30", "q=30;w=3", 29),
+        ("rate: 5/500ms", "q=10;w=1", 4),
+        ("algorithm: leaky_bucket, rate: 2/s, burst: 12", "q=12;w=6", 11),
+        ("algorithm: leaky_bucket, rate: 2/s, burst: 12, max_delay: 1s", "q=12;w=6", 2),
+        ("algorithm: fixed_window, rate: 12/day", "q=12;w=86400", 11),
+        ("algorithm: sliding_log, rate: 12/h", "q=12;w=3600", 11),
+        ("algorithm: sliding_window, rate: 12/h", "q=12;w=3600", 11),
+        ("algorithm: concurrency, max: 12", "q=12;qu=\"concurrent-requests\"", 11),
+    ] {
+        let gateway = Gateway::start(&route("l", &format!("  l: {{key: ip, {limit}}}"), ""));
+        let answer = gateway.get("/");
+        assert_eq!(answer.header("ratelimit-policy"), Some(format!("\"l\";{policy}").as_str()), "{limit}");
+        assert!(answer.header("ratelimit").unwrap().starts_with(&format!("\"l\";r={left};")), "{limit}");
     }
 }
 

@@ -52,6 +52,18 @@ fn a_client_sees_what_it_has_left() {
     }
 }
 
+/// Of a bucket that is larger than the rate's count, the window is the time that fills it.
+#[test]
+fn a_large_bucket_is_told_with_the_time_that_fills_it() {
+    let text = "limits: {l: {key: ip, rate: 4/min, burst: 10}}\nroutes:\n  \
+                - {name: usage, match: {path: /*}, respond: usage, limits: [l]}\n";
+    let gateway = Setup::default().start(text);
+    let answer = gateway.get("/");
+    let told = answer.json();
+    assert_eq!((&told["limits"][0]["limit"], &told["limits"][0]["window"]), (&10.into(), &150.0.into()));
+    assert_eq!(answer.header("ratelimit-policy"), Some("\"l\";q=10;w=150"));
+}
+
 /// A replay spends nothing for it either.
 #[test]
 fn a_replay_spends_nothing_for_it() {

@@ -130,9 +130,14 @@ impl Counters {
         true
     }
 
-    /// The live keys.
-    pub fn keys(&self) -> usize {
-        each_table!(&self.tables, table => table.keys())
+    /// The keys that owe something at `now`. It looks at all of them; of millions at a part.
+    pub fn keys(&self, now: Time) -> usize {
+        each_table!(&self.tables, table => table.keys(now))
+    }
+
+    /// The keys that have a state, which is what `max_keys` bounds.
+    pub fn entries(&self) -> usize {
+        each_table!(&self.tables, table => table.entries())
     }
 
     /// The requests that shared the overflow bucket.

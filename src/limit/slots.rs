@@ -147,14 +147,37 @@ impl<A: Kept> Slots<A> {
         while passed < most {
             let (page, offset) = place(self.after(from, passed));
             for slot in self.pages[page][offset..].iter().take(most - passed) {
-                let idle = |state: &A::State| algorithm.is_idle(state, now);
-                if slot.key != 0 && A::see(&slot.word, self.base, || self.far.get(slot.key), idle) {
+                if slot.key != 0 && self.is_idle(slot, algorithm, now) {
                     return passed;
                 }
                 passed += 1;
             }
         }
         passed
+    }
+
+    /// How many keys there are in `most` slots from `from` on, or in fewer up to the last slot, and how many of them owe
+    /// something.
+    pub(super) fn count(&self, from: usize, most: usize, algorithm: &A, now: Time) -> (usize, usize) {
+        let end = self.size.min(from + most);
+        let (mut at, mut keys, mut owing) = (from, 0, 0);
+        while at < end {
+            let (page, offset) = place(at);
+            for slot in self.pages[page][offset..].iter().take(end - at) {
+                at += 1;
+                if slot.key != 0 {
+                    keys += 1;
+                    owing += usize::from(!self.is_idle(slot, algorithm, now));
+                }
+            }
+        }
+        (keys, owing)
+    }
+
+    #[inline]
+    fn is_idle(&self, slot: &Slot<A::Word>, algorithm: &A, now: Time) -> bool {
+        let idle = |state: &A::State| algorithm.is_idle(state, now);
+        A::see(&slot.word, self.base, || self.far.get(slot.key), idle)
     }
 
     /// The slot so many steps, one round at most, behind another.
@@ -252,8 +275,8 @@ impl<A: Kept> Slots<A> {
     }
 
     /// Removes the key at `index` and closes the gap, so that later keys are still found. The slot may then
-    /// hold another key.
-    pub(super) fn remove(&mut self, index: usize) {
+    /// hold another key. The key that is gone.
+    pub(super) fn remove(&mut self, index: usize) -> u64 {
         let gone = std::mem::take(self.slot_mut(index));
         self.far.drop(gone.key);
         self.used -= 1;
@@ -267,6 +290,7 @@ impl<A: Kept> Slots<A> {
             }
             at = self.next(at);
         }
+        gone.key
     }
 }
 
@@ -304,7 +328,7 @@ mod tests {
             for (key, step, value) in steps {
                 let key = (key % 5) << 29 | key; // few homes, the last one among them
                 match (slots.find(key), step == 0) {
-                    (Some(at), true) => { slots.remove(at); map.remove(&key); }
+                    (Some(at), true) => { prop_assert_eq!(slots.remove(at), key); map.remove(&key); }
                     (None, true) => {}
                     (found, false) => {
                         let at = found.unwrap_or_else(|| slots.insert(key));

@@ -12,6 +12,10 @@ use crate::key::Fingerprint;
 const SWEEP_ON_INSERT: usize = 8;
 /// Slots that are looked at when a key found no room.
 const SWEEP_WHEN_FULL: usize = 256;
+/// Slots that are looked at to count the keys of a table. One with two million keys has more than that.
+const COUNTED: usize = 1 << 21;
+/// Slots that are counted under one lock: where states are large, that takes ten microseconds.
+const COUNTED_AT_ONCE: usize = 256;
 
 /// The states of all keys of a limit.
 ///
@@ -20,7 +24,8 @@ const SWEEP_WHEN_FULL: usize = 256;
 pub(super) struct Table<A: Kept> {
     /// The last shard holds nothing but the overflow bucket.
     shards: Box<[Shard<A>]>,
-    keys: AtomicUsize,
+    /// The keys that have a state. The overflow bucket is none of them, or it would take a key's place for ever.
+    entries: AtomicUsize,
     max_keys: AtomicUsize,
     overflowed: AtomicU64,
     /// The shard that is swept next when there is no room.
@@ -72,16 +77,40 @@ impl<A: Kept> Table<A> {
         let part = || Part { algorithm: algorithm.clone(), slots: Slots::new(), hand: 0, open: Open::default() };
         Self {
             shards: (0..=shards).map(|_| Shard(Mutex::new(part()))).collect(),
-            keys: AtomicUsize::new(0),
+            entries: AtomicUsize::new(0),
             max_keys: AtomicUsize::new(max_keys),
             overflowed: AtomicU64::new(0),
             hand: AtomicUsize::new(0),
         }
     }
 
-    /// The live keys.
-    pub(super) fn keys(&self) -> usize {
-        self.keys.load(Ordering::Relaxed)
+    /// The keys that have a state: those that owe something, and those that nobody has dropped yet.
+    pub(super) fn entries(&self) -> usize {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// The keys that owe something at `now`. Of a table with more slots than are counted the rest is taken to be like
+    /// the part that is looked at, because keys are spread by their hashes.
+    pub(super) fn keys(&self, now: Time) -> usize {
+        self.keys_by_looking_at(COUNTED, now)
+    }
+
+    fn keys_by_looking_at(&self, slots: usize, now: Time) -> usize {
+        let each = slots / self.spread().len();
+        let (mut seen, mut owing) = (0, 0);
+        for shard in self.spread() {
+            for from in (0..each).step_by(COUNTED_AT_ONCE) {
+                let part = lock(&shard.0);
+                if from >= part.slots.size() {
+                    break;
+                }
+                let (keys, owe) = part.slots.count(from, COUNTED_AT_ONCE, &part.algorithm, now);
+                seen += keys as u64;
+                owing += owe as u64;
+            }
+        }
+        let all = u128::from(owing) * self.entries() as u128 / u128::from(seen.max(1));
+        usize::try_from(all).unwrap_or(usize::MAX)
     }
 
     /// The requests that shared the overflow bucket.
@@ -95,6 +124,11 @@ impl<A: Kept> Table<A> {
             Fingerprint::OVERFLOW => &self.shards[spread],
             _ => &self.shards[(key.get() >> 40) as usize & (spread - 1)],
         }
+    }
+
+    /// All shards but that of the overflow bucket.
+    fn spread(&self) -> &[Shard<A>] {
+        &self.shards[..self.shards.len() - 1]
     }
 
     /// The shard that is swept when there is no room: each in turn, but for the last.
@@ -122,8 +156,7 @@ impl<A: Kept> Table<A> {
 
     #[cold]
     fn hold_when_full(&self, key: Fingerprint, now: Time) -> Held<'_, A> {
-        // No shard is locked here, so this one may lock any.
-        self.sweep(self.next_shard(), now, SWEEP_WHEN_FULL);
+        self.make_room(now);
         let held = self.find(key);
         if held.slot.is_some() || self.has_room() {
             return held;
@@ -172,7 +205,7 @@ impl<A: Kept> Table<A> {
     }
 
     fn has_room(&self) -> bool {
-        self.keys() < self.max_keys.load(Ordering::Relaxed)
+        self.entries() < self.max_keys.load(Ordering::Relaxed)
     }
 
     /// What is known of `key` without adding it: its standing, or `None` if it has no state.
@@ -250,11 +283,12 @@ impl<A: Kept> Table<A> {
 
     /// Forgets all keys.
     pub(super) fn forget(&self) {
-        for shard in &self.shards {
+        for shard in self.spread() {
             let mut part = lock(&shard.0);
             let gone = part.slots.clear();
-            self.keys.fetch_sub(gone, Ordering::Relaxed);
+            self.entries.fetch_sub(gone, Ordering::Relaxed);
         }
+        self.pardon(Fingerprint::OVERFLOW);
     }
 
     /// Puts `state`, which was counted elsewhere under the quota of `told`, in place of what is known of `key`,
@@ -272,14 +306,14 @@ impl<A: Kept> Table<A> {
                 Some(slot) => part.put(slot, std::mem::take(&mut state), now),
                 None if idle => {}
                 None if self.has_room() => {
-                    self.keys.fetch_add(1, Ordering::Relaxed);
+                    self.entries.fetch_add(1, Ordering::Relaxed);
                     let slot = part.slots.insert(key.get());
                     part.put(slot, state, now);
                     return true;
                 }
                 None if !full_before => {
                     drop(guard);
-                    self.sweep(self.next_shard(), now, SWEEP_WHEN_FULL);
+                    self.make_room(now);
                     continue;
                 }
                 None => {}
@@ -317,11 +351,29 @@ impl<A: Kept> Table<A> {
         self.sweep(self.shard(key), now, SWEEP_ON_INSERT);
     }
 
-    /// Looks at the next `slots` slots of a shard and drops the keys that owe nothing.
-    fn sweep(&self, shard: &Shard<A>, now: Time, slots: usize) {
+    /// Looks for keys that owe nothing, in one shard after the other: where a table is small, the only one may be in
+    /// any of them. No shard of the table may be locked.
+    fn make_room(&self, now: Time) {
+        let mut left = SWEEP_WHEN_FULL;
+        for _ in self.spread() {
+            let looked_at = self.sweep(self.next_shard(), now, left);
+            left = left.saturating_sub(looked_at.max(1)); // a lock is work, too
+            if left == 0 || self.has_room() {
+                break;
+            }
+        }
+        if self.has_room() {
+            self.sweep(self.shard(Fingerprint::OVERFLOW), now, SWEEP_ON_INSERT);
+        }
+    }
+
+    /// Looks at the next `slots` slots of a shard, or at all if there are fewer, and drops the keys that owe nothing.
+    /// How many it looked at.
+    fn sweep(&self, shard: &Shard<A>, now: Time, slots: usize) -> usize {
         let mut guard = lock(&shard.0);
         let part = &mut *guard;
-        let mut left = slots.min(part.slots.size());
+        let looked_at = slots.min(part.slots.size());
+        let mut left = looked_at;
         let mut at = if part.hand < part.slots.size() { part.hand } else { 0 };
         while left > 0 {
             let passed = part.slots.before_idle(at, left, &part.algorithm, now);
@@ -334,11 +386,13 @@ impl<A: Kept> Table<A> {
             }
         }
         part.hand = at;
+        looked_at
     }
 
     fn remove(&self, part: &mut Part<A>, slot: usize) {
-        part.slots.remove(slot);
-        self.keys.fetch_sub(1, Ordering::Relaxed);
+        if part.slots.remove(slot) != Fingerprint::OVERFLOW.get() {
+            self.entries.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -404,7 +458,9 @@ impl<A: Kept> Held<'_, A> {
         let slot = match self.slot {
             Some(slot) => slot,
             None => {
-                self.table.keys.fetch_add(1, Ordering::Relaxed);
+                if self.key != Fingerprint::OVERFLOW {
+                    self.table.entries.fetch_add(1, Ordering::Relaxed);
+                }
                 self.added = true;
                 self.part.slots.insert(self.key.get())
             }
@@ -414,3 +470,6 @@ impl<A: Kept> Held<'_, A> {
         slots.change(slot, algorithm, now, |state| change(algorithm, state))
     }
 }
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests;

@@ -138,7 +138,8 @@ impl Admin {
     }
 
     fn metrics(&self) -> Answer {
-        match collect::text(&self.shared.metrics, &self.shared.snapshot.load(), self.now()) {
+        let snapshot = self.shared.snapshot.load_full();
+        match collect::text(&self.shared.metrics, &snapshot, self.shared.clock.now(), self.now()) {
             Ok(text) => answer(StatusCode::OK, prometheus::TEXT_FORMAT, text),
             Err(error) => {
                 problem(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot write metrics: {error}"))
@@ -228,11 +229,13 @@ impl Admin {
     }
 
     fn limits(&self) -> Value {
-        let snapshot = self.shared.snapshot.load();
+        let snapshot = self.shared.snapshot.load_full();
+        let now = self.shared.clock.now();
         let limits = snapshot.limits.iter().map(|limit| {
             let mut value = effective::limit(&limit.config, &snapshot.config.lists);
             value["name"] = limit.config.name.clone().into();
-            value["keys"] = limit.all().map(|limit| limit.counters.keys()).sum::<usize>().into();
+            value["keys"] = snapshot.keys(limit, now).into();
+            value["entries"] = limit.all().map(|limit| limit.counters.entries()).sum::<usize>().into();
             value["overflowed"] = limit.all().map(|limit| limit.counters.overflowed()).sum::<u64>().into();
             value
         });

@@ -7,6 +7,7 @@ use prometheus::proto::{
     Bucket, Counter as CounterValue, Gauge, LabelPair, Metric, MetricFamily, MetricType,
 };
 use prometheus::{Encoder, TextEncoder};
+use sluicegate_limiter::Time;
 
 use super::metrics::{Metrics, Series, Stripes};
 use super::stripe::{
@@ -14,24 +15,30 @@ use super::stripe::{
     UpstreamStripe,
 };
 use crate::forward::UpstreamState;
-use crate::limit::StoreStatus;
+use crate::limit::{Limit, StoreStatus};
 use crate::snapshot::Snapshot;
 
 /// The families of one scrape.
 #[derive(Default)]
 pub(super) struct Scrape(Vec<MetricFamily>);
 
-/// The text of a scrape. `now` is the gateway's milliseconds.
+/// The text of a scrape at `now`, where `uptime` is the gateway's milliseconds.
 ///
 /// # Errors
 /// When the text cannot be made, which would be a mistake of this file.
-pub(super) fn text(metrics: &Metrics, snapshot: &Snapshot, now: u64) -> prometheus::Result<Vec<u8>> {
+pub(super) fn text(
+    metrics: &Metrics,
+    snapshot: &Snapshot,
+    now: Time,
+    uptime: u64,
+) -> prometheus::Result<Vec<u8>> {
     let mut scrape = Scrape::default();
+    scrape.tables(snapshot, now);
     {
         let series = metrics.series.lock().unwrap_or_else(PoisonError::into_inner);
         scrape.routes(&series);
-        scrape.limits(&series, snapshot);
-        scrape.upstreams(&series, snapshot, now);
+        scrape.limits(&series);
+        scrape.upstreams(&series, snapshot, uptime);
         scrape.listeners(&series, &snapshot.config);
         if let Some(state) = &snapshot.store {
             scrape.store(&series, &state.status());
@@ -164,17 +171,24 @@ impl Scrape {
         );
     }
 
-    fn limits(&mut self, series: &Series, snapshot: &Snapshot) {
-        let outcomes = by_label(&series.limits, "limit", "outcome", |stripe| {
-            OUTCOMES.iter().map(|name| (*name).to_owned()).zip(&stripe.outcomes).collect()
-        });
-        self.counters("sluicegate_limit_decisions_total", "What limits said of requests.", outcomes);
-        let of = |value: &dyn Fn(&Arc<crate::limit::Limit>) -> u64| -> Vec<(Labels, u64)> {
+    /// What the tables of limits hold.
+    fn tables(&mut self, snapshot: &Snapshot, now: Time) {
+        let of = |value: &dyn Fn(&Arc<Limit>) -> u64| -> Vec<(Labels, u64)> {
             snapshot.limits.iter().map(|l| (vec![("limit", l.config.name.clone())], value(l))).collect()
         };
-        let keys = of(&|limit| limit.all().map(|limit| limit.counters.keys() as u64).sum());
-        let keys = keys.into_iter().map(|(labels, keys)| (labels, keys as f64)).collect();
-        self.gauges("sluicegate_limit_keys", "Counters that a limit holds.", keys);
+        let gauge = |values: Vec<(Labels, u64)>| {
+            values.into_iter().map(|(labels, value)| (labels, value as f64)).collect()
+        };
+        self.gauges(
+            "sluicegate_limit_keys",
+            "Keys of a limit that have spent something that is not back yet.",
+            gauge(of(&|limit| snapshot.keys(limit, now) as u64)),
+        );
+        self.gauges(
+            "sluicegate_limit_entries",
+            "Keys that a limit holds, also those that have all back and will be dropped for others.",
+            gauge(of(&|limit| limit.all().map(|limit| limit.counters.entries() as u64).sum())),
+        );
         self.counters(
             "sluicegate_limit_overflow_total",
             "Requests that shared the overflow bucket because the limit held max_keys live counters.",
@@ -186,6 +200,13 @@ impl Scrape {
             "Bans that began on this gateway.",
             banning.map(|(l, bans)| (vec![("limit", l.config.name.clone())], bans.begun())).collect(),
         );
+    }
+
+    fn limits(&mut self, series: &Series) {
+        let outcomes = by_label(&series.limits, "limit", "outcome", |stripe| {
+            OUTCOMES.iter().map(|name| (*name).to_owned()).zip(&stripe.outcomes).collect()
+        });
+        self.counters("sluicegate_limit_decisions_total", "What limits said of requests.", outcomes);
         self.histograms(
             "sluicegate_limit_delay_seconds",
             "How long leaky buckets hold the requests that they hold.",

@@ -18,7 +18,7 @@ pub fn usage(found: &Found<'_>, usage: &[(AskedLimit<'_>, Standing)]) -> Respons
             serde_json::json!({
                 "name": asked.limit.config.name,
                 "limit": quota.shown(),
-                "window": quota.rate().map(|rate| rate.period().as_nanos() as f64 / 1e9),
+                "window": quota.window().map(|window| window.as_nanos() as f64 / 1e9),
                 "remaining": standing.remaining,
                 "reset": standing.reset.ceil_secs(),
             })

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use sluicegate_limiter::Time;
 use tokio::sync::Notify;
 
 use super::link::random;
@@ -110,6 +111,11 @@ impl StoreState {
     /// The clock of a server.
     pub(super) fn clock(&self, server: &str) -> Arc<ServerClock> {
         Arc::clone(locked(&self.clocks).entry(server.to_owned()).or_default())
+    }
+
+    /// What the servers' clocks show at least when ours shows `now`.
+    pub fn clocks_at(&self, now: Time) -> Time {
+        locked(&self.clocks).values().map(|clock| clock.at_least(now)).min().unwrap_or(now)
     }
 
     /// A worker will connect to a server.

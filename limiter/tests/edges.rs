@@ -1,0 +1,86 @@
+//! Single instants at which an answer is one step from being another.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use sluicegate_limiter::{
+    Algorithm, Ban, Debt, FixedWindow, LeakyBucket, Rate, Refusal, Span, Strikes, Time, TokenBucket, Window,
+};
+
+fn rate(count: u64, seconds: u64) -> Rate {
+    Rate::new(count, Span::from_secs(seconds)).unwrap()
+}
+
+const fn at(seconds: u64) -> Time {
+    Time::from_nanos(seconds * 1_000_000_000)
+}
+
+/// The last token is given, whether a debt is kept as it is or in a word.
+#[test]
+fn a_bucket_gives_its_last_token() {
+    let bucket = TokenBucket::new(rate(3, 3), 3).unwrap();
+    for costs in [&[1, 1, 1][..], &[3], &[2, 1]] {
+        let (mut debt, mut above) = (Debt::default(), 0);
+        let base = bucket.pace().clock(at(1_000));
+        for cost in costs {
+            let (answer, standing) = bucket.ask_above(&mut above, base, at(1_000), *cost).unwrap();
+            assert!(answer.is_ok(), "{cost} of {costs:?}");
+            assert_eq!(bucket.ask(&mut debt, at(1_000), *cost), (answer, standing));
+        }
+        for (cost, refusal) in
+            [(1, Refusal::Until(Span::SECOND)), (3, Refusal::Until(Span::from_secs(3))), (4, Refusal::Never)]
+        {
+            let said = bucket.ask_above(&mut above, base, at(1_000), cost).unwrap();
+            assert_eq!(said.0, Err(refusal));
+            assert_eq!(bucket.ask(&mut debt, at(1_000), cost), said);
+        }
+        assert!(bucket.ask_above(&mut above, base, at(1_001), 1).unwrap().0.is_ok(), "a second later");
+    }
+}
+
+/// A refusal that comes late counts as the last one before it, so what is in sight stays known.
+#[test]
+fn a_late_refusal_hides_no_other() {
+    let ban = Ban::new(3, Span::from_secs(10), Span::from_secs(60)).unwrap();
+    let mut strikes = Strikes::default();
+    for seconds in [100, 95] {
+        ban.refused(&mut strikes, at(seconds), 1);
+    }
+    assert_eq!(ban.standing(&strikes, at(109)).remaining, 1);
+    assert!(!ban.is_idle(&strikes, at(109)), "the one at 100 counts until 110");
+    ban.refused(&mut strikes, at(109), 1);
+    assert_eq!(ban.left(&strikes, at(109)), Some(Span::from_secs(60)));
+}
+
+/// What is given back to a key that was pardoned meanwhile is nothing.
+#[test]
+fn a_pardoned_key_gets_nothing_back() {
+    let token = TokenBucket::new(rate(5, 60), 5).unwrap();
+    let leaky = LeakyBucket::new(rate(5, 60), 5, None).unwrap();
+    let mut debt = Debt::default();
+    let receipts = [token.charge(&mut debt.clone(), at(100), 5), leaky.charge(&mut debt, at(100), 5)];
+    for spent in [0, 1] {
+        let mut pardoned = Debt::default();
+        token.charge(&mut pardoned, at(100), spent);
+        token.refund(&mut pardoned, at(100), 5, receipts[0]);
+        assert_eq!(token.standing(&pardoned, at(100)).remaining, 5);
+        let mut pardoned = Debt::default();
+        leaky.charge(&mut pardoned, at(100), spent);
+        leaky.refund(&mut pardoned, at(100), 5, receipts[1]);
+        assert_eq!(leaky.standing(&pardoned, at(100)).remaining, 5);
+    }
+    let mut unknown = Debt::default();
+    token.refund(&mut unknown, at(100), 5, receipts[0]);
+    assert_eq!(unknown, Debt::default());
+}
+
+/// A window that the clock has not come back to yet is not left when its length changes.
+#[test]
+fn a_window_ahead_of_the_clock_is_carried_over() {
+    let (old, new) = (FixedWindow::new(rate(10, 60)), FixedWindow::new(rate(10, 30)));
+    let mut window = Window::default();
+    old.charge(&mut window, at(990), 7); // the window from 960 on
+    new.rescale(&old, &mut window, at(100)); // the clock was set back
+    for seconds in [100, 960, 989] {
+        assert_eq!(new.standing(&window, at(seconds)).remaining, 3, "at {seconds}");
+    }
+    assert_eq!(new.standing(&window, at(990)).remaining, 10);
+}
