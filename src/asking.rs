@@ -62,8 +62,8 @@ impl<'s> Asking<'s> {
                 continue;
             }
             let mut text = KeyText::new();
-            let shared = limit.config.shared.then_some(&mut text);
-            let key = limit.config.key.fingerprint(subject, &snapshot.secret, shared);
+            let whole = limit.config.whole_key.then_some(&mut text);
+            let key = limit.config.key.fingerprint(subject, &snapshot.secret, whole);
             let key = match (key, limit.config.on_missing) {
                 (Some(key), _) if limit.exempt.contains(&key) => {
                     spare(Spared::Exempt);

@@ -3,6 +3,8 @@
 //! A key is never kept: it is hashed with a secret of this process, so that a table holds eight bytes of it,
 //! whatever a client sends, and nobody outside can make two keys collide.
 
+mod text;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,6 +19,8 @@ use crate::config::{ApiKeyConfig, ApiKeySource};
 use crate::fields::Fields;
 use crate::listen::tls::Identified;
 use crate::route::folded;
+
+pub(crate) use self::text::parts_of;
 
 /// What a limit counts apart: all of these together, each the first of its alternatives that the request has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -339,44 +343,8 @@ impl Part {
         values
     }
 
-    /// Appends what this part is and its value. Not the index among its alternatives: limits that find the same
-    /// value of the same part have the same key.
-    fn write_text(&self, value: &[u8], text: &mut KeyText) {
-        let kind = match self {
-            Self::Ip => 1,
-            Self::ApiKey => 2,
-            Self::Global => 3,
-            Self::Host => 4,
-            Self::Method => 5,
-            Self::Path => 6,
-            Self::Param(_) => 7,
-            Self::Route => 8,
-            Self::Header(_) => 9,
-            Self::Query(_) => 10,
-            Self::Cookie(_) => 11,
-            Self::Consumer => 12,
-            Self::User => 13,
-            Self::Claim(_) => 14,
-            Self::IpPrefix(_) => 15,
-            Self::TlsSubject => 16,
-            Self::TlsFingerprint => 17,
-        };
-        text.push(kind);
-        if let Self::IpPrefix(bits) = self {
-            text.push(*bits);
-        }
-        if matches!(
-            self,
-            Self::Param(_) | Self::Header(_) | Self::Query(_) | Self::Cookie(_) | Self::Claim(_)
-        ) {
-            text.extend_from_slice(self.name().as_bytes());
-            text.push(0); // names have no such character
-        }
-        text.extend_from_slice(&(value.len() as u32).to_be_bytes()); // heads are far shorter than 4 GiB
-        text.extend_from_slice(value);
-    }
-
-    fn name(&self) -> &str {
+    /// What it is called before a value.
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Ip | Self::IpPrefix(_) => "ip",
             Self::ApiKey => "api_key",

@@ -5,62 +5,10 @@
 mod harness;
 
 use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Output, Stdio};
 
-use harness::{Reserved, program};
+use harness::folder::{outcomes, text};
+use harness::{Folder, Reserved, program};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A folder with files, in which the program runs.
-struct Folder(TempDir);
-
-impl Folder {
-    fn with(files: &[(&str, &str)]) -> Self {
-        let folder = TempDir::new().unwrap();
-        for (name, text) in files {
-            std::fs::write(folder.path().join(name), text).unwrap();
-        }
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        program().args(arguments).current_dir(self.0.path()).output().unwrap()
-    }
-
-    /// Runs with this on its standard input.
-    fn pipe(&self, arguments: &[&str], input: &[u8]) -> Output {
-        let mut command = program();
-        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::piped());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input).unwrap();
-        child.wait_with_output().unwrap()
-    }
-
-    /// Replays a log and returns its decisions.
-    fn decisions(&self, log: &str) -> Vec<Value> {
-        let output = self.run(&["replay", log, "--decisions", "out.jsonl"]);
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-        self.read("out.jsonl")
-    }
-
-    fn read(&self, name: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.path(name)).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
-}
-
-fn outcomes(decisions: &[Value]) -> Vec<&str> {
-    decisions.iter().map(|decision| decision["outcome"].as_str().unwrap()).collect()
-}
 
 const GOOD: &str = "listen: [127.0.0.1:18080]\nlimits: {l: {key: ip, rate: 2/min}}\n\
                     routes: [{name: all, match: {path: /v1/*}, respond: {status: 200}, limits: [l]}]\n";

@@ -1,26 +1,33 @@
 //! `sluicegate replay`
 
+mod report;
+
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use flate2::read::MultiGzDecoder;
+use http::HeaderValue;
 use indicatif::{ProgressBar, ProgressStyle};
 use sluicegate_limiter::Time;
 
+use self::report::{Totals, escaped, of_unmatched};
 use super::{COULD_NOT, USERS_MISTAKE, fail, print};
-use crate::config;
-use crate::replay::{Outcome, Replay, parse};
+use crate::config::{self, Config};
+use crate::replay::{LogFile, Outcome, Replay, RowWriter, parse};
+use crate::route::host_name;
 use crate::snapshot::{Lineage, Snapshot};
 
 #[derive(clap::Args)]
 #[command(
     after_help = "Reads JSON lines and the combined format of nginx and Apache, told apart by themselves.\n\n\
                         Examples:\n  sluicegate replay access.log\n  \
+                        sluicegate replay access.log --host api.example.com\n  \
                         sluicegate replay access.log.2.gz access.log.1 --config new.yaml\n  \
-                        zcat *.gz | sluicegate replay - --decisions out.jsonl"
+                        zcat *.gz | sluicegate replay - --decisions out.jsonl\n\n\
+                        Exit codes: 0 all logs were read; 1 a log is damaged or is none (what was read of all logs is \
+                        reported), or a wrong argument; 2 the output could not be written"
 )]
 pub(super) struct Args {
     /// Logs, in the order of time; .gz too; - for standard input
@@ -29,25 +36,40 @@ pub(super) struct Args {
     /// The rules
     #[arg(long, value_name = "FILE", default_value = "gateway.yaml")]
     config: PathBuf,
+    /// The host of requests for which the log names none
+    #[arg(long, value_name = "HOST", value_parser = host)]
+    host: Option<HeaderValue>,
+    /// The name of the listener that the requests came in on [default: the first of the file]
+    #[arg(long, value_name = "NAME")]
+    listener: Option<String>,
     /// Write one JSON line per request
     #[arg(long, value_name = "FILE")]
     decisions: Option<PathBuf>,
 }
 
-/// Lines that are named when they cannot be read.
-const NAMED: usize = 5;
-/// A longer line is no line of a log.
-const LONGEST_LINE: u64 = 1 << 20;
-
-/// What was counted.
+/// What a log was like.
 #[derive(Default)]
-struct Totals {
-    admitted: u64,
-    refused: u64,
-    unmatched: u64,
-    delayed: u64,
-    unreadable: u64,
-    named: Vec<String>,
+struct Findings {
+    warnings: Vec<String>,
+    /// What makes the replay fail after its report.
+    errors: Vec<String>,
+}
+
+/// Where the decisions go.
+struct Decisions<'a> {
+    path: &'a Path,
+    out: BufWriter<File>,
+    rows: RowWriter<'a>,
+}
+
+type Failure = (u8, String);
+
+/// A host as a request may name it.
+fn host(text: &str) -> Result<HeaderValue, String> {
+    match (host_name(text.as_bytes()), HeaderValue::from_str(text)) {
+        (Some(_), Ok(host)) => Ok(host),
+        _ => Err("not a host; write a name such as api.example.com".into()),
+    }
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -56,71 +78,169 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(error) => return fail(USERS_MISTAKE, format!("cannot read {}: {error}", args.config.display())),
     };
     eprint!("{}", loaded.rendered);
-    let Some(config) = loaded.config else {
+    let Some(mut config) = loaded.config else {
         return fail(USERS_MISTAKE, format!("{} has errors", args.config.display()));
     };
+    for limit in &mut config.limits {
+        // Decisions name the keys; no store is asked, so nothing else needs them.
+        limit.whole_key = args.decisions.is_some();
+    }
+    let listener = match listener(args, &config) {
+        Ok(listener) => listener,
+        Err(message) => return fail(USERS_MISTAKE, message),
+    };
     let snapshot = Lineage::default().next(config, None, Time::EPOCH);
-    match replay(args, &snapshot) {
-        Ok(()) => ExitCode::SUCCESS,
+    match replay(args, &snapshot, listener) {
+        Ok(findings) => {
+            findings.warnings.iter().for_each(|warning| eprintln!("sluicegate: warning: {warning}"));
+            findings.errors.iter().for_each(|error| eprintln!("sluicegate: {error}"));
+            if findings.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(USERS_MISTAKE) }
+        }
         Err((code, message)) => fail(code, message),
     }
 }
 
-fn replay(args: &Args, snapshot: &Snapshot) -> Result<(), (u8, String)> {
-    let could_not =
-        |what: &Path, error: io::Error| (COULD_NOT, format!("cannot write {}: {error}", what.display()));
+/// The index of the listener that the requests came in on.
+fn listener(args: &Args, config: &Config) -> Result<usize, String> {
+    let Some(name) = &args.listener else { return Ok(0) };
+    let found = config.listeners.iter().position(|listener| listener.name == *name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = config.listeners.iter().map(|listener| listener.name.as_str()).collect();
+        let file = args.config.display();
+        format!("{file} has no listener called `{}`; it has {}", escaped(name), names.join(", "))
+    })
+}
+
+fn replay(args: &Args, snapshot: &Snapshot, listener: usize) -> Result<Findings, Failure> {
+    for log in &args.logs {
+        check_readable(log).map_err(|error| unread(log, &error))?;
+    }
     let mut decisions = match &args.decisions {
         Some(path) => {
-            Some((path, BufWriter::new(File::create(path).map_err(|error| could_not(path, error))?)))
+            let out = BufWriter::new(File::create(path).map_err(|error| unwritten(path, &error))?);
+            Some(Decisions { path, out, rows: RowWriter::new(&snapshot.config) })
         }
         None => None,
     };
-    let mut replay = Replay::new(snapshot);
-    let mut totals = Totals::default();
+    let mut replay = Replay::new(snapshot, listener);
+    let (mut totals, mut findings) = (Totals::default(), Findings::default());
     let progress = progress(&args.logs);
     for log in &args.logs {
-        let unread = |error: io::Error| (USERS_MISTAKE, format!("cannot read {}: {error}", log.display()));
-        let mut lines = open(log, &progress).map_err(unread)?;
-        let name = log.display().to_string();
-        let file = (args.logs.len() > 1).then_some(name.as_str());
-        let mut number = 0;
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            if lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(unread)? == 0 {
-                break;
-            }
-            if line.len() as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
-                lines.skip_until(b'\n').map_err(unread)?; // the rest belongs to this line, which is none
-            }
-            number += 1;
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let request = match parse(&line) {
-                Ok(request) => request,
-                Err(error) => {
-                    totals.unreadable(format!("{name}:{number}: {error}"));
-                    continue;
-                }
-            };
-            let row = replay.decide(&request);
-            match row.outcome {
-                Outcome::Admitted => totals.admitted += 1,
-                Outcome::Refused => totals.refused += 1,
-                Outcome::Unmatched => totals.unmatched += 1,
-            }
-            totals.delayed += u64::from(!row.delay.is_zero());
-            if let Some((path, out)) = &mut decisions {
-                writeln!(out, "{}", row.to_json(number, file)).map_err(|error| could_not(path, error))?;
-            }
-        }
+        replay_log(args, log, &progress, &mut replay, &mut totals, &mut decisions, &mut findings)?;
     }
-    if let Some((path, mut out)) = decisions {
-        out.flush().map_err(|error| could_not(path, error))?;
+    if let Some(decisions) = &mut decisions {
+        decisions.out.flush().map_err(|error| unwritten(decisions.path, &error))?;
     }
     progress.finish_and_clear();
-    print(&totals.text(&replay)).map_err(|error| (COULD_NOT, format!("cannot write: {error}")))
+    print(&totals.text(&replay)).map_err(|error| (COULD_NOT, format!("cannot write: {error}")))?;
+    if totals.unmatched * 2 > totals.decided() {
+        findings.warnings.push(of_unmatched(&totals, &replay.unmatched, &snapshot.config, listener));
+    }
+    Ok(findings)
+}
+
+/// Replays one log, as far as it can be read.
+fn replay_log(
+    args: &Args,
+    log: &Path,
+    progress: &ProgressBar,
+    replay: &mut Replay<'_>,
+    totals: &mut Totals,
+    decisions: &mut Option<Decisions<'_>>,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    let name = log.display().to_string();
+    let file = (args.logs.len() > 1).then_some(name.as_str());
+    let mut lines = match open(log, progress) {
+        Ok(lines) => lines,
+        Err(error) => {
+            findings.errors.push(unread(log, &error).1);
+            return Ok(());
+        }
+    };
+    let mut line = Vec::new();
+    let (mut good, mut first_bad) = (false, None);
+    loop {
+        match lines.read_line(&mut line) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                findings.errors.push(damage(&name, &lines, &error));
+                return Ok(());
+            }
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let request = match parse(&line, args.host.as_ref()) {
+            Ok(request) => request,
+            Err(error) => {
+                let error = format!("{name}:{}: {}", lines.number(), escaped(&error.to_string()));
+                first_bad.get_or_insert_with(|| error.clone());
+                totals.unreadable(error);
+                continue;
+            }
+        };
+        good = true;
+        let row = replay.decide(&request);
+        match row.outcome {
+            Outcome::Admitted => totals.admitted += 1,
+            Outcome::Refused => totals.refused += 1,
+            Outcome::Unmatched => totals.unmatched += 1,
+        }
+        totals.delayed += u64::from(!row.delay.is_zero());
+        if let Some(Decisions { path, out, rows }) = decisions {
+            let row = rows.json(&row, &request, lines.number(), file);
+            writeln!(out, "{row}").map_err(|error| unwritten(path, &error))?;
+        }
+    }
+    if let (false, Some(first)) = (good, first_bad) {
+        findings
+            .errors
+            .push(format!("{name} is no log: no line of it could be read, the first because of\n  {first}"));
+    }
+    if let Some(padding) = lines.padding() {
+        let (at, length) = (padding.at, padding.length);
+        findings.warnings.push(format!(
+            "{name}: {length} zero bytes follow the compressed data, from byte {at} on; all lines were read"
+        ));
+    }
+    Ok(())
+}
+
+/// Where a log is broken.
+fn damage(name: &str, lines: &LogFile, error: &io::Error) -> String {
+    let number = lines.number();
+    let place = match lines.offset() {
+        Some(offset) => {
+            format!("{name} is damaged at byte {offset} of the compressed file, behind line {number}")
+        }
+        None => format!("cannot read {name} behind line {number}"),
+    };
+    format!("{place}: {error}; the report covers the lines before")
+}
+
+fn unread(log: &Path, error: &io::Error) -> Failure {
+    (USERS_MISTAKE, format!("cannot read {}: {error}", log.display()))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Failure {
+    (COULD_NOT, format!("cannot write {}: {error}", path.display()))
+}
+
+/// Whether a log can be read at all: it is better said before an hour's work than after it.
+fn check_readable(log: &Path) -> io::Result<()> {
+    if log == Path::new("-") {
+        return Ok(());
+    }
+    let kind = std::fs::metadata(log)?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if kind.is_file() {
+        File::open(log)?; // of a pipe that would be the end
+    }
+    Ok(())
 }
 
 fn progress(logs: &[PathBuf]) -> ProgressBar {
@@ -133,75 +253,11 @@ fn progress(logs: &[PathBuf]) -> ProgressBar {
     bar
 }
 
-/// The lines of a log, unpacked if they are packed.
-fn open(log: &Path, progress: &ProgressBar) -> io::Result<Box<dyn BufRead>> {
+fn open(log: &Path, progress: &ProgressBar) -> io::Result<LogFile> {
     let source: Box<dyn Read> = if log == Path::new("-") {
         Box::new(io::stdin())
     } else {
         Box::new(progress.wrap_read(File::open(log)?))
     };
-    let mut source = BufReader::with_capacity(64 << 10, source);
-    if source.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
-        return Ok(Box::new(BufReader::with_capacity(64 << 10, MultiGzDecoder::new(source))));
-    }
-    Ok(Box::new(source))
-}
-
-/// `format!` with a line feed.
-macro_rules! line {
-    ($($argument:tt)*) => { format!($($argument)*) + "\n" };
-}
-
-impl Totals {
-    fn unreadable(&mut self, line: String) {
-        self.unreadable += 1;
-        if self.named.len() < NAMED {
-            self.named.push(line);
-        }
-    }
-
-    fn text(&self, replay: &Replay<'_>) -> String {
-        let mut out = String::new();
-        let decided = self.admitted + self.refused + self.unmatched;
-        let share = |n: u64| if decided == 0 { 0.0 } else { n as f64 * 100.0 / decided as f64 };
-        out += &line!("{decided} {}", if decided == 1 { "request" } else { "requests" });
-        out += &line!("{:>12} admitted   {:5.1} %", self.admitted, share(self.admitted));
-        out += &line!("{:>12} refused    {:5.1} %", self.refused, share(self.refused));
-        out += &line!("{:>12} unmatched  {:5.1} %", self.unmatched, share(self.unmatched));
-        if self.delayed > 0 {
-            out += &line!("{:>12} of those admitted would have been held for a while", self.delayed);
-        }
-        if !replay.limits.is_empty() {
-            out += &line!("\n{:<24} {:>12} {:>12} {:>14}", "limit", "admitted", "refused", "shadow refused");
-            for (name, count) in &replay.limits {
-                let tried = count.candidate_refused;
-                let tried =
-                    if tried > 0 { format!("   its candidate would refuse {tried}") } else { String::new() };
-                out += &line!(
-                    "{name:<24} {:>12} {:>12} {:>14}{tried}",
-                    count.admitted,
-                    count.refused,
-                    count.shadow_refused
-                );
-            }
-        }
-        if replay.without_duration > 0 {
-            out += &line!(
-                "\n{} requests hold a place of a concurrency limit but say no `duration`: \
-                 they counted as if they had ended at once",
-                replay.without_duration
-            );
-        }
-        if self.unreadable > 0 {
-            let lines = if self.unreadable == 1 { "line" } else { "lines" };
-            out += &line!("\n{} {lines} could not be read and skipped:", self.unreadable);
-            for line in &self.named {
-                out += &line!("  {line}");
-            }
-            if self.unreadable > self.named.len() as u64 {
-                out += &line!("  …");
-            }
-        }
-        out
-    }
+    LogFile::new(source)
 }

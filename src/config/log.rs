@@ -4,6 +4,39 @@ use std::path::PathBuf;
 
 use http::HeaderName;
 
+use super::jwt::JwtConfig;
+use super::model::{ApiKeyConfig, ApiKeySource};
+
+/// Headers that are secrets, whatever they are called here.
+const SECRETS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
+/// Words in the names of headers and parameters whose values are secrets.
+const SECRET_WORDS: [&str; 5] = ["api-key", "apikey", "token", "secret", "passw"];
+/// A query parameter that is a secret everywhere (RFC 6750 §2.3).
+const ACCESS_TOKEN: &str = "access_token";
+
+/// Whether the value of a header is a secret.
+pub fn is_secret_header(name: &HeaderName, api_key: &ApiKeyConfig, jwt: Option<&JwtConfig>) -> bool {
+    SECRETS.contains(&name.as_str().replace('_', "-").as_str())
+        || has_secret_word(name.as_str())
+        || matches!(&api_key.source, ApiKeySource::Header(own) if own == name)
+        || jwt.is_some_and(|jwt| jwt.header == *name)
+}
+
+/// Whether a header or a parameter is called as secrets are.
+pub fn has_secret_word(name: &str) -> bool {
+    let plain = name.to_ascii_lowercase().replace('_', "-");
+    SECRET_WORDS.iter().any(|word| plain.contains(word))
+}
+
+/// The query parameters whose values are secrets whatever else the file says.
+pub fn secret_parameters(api_key: &ApiKeyConfig) -> Vec<String> {
+    let mut names = vec![ACCESS_TOKEN.to_owned()];
+    if let ApiKeySource::Query(name) = &api_key.source {
+        names.push(name.clone());
+    }
+    names
+}
+
 /// Where a line of each request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLogConfig {

@@ -46,7 +46,10 @@ pub use listener::{
     MinTls, TlsConfig,
 };
 pub use lists::{Access, ListConfig};
-pub use log::{Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, Sample, Share, TraceConfig};
+pub use log::{
+    Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, Sample, Share, TraceConfig, has_secret_word,
+    is_secret_header, secret_parameters,
+};
 pub use model::{
     ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, Mode, OnMissing,
     OnStoreFailure, Quota, When,

@@ -120,6 +120,8 @@ pub struct LimitConfig {
     pub on_missing: OnMissing,
     /// Whether it is counted in the store, together with other gateways.
     pub shared: bool,
+    /// Whether requests carry their key in full: a shared limit names it to the store, and a replay writes it.
+    pub whole_key: bool,
     /// What becomes of a shared limit's requests while the store fails.
     pub on_store_failure: OnStoreFailure,
     /// Live counters it may hold.

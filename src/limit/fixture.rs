@@ -20,6 +20,7 @@ pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Arc<Limit> {
         exempt: Exempt::default(),
         on_missing: OnMissing::Shared,
         shared: false,
+        whole_key: false,
         on_store_failure: OnStoreFailure::Local,
         max_keys,
     };

@@ -79,7 +79,7 @@ pub struct Ask<'a> {
     pub at: Time,
     /// How many gateways count as this one does, without knowing of each other: a request then counts so often.
     pub share: u32,
-    /// The key in full, for limits that are shared.
+    /// The key in full, for limits that want it.
     pub text: KeyText,
 }
 

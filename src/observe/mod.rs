@@ -10,6 +10,7 @@ mod metrics;
 mod stripe;
 
 pub use access::{AccessLog, End, Record, Sink};
+pub(crate) use access::{is_among, shown_target};
 pub use admin::{Admin, ReloadRequest};
 pub use cut::Cut;
 pub use listeners::{Handshake, ListenerStripe, Refusal};

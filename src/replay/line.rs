@@ -1,7 +1,8 @@
 //! Lines of logs: JSON, and the `combined` format of nginx and Apache.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 use crate::message::RequestHead;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
@@ -38,13 +39,28 @@ fn bad<T>(what: impl Into<String>) -> Result<T, LineError> {
     Err(LineError(what.into()))
 }
 
-/// Reads a line of either format; which one shows by itself.
+/// Reads a line of either format; which one shows by itself. A request that names no host is taken to name `host`. Bytes
+/// that are no UTF-8 are replaced in headers, where they change no decision but one by that very header.
 ///
 /// # Errors
 /// When it is of neither, or a field of it cannot be read.
-pub fn parse(line: &[u8]) -> Result<Request, LineError> {
-    let line = std::str::from_utf8(line).map_err(|_| LineError("not UTF-8".into()))?.trim();
-    if line.starts_with('{') { json(line) } else { combined(line) }
+pub fn parse(line: &[u8], host: Option<&HeaderValue>) -> Result<Request, LineError> {
+    // What replaces bytes looks at each of them; nearly no line needs it.
+    let text = std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
+    let line = text.trim();
+    let mut request = if line.starts_with('{') { json(line)? } else { combined(line)? };
+    let replaced = matches!(text, Cow::Owned(_));
+    if replaced && request.parts.target.path_and_query().contains(char::REPLACEMENT_CHARACTER) {
+        return bad("the request target is not UTF-8");
+    }
+    let head = &mut request.parts;
+    if !head.headers.contains_key(header::HOST) {
+        match host.filter(|_| head.target.authority().is_none()) {
+            Some(host) => head.headers.insert(header::HOST, host.clone()),
+            None => head.version = Version::HTTP_10, // in which a request need not name one
+        }
+    }
+    Ok(request)
 }
 
 #[derive(Deserialize)]
@@ -58,11 +74,14 @@ struct JsonLine<'a> {
     path: String,
     #[serde(default)]
     headers: HashMap<String, String>,
-    duration: Option<f64>,
-    status: Option<u16>,
-    #[serde(alias = "bytes_out")]
-    bytes: Option<u64>,
-    bytes_in: Option<u64>,
+    #[serde(borrow)]
+    duration: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow, alias = "bytes_out")]
+    bytes: Option<&'a RawValue>,
+    #[serde(borrow)]
+    bytes_in: Option<&'a RawValue>,
 }
 
 fn get() -> String {
@@ -74,23 +93,37 @@ fn json(line: &str) -> Result<Request, LineError> {
     let mut headers = Vec::new();
     for (name, value) in &fields.headers {
         let name = HeaderName::from_bytes(name.as_bytes());
-        let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) else {
+        let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) else {
             return bad("a header has a name or value that HTTP does not allow");
         };
         headers.push((name, value));
     }
-    let duration = match fields.duration {
+    let duration = match number::<f64>("duration", fields.duration)? {
         Some(seconds) if !(0.0..1e9).contains(&seconds) => {
             return bad("`duration` is not a number of seconds");
         }
         Some(seconds) => Some(Span::from_nanos((seconds * 1e9) as u64)),
         None => None,
     };
-    let parts = parts(&fields.method, &fields.path, fields.host.as_deref(), headers)?;
-    let status = fields.status.map(StatusCode::from_u16).transpose();
+    // What a server writes for a value that a request does not have.
+    let host = fields.host.as_deref().filter(|host| !matches!(*host, "" | "-"));
+    let parts = parts(&fields.method, &fields.path, host, headers)?;
+    let status = number("status", fields.status)?.map(StatusCode::from_u16).transpose();
     let status = status.map_err(|_| LineError("`status` is not a status".into()))?;
     let (time, client) = (raw_time(fields.time.get())?, address(&fields.client_ip)?);
-    Ok(Request { time, client, parts, duration, status, bytes: fields.bytes, received: fields.bytes_in })
+    let (bytes, received) = (number("bytes", fields.bytes)?, number("bytes_in", fields.bytes_in)?);
+    Ok(Request { time, client, parts, duration, status, bytes, received })
+}
+
+/// A number, in quotes or not; in quotes also nothing or `-`, which is what servers write for none.
+fn number<T: FromStr>(name: &str, raw: Option<&RawValue>) -> Result<Option<T>, LineError> {
+    let Some(raw) = raw.map(RawValue::get) else { return Ok(None) };
+    let quoted = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
+    match quoted.unwrap_or(raw).parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) if matches!(quoted, Some("" | "-")) => Ok(None),
+        Err(_) => bad(format!("`{name}` is not such a number: {raw}")),
+    }
 }
 
 /// `ADDRESS IDENT USER [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "AGENT"`, and the shorter `common`.
@@ -107,21 +140,21 @@ fn combined(line: &str) -> Result<Request, LineError> {
     else {
         return bad(format!("`{time}` is not a time such as 10/Oct/2000:13:55:36 -0700"));
     };
-    let mut quoted = quoted(rest);
-    let request = quoted.next().unwrap_or_default();
+    let (request, mut rest) = quoted(rest).unwrap_or_default();
     let plain = unescaped(request);
     let mut words = plain.split(' ');
     let (Some(method), Some(target)) = (words.next().filter(|m| !m.is_empty()), words.next()) else {
         return bad("no \"request\"");
     };
-    let behind = request.as_ptr() as usize - rest.as_ptr() as usize + request.len() + 1;
-    let mut numbers = rest.get(behind..).unwrap_or_default().split_ascii_whitespace();
-    let status = numbers.next().and_then(|status| status.parse().ok());
-    let bytes = numbers.next().and_then(|bytes| bytes.parse().ok());
+    let status = leading_number(&mut rest).and_then(|status| status.parse().ok());
+    let bytes = leading_number(&mut rest).and_then(|bytes| bytes.parse().ok());
     let mut headers = Vec::new();
-    for (name, value) in [(header::REFERER, quoted.next()), (header::USER_AGENT, quoted.next())] {
-        let value = value.filter(|v| *v != "-").map(unescaped);
-        if let Some(Ok(value)) = value.map(|value| HeaderValue::from_bytes(value.as_bytes())) {
+    for name in [header::REFERER, header::USER_AGENT] {
+        let Some((value, behind)) = quoted(rest) else { break };
+        rest = behind;
+        if let Ok(value) = HeaderValue::from_bytes(unescaped(value).as_bytes())
+            && value != "-"
+        {
             headers.push((name, value));
         }
     }
@@ -163,20 +196,28 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     String::from_utf8(out).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// The texts in double quotes; `\"` does not end one.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let from = rest.find('"')? + 1;
-        let inner = &rest[from..];
-        let mut escaped = false;
-        let end = inner.bytes().position(|b| {
-            let ends = b == b'"' && !escaped;
-            escaped = b == b'\\' && !escaped;
-            ends
-        })?;
-        rest = &inner[end + 1..];
-        Some(&inner[..end])
+/// The first text in double quotes, and what stands behind it; `\"` does not end one.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let inner = &text[text.find('"')? + 1..];
+    let mut escaped = false;
+    let end = inner.bytes().position(|b| {
+        let ends = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        ends
+    })?;
+    Some((&inner[..end], &inner[end + 1..]))
+}
+
+/// The word that a text begins with and goes on behind, without quotes around it, if it is a number or the `-` that stands
+/// for none. A `-` in quotes is not taken: it is a header.
+fn leading_number<'a>(text: &mut &'a str) -> Option<&'a str> {
+    let start = text.trim_start();
+    let (word, behind) = start.split_at(start.find(char::is_whitespace).unwrap_or(start.len()));
+    let digits = word.strip_prefix('"').and_then(|word| word.strip_suffix('"')).unwrap_or(word);
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    (is_number || word == "-").then(|| {
+        *text = behind;
+        digits
     })
 }
 
@@ -192,16 +233,20 @@ fn parts(
     let Ok(uri) = target.parse::<Uri>() else { return bad(format!("`{target}` is not a request target")) };
     let headers = headers.into_iter().collect();
     let mut parts = RequestHead { method, target: uri.into(), version: Version::HTTP_11, headers };
-    match host.map(HeaderValue::from_str) {
-        Some(Ok(host)) => parts.headers.insert(header::HOST, host),
-        Some(Err(_)) => return bad("`host` is not a host"),
-        None => parts.version = Version::HTTP_10, // in which a request need not name one
+    if let Some(host) = host {
+        let Ok(host) = HeaderValue::from_str(host) else { return bad("`host` is not a host") };
+        parts.headers.insert(header::HOST, host);
     }
     Ok(parts)
 }
 
+/// `ADDRESS`, `IPV4:PORT`, `[IPV6]` or `[IPV6]:PORT`.
 fn address(text: &str) -> Result<IpAddr, LineError> {
-    text.parse().map_err(|_| LineError(format!("`{text}` is not an address")))
+    let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
+    let in_brackets =
+        || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(|v6: Ipv6Addr| v6.into());
+    let address = text.parse().ok().or_else(with_port).or_else(in_brackets);
+    address.ok_or_else(|| LineError(format!("`{text}` is not an address")))
 }
 
 /// Seconds since the epoch, as a number or a decimal text, or RFC 3339. Read from the text itself: a float would
@@ -254,7 +299,7 @@ mod tests {
     #[test]
     fn the_combined_format() {
         let line = br#"203.0.113.9 - ann [03/Jul/2024:12:00:00 +0200] "GET /a?b=c HTTP/1.1" 200 512 "-" "Mozilla \"5\"""#;
-        let request = parse(line).unwrap();
+        let request = parse(line, None).unwrap();
         assert_eq!(request.time.as_nanos(), 1_720_000_800_000_000_000);
         assert_eq!(request.client.to_string(), "203.0.113.9");
         assert_eq!(
@@ -273,16 +318,82 @@ mod tests {
         for line in
             [&b"hello"[..], b"1.2.3.4 - - [x] \"GET / HTTP/1.1\" 200 1", b"{\"time\": 1}", b"\xff\xff", b""]
         {
-            assert!(parse(line).is_err());
+            assert!(parse(line, None).is_err());
         }
         let quoted =
             br#"203.0.113.9 - - [03/Jul/2024:12:00:00 +0200] "GET /a\x22b HTTP/1.1" 200 5 "-" "x\x5C""#;
-        let request = parse(quoted).unwrap();
+        let request = parse(quoted, None).unwrap();
         assert_eq!(
             (request.parts.target.path(), request.parts.headers.get("user-agent")),
             ("/a\"b", Some(&b"x\\"[..]))
         );
         let no_request = b"1.2.3.4 - - [03/Jul/2024:12:00:00 +0200] \"\\x16\\x03\" 400 0";
-        assert!(parse(no_request).is_err());
+        assert!(parse(no_request, None).is_err());
+    }
+
+    #[test]
+    fn numbers_may_be_in_quotes() {
+        let line = br#"{"time": "5", "client_ip": "::1", "path": "/", "status": "404", "bytes": "7", "bytes_in": "-",
+            "duration": "0.5"}"#;
+        let request = parse(line, None).unwrap();
+        assert_eq!((request.status.unwrap().as_u16(), request.bytes, request.received), (404, Some(7), None));
+        assert_eq!(request.duration, Some(Span::from_nanos(500_000_000)));
+        for wrong in [r#""4o4""#, "true", "-1", r#""1000""#] {
+            let line = format!(r#"{{"time": 5, "client_ip": "::1", "path": "/", "status": {wrong}}}"#);
+            assert!(parse(line.as_bytes(), None).is_err(), "{wrong}");
+        }
+        let line = br#"::1 - - [03/Jul/2024:12:00:00 +0200] "GET / HTTP/1.1" "404" "7" "http://a" "agent""#;
+        let request = parse(line, None).unwrap();
+        assert_eq!((request.status.unwrap().as_u16(), request.bytes), (404, Some(7)));
+        assert_eq!(request.parts.headers.get("referer"), Some(&b"http://a"[..]));
+        let none = br#"::1 - - [03/Jul/2024:12:00:00 +0200] "GET / HTTP/1.1" - - "-" "agent""#;
+        let request = parse(none, None).unwrap();
+        assert_eq!((request.status, request.bytes), (None, None));
+        assert_eq!(request.parts.headers.get("user-agent"), Some(&b"agent"[..]));
+    }
+
+    #[test]
+    fn addresses_may_have_ports_and_brackets() {
+        for (text, read) in [
+            ("192.0.2.1", Some("192.0.2.1")),
+            ("192.0.2.1:443", Some("192.0.2.1")),
+            ("[2001:db8::1]:443", Some("2001:db8::1")),
+            ("[2001:db8::1]", Some("2001:db8::1")),
+            ("2001:db8::1", Some("2001:db8::1")),
+            ("192.0.2.1:99999", None),
+            ("[192.0.2.1]", None),
+            ("[::1", None),
+            ("localhost", None),
+        ] {
+            assert_eq!(address(text).ok().map(|address| address.to_string()).as_deref(), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bad_byte_spoils_only_what_it_is_in() {
+        let agent = b"::1 - - [03/Jul/2024:12:00:00 +0200] \"GET /a HTTP/1.1\" 200 5 \"-\" \"a\xffb\"";
+        assert_eq!(parse(agent, None).unwrap().parts.target.path(), "/a");
+        let json = b"{\"time\": 5, \"client_ip\": \"::1\", \"path\": \"/\", \"headers\": {\"user-agent\": \"\xff\"}}";
+        assert!(parse(json, None).unwrap().parts.headers.contains_key("user-agent"));
+        let target = b"::1 - - [03/Jul/2024:12:00:00 +0200] \"GET /a\xff HTTP/1.1\" 200 5";
+        assert!(parse(target, None).unwrap_err().to_string().contains("not UTF-8"));
+    }
+
+    #[test]
+    fn a_host_is_assumed_only_where_none_is_named() {
+        let assumed = HeaderValue::from_static("assumed.test");
+        let host = |line: &str| {
+            let request = parse(line.as_bytes(), Some(&assumed)).unwrap();
+            crate::route::host(&request.parts).unwrap().into_owned()
+        };
+        let combined =
+            |target| format!(r#"::1 - - [03/Jul/2024:12:00:00 +0200] "GET {target} HTTP/1.1" 200 5"#);
+        let json = |more| format!(r#"{{"time": 5, "client_ip": "::1", "path": "/"{more}}}"#);
+        assert_eq!(host(&combined("/")), "assumed.test");
+        assert_eq!(host(&combined("http://own.test/")), "own.test");
+        assert_eq!(host(&json("")), "assumed.test");
+        assert_eq!(host(&json(r#", "host": "-""#)), "assumed.test");
+        assert_eq!(host(&json(r#", "host": "own.test""#)), "own.test");
+        assert_eq!(host(&json(r#", "headers": {"Host": "own.test"}"#)), "own.test");
     }
 }

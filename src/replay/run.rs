@@ -6,8 +6,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 use sluicegate_limiter::{Span, Time};
 
 use super::Request;
+use super::row::Row;
+use super::unmatched::Unmatched;
 use crate::cost::settled;
 use crate::fields::Fields;
+use crate::key::KeyText;
 use crate::limit::{Holds, decide};
 use crate::pipeline::{Judged, Origin, Unjudged, find};
 use crate::respond::{retry_after, speaker};
@@ -16,6 +19,8 @@ use crate::snapshot::Snapshot;
 /// A replay under way.
 pub struct Replay<'s> {
     snapshot: &'s Snapshot,
+    /// The index of the listener that the requests came in on.
+    listener: usize,
     /// The latest time that was seen.
     now: Time,
     in_flight: BinaryHeap<Reverse<Ending>>,
@@ -23,6 +28,8 @@ pub struct Replay<'s> {
     pub limits: BTreeMap<String, LimitCount>,
     /// Requests that hold a place but do not say how long.
     pub without_duration: u64,
+    /// Requests that no route takes.
+    pub unmatched: Unmatched,
 }
 
 /// What one limit did.
@@ -60,27 +67,6 @@ impl Outcome {
     }
 }
 
-/// The decision on one request.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// What became of it.
-    pub outcome: Outcome,
-    /// The route.
-    pub route: Option<String>,
-    /// The limit that the headers would speak of.
-    pub limit: Option<String>,
-    /// What it has left.
-    pub remaining: Option<u64>,
-    /// The wait that a refused client is told; `None` if it need not come back.
-    pub retry_after: Option<Span>,
-    /// How long an admitted request is held.
-    pub delay: Span,
-    /// Limits in shadow mode that would have refused.
-    pub shadow: Vec<String>,
-    /// Limits of which the candidate would have refused.
-    pub candidate: Vec<String>,
-}
-
 /// A request that ends, and what it then frees.
 struct Ending {
     at: Time,
@@ -108,14 +94,16 @@ impl Ord for Ending {
 }
 
 impl<'s> Replay<'s> {
-    /// A replay under the rules of a snapshot.
-    pub fn new(snapshot: &'s Snapshot) -> Self {
+    /// A replay under the rules of a snapshot, of requests that came in on this of its listeners.
+    pub fn new(snapshot: &'s Snapshot, listener: usize) -> Self {
         Self {
             snapshot,
+            listener,
             now: Time::EPOCH,
             in_flight: BinaryHeap::new(),
             limits: BTreeMap::new(),
             without_duration: 0,
+            unmatched: Unmatched::default(),
         }
     }
 
@@ -125,33 +113,46 @@ impl<'s> Replay<'s> {
         while self.in_flight.peek().is_some_and(|Reverse(ending)| ending.at <= self.now) {
             self.in_flight.pop(); // which frees its places
         }
-        let origin = Origin { listener: 0, peer: request.client, tls: None };
-        match find(self.snapshot, origin, &request.parts, self.now) {
-            Ok(found) if found.route.target.is_none() => Row {
-                outcome: Outcome::Admitted, // it tells what is left, which spends nothing
-                route: Some(found.route.name.clone()),
-                ..Row::unmatched()
-            },
-            Ok(found) => {
-                let decision = decide(&found.asks, false);
-                self.row(found.decided(decision), request)
+        let snapshot = self.snapshot;
+        let origin = Origin { listener: self.listener, peer: request.client, tls: None };
+        let why = match find(snapshot, origin, &request.parts, self.now) {
+            Ok(found) if found.route.target.is_none() => {
+                return Row {
+                    outcome: Outcome::Admitted, // it tells what is left, which spends nothing
+                    route: Some(found.route.name.clone()),
+                    ..Row::unmatched(found.client)
+                };
             }
-            Err(Unjudged::KeyMissing { route, limit, .. }) => Row {
+            Ok(mut found) => {
+                let decision = decide(&found.asks, false);
+                let speaks = speaker(&found.asked, &decision);
+                let key = speaks.map(|at| std::mem::take(&mut found.asks[at].text)).unwrap_or_default();
+                return self.row(found.decided(decision), speaks, key, request);
+            }
+            Err(why) => why,
+        };
+        let unmatched =
+            Row::unmatched(snapshot.config.client_ip.resolve(request.client, &request.parts.headers));
+        match why {
+            Unjudged::KeyMissing { route, limit, .. } => Row {
                 outcome: Outcome::Refused,
-                route: Some(self.snapshot.routes[route].name.clone()),
+                route: Some(snapshot.routes[route].name.clone()),
                 limit: Some(limit),
-                ..Row::unmatched()
+                ..unmatched
             },
-            Err(Unjudged::Unproven { route, .. } | Unjudged::NotLetIn { route }) => Row {
+            Unjudged::Unproven { route, .. } | Unjudged::NotLetIn { route } => Row {
                 outcome: Outcome::Refused,
-                route: Some(self.snapshot.routes[route].name.clone()),
-                ..Row::unmatched()
+                route: Some(snapshot.routes[route].name.clone()),
+                ..unmatched
             },
-            Err(_) => Row::unmatched(),
+            why => {
+                self.unmatched.note(snapshot, self.listener, &request.parts, &why);
+                unmatched
+            }
         }
     }
 
-    fn row(&mut self, mut judged: Judged<'_>, request: &Request) -> Row {
+    fn row(&mut self, mut judged: Judged<'_>, speaks: Option<usize>, key: KeyText, request: &Request) -> Row {
         let decision = &judged.decision;
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
         for (asked, verdict) in judged.asked.iter().zip(&decision.verdicts) {
@@ -171,7 +172,6 @@ impl<'s> Replay<'s> {
                 (Ok(_), _) => count.admitted += u64::from(decision.admitted),
             }
         }
-        let speaks = speaker(&judged.asked, decision);
         let refused = speaks.filter(|_| !decision.admitted);
         let row = Row {
             outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
@@ -182,6 +182,8 @@ impl<'s> Replay<'s> {
             delay: decision.delay,
             shadow,
             candidate,
+            client: judged.client,
+            key,
         };
         let mut holds = std::mem::take(&mut judged.decision.holds);
         if let Some(status) = request.status {
@@ -197,50 +199,4 @@ impl<'s> Replay<'s> {
         }
         row
     }
-}
-
-impl Row {
-    fn unmatched() -> Self {
-        Self {
-            outcome: Outcome::Unmatched,
-            route: None,
-            limit: None,
-            remaining: None,
-            retry_after: Some(Span::ZERO),
-            delay: Span::ZERO,
-            shadow: Vec::new(),
-            candidate: Vec::new(),
-        }
-    }
-
-    /// The row as a line of `--decisions`, without the line feed.
-    pub fn to_json(&self, line: u64, file: Option<&str>) -> String {
-        let text = |value: &Option<String>| serde_json::to_string(value).unwrap_or_else(|_| "null".into());
-        let outcome = self.outcome.name();
-        let mut out = format!("{{\"line\": {line}");
-        if let Some(file) = file {
-            out += &format!(", \"file\": {}", text(&Some(file.to_owned())));
-        }
-        out += &format!(
-            ", \"route\": {}, \"outcome\": \"{outcome}\", \"limit\": {}, \"remaining\": {}, \
-             \"retry_after\": {}, \"delay\": {}",
-            text(&self.route),
-            text(&self.limit),
-            self.remaining.map_or_else(|| "null".into(), |n| n.to_string()),
-            self.retry_after.map_or_else(|| "null".into(), seconds),
-            seconds(self.delay),
-        );
-        for (field, limits) in [("shadow", &self.shadow), ("candidate", &self.candidate)] {
-            if !limits.is_empty() {
-                out += &format!(", \"{field}\": {}", serde_json::json!(limits));
-            }
-        }
-        out + "}"
-    }
-}
-
-/// Seconds with six digits, rounded up, so that waiting for them is never too short.
-fn seconds(span: Span) -> String {
-    let micros = span.ceil_micros();
-    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }

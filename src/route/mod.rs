@@ -4,6 +4,7 @@
 mod fixture;
 mod host;
 mod hosts;
+mod misses;
 mod near;
 mod path;
 mod pattern;
@@ -13,7 +14,8 @@ mod table;
 mod tree;
 mod wider;
 
-pub use host::{NoHost, host};
+pub use host::{NoHost, host, host_name};
+pub use misses::Misses;
 pub use near::Near;
 pub use path::{PathError, normalize};
 pub use pattern::{HostPattern, Params, PathPattern, PatternError};

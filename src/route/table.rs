@@ -130,12 +130,22 @@ pub(super) fn matches<'a>(route: &'a Match, asked: &Asked<'a>, params: &mut Para
 
 /// Whether a route is about such requests, whatever their path and host.
 fn concerns(route: &Match, asked: &Asked<'_>) -> bool {
+    at_listener(route, asked) && takes_method(route, asked) && has_headers(route, asked)
+}
+
+pub(super) fn at_listener(route: &Match, asked: &Asked<'_>) -> bool {
     route.listener.is_none_or(|listener| listener == asked.listener)
-        && (route.methods.is_empty() || route.methods.contains(asked.method) || takes_preflight(route, asked))
-        && route.headers.iter().all(|(name, wanted)| match wanted {
-            Some(value) => asked.headers.get_all(name).any(|found| found == value.as_bytes()),
-            None => asked.headers.contains_key(name),
-        })
+}
+
+pub(super) fn takes_method(route: &Match, asked: &Asked<'_>) -> bool {
+    route.methods.is_empty() || route.methods.contains(asked.method) || takes_preflight(route, asked)
+}
+
+pub(super) fn has_headers(route: &Match, asked: &Asked<'_>) -> bool {
+    route.headers.iter().all(|(name, wanted)| match wanted {
+        Some(value) => asked.headers.get_all(name).any(|found| found == value.as_bytes()),
+        None => asked.headers.contains_key(name),
+    })
 }
 
 /// Whether it is the question whether the route may be asked.

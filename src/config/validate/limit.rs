@@ -99,6 +99,7 @@ pub(super) fn limit(
         exempt,
         on_missing: on_missing?,
         shared: shared?,
+        whole_key: shared?,
         on_store_failure: on_store_failure?,
         max_keys: max_keys? as usize,
     })

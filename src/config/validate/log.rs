@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use http::HeaderName;
-
 use super::super::jwt::JwtConfig;
 use super::super::log::{
     Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, Sample, Share, TraceConfig,
+    is_secret_header, secret_parameters,
 };
-use super::super::model::{ApiKeyConfig, ApiKeySource};
+use super::super::model::ApiKeyConfig;
 use super::super::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawTrace};
 use super::super::read::At;
 use super::super::relative;
@@ -17,12 +16,6 @@ use super::super::values;
 use super::{empty, missing, value, word};
 
 const BUFFER: u64 = 1 << 20;
-/// Headers that are secrets, whatever they are called here.
-const SECRETS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
-/// Words in the names of headers whose values are secrets.
-const SECRET_WORDS: [&str; 5] = ["api-key", "apikey", "token", "secret", "passw"];
-/// A query parameter that is a secret everywhere (RFC 6750 §2.3).
-const ACCESS_TOKEN: &str = "access_token";
 
 pub(super) fn access_log(
     raw: Option<&At<RawAccessLog>>,
@@ -42,10 +35,7 @@ pub(super) fn access_log(
             _ => Err(Mistake::new(format!("`buffer` is between 64KiB and 1GiB, not {text}"))),
         })
     });
-    let mut redact = vec![ACCESS_TOKEN.to_owned()];
-    if let ApiKeySource::Query(name) = &api_key.source {
-        redact.push(name.clone());
-    }
+    let mut redact = secret_parameters(api_key);
     redact.extend(raw.redact.iter().flat_map(|names| &names.value.0).map(|name| name.value.clone()));
     let sample = raw.sample.as_ref().map_or(Sample::ALL, |sample| self::sample(&sample.value, report));
     let Some(path) = &raw.path else {
@@ -104,7 +94,7 @@ fn field(
 ) -> Option<Field> {
     if let Some(name) = text.value.strip_prefix("header:") {
         let name = super::key::header(text, name, report)?;
-        if is_secret(&name, api_key, jwt) {
+        if is_secret_header(&name, api_key, jwt) {
             report.error(
                 text.problem(format!("the header `{name}` is a secret, and is never logged"))
                     .help("`consumer` and `user` say who it was"),
@@ -123,14 +113,6 @@ fn field(
         None => problem.help(format!("known: {}, header:NAME", names.collect::<Vec<_>>().join(", "))),
     });
     None
-}
-
-fn is_secret(name: &HeaderName, api_key: &ApiKeyConfig, jwt: Option<&JwtConfig>) -> bool {
-    let plain = name.as_str().replace('_', "-");
-    SECRETS.contains(&plain.as_str())
-        || SECRET_WORDS.iter().any(|word| plain.contains(word))
-        || matches!(&api_key.source, ApiKeySource::Header(own) if own == name)
-        || jwt.is_some_and(|jwt| jwt.header == *name)
 }
 
 fn sample(raw: &RawSample, report: &mut Report) -> Sample {

@@ -9,6 +9,7 @@ use sluicegate_limiter::Span;
 use super::record::{End, Record};
 use crate::config::{AccessLogConfig, Field, Known};
 use crate::key::form_decode;
+use crate::target::RequestTarget;
 
 /// The bytes of a value that are written: the rest of a longer one is cut off.
 const MAX_VALUE: usize = 8 << 10;
@@ -60,7 +61,9 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
         Known::Peer => object.shown(name, record.peer),
         Known::Method => object.text(name, record.method.as_str().as_bytes()),
         Known::Host => object.maybe(name, record.host.as_deref()),
-        Known::Path => object.text(name, target(record, config).as_bytes()),
+        Known::Path => {
+            object.text(name, shown_target(&record.target, |name| is_among(&config.redact, name)).as_bytes())
+        }
         Known::Protocol => object.text(name, protocol(record.version).as_bytes()),
         Known::Scheme => object.text(name, record.scheme.as_bytes()),
         Known::Status => object.number(name, end.code.into()),
@@ -146,7 +149,7 @@ pub(super) fn combined(
     let _ = write!(out, "{} - - [{date}] \"", record.client); // memory grows; nothing fails
     escaped(out, record.method.as_str().as_bytes());
     out.push(b' ');
-    escaped(out, target(record, config).as_bytes());
+    escaped(out, shown_target(&record.target, |name| is_among(&config.redact, name)).as_bytes());
     let _ = write!(out, " {}\" {} {} \"", protocol(record.version), end.code, end.sent);
     let referer = record.referer.as_ref().map(|referer| without_secrets(referer, &config.redact));
     escaped(out, referer.as_deref().unwrap_or(b"-"));
@@ -164,35 +167,39 @@ fn escaped(out: &mut Vec<u8>, value: &[u8]) {
     }
 }
 
-/// Path and query as they came, without secrets.
-fn target<'a>(record: &'a Record, config: &AccessLogConfig) -> Cow<'a, str> {
-    let path = match record.target.path() {
-        "" => record.target.authority().unwrap_or_default(), // CONNECT
+/// Path and query as they came, without the values of the parameters that are secrets by their names.
+pub(crate) fn shown_target(target: &RequestTarget, is_secret: impl Fn(&[u8]) -> bool) -> Cow<'_, str> {
+    let path = match target.path() {
+        "" => target.authority().unwrap_or_default(), // CONNECT
         path => path,
     };
-    let Some(query) = record.target.query() else { return Cow::Borrowed(path) };
-    match redacted(query, &config.redact) {
-        Cow::Borrowed(_) => record.target.path_and_query().into(),
+    let Some(query) = target.query() else { return Cow::Borrowed(path) };
+    match redacted(query, is_secret) {
+        Cow::Borrowed(_) => target.path_and_query().into(),
         Cow::Owned(query) => Cow::Owned(format!("{path}?{query}")),
     }
+}
+
+/// Whether a parameter, as it is spelled when it is decoded, is one of these.
+pub(crate) fn is_among(names: &[String], name: &[u8]) -> bool {
+    names.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()))
 }
 
 /// A URL without secrets in its query.
 fn without_secrets<'a>(url: &'a [u8], names: &[String]) -> Cow<'a, [u8]> {
     let Some(at) = url.iter().position(|byte| *byte == b'?') else { return Cow::Borrowed(url) };
     let (front, query) = (&url[..=at], String::from_utf8_lossy(&url[at + 1..]));
-    match redacted(&query, names) {
+    match redacted(&query, |name| is_among(names, name)) {
         Cow::Borrowed(_) => Cow::Borrowed(url),
         Cow::Owned(query) => Cow::Owned([front, query.as_bytes()].concat()),
     }
 }
 
-/// A query without the values of the parameters of these names, however they are spelled.
-fn redacted<'a>(query: &'a str, names: &[String]) -> Cow<'a, str> {
+/// A query without the values of the parameters that are secrets by their names, however they are spelled.
+fn redacted(query: &str, is_secret: impl Fn(&[u8]) -> bool) -> Cow<'_, str> {
     let is_secret = |pair: &str| {
         let Some((name, value)) = pair.split_once('=') else { return false };
-        let name = form_decode(name);
-        !value.is_empty() && names.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()))
+        !value.is_empty() && is_secret(&form_decode(name))
     };
     if !query.split('&').any(is_secret) {
         return Cow::Borrowed(query);
@@ -357,7 +364,7 @@ mod tests {
             ("monkey=1&key=&key", "monkey=1&key=&key"),
             ("", ""),
         ] {
-            assert_eq!(redacted(query, &names), written);
+            assert_eq!(redacted(query, |name| is_among(&names, name)), written);
         }
         let url = without_secrets(b"https://a.test/x?key=s3cret#top", &names);
         assert_eq!(url.as_ref(), b"https://a.test/x?key=REDACTED");

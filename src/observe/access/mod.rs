@@ -14,6 +14,7 @@ use std::sync::Arc;
 use sluicegate_limiter::Time;
 
 use self::line::{combined, json};
+pub(crate) use self::line::{is_among, shown_target};
 use self::record::Kind;
 pub use self::record::{End, Record};
 pub use self::sink::Sink;

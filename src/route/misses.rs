@@ -1,0 +1,84 @@
+//! Why a route does not take a request.
+
+use super::table::{Asked, at_listener, has_headers, takes_method};
+use crate::config::Match;
+use crate::route::Params;
+
+/// The parts of a request that a route does not match, a bit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misses(u8);
+
+impl Misses {
+    /// The names of the parts, in the order of the bits. Of routes that miss equally many parts, the one that misses
+    /// the earlier of these counts as nearer: what a log often lacks stands first.
+    const NAMES: [&str; 5] = ["host", "listener", "headers", "method", "path"];
+    /// How many sets of parts there are.
+    pub const SETS: usize = 1 << Self::NAMES.len();
+
+    /// The parts that one route does not match.
+    fn of(route: &Match, asked: &Asked<'_>) -> Self {
+        let mut params = Params::new();
+        let matches = [
+            route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(asked.host)),
+            at_listener(route, asked),
+            has_headers(route, asked),
+            takes_method(route, asked),
+            route.paths.is_empty() || route.paths.iter().any(|path| path.matches(asked.path, &mut params)),
+        ];
+        Self(matches.iter().rev().fold(0, |bits, matches| bits << 1 | u8::from(!matches)))
+    }
+
+    /// The parts that the route misses which misses the fewest; `None` if there is no route.
+    pub fn of_nearest<'r>(routes: impl Iterator<Item = &'r Match>, asked: &Asked<'_>) -> Option<Self> {
+        let all = routes.map(|route| Self::of(route, asked));
+        all.min_by_key(|misses| (misses.0.count_ones(), misses.0))
+    }
+
+    /// The set of this index, which is below [`SETS`](Self::SETS).
+    pub const fn at(index: usize) -> Self {
+        Self(index as u8)
+    }
+
+    /// The index of the set.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The names of the parts.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES
+            .into_iter()
+            .enumerate()
+            .filter(move |(bit, _)| self.0 >> bit & 1 == 1)
+            .map(|(_, name)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::super::fixture;
+    use super::*;
+    use crate::fields::Fields;
+
+    #[test]
+    fn the_nearest_route_tells_what_is_missed() {
+        let config = fixture::config(&[
+            "{name: a, match: {host: a.test, path: /a/*}, respond: {status: 200}}".into(),
+            "{name: b, match: {path: /b, methods: GET, headers: {x-b: '1'}}, respond: {status: 200}}".into(),
+        ]);
+        let headers = Fields::default();
+        for (host, path, method, missed) in [
+            ("", "/a/x", Method::GET, &["host"][..]),
+            ("a.test", "/c", Method::GET, &["path"]),
+            ("", "/b", Method::GET, &["headers"]),
+            ("", "/b", Method::POST, &["headers", "method"]),
+            ("a.test", "/a/x", Method::GET, &[]),
+        ] {
+            let asked = Asked { listener: 0, host, method: &method, path, headers: &headers };
+            let misses = Misses::of_nearest(config.routes.iter().map(|route| &route.matches), &asked);
+            assert!(misses.unwrap().names().eq(missed.iter().copied()), "{host} {path} {misses:?}");
+        }
+    }
+}
