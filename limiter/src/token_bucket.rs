@@ -30,6 +30,11 @@ impl TokenBucket {
         Self { overdraft, ..self }
     }
 
+    /// Tokens that the bucket may lack below empty.
+    pub const fn overdraft(&self) -> u64 {
+        self.overdraft
+    }
+
     /// The numbers for a request of `cost` in a store that counts microseconds; none if they do not fit there.
     pub fn in_micros(&self, cost: u64) -> Option<BucketInMicros> {
         let room = self.burst.checked_sub(cost).map(|left| self.pace.ticks(left));

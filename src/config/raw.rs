@@ -138,6 +138,8 @@ mapping! {
         max_delay: RawText,
         /// What a request spends: a number (default 1), `header:NAME` of the request, or a mapping.
         cost: RawCost,
+        /// token_bucket: the most that late costs may leave owed below empty. Default: all of them.
+        overdraft: RawCount,
         /// After a refusal the key is refused for this long: 15min, or {after: 5, within: 1min, for: 15min}.
         ban: RawBan,
         /// enforce (default), shadow (counted and reported, refuses nobody) or off.

@@ -8,7 +8,7 @@ use sluicegate_limiter::{Receipt, Time};
 use smallvec::SmallVec;
 
 use super::counters::{Counters, Taken};
-use super::redis::{Item, Lease, Store, Tag};
+use super::redis::{Item, Lease, NOBODY, Store, Tag};
 use super::{Ask, Limit};
 use crate::config::DetailedCost;
 use crate::key::Fingerprint;
@@ -164,7 +164,7 @@ impl Hold {
         match (&self.elsewhere, self.charge.take()) {
             (Some(Elsewhere::Turn { store, limit, tag, receipt }), _) => {
                 self.counters.give_up_turn(self.key, ticket, self.cost);
-                store.refund(limit, self.key, *tag, self.cost, (*receipt, [0; 8])); // a turn has no holder
+                store.refund(limit, self.key, *tag, self.cost, (*receipt, NOBODY));
             }
             (_, Some(charge)) => {
                 self.counters.give_up(self.key, ticket, self.counted(now), (charge, self.cost));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::super::cost::{Cost, DetailedCost};
 use super::super::forms::RawCost;
 use super::super::model::{LimitConfig, Quota};
-use super::super::raw::{RawConfig, RawCostFields};
+use super::super::raw::{RawConfig, RawCostFields, RawLimit};
 use super::super::read::At;
 use super::super::report::{Mistake, Report, nearest};
 use super::super::route::RouteConfig;
@@ -136,6 +136,39 @@ fn detailed(raw: &RawCostFields, quota: Option<&Quota>, report: &mut Report) -> 
         );
     }
     (report.errors.len() == errors && raw.wrong.is_empty()).then(|| Cost::Detailed(Box::new(cost)))
+}
+
+/// An overdraft is only for a cost that is settled.
+pub(super) fn check_overdraft(raw: &RawLimit, cost: Option<&Cost>, report: &mut Report) {
+    let settled = matches!(cost, Some(Cost::Detailed(cost)) if cost.settles());
+    if let (Some(overdraft), false, Some(_)) = (&raw.overdraft, settled, cost) {
+        report.error(
+            overdraft
+                .problem("`overdraft` means nothing: what a request costs here is known before it is admitted")
+                .help("it belongs to a cost with `status`, `response_header` or `bytes`"),
+        );
+    }
+}
+
+/// A cost that is known only with the answer, of which nothing is taken before and nothing is owed behind it.
+pub(super) fn doubts(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
+    let Cost::Detailed(cost) = &limit.cost else { return };
+    let unbounded = cost.response_header.is_some() || cost.request_bytes || cost.response_bytes;
+    if !unbounded || cost.reserve.is_some() {
+        return;
+    }
+    let (problem, help) = match &limit.quota {
+        Quota::TokenBucket(bucket, ..) if bucket.overdraft() > 0 => return,
+        Quota::TokenBucket(..) => (
+            "nothing holds the late costs of",
+            "give the cost a `reserve`, about what a request costs, or leave out `overdraft: 0`",
+        ),
+        _ => (
+            "requests at the same time can together spend far more than",
+            "give the cost a `reserve`, about what a request costs, or use a token_bucket, which pays late costs back",
+        ),
+    };
+    report.warning(name.problem(format!("{problem} `{}`", name.value)).help(help));
 }
 
 /// `401`, or `5xx` for all from 500 to 599.

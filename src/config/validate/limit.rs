@@ -50,6 +50,7 @@ pub(super) fn limit(
         Some(cost) => cost::cost(cost, quota.as_ref(), report),
         None => Some(Cost::Constant(1)),
     };
+    cost::check_overdraft(raw, cost.as_ref(), report);
     let ban = ban::ban(raw, report);
     let modes = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
     let mode = raw.mode.as_ref().map_or(Some(Mode::Enforce), |text| word(text, "mode", &modes, report));
@@ -203,6 +204,7 @@ pub(super) fn doubts(
             );
         }
         ban::doubts(name, limit, report);
+        cost::doubts(name, limit, report);
         let chosen = match &limit.cost {
             Cost::Constant(_) => false,
             Cost::Header(_) => true,

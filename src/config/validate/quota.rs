@@ -38,7 +38,7 @@ pub(super) fn quota(name: &At<String>, raw: &RawLimit, report: &mut Report) -> O
     }
     let kind =
         raw.algorithm.as_ref().map_or(Some(Kind::Token), |text| word(text, "algorithm", &KINDS, report))?;
-    let numbers = ["burst", "slices", "count_rejected", "max_delay"];
+    let numbers = ["burst", "slices", "count_rejected", "max_delay", "overdraft"];
     let fits = check_fields(kind, raw, report) && !numbers.iter().any(|field| raw.wrong.contains(field));
 
     let what = format!("the limit `{}`", name.value);
@@ -73,11 +73,12 @@ fn check_fields(kind: Kind, raw: &RawLimit, report: &mut Report) -> bool {
         field.map(|field| field.at)
     }
     let timed = &[Kind::Token, Kind::Leaky, Kind::Fixed, Kind::Log, Kind::Sliding][..];
-    let fields: [(&str, Option<Place>, &[Kind]); 7] = [
+    let fields: [(&str, Option<Place>, &[Kind]); 8] = [
         ("burst", at(raw.burst.as_ref()), &[Kind::Token, Kind::Leaky]),
         ("slices", at(raw.slices.as_ref()), &[Kind::Sliding]),
         ("count_rejected", at(raw.count_rejected.as_ref()), &[Kind::Log]),
         ("max_delay", at(raw.max_delay.as_ref()), &[Kind::Leaky]),
+        ("overdraft", at(raw.overdraft.as_ref()), &[Kind::Token]),
         ("max", at(raw.max.as_ref()), &[Kind::Concurrency]),
         ("rate", at(raw.rate.as_ref()), timed),
         ("cost", at(raw.cost.as_ref()), timed),
@@ -125,7 +126,11 @@ impl Timed<'_> {
     fn token(&mut self) -> Option<Quota> {
         let burst = self.burst();
         let made = TokenBucket::new(self.rate, burst);
-        self.at_burst(made).map(|made| Quota::TokenBucket(made, self.rate, burst))
+        let overdraft = self.raw.overdraft.as_ref().map(|overdraft| overdraft.value.0);
+        self.at_burst(made).map(|made| {
+            let made = overdraft.map_or(made, |overdraft| made.with_overdraft(overdraft));
+            Quota::TokenBucket(made, self.rate, burst)
+        })
     }
 
     fn leaky(&mut self) -> Option<Quota> {

@@ -24,6 +24,8 @@ use crate::observe::Operation;
 
 /// How long a call may take that nobody waits for.
 pub(super) const UNHURRIED: Span = Span::SECOND;
+/// The holder of what has none.
+pub(in crate::limit) const NOBODY: [u8; 8] = [0; 8];
 /// A share of the timeout, as a divisor, that is left for the way back: what the store decides later than that is
 /// not decided at all.
 const WAY_BACK: u64 = 10;
@@ -371,7 +373,7 @@ impl Store {
             let carried =
                 || stored.carried(quota, quota.charged(taken, receipt).last_part(less, taken), now);
             let argument = wire::refund_argument(&stored.quota(), known.unwrap_or_else(carried));
-            self.correct(limit, key, tag, &SCRIPTS.refund, move |call| _ = call.arg(&[0; 8]).arg(&argument));
+            self.correct(limit, key, tag, &SCRIPTS.refund, move |call| _ = call.arg(&NOBODY).arg(&argument));
         }
     }
 

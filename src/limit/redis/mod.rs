@@ -36,7 +36,7 @@ use sluicegate_limiter::{Refusal, Span, Time};
 use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
-pub(super) use self::call::Item;
+pub(super) use self::call::{Item, NOBODY};
 use self::call::Items;
 use self::cluster::Servers;
 use self::flight::Flights;
