@@ -50,7 +50,7 @@ enum Elsewhere {
     /// A turn, of which the queue is here and the debt there.
     Turn { store: Rc<Store>, limit: Arc<Limit>, tag: Tag },
     /// What is spent there.
-    Spent { store: Rc<Store>, tag: Tag },
+    Spent { store: Rc<Store>, limit: Arc<Limit>, tag: Tag },
 }
 
 impl Hold {
@@ -67,7 +67,7 @@ impl Hold {
 
     /// What a shared store has charged until it is known what the request costs.
     pub(super) fn spent(store: Rc<Store>, item: &Item, receipt: Receipt) -> Self {
-        let elsewhere = Elsewhere::Spent { store, tag: item.tag };
+        let elsewhere = Elsewhere::Spent { store, limit: Arc::clone(&item.limit), tag: item.tag };
         Self::new(Arc::clone(&item.limit.counters), item.key, item.cost, receipt, Taken::Spent)
             .with(elsewhere)
             .settling(&item.limit, item.base, 1)
@@ -95,11 +95,11 @@ impl Hold {
         let cost = cost.saturating_mul(u64::from(settling.share));
         let (more, less) = (cost.saturating_sub(self.cost), self.cost.saturating_sub(cost));
         match &self.elsewhere {
-            Some(Elsewhere::Spent { store, tag }) if less > 0 => {
-                store.refund(&settling.limit, self.key, *tag, less, (self.receipt, [0; 8]));
+            Some(Elsewhere::Spent { store, limit, tag }) if less > 0 => {
+                store.refund(limit, self.key, *tag, less, (self.receipt, [0; 8]));
             }
-            Some(Elsewhere::Spent { store, tag }) if more > 0 => {
-                store.spend(&settling.limit, self.key, *tag, more);
+            Some(Elsewhere::Spent { store, limit, tag }) if more > 0 => {
+                store.spend(limit, self.key, *tag, more);
             }
             Some(_) => {}
             None if less > 0 => self.counters.refund(self.key, self.counted(now), less, self.receipt),
@@ -227,10 +227,15 @@ impl Holds {
     }
 
     /// The request is refused after all: it has spent nothing.
-    pub(super) fn undo(&mut self, now: Time) {
+    pub fn undo(&mut self, now: Time) {
         self.give_up(now);
         for hold in self.0.drain(..).filter(|hold| hold.taken == Taken::Spent) {
-            hold.counters.refund(hold.key, now, hold.cost, hold.receipt);
+            match &hold.elsewhere {
+                Some(Elsewhere::Spent { store, limit, tag }) => {
+                    store.refund(limit, hold.key, *tag, hold.cost, (hold.receipt, [0; 8]));
+                }
+                _ => hold.counters.refund(hold.key, hold.counted(now), hold.cost, hold.receipt),
+            }
         }
     }
 }

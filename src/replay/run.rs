@@ -3,13 +3,15 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use http::StatusCode;
 use sluicegate_limiter::{Span, Time};
 
 use super::Request;
 use crate::cost::settled;
+use crate::denied::{Denied, Stop};
 use crate::fields::Fields;
-use crate::limit::{Holds, decide};
-use crate::pipeline::{Judged, Origin, Unjudged, find};
+use crate::limit::{self, Holds, decide};
+use crate::pipeline::{Found, Judged, Origin, Unjudged, find};
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
 
@@ -126,23 +128,28 @@ impl<'s> Replay<'s> {
             self.in_flight.pop(); // which frees its places
         }
         let origin = Origin { listener: 0, peer: request.client, tls: None };
-        match find(self.snapshot, origin, &request.parts, self.now) {
+        match find(self.snapshot, origin, &request.parts, self.now, limit::may_refuse) {
             Ok(found) if found.route.target.is_none() => Row {
                 outcome: Outcome::Admitted, // it tells what is left, which spends nothing
                 route: Some(found.route.name.clone()),
                 ..Row::unmatched()
             },
-            Ok(found) => {
-                let decision = decide(&found.asks, false);
-                self.row(found.decided(decision), request)
+            Ok(found) => self.asked(found, request, request.status),
+            // Nobody gives anything back meanwhile.
+            Err(Stop::Doubtful(found)) => self.asked(*found, request, None),
+            Err(Stop::Denied(denied)) => {
+                let Denied { found, why } = *denied;
+                let row = self.asked(found, request, Some(StatusCode::UNAUTHORIZED));
+                let limit = match why {
+                    Unjudged::KeyMissing { limit, .. } => Some(limit),
+                    _ => None,
+                };
+                match row.outcome {
+                    Outcome::Admitted => Row { outcome: Outcome::Refused, limit, remaining: None, ..row },
+                    _ => row,
+                }
             }
-            Err(Unjudged::KeyMissing { route, limit, .. }) => Row {
-                outcome: Outcome::Refused,
-                route: Some(self.snapshot.routes[route].name.clone()),
-                limit: Some(limit),
-                ..Row::unmatched()
-            },
-            Err(Unjudged::Unproven { route, .. } | Unjudged::NotLetIn { route }) => Row {
+            Err(Stop::Unjudged(Unjudged::NotLetIn { route })) => Row {
                 outcome: Outcome::Refused,
                 route: Some(self.snapshot.routes[route].name.clone()),
                 ..Row::unmatched()
@@ -151,7 +158,13 @@ impl<'s> Replay<'s> {
         }
     }
 
-    fn row(&mut self, mut judged: Judged<'_>, request: &Request) -> Row {
+    /// Has the limits decide; `status` is what the answer has if they admit the request.
+    fn asked(&mut self, found: Found<'_>, request: &Request, status: Option<StatusCode>) -> Row {
+        let decision = decide(&found.asks, false);
+        self.row(found.decided(decision), request, status)
+    }
+
+    fn row(&mut self, mut judged: Judged<'_>, request: &Request, status: Option<StatusCode>) -> Row {
         let decision = &judged.decision;
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
         for (asked, verdict) in judged.asked.iter().zip(&decision.verdicts) {
@@ -184,7 +197,7 @@ impl<'s> Replay<'s> {
             candidate,
         };
         let mut holds = std::mem::take(&mut judged.decision.holds);
-        if let Some(status) = request.status {
+        if let Some(status) = status {
             // What an answer's headers said is in no log.
             holds.answered(|cost, base| settled(cost, base, status, &Fields::new()));
             holds.settle(self.now, request.bytes.unwrap_or(0), request.received.unwrap_or(0));
