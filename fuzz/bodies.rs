@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
 use sluicegate::config::{self, ClientIpConfig, ForwardedHeader};
+use sluicegate::denied::Stop;
 use sluicegate::fields::{Fields, is_value};
 use sluicegate::message::RequestHead;
 use sluicegate::pipeline::{Origin, judge};
@@ -74,10 +75,15 @@ pub fn keys(data: &[u8]) {
     }
     let origin = Origin { listener: 0, peer: "127.0.0.1".parse().expect("an address"), tls: None };
     let fingerprints = || {
-        let found = sluicegate::pipeline::find(snapshot, origin, &parts, Time::from_nanos(1));
-        found.map(|found| {
+        let found = sluicegate::pipeline::find(snapshot, origin, &parts, Time::from_nanos(1), |_| false);
+        let found = found.map(|found| {
             assert!(found.asked.len() + found.spared.len() >= found.route.limits.len());
             found.asks.iter().map(|ask| ask.key).collect::<Vec<_>>()
+        });
+        found.map_err(|stop| match stop {
+            Stop::Unjudged(why) => Some(why),
+            Stop::Denied(denied) => Some(denied.why),
+            Stop::Doubtful(_) => None,
         })
     };
     assert_eq!(fingerprints(), fingerprints());

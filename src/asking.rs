@@ -1,5 +1,6 @@
 //! 4: which limits of a route a request is under, and what each is asked.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,42 +13,127 @@ use crate::config::{Exempt, ListConfig, OnMissing, When};
 use crate::cost::cost;
 use crate::key::{KeyText, Subject};
 use crate::limit::Ask;
+use crate::listen::tls::TlsSession;
 use crate::message::RequestHead;
-use crate::pipeline::{AskedLimit, Spared, Unjudged};
+use crate::pipeline::{AskedLimit, Found, Spared, Unjudged};
+use crate::route::{Near, preflight};
 use crate::snapshot::Snapshot;
 
-/// A request that is judged.
-pub(crate) struct Judging<'s, 'r> {
+/// A request that has come to its route.
+pub(crate) struct Arrival<'s, 'r, 'n> {
     pub(crate) snapshot: &'s Snapshot,
+    pub(crate) tls: Option<&'r TlsSession>,
     pub(crate) parts: &'r RequestHead,
     pub(crate) now: Time,
-    pub(crate) identity: &'r Identity<'s>,
+    /// The route's index.
+    pub(crate) route_index: usize,
+    /// The routes that it nearly has.
+    pub(crate) near: &'r [Near<'n>],
+    pub(crate) client: IpAddr,
+    pub(crate) host: &'r str,
+    /// The path in normal form.
+    pub(crate) path: &'r Cow<'r, str>,
+    pub(crate) params: &'r [(&'r str, &'r str)],
 }
 
 /// What the limits of a request are asked.
 #[derive(Default)]
 pub(crate) struct Asking<'s> {
-    pub(crate) asked: SmallVec<[AskedLimit<'s>; 2]>,
+    asked: SmallVec<[AskedLimit<'s>; 2]>,
     pub(crate) asks: SmallVec<[Ask<'s>; 2]>,
-    pub(crate) spared: SmallVec<[(usize, Spared); 2]>,
+    spared: SmallVec<[(usize, Spared); 2]>,
 }
 
-impl<'s> Asking<'s> {
-    /// Asks the limits of one route, but for those that are asked already. `free` says that none of them counts.
+impl<'s> Arrival<'s, '_, '_> {
+    /// Whether a route lets such requests in without credentials: a browser sends none with its question whether it may
+    /// ask, so it can have none.
+    pub(crate) fn goes_free(&self, route: usize) -> bool {
+        self.snapshot.config.routes[route].matches.preflight
+            && preflight(&self.parts.method, &self.parts.headers).is_some()
+    }
+
+    /// The request as keys see it.
+    fn subject<'a>(&'a self, identity: &'a Identity<'_>) -> Subject<'a> {
+        let config = &self.snapshot.config;
+        Subject {
+            client: self.client,
+            ipv6_prefix: config.client_ip.ipv6_prefix,
+            api_key: &config.api_key,
+            consumer: identity.consumer.map(|consumer| consumer.name),
+            host: self.host,
+            method: &self.parts.method,
+            path: self.path,
+            folded: !config.routes[self.route_index].matches.exact_spelling,
+            query: self.parts.target.query(),
+            headers: &self.parts.headers,
+            route: &self.snapshot.routes[self.route_index].name,
+            params: self.params,
+            token: identity.token.as_deref(),
+            certified: self.tls.and_then(|tls| tls.client.as_ref()),
+        }
+    }
+
+    /// What the limits are asked. `PROVED` says that the request has proved who sent it, as far as it has to. Otherwise
+    /// only limits are asked that have a key without that; with `open_only`, only those that are asked the same whoever
+    /// sent it.
     ///
     /// # Errors
     /// When a limit wants a key that the request lacks.
-    pub(crate) fn ask(
-        &mut self,
-        judging: &Judging<'s, '_>,
-        (route_index, free): (usize, bool),
-        subject: &Subject<'_>,
+    pub(crate) fn ask<const PROVED: bool>(
+        &self,
+        asking: &mut Asking<'s>,
+        identity: &Identity<'s>,
+        open_only: bool,
     ) -> Result<(), Unjudged> {
-        let Judging { snapshot, parts, now, identity } = *judging;
+        let subject = self.subject(identity);
+        // What nearly is another path is that path to the limits of both routes.
+        for near in self.near {
+            let subject = Subject {
+                path: &near.path,
+                params: &near.params,
+                folded: true,
+                route: &self.snapshot.routes[near.route].name,
+                ..subject.clone()
+            };
+            asking.ask::<PROVED>(self, identity, near.route, &subject, open_only)?;
+        }
+        asking.ask::<PROVED>(self, identity, self.route_index, &subject, open_only)
+    }
+
+    /// What was found out about the request.
+    pub(crate) fn found(&self, identity: Identity<'s>, asking: Asking<'s>) -> Found<'s> {
+        let route = &self.snapshot.routes[self.route_index];
+        let affinity = self.snapshot.affinity(route).and_then(|key| key.affinity(&self.subject(&identity)));
+        let normal_path = match self.path {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(path) => Some(path.clone()),
+        };
+        let Asking { asks, asked, spared } = asking;
+        let (route_index, client) = (self.route_index, self.client);
+        Found { route, route_index, client, identity, normal_path, affinity, asked, asks, spared }
+    }
+}
+
+impl<'s> Asking<'s> {
+    /// Asks the limits of one route, but for those that are asked already.
+    fn ask<const PROVED: bool>(
+        &mut self,
+        arrival: &Arrival<'s, '_, '_>,
+        identity: &Identity<'s>,
+        route_index: usize,
+        subject: &Subject<'_>,
+        open_only: bool,
+    ) -> Result<(), Unjudged> {
+        let Arrival { snapshot, parts, now, .. } = *arrival;
+        let free = arrival.goes_free(route_index);
         let plan = identity.plan();
         let lists = &snapshot.config.lists;
         for limit_of_route in &snapshot.routes[route_index].limits {
             let index = limit_of_route.index;
+            let open = limit_of_route.open;
+            if !PROVED && open_only && !open {
+                continue;
+            }
             if self.asked.iter().any(|asked| asked.index == index) {
                 continue; // for the route that it is nearer to
             }
@@ -78,6 +164,10 @@ impl<'s> Asking<'s> {
                     spare(Spared::Elsewhere);
                     continue;
                 }
+                // Nothing says whose request it is. What all share that have no key is not for it: they have proved that
+                // they may.
+                (None, _) if !PROVED && !open => continue,
+                (None, OnMissing::Deny) if !PROVED => continue,
                 (None, OnMissing::Shared) => {
                     text.clear(); // no key is written with nothing
                     limit.missing

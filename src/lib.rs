@@ -4,7 +4,8 @@
 //!
 //! 1. [`listen`]: accept, connections, deadlines, drain
 //! 2. [`pipeline`]: **read first**: route → identify → keys → decide → forward | refuse → observe
-//! 3. [`route`], [`client_ip`] and [`auth`]: which route, which client, and who that is
+//! 3. [`route`], [`client_ip`] and [`auth`]: which route, which client, and who that is; [`denied`]: what
+//!    becomes of a request that does not prove that
 //! 4. [`key`]: parts of a request → one fingerprint per limit; [`cost`]: what it spends
 //! 5. [`limit`]: check all, then charge all
 //! 6. [`respond`] a local answer, or [`forward`] upstream, both [`shape`]d; [`trace`]
@@ -21,6 +22,7 @@ pub mod client_ip;
 pub mod clock;
 pub mod config;
 pub mod cost;
+pub mod denied;
 pub mod fields;
 pub mod forward;
 pub mod key;

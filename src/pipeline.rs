@@ -14,18 +14,19 @@ use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
 use crate::apart::apart;
-use crate::asking::{Asking, Judging};
-use crate::auth::{self, Identity, Unproven};
+use crate::asking::{Arrival, Asking};
+use crate::auth::{self, Identity};
 use crate::cost::settled;
+pub use crate::denied::Unjudged;
+use crate::denied::{Stop, deny};
 use crate::fields::Fields;
 use crate::forward::{self, Exchange, ForwardError};
-use crate::key::Subject;
-use crate::limit::{Ask, Decision, Limit, Store, decide};
+use crate::limit::{self, Ask, Decision, Limit, Store, decide};
 use crate::listen::tls::TlsSession;
 use crate::listen::{Connection, Inbound};
 use crate::message::{RequestHead, Response};
 use crate::respond::{self, LocalError};
-use crate::route::{Asked, NoHost, PathError, host, is_doubtful, is_plain, normalize, preflight};
+use crate::route::{Asked, NoHost, PathError, host, is_doubtful, is_plain, normalize};
 use crate::shape::Unwritable;
 use crate::snapshot::{Route, Said, Snapshot, Target};
 use crate::target::RequestTarget;
@@ -110,53 +111,11 @@ pub enum Spared {
     Elsewhere,
 }
 
-/// Why a request never came to its limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unjudged {
-    /// Its path is not one that all servers read alike.
-    Path(PathError),
-    /// It names no host, several, or something else than one.
-    Host,
-    /// Its connection began with the certificate of another host.
-    Misdirected,
-    /// A method that a gateway does not serve.
-    Method,
-    /// Its Connection header names what the request is nothing without.
-    Nominated,
-    /// Its body comes in a coding that is not just `chunked`, once.
-    Framing,
-    /// It asks what the gateway itself can do: `OPTIONS *`.
-    Gateway,
-    /// No route matches.
-    NoRoute,
-    /// Its address is not let in.
-    NotLetIn {
-        /// The route's index.
-        route: usize,
-    },
-    /// It has to prove who sent it, and does not.
-    Unproven {
-        /// The route's index.
-        route: usize,
-        /// Why not.
-        why: Unproven,
-    },
-    /// The limit at this place of the route wants a key that the request lacks.
-    KeyMissing {
-        /// The route's index.
-        route: usize,
-        /// The limit's name.
-        limit: String,
-        /// Whether the key can be had with a token.
-        of_user: bool,
-    },
-}
-
 /// Route, identify, keys, decide, with the counters of this process alone. With `queue`, a delayed request takes a
 /// ticket; who never waits goes without.
 ///
 /// # Errors
-/// When the request is answered without asking any limit.
+/// When the request is answered without asking any limit, or is answered 401 although its limits admit it.
 pub fn judge<'s>(
     snapshot: &'s Snapshot,
     origin: Origin<'_>,
@@ -164,10 +123,23 @@ pub fn judge<'s>(
     now: Time,
     queue: bool,
 ) -> Result<Judged<'s>, Unjudged> {
-    find(snapshot, origin, parts, now).map(|found| {
-        let decision = decide(&found.asks, queue);
-        found.decided(decision)
-    })
+    let mut sought = find(snapshot, origin, parts, now, limit::may_refuse);
+    let (found, why) = loop {
+        match sought {
+            Ok(found) => break (found, None),
+            Err(Stop::Denied(denied)) => break (denied.found, Some(denied.why)),
+            Err(Stop::Unjudged(why)) => return Err(why),
+            Err(Stop::Doubtful(found)) => match found.refused_here(now) {
+                Some(judged) => return Ok(judged),
+                None => sought = find(snapshot, origin, parts, now, |_| false),
+            },
+        }
+    };
+    let decision = decide(&found.asks, queue);
+    match why.filter(|_| decision.admitted) {
+        Some(why) => Err(why),
+        None => Ok(found.decided(decision)),
+    }
 }
 
 impl<'s> Found<'s> {
@@ -186,28 +158,30 @@ impl<'s> Found<'s> {
     }
 }
 
-/// Route, identify, keys.
+/// Route, identify, keys. `may_refuse` says whether limits that are asked this would refuse, as far as that is known
+/// without asking them: then nothing is verified before they are asked.
 ///
 /// # Errors
-/// When the request is answered without asking any limit.
+/// When the request does not come to all of its limits.
 pub fn find<'s>(
     snapshot: &'s Snapshot,
     origin: Origin<'_>,
     parts: &RequestHead,
     now: Time,
-) -> Result<Found<'s>, Unjudged> {
+    may_refuse: impl FnOnce(&[Ask<'_>]) -> bool,
+) -> Result<Found<'s>, Stop<'s>> {
     if !is_served(&parts.method) {
-        return Err(Unjudged::Method);
+        return Err(Unjudged::Method.into());
     }
     if parts.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&parts.headers) {
-        return Err(Unjudged::Framing);
+        return Err(Unjudged::Framing.into());
     }
     if forward::nominates(&parts.headers, &snapshot.reserved) {
-        return Err(Unjudged::Nominated);
+        return Err(Unjudged::Nominated.into());
     }
     let host = host(parts).map_err(|NoHost| Unjudged::Host)?;
     if origin.tls.is_some_and(|tls| tls.is_misdirected(&host)) {
-        return Err(Unjudged::Misdirected);
+        return Err(Unjudged::Misdirected.into());
     }
     let plain = is_plain(parts.target.path());
     let path = match plain {
@@ -230,63 +204,38 @@ pub fn find<'s>(
     let route = &snapshot.routes[route_index];
     let configs = &snapshot.config.routes;
     if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(parts.target.path()) {
-        return Err(Unjudged::Path(PathError::Ambiguous));
+        return Err(Unjudged::Path(PathError::Ambiguous).into());
     }
     let near = snapshot.table.near(&asked, route_index, plain);
     let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
     let lets_in = |route: usize| configs[route].access.admits(&snapshot.config.lists, client);
     if !lets_in(route_index) || !near.iter().all(|near| lets_in(near.route)) {
-        return Err(Unjudged::NotLetIn { route: route_index });
+        return Err(Unjudged::NotLetIn { route: route_index }.into());
     }
-    // A browser sends no credentials with its question whether it may ask, so it can have none.
-    let goes_free =
-        |route: usize| configs[route].matches.preflight && preflight(&parts.method, &parts.headers).is_some();
     let wants_user = route.wants_user || near.iter().any(|near| snapshot.routes[near.route].wants_user);
     let jwt = snapshot.jwt.as_deref().filter(|_| wants_user);
-    let identity = match goes_free(route_index) {
-        true => Identity::default(),
-        false => auth::identify(&snapshot.config.api_key, jwt, parts, now)
-            .map_err(|why| Unjudged::Unproven { route: route_index, why })?,
-    };
-
-    let subject = Subject {
+    let arrival = Arrival {
+        snapshot,
+        tls: origin.tls,
+        parts,
+        now,
+        route_index,
+        near: &near,
         client,
-        ipv6_prefix: snapshot.config.client_ip.ipv6_prefix,
-        api_key: &snapshot.config.api_key,
-        consumer: identity.consumer.map(|consumer| consumer.name),
         host: &host,
-        method: &parts.method,
         path: &path,
-        folded: !configs[route_index].matches.exact_spelling,
-        query: parts.target.query(),
-        headers: &parts.headers,
-        route: &route.name,
         params: &params,
-        token: identity.token.as_deref(),
-        certified: origin.tls.and_then(|tls| tls.client.as_ref()),
     };
-    let affinity = snapshot.affinity(route).and_then(|key| key.affinity(&subject));
-    let request = Judging { snapshot, parts, now, identity: &identity };
+    let verifies = snapshot.config.api_key.consumers.is_some() || jwt.is_some();
+    let identity = match verifies && !arrival.goes_free(route_index) {
+        true => arrival.identify(jwt, may_refuse)?,
+        false => Identity::default(),
+    };
     let mut asking = Asking::default();
-    // What nearly is another path is that path to the limits of both routes.
-    for near in &near {
-        let route = &snapshot.routes[near.route];
-        let subject = Subject {
-            path: &near.path,
-            params: &near.params,
-            folded: true,
-            route: &route.name,
-            ..subject.clone()
-        };
-        asking.ask(&request, (near.route, goes_free(near.route)), &subject)?;
+    match arrival.ask::<true>(&mut asking, &identity, false) {
+        Ok(()) => Ok(arrival.found(identity, asking)),
+        Err(why) => Err(arrival.denied(why)),
     }
-    asking.ask(&request, (route_index, goes_free(route_index)), &subject)?;
-    let Asking { asks, asked, spared } = asking;
-    let normal_path = match &path {
-        Cow::Borrowed(_) => None,
-        Cow::Owned(path) => Some(path.clone()),
-    };
-    Ok(Found { route, route_index, client, identity, normal_path, affinity, asked, asks, spared })
 }
 
 /// Whether a method is one that a gateway serves. TRACE and TRACK would send back what a proxy added; and a method with
@@ -325,7 +274,7 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
     // connection has and each request touches. What is waited for seldom is apart for the same reason.
     let ruling = match rule(connection, &view, &mut exchange, parts, now) {
         Ok(ruling) => ruling,
-        Err(found) => apart(|| rule_later(&view, *found, &mut exchange, parts, now)).await,
+        Err(later) => apart(|| rule_later(connection, &view, *later, &mut exchange, parts, now)).await,
     };
     let Admitted { route, target, identity, normal_path, affinity, told, delay } = match ruling {
         Ruling::Admitted(admitted) => admitted,
@@ -410,20 +359,19 @@ struct Admitted<'s> {
 /// Route → keys → decide, by what this process knows.
 ///
 /// # Errors
-/// When others have to be asked first: what was found until then.
+/// When others have to be asked first, or when it is not proved who asks: what was found until then.
 fn rule<'s>(
     connection: &Rc<Connection>,
     view: &'s View,
     exchange: &mut Exchange,
     parts: &RequestHead,
     now: Time,
-) -> Result<Ruling<'s>, Box<Found<'s>>> {
-    let found = match find(&view.snapshot, connection.origin(), parts, now) {
+) -> Result<Ruling<'s>, Box<Result<Found<'s>, Stop<'s>>>> {
+    let found = find(&view.snapshot, connection.origin(), parts, now, |asks| view.may_refuse(asks, now));
+    let found = match found {
         Ok(found) => found,
-        Err(unjudged) => {
-            exchange.unjudged(&unjudged, parts);
-            return Ok(Ruling::Answered(respond::unjudged(unjudged, parts, exchange.id())));
-        }
+        Err(Stop::Unjudged(why)) => return Ok(Ruling::Answered(unjudged(why, exchange, parts))),
+        Err(stop) => return Err(Box::new(Err(stop))),
     };
     exchange.found(&found, parts);
     match &found.route.target {
@@ -431,22 +379,45 @@ fn rule<'s>(
             let decision = decide(&found.asks, true);
             Ok(concluded(found.decided(decision), target, view, exchange, parts))
         }
-        _ => Err(Box::new(found)),
+        _ => Err(Box::new(Ok(found))),
     }
 }
 
-/// The same where limits are shared, or only their state is asked for.
+/// The same where limits are shared, where only their state is asked for, or where it is not proved who asks.
 async fn rule_later<'s>(
+    connection: &Rc<Connection>,
     view: &'s View,
-    found: Found<'s>,
+    mut sought: Result<Found<'s>, Stop<'s>>,
     exchange: &mut Exchange,
     parts: &RequestHead,
     now: Time,
 ) -> Ruling<'s> {
-    let Some(target) = &found.route.target else {
+    let (found, why) = loop {
+        match sought {
+            Ok(found) => break (found, None),
+            Err(Stop::Denied(denied)) => {
+                exchange.found(&denied.found, parts);
+                break (denied.found, Some(denied.why));
+            }
+            Err(Stop::Unjudged(why)) => return Ruling::Answered(unjudged(why, exchange, parts)),
+            Err(Stop::Doubtful(found)) => {
+                exchange.found(&found, parts);
+                let store = view.store_of(&found);
+                if let Some(judged) = found.refused(store, now).await {
+                    return Ruling::Answered(turned_away(&judged, view, exchange, parts));
+                }
+                sought = find(&view.snapshot, connection.origin(), parts, now, |_| false);
+                if let Ok(found) = &sought {
+                    exchange.found(found, parts);
+                }
+            }
+        }
+    };
+    let route = found.route;
+    if route.target.is_none() && why.is_none() {
         let usage = view.usage(&found).await;
         return Ruling::Answered(respond::usage(&found, &usage));
-    };
+    }
     let judged = match view.store_of(&found) {
         Some(store) => found.shared(store, now).await,
         None => {
@@ -454,7 +425,15 @@ async fn rule_later<'s>(
             found.decided(decision)
         }
     };
-    concluded(judged, target, view, exchange, parts)
+    match (why, &route.target) {
+        (None, Some(target)) => concluded(judged, target, view, exchange, parts),
+        (Some(why), _) if judged.decision.admitted => {
+            view.observe(&judged);
+            exchange.judged(&judged);
+            Ruling::Answered(deny(judged, why, exchange, parts).await)
+        }
+        _ => Ruling::Answered(turned_away(&judged, view, exchange, parts)),
+    }
 }
 
 /// What comes of a decision.
@@ -465,18 +444,31 @@ fn concluded<'s>(
     exchange: &mut Exchange,
     parts: &RequestHead,
 ) -> Ruling<'s> {
+    if !judged.decision.admitted {
+        return Ruling::Answered(turned_away(&judged, view, exchange, parts));
+    }
     view.observe(&judged);
     exchange.judged(&judged);
-    if judged.decision.unavailable {
-        return Ruling::Answered(respond::unavailable(parts, exchange.id()));
-    }
-    if !judged.decision.admitted {
-        return Ruling::Answered(respond::refusal(parts, &judged, exchange.id()));
-    }
     exchange.hold(std::mem::take(&mut judged.decision.holds));
     let Judged { route, identity, normal_path, affinity, said, asked, decision, .. } = judged;
     let told = respond::Told::new(said, &asked, &decision);
     Ruling::Admitted(Admitted { route, target, identity, normal_path, affinity, told, delay: decision.delay })
+}
+
+/// The answer to a request that its limits do not admit.
+fn turned_away(judged: &Judged<'_>, view: &View, exchange: &Exchange, parts: &RequestHead) -> Response {
+    view.observe(judged);
+    exchange.judged(judged);
+    match judged.decision.unavailable {
+        true => respond::unavailable(parts, exchange.id()),
+        false => respond::refusal(parts, judged, exchange.id()),
+    }
+}
+
+/// The answer to a request that never comes to its limits.
+fn unjudged(why: Unjudged, exchange: &mut Exchange, parts: &RequestHead) -> Response {
+    exchange.unjudged(&why, parts);
+    respond::unjudged(why, parts, exchange.id())
 }
 
 /// `target` with another path, and the same query and authority.

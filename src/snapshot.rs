@@ -88,6 +88,8 @@ pub struct RouteLimit {
     pub index: usize,
     /// What a request costs on this route, if that differs from others.
     pub cost: Option<u64>,
+    /// Whether it is asked the same whoever sent a request: its key and its numbers need no proof of that.
+    pub open: bool,
 }
 
 /// What becomes of an admitted request.
@@ -209,7 +211,7 @@ impl Lineage {
                 .map(|route| {
                     let by_user =
                         hashed_by(&config, route).is_some_and(|key| key.parts().any(Part::is_of_user));
-                    Route::new(route, &limits, all_want || by_user)
+                    Route::new(route, &limits, all_want || by_user, config.api_key.consumers.is_some())
                 })
                 .collect(),
             limits,
@@ -334,12 +336,13 @@ impl Snapshot {
 }
 
 impl Route {
-    fn new(config: &RouteConfig, limits: &[Arc<Limit>], wants_user: bool) -> Self {
+    fn new(config: &RouteConfig, limits: &[Arc<Limit>], wants_user: bool, known_keys: bool) -> Self {
         let asked = config.limits.iter().filter(|index| limits[**index].config.mode != Mode::Off);
         let asked = asked.map(|index| RouteLimit {
             limit: Arc::clone(&limits[*index]),
             index: *index,
             cost: limits[*index].config.cost.on_route(&config.name),
+            open: is_open(&limits[*index].config, known_keys),
         });
         let limits: Vec<RouteLimit> = asked.collect();
         let by_user = |limit: &LimitConfig| {
@@ -369,6 +372,14 @@ impl Route {
             wants_user,
         }
     }
+}
+
+/// Whether a limit is asked the same whoever sent a request. `known_keys`: an API key has to be a known one.
+fn is_open(limit: &LimitConfig, known_keys: bool) -> bool {
+    let needs_proof =
+        |part: &Part| part.is_of_user() || *part == Part::Consumer || (known_keys && *part == Part::ApiKey);
+    let for_some = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
+    !for_some && limit.exempt.consumers.is_empty() && !limit.key.parts().any(needs_proof)
 }
 
 impl Said {

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use sluicegate_limiter::Standing;
+use sluicegate_limiter::{Standing, Time};
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::config::ClientConfig;
 use crate::forward::Upstream;
-use crate::limit::{self, Decision, Store, StoreState};
+use crate::limit::{self, Ask, Decision, Store, StoreState};
 use crate::listen::{Budget, Buffers, Deadlines, Handshakes, Listener, Opened};
 use crate::message::RequestId;
 use crate::observe::{AccessLog, LimitStripe, Metrics, Outcome, RouteStripe, Sink};
@@ -299,6 +299,12 @@ impl View {
     /// The store that decides on a request; `None` if all its limits are counted here.
     pub fn store_of(&self, found: &Found<'_>) -> Option<&Rc<Store>> {
         self.store.as_ref().filter(|_| found.asks.iter().any(|ask| ask.limit.config.shared))
+    }
+
+    /// Whether a limit that is asked this may refuse it, as far as that is known without asking: nothing is charged.
+    pub fn may_refuse(&self, asks: &[Ask<'_>], now: Time) -> bool {
+        let store = self.store.as_ref().filter(|_| asks.iter().any(|ask| ask.limit.config.shared));
+        store.map_or_else(|| limit::may_refuse(asks), |store| store.may_refuse(asks, now))
     }
 
     /// What is left of each enforced limit of a request, which spends nothing.

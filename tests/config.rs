@@ -38,7 +38,9 @@ fn load(path: &Path) -> Loaded {
 
 /// Version control does not keep who may read a file, and `check` warns of consumers that everybody may.
 fn close_to_others() {
-    for file in ["good/consumers/consumers.yaml", "doubtful/consumers/none.yaml"] {
+    for file in
+        ["good/consumers/consumers.yaml", "doubtful/consumers/none.yaml", "doubtful/consumers/plans.yaml"]
+    {
         fs::set_permissions(folder(file), fs::Permissions::from_mode(0o640)).unwrap();
     }
 }

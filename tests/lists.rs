@@ -250,7 +250,7 @@ fn preflights(store: &str) {
         vec![setup],
         &format!(
             "{PROXY}{store}auth: {{api_key: {{consumers: consumers.yaml, required: true}}}}\n\
-             lists: {{blocked: [198.51.100.7]}}\nlimits: {{l: {{key: ip, rate: 1/day}}}}\n\
+             lists: {{blocked: [198.51.100.7]}}\nlimits: {{l: {{key: ip, rate: 2/day}}}}\n\
              upstreams: {{api: {{servers: [\"http://{{upstream}}\"]}}}}\nroutes:\n  \
              - {{name: post, match: {{path: /exempt, methods: POST}}, upstream: api, limits: [l], preflight: exempt, deny: blocked}}\n  \
              - {{name: counted, match: {{path: /counted}}, upstream: api, limits: [l]}}\n"

@@ -4,7 +4,7 @@
 
 mod harness;
 
-use harness::{Fleet, Gateway, RedisServer, Setup};
+use harness::{Fleet, Gateway, RedisServer, Setup, program, until};
 
 /// Consumers and their plans; one is on none.
 const CONSUMERS: [(&str, &str); 3] = [("ann", "pro"), ("bob", "free"), ("cat", "")];
@@ -64,7 +64,7 @@ fn a_plan_has_its_own_rate() {
 /// Nobody is on a plan by saying so.
 #[test]
 fn a_plan_is_proved() {
-    let limits = "  l: {key: ip, rate: 3/366d, plans: {pro: 1000/d}}";
+    let limits = "  l: {key: ip, rate: 3/366d, plans: {free: 3/366d, pro: 1000/d}}";
     let gateway = start("", limits);
     let claims = [("x-consumer-plan", "pro"), ("x-plan", "pro"), ("x-api-key", "nobody")];
     assert_eq!(passed(&gateway, 10, &claims), 3);
@@ -121,4 +121,63 @@ fn a_candidate_refuses_nobody() {
         assert_eq!((count("admitted"), count("refused")), (10.0, 3.0));
         assert_eq!(count("candidate_refused"), 9.0, "all but the first four of thirteen");
     }
+}
+
+/// An entry for consumers.yaml; the key is the name.
+fn entry(name: &str, plan: &str) -> String {
+    format!("- {{name: {name}, key: \"sha256:{}\", plan: {plan}}}\n", digest(name))
+}
+
+/// A plan that no limit has is a mistake, wherever it comes from: a file that changes, `consumers add`, a limit that
+/// loses the plan.
+#[test]
+fn a_plan_that_no_limit_has_is_a_mistake() {
+    let rules = |plans: &str| {
+        format!(
+            "auth: {{api_key: {{consumers: consumers.yaml}}}}\n\
+             limits: {{l: {{key: consumer, rate: 3/366d{plans}}}}}\n\
+             routes: [{{respond: {{status: 200}}, limits: [l]}}]\n"
+        )
+    };
+    let both = ", plans: {free: 3/366d, pro: 5/366d}";
+    let gateway = Setup::default().file("consumers.yaml", &entry("ann", "pro")).start(&rules(both));
+    let left = || gateway.ask("GET", "/", &[("x-api-key", "ann")]).number("x-ratelimit-remaining");
+    assert_eq!(left(), 4);
+    let status = || gateway.admin_get("/status").json();
+    let file = gateway.path("consumers.yaml").display().to_string();
+
+    gateway.write_file("consumers.yaml", &(entry("bob", "free") + &entry("ann", "prro")));
+    let error = until("the file is refused", || {
+        status()["consumers"]["last_reload_error"].as_str().map(str::to_owned)
+    });
+    assert!(
+        error.contains(&format!("{file}:2: no limit has the plan `prro`; did you mean `pro`?")),
+        "{error}"
+    );
+    assert_eq!(left(), 3, "as before");
+    assert_eq!(gateway.ask("GET", "/", &[("x-api-key", "bob")]).number("x-ratelimit-remaining"), 2);
+
+    gateway.write_file("consumers.yaml", &(entry("bob", "free") + &entry("ann", "pro")));
+    until("a good file is in force", || status()["consumers"]["last_reload_error"].is_null().then_some(()));
+    assert_eq!(left(), 2);
+
+    gateway.write(&rules(", plans: {free: 3/366d}"));
+    let error = until("the rules are refused", || status()["last_reload_error"].as_str().map(str::to_owned));
+    assert!(error.contains(&format!("{file}:2: no limit has the plan `pro`; known: free")), "{error}");
+    gateway.write(&rules(""));
+    until("where no limit has plans they are only told", || {
+        status()["last_reload_error"].is_null().then_some(())
+    });
+
+    gateway.reload(&rules(both));
+    let add = |plan: &str| {
+        let mut add = program();
+        add.current_dir(gateway.path("")).args(["consumers", "add", &format!("of-{plan}"), "--plan", plan]);
+        let output = add.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = add("frre");
+    assert_eq!(code, Some(1));
+    assert!(said.contains("no limit has the plan `frre`; did you mean `free`?"), "{said}");
+    assert_eq!(add("free").0, Some(0));
 }

@@ -51,6 +51,11 @@ impl Supervisor {
             && let Some(read) = watch.look().await
         {
             let file = file.clone();
+            let plans = &self.shared.snapshot.load().config.plans;
+            let read = read.and_then(|consumers| {
+                consumers.check_plans(plans, &file.display().to_string())?;
+                Ok(consumers)
+            });
             self.take(file, read, |config| Some(&mut config.api_key.consumers.as_mut()?.known)).await;
         }
         let mut at = 0;

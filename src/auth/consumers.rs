@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::MAX_KEY;
 use super::read::{Entry, read};
+use crate::config::nearest;
 use crate::watched::{Digest, Mistakes, Source, Unusable, Watched, sha256};
 
 /// All consumers of a file. Immutable; a changed file makes another.
@@ -19,7 +20,7 @@ pub struct Consumers {
     /// How far a digest's first 32 bits are shifted to become such bits.
     shift: u32,
     records: Vec<Record>,
-    plans: Vec<Box<str>>,
+    plans: Vec<Plan>,
     /// Names and metadata.
     text: String,
     source: Option<Source>,
@@ -49,6 +50,14 @@ struct Record {
     /// 0 for none, else the place among the plans from 1.
     plan: u16,
     metadata: u16,
+}
+
+/// A plan that consumers are on.
+struct Plan {
+    name: Box<str>,
+    /// Where the first of them stands.
+    line: u32,
+    consumers: u32,
 }
 
 /// The most consumers of a file.
@@ -119,8 +128,31 @@ impl Consumers {
         Some(Consumer {
             name: self.text.get(name..metadata)?,
             metadata: self.text.get(metadata..metadata + usize::from(record.metadata))?,
-            plan: plan.and_then(|at| self.plans.get(at)).map(AsRef::as_ref),
+            plan: plan.and_then(|at| self.plans.get(at)).map(|plan| &*plan.name),
         })
+    }
+
+    /// The plans that they are on.
+    pub fn plans(&self) -> impl Iterator<Item = &str> {
+        self.plans.iter().map(|plan| &*plan.name)
+    }
+
+    /// Whether each is on one of these plans, if there are any: where limits have none, a plan is only told.
+    ///
+    /// # Errors
+    /// The plans that are others, and where they stand in `file`.
+    pub fn check_plans(&self, known: &[String], file: &str) -> Result<(), Unusable> {
+        let mut mistakes = Mistakes::default();
+        for plan in self.plans.iter().filter(|_| !known.is_empty()) {
+            let of = match plan.consumers {
+                1 => String::new(),
+                count => format!(" of {count} consumers"),
+            };
+            if let Err(message) = known_plan(&plan.name, &of, known) {
+                mistakes.add(plan.line, message);
+            }
+        }
+        mistakes.or((), file)
     }
 }
 
@@ -130,6 +162,21 @@ impl<'s> Consumer<'s> {
         let mut parts = self.metadata.split_terminator('\0');
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
+}
+
+/// Whether a limit has this plan. `of` says whose it is.
+///
+/// # Errors
+/// What it can have been meant for.
+pub(super) fn known_plan(plan: &str, of: &str, known: &[String]) -> Result<(), String> {
+    if known.iter().any(|name| name == plan) {
+        return Ok(());
+    }
+    let meant = match nearest(plan, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("known: {}", known.join(", ")),
+    };
+    Err(format!("no limit has the plan `{plan}`{of}; {meant}"))
 }
 
 /// The bits that a digest is looked up by.
@@ -148,7 +195,7 @@ struct Building {
     /// The hashes of the names, to find those that are given twice, and whose they are.
     names: Vec<(u64, u32)>,
     hashes: RandomState,
-    plans: Vec<Box<str>>,
+    plans: Vec<Plan>,
     plan_numbers: HashMap<String, u16>,
     text: String,
 }
@@ -162,7 +209,7 @@ impl Building {
         if entry.keys.len() > MOST_KEYS {
             return mistakes.add(line, format!("a consumer has at most {MOST_KEYS} keys"));
         }
-        let plan = match entry.plan.as_deref().map(|plan| self.plan(plan)) {
+        let plan = match entry.plan.as_deref().map(|plan| self.plan(plan, line)) {
             None => 0,
             Some(Some(number)) => number,
             Some(None) => return mistakes.add(line, format!("a file has at most {MOST_PLANS} plans")),
@@ -187,12 +234,13 @@ impl Building {
     }
 
     /// The number of a plan; `None` if there are too many.
-    fn plan(&mut self, plan: &str) -> Option<u16> {
+    fn plan(&mut self, plan: &str, line: u32) -> Option<u16> {
         if let Some(number) = self.plan_numbers.get(plan) {
+            self.plans[usize::from(*number) - 1].consumers += 1;
             return Some(*number);
         }
         let number = u16::try_from(self.plans.len() + 1).ok().filter(|n| usize::from(*n) <= MOST_PLANS)?;
-        self.plans.push(plan.into());
+        self.plans.push(Plan { name: plan.into(), line, consumers: 1 });
         self.plan_numbers.insert(plan.to_owned(), number);
         Some(number)
     }

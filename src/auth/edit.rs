@@ -9,7 +9,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::consumers::Consumers;
+use super::consumers::{Consumers, known_plan};
 use super::read::{check_name, check_plan, read};
 use crate::watched::{self, Mistakes, Unusable, Watched, sha256};
 
@@ -59,12 +59,16 @@ pub fn list(path: &Path) -> Result<Vec<Listed>, EditError> {
     listed(&text, path)
 }
 
-/// Adds a consumer with a new key, and makes the file if there is none. Returns the key, which stands nowhere else.
+/// Adds a consumer with a new key, and makes the file if there is none. Returns the key, which stands nowhere else. Its
+/// plan is one of `plans`, if there are any.
 ///
 /// # Errors
-/// When the name is taken or cannot be one, when the file has mistakes, or when it cannot be written.
-pub fn add(path: &Path, name: &str, plan: Option<&str>) -> Result<String, EditError> {
+/// When the name is taken or cannot be one, when there is no such plan, when the file has mistakes, or when it cannot be written.
+pub fn add(path: &Path, name: &str, plan: Option<&str>, plans: &[String]) -> Result<String, EditError> {
     check_name(name).and_then(|()| plan.map_or(Ok(()), check_plan)).map_err(EditError::Refused)?;
+    if let Some(plan) = plan.filter(|_| !plans.is_empty()) {
+        known_plan(plan, "", plans).map_err(EditError::Refused)?;
+    }
     let mut secret = [0; SECRET];
     aws_lc_rs::rand::fill(&mut secret).map_err(|_| io::Error::other("the system gives no random bytes"))?;
     let key = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(secret));

@@ -63,12 +63,12 @@ pub(super) struct Place {
 
 pub(super) fn run(command: &Command) -> ExitCode {
     let (Command::Add { place, .. } | Command::List { place } | Command::Remove { place, .. }) = command;
-    let file = match place.file() {
-        Ok(file) => file,
+    let (file, plans) = match place.file() {
+        Ok(found) => found,
         Err(message) => return fail(USERS_MISTAKE, message),
     };
     let done = match command {
-        Command::Add { name, plan, .. } => edit::add(&file, name, plan.as_deref()).map(|key| {
+        Command::Add { name, plan, .. } => edit::add(&file, name, plan.as_deref(), &plans).map(|key| {
             eprintln!(
                 "{} has a new consumer `{name}`; this is its key, and it is not shown again:",
                 file.display()
@@ -94,9 +94,10 @@ pub(super) fn run(command: &Command) -> ExitCode {
 }
 
 impl Place {
-    fn file(&self) -> Result<PathBuf, String> {
+    /// The file, and the plans that its consumers can be on; none if they can be on any.
+    fn file(&self) -> Result<(PathBuf, Vec<String>), String> {
         if let Some(file) = &self.file {
-            return Ok(file.clone());
+            return Ok((file.clone(), Vec::new()));
         }
         config::consumers_file(&self.config)?.ok_or_else(|| {
             let config = self.config.display();

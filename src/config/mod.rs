@@ -54,6 +54,7 @@ pub use model::{
     ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, Mode, OnMissing,
     OnStoreFailure, Quota, When,
 };
+pub(crate) use report::nearest;
 pub use report::{Place, Problem, Report};
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
@@ -112,18 +113,20 @@ fn parse_after(text: String, file: &str, folder: &Path, before: Option<&Config>)
     Loaded { config, report, rendered, text }
 }
 
-/// The file of consumers that a file names, whether or not it can be read.
+/// The file of consumers that a file names, whether or not it can be read, and the plans that they can be on; none if
+/// they can be on any.
 ///
 /// # Errors
 /// When `path` cannot be read as far as that.
-pub fn consumers_file(path: &Path) -> Result<Option<PathBuf>, String> {
+pub fn consumers_file(path: &Path) -> Result<Option<(PathBuf, Vec<String>)>, String> {
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let mut report = Report::default();
     let raw = raw(&text, &mut report);
+    let plans = raw.as_ref().map(validate::plans).unwrap_or_default();
     let named = raw.and_then(|raw| raw.auth?.value.api_key?.value.consumers);
     match named {
-        Some(file) => Ok(Some(relative(path.parent().unwrap_or(Path::new("")), &file.value))),
+        Some(file) => Ok(Some((relative(path.parent().unwrap_or(Path::new("")), &file.value), plans))),
         None if report.errors.is_empty() => Ok(None),
         None => Err(report.render(&path.display().to_string(), &text).trim_end().to_owned()),
     }

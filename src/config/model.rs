@@ -40,6 +40,8 @@ pub struct Config {
     pub store: Option<RedisConfig>,
     /// The lists of addresses, in the order of the file.
     pub lists: Vec<ListConfig>,
+    /// The plans that consumers can be on, because a limit names them; none if no limit has numbers for any.
+    pub plans: Vec<String>,
     /// The limits, in the order of the file.
     pub limits: Vec<LimitConfig>,
     /// The upstreams, in the order of the file.

@@ -155,7 +155,7 @@ fn render_problem(out: &mut String, file: &str, text: &str, word: &str, problem:
 }
 
 /// The known name nearest to `word`, if one is near enough to be meant.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     known
         .into_iter()

@@ -81,6 +81,8 @@ pub struct Ask<'a> {
     pub share: u32,
     /// The key in full, for limits that want it.
     pub text: KeyText,
+    /// Whether all that is charged is held, so that it can be undone.
+    pub for_now: bool,
 }
 
 /// What one limit says.
@@ -201,6 +203,11 @@ impl Limit {
             || matches!(self.config.quota, Quota::SlidingLog(log, _) if log.counts_rejected())
     }
 
+    /// Whether it refuses a request at `at` on the clock of whoever counts, by what is known here of the key.
+    fn refuses_at(&self, ask: &Ask<'_>, at: Time, cost: u64) -> bool {
+        self.banned_for(ask.key, ask.now).is_some() || self.counters.refusal(ask.key, at, cost).is_some()
+    }
+
     /// Takes over what the store told of a key after giving back or writing back. Of a log it then tells too little to
     /// say until when it refuses, so nothing is remembered.
     fn relearn(&self, key: Fingerprint, told: &redis::RemoteKey, now: Time) {
@@ -220,7 +227,7 @@ impl Limit {
 impl<'a> Ask<'a> {
     /// A limit that is asked at `at`.
     pub fn new(limit: &'a Arc<Limit>, key: Fingerprint, cost: u64, at: Time) -> Self {
-        Self { limit, key, cost, base: cost, now: at, at, share: 1, text: KeyText::new() }
+        Self { limit, key, cost, base: cost, now: at, at, share: 1, text: KeyText::new(), for_now: false }
     }
 }
 
@@ -256,6 +263,16 @@ impl Decision {
 /// one takes nothing from any other, and of M requests at once exactly N pass.
 pub fn decide(asks: &[Ask<'_>], queue: bool) -> Decision {
     decide_here(asks, queue, false)
+}
+
+/// Like [`decide`], but all that is charged is held, so that it can be undone, and nobody takes a ticket.
+pub fn decide_for_now(asks: &[Ask<'_>]) -> Decision {
+    decide_here(asks, false, true)
+}
+
+/// Whether an enforced limit may refuse, by what is known of the keys. Nothing is charged, and no refusal is counted.
+pub fn may_refuse(asks: &[Ask<'_>]) -> bool {
+    asks.iter().any(|ask| ask.limit.enforces() && ask.limit.refuses_at(ask, ask.at, ask.cost))
 }
 
 /// Like `decide`. With `keep`, all that is charged is held, so that it can be undone.

@@ -51,7 +51,7 @@ enum Elsewhere {
     /// A turn, of which the queue is here and the debt there.
     Turn { store: Rc<Store>, limit: Arc<Limit>, tag: Tag, receipt: Receipt },
     /// What is spent there.
-    Spent { store: Rc<Store>, tag: Tag, receipt: Receipt },
+    Spent { store: Rc<Store>, limit: Arc<Limit>, tag: Tag, receipt: Receipt },
 }
 
 impl Hold {
@@ -74,7 +74,7 @@ impl Hold {
 
     /// What a shared store has charged until it is known what the request costs.
     pub(super) fn spent(store: Rc<Store>, item: &Item, receipt: Receipt) -> Self {
-        let elsewhere = Elsewhere::Spent { store, tag: item.tag, receipt };
+        let elsewhere = Elsewhere::Spent { store, limit: Arc::clone(&item.limit), tag: item.tag, receipt };
         let counters = Arc::clone(&item.limit.counters);
         let charge = counters.stored.open(item.key, &item.limit.config.quota, item.cost, receipt);
         Self::new(counters, item.key, item.cost, charge, Taken::Spent)
@@ -105,8 +105,8 @@ impl Hold {
         let (more, less) = (cost.saturating_sub(self.cost), self.cost.saturating_sub(cost));
         let charge = self.charge.take();
         match &self.elsewhere {
-            Some(Elsewhere::Spent { store, tag, receipt }) => {
-                store.settle((&settling.limit, self.key, *tag), (charge, *receipt), (self.cost, cost));
+            Some(Elsewhere::Spent { store, limit, tag, receipt }) => {
+                store.settle((limit, self.key, *tag), (charge, *receipt), (self.cost, cost));
             }
             Some(_) => {}
             None => {
@@ -249,11 +249,19 @@ impl Holds {
     }
 
     /// The request is refused after all: it has spent nothing.
-    pub(super) fn undo(&mut self, now: Time) {
+    pub fn undo(&mut self, now: Time) {
         self.give_up(now);
         for mut hold in self.0.drain(..).filter(|hold| hold.taken == Taken::Spent) {
-            if let Some(charge) = hold.charge.take() {
-                hold.counters.give_back(hold.key, now, charge, (hold.cost, hold.cost));
+            let charge = hold.charge.take();
+            match (&hold.elsewhere, charge) {
+                (Some(Elsewhere::Spent { store, limit, tag, receipt }), charge) => {
+                    store.settle((limit, hold.key, *tag), (charge, *receipt), (hold.cost, 0));
+                }
+                (_, Some(charge)) => {
+                    let whole = (hold.cost, hold.cost);
+                    hold.counters.give_back(hold.key, hold.counted(now), charge, whole);
+                }
+                (_, None) => {}
             }
         }
     }

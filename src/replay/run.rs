@@ -3,16 +3,18 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use http::StatusCode;
 use sluicegate_limiter::{Span, Time};
 
 use super::Request;
 use super::row::Row;
 use super::unmatched::Unmatched;
 use crate::cost::settled;
+use crate::denied::{Denied, Stop};
 use crate::fields::Fields;
 use crate::key::KeyText;
-use crate::limit::{Holds, decide};
-use crate::pipeline::{Judged, Origin, Unjudged, find};
+use crate::limit::{self, Holds, decide};
+use crate::pipeline::{Found, Judged, Origin, Unjudged, find};
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
 
@@ -115,7 +117,7 @@ impl<'s> Replay<'s> {
         }
         let snapshot = self.snapshot;
         let origin = Origin { listener: self.listener, peer: request.client, tls: None };
-        let why = match find(snapshot, origin, &request.parts, self.now) {
+        let why = match find(snapshot, origin, &request.parts, self.now, limit::may_refuse) {
             Ok(found) if found.route.target.is_none() => {
                 return Row {
                     outcome: Outcome::Admitted, // it tells what is left, which spends nothing
@@ -123,24 +125,27 @@ impl<'s> Replay<'s> {
                     ..Row::unmatched(found.client)
                 };
             }
-            Ok(mut found) => {
-                let decision = decide(&found.asks, false);
-                let speaks = speaker(&found.asked, &decision);
-                let key = speaks.map(|at| std::mem::take(&mut found.asks[at].text)).unwrap_or_default();
-                return self.row(found.decided(decision), speaks, key, request);
+            Ok(found) => return self.asked(found, request, request.status),
+            // Nobody gives anything back meanwhile.
+            Err(Stop::Doubtful(found)) => return self.asked(*found, request, None),
+            Err(Stop::Denied(denied)) => {
+                let Denied { found, why } = *denied;
+                let row = self.asked(found, request, Some(StatusCode::UNAUTHORIZED));
+                let limit = match why {
+                    Unjudged::KeyMissing { limit, .. } => Some(limit),
+                    _ => None,
+                };
+                return match row.outcome {
+                    Outcome::Admitted => Row { outcome: Outcome::Refused, limit, remaining: None, ..row },
+                    _ => row,
+                };
             }
-            Err(why) => why,
+            Err(Stop::Unjudged(why)) => why,
         };
         let unmatched =
             Row::unmatched(snapshot.config.client_ip.resolve(request.client, &request.parts.headers));
         match why {
-            Unjudged::KeyMissing { route, limit, .. } => Row {
-                outcome: Outcome::Refused,
-                route: Some(snapshot.routes[route].name.clone()),
-                limit: Some(limit),
-                ..unmatched
-            },
-            Unjudged::Unproven { route, .. } | Unjudged::NotLetIn { route } => Row {
+            Unjudged::NotLetIn { route } => Row {
                 outcome: Outcome::Refused,
                 route: Some(snapshot.routes[route].name.clone()),
                 ..unmatched
@@ -152,7 +157,21 @@ impl<'s> Replay<'s> {
         }
     }
 
-    fn row(&mut self, mut judged: Judged<'_>, speaks: Option<usize>, key: KeyText, request: &Request) -> Row {
+    /// Has the limits decide; `status` is what the answer has if they admit the request.
+    fn asked(&mut self, mut found: Found<'_>, request: &Request, status: Option<StatusCode>) -> Row {
+        let decision = decide(&found.asks, false);
+        let speaks = speaker(&found.asked, &decision);
+        let key = speaks.map(|at| std::mem::take(&mut found.asks[at].text)).unwrap_or_default();
+        self.row(found.decided(decision), (speaks, key), request, status)
+    }
+
+    fn row(
+        &mut self,
+        mut judged: Judged<'_>,
+        (speaks, key): (Option<usize>, KeyText),
+        request: &Request,
+        status: Option<StatusCode>,
+    ) -> Row {
         let decision = &judged.decision;
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
         for (asked, verdict) in judged.asked.iter().zip(&decision.verdicts) {
@@ -186,7 +205,7 @@ impl<'s> Replay<'s> {
             key,
         };
         let mut holds = std::mem::take(&mut judged.decision.holds);
-        if let Some(status) = request.status {
+        if let Some(status) = status {
             // What an answer's headers said is in no log.
             holds.answered(|cost, base| settled(cost, base, status, &Fields::new()));
             holds.settle(self.now, request.bytes.unwrap_or(0), request.received.unwrap_or(0));

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use sluicegate_limiter::{Span, Time};
 
 use super::TokenError;
+use super::token::Claims;
 use crate::config::JwtConfig;
 
 /// What is kept of a token whose signature is good.
@@ -23,23 +24,23 @@ pub struct Verified {
 impl Verified {
     /// What is kept of these claims, if they hold at `now`; `wanted` are the ones that keys ask for.
     pub(super) fn new(
-        claims: &Map<String, Value>,
+        claims: &Claims,
         keys: [u8; 32],
         config: &JwtConfig,
         wanted: &[String],
         now: Time,
     ) -> Result<Self, TokenError> {
-        let expires = check(claims, config, now)?;
-        let kept = wanted.iter().filter_map(|name| Some((name.as_str().into(), text(claims, name)?.into())));
+        let expires = check(&claims.values, config, now)?;
+        let kept = wanted.iter().filter_map(|name| Some((name.as_str().into(), claims.text(name)?.into())));
         let forward = config.forward.iter().filter_map(|(header, claim)| {
-            let value = HeaderValue::try_from(text(claims, claim)?).ok()?; // a line break stays here
+            let value = HeaderValue::try_from(claims.text(claim)?).ok()?; // a line break stays here
             Some((header.clone(), value))
         });
         Ok(Self {
             keys,
             expires,
-            user: text(claims, &config.user_claim).map(Into::into),
-            plan: config.plan_claim.as_ref().and_then(|name| text(claims, name)).map(Into::into),
+            user: claims.text(&config.user_claim).map(Into::into),
+            plan: config.plan_claim.as_ref().and_then(|name| claims.text(name)).map(Into::into),
             claims: kept.collect(),
             forward: forward.collect(),
         })
@@ -105,22 +106,4 @@ fn moment(claims: &Map<String, Value>, name: &str) -> Result<Option<Time>, Token
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().ok_or(TokenError::Malformed)?;
     Ok(Some(Time::from_nanos((seconds * 1e9) as u64))) // saturates: before 1970 is 1970, and never is far away
-}
-
-/// A claim as text: a string, a number or a truth value, and nothing that is empty. `a.b` is the member `a.b`, or `b`
-/// inside of `a`.
-fn text(claims: &Map<String, Value>, path: &str) -> Option<String> {
-    match find(claims, path)? {
-        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(truth) => Some(truth.to_string()),
-        _ => None,
-    }
-}
-
-fn find<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
-    claims.get(path).or_else(|| {
-        let inside = |(dot, _): (usize, &str)| find(claims.get(&path[..dot])?.as_object()?, &path[dot + 1..]);
-        path.match_indices('.').find_map(inside)
-    })
 }

@@ -1,5 +1,7 @@
 //! A token as it is written (RFC 7515, compact): taken apart, nothing of it believed.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
 use base64::Engine as _;
@@ -8,7 +10,9 @@ use http::header::{AUTHORIZATION, HeaderName};
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
+use smallvec::SmallVec;
 
 use super::TokenError;
 use crate::fields::Fields;
@@ -29,6 +33,14 @@ pub(super) struct Token<'a> {
     /// The key that it says it is signed with.
     pub(super) kid: Option<String>,
     claims: &'a str,
+}
+
+/// What a token claims.
+pub(super) struct Claims {
+    /// Each claim by its name. A number that is neither a `u64` nor an `i64` is rounded here.
+    pub(super) values: Map<String, Value>,
+    /// The JSON that they were read from, which has all digits.
+    json: Vec<u8>,
 }
 
 /// The token of a request; `None` if it has none. What stands there and is no JWT at all, such as an opaque token or
@@ -72,7 +84,7 @@ impl<'a> Token<'a> {
         if claims.contains('.') {
             return Err(TokenError::Malformed); // five parts: it is encrypted
         }
-        let header = object(header)?;
+        let header = read(&decoded(header)?)?;
         // An extension that is critical and not understood; none is understood here (RFC 7515 §4.1.11).
         if header.contains_key("crit") {
             return Err(TokenError::Malformed);
@@ -88,9 +100,53 @@ impl<'a> Token<'a> {
     }
 
     /// The claims. Ask for them when the signature is verified.
-    pub(super) fn claims(&self) -> Result<Map<String, Value>, TokenError> {
-        object(self.claims)
+    pub(super) fn claims(&self) -> Result<Claims, TokenError> {
+        let json = decoded(self.claims)?;
+        Ok(Claims { values: read(&json)?, json })
     }
+}
+
+impl Claims {
+    /// A claim as text: a string, a number or a truth value, and nothing that is empty. `a.b` is the member `a.b`, or
+    /// `b` inside of `a`.
+    pub(super) fn text(&self, path: &str) -> Option<String> {
+        let mut names = Names::new();
+        match find(&self.values, path, &mut names)? {
+            Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+            // Two numbers that round to the same `f64` are two users.
+            Value::Number(number) if number.is_f64() => self.as_written(&names),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(truth) => Some(truth.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The JSON text of the claim at this place.
+    fn as_written(&self, names: &Names<'_>) -> Option<String> {
+        let mut json = std::str::from_utf8(&self.json).ok()?;
+        for name in names {
+            let members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(json).ok()?;
+            json = members.get(*name)?.get();
+        }
+        Some(json.to_owned())
+    }
+}
+
+/// The names of objects within objects, and of the claim in the innermost.
+type Names<'p> = SmallVec<[&'p str; 4]>;
+
+/// The claim at `path`; the names that lead to it are appended to `names`.
+fn find<'a, 'p>(claims: &'a Map<String, Value>, path: &'p str, names: &mut Names<'p>) -> Option<&'a Value> {
+    let depth = names.len();
+    if let Some(value) = claims.get(path) {
+        names.push(path);
+        return Some(value);
+    }
+    path.match_indices('.').find_map(|(dot, _)| {
+        names.truncate(depth);
+        names.push(&path[..dot]);
+        find(claims.get(&path[..dot])?.as_object()?, &path[dot + 1..], names)
+    })
 }
 
 /// The algorithm of this name, in tokens and in keys.
@@ -101,10 +157,14 @@ pub(super) fn algorithm_of(name: &str) -> Option<Algorithm> {
     }
 }
 
-/// The JSON object in a part of a token.
-fn object(part: &str) -> Result<Map<String, Value>, TokenError> {
-    let json = URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed)?;
-    match serde_json::from_slice(&json) {
+/// The text of a part of a token.
+fn decoded(part: &str) -> Result<Vec<u8>, TokenError> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed)
+}
+
+/// The JSON object in a text.
+fn read(json: &[u8]) -> Result<Map<String, Value>, TokenError> {
+    match serde_json::from_slice(json) {
         Ok(Strict(Value::Object(object))) => Ok(object),
         _ => Err(TokenError::Malformed),
     }
@@ -168,5 +228,29 @@ impl<'de> Visitor<'de> for StrictVisitor {
             }
         }
         Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two numbers are two users, however near they are; a number is the text that has its digits.
+    #[test]
+    fn a_number_is_its_digits() {
+        let text = |claims: &str, path: &str| {
+            let json = claims.as_bytes().to_vec();
+            Claims { values: read(&json).unwrap(), json }.text(path)
+        };
+        let long = "9".repeat(300);
+        let numbers = ["17", "-9223372036854775809", "1.0", "1e3", "-0", "0.10000000000000000001", &long];
+        let large = ["9007199254740993", "18446744073709551616", "18446744073709551617"];
+        for number in numbers.into_iter().chain(large) {
+            assert_eq!(text(&format!(r#"{{"sub": {number} }}"#), "sub").as_deref(), Some(number));
+            let inside = format!(r#"{{"o\u0072g": {{"b": 1, "tenant.id": {number}}}, "org.b": {{}}}}"#);
+            assert_eq!(text(&inside, "org.tenant.id").as_deref(), Some(number));
+        }
+        assert_eq!(text(r#"{"sub": "17"}"#, "sub").as_deref(), Some("17"));
+        assert!(read(format!(r#"{{"sub": {long}e99}}"#).as_bytes()).is_err(), "larger than any number");
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn has_consumers(raw: Option<&At<RawApiKey>>) -> bool {
 pub(super) fn api_key(
     raw: Option<&At<RawApiKey>>,
     folder: &Path,
-    known: Option<&Arc<Consumers>>,
+    (known, plans): (Option<&Arc<Consumers>>, &[String]),
     report: &mut Report,
 ) -> ApiKeyConfig {
     let source = source(raw, report);
@@ -39,7 +39,7 @@ pub(super) fn api_key(
         }
     }
     let consumers = raw.value.consumers.as_ref().and_then(|file| {
-        let known = load(file, folder, known, report)?;
+        let known = load(file, folder, (known, plans), report)?;
         let required = raw.value.required.as_ref().is_some_and(|given| given.value);
         if required && known.is_empty() {
             report.warning(
@@ -60,7 +60,7 @@ pub(super) fn api_key(
 fn load(
     file: &At<String>,
     folder: &Path,
-    known: Option<&Arc<Consumers>>,
+    (known, plans): (Option<&Arc<Consumers>>, &[String]),
     report: &mut Report,
 ) -> Option<Arc<Consumers>> {
     if file.value.is_empty() {
@@ -68,7 +68,11 @@ fn load(
         return None;
     }
     let path = relative(folder, &file.value);
-    match Consumers::load(&path, known) {
+    let loaded = Consumers::load(&path, known).and_then(|consumers| {
+        consumers.check_plans(plans, &path.display().to_string())?;
+        Ok(consumers)
+    });
+    match loaded {
         Ok(consumers) => {
             if consumers.source().is_some_and(Source::open_to_others) {
                 report.warning(

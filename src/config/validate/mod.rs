@@ -43,6 +43,7 @@ use super::route::HeaderFamilies;
 use super::store::{RedisConfig, RedisServers};
 use super::values;
 use crate::clock::today;
+pub(super) use plan::known as plans;
 use section::Section;
 
 /// The longest request head when nothing else is said.
@@ -65,7 +66,9 @@ pub(super) fn config(
     let raw_auth = raw.auth.as_ref().map(|auth| &auth.value);
     let auth_wrong = raw.wrong.contains(&"auth");
     let known = before.and_then(|before| before.api_key.consumers.as_ref()).map(|before| &before.known);
-    let api_key = api_key::api_key(raw_auth.and_then(|auth| auth.api_key.as_ref()), folder, known, report);
+    let plans = plans(raw);
+    let raw_api_key = raw_auth.and_then(|auth| auth.api_key.as_ref());
+    let api_key = api_key::api_key(raw_api_key, folder, (known, &plans), report);
     let jwt = raw_auth.and_then(|auth| auth.jwt.as_ref()).and_then(|raw| jwt::jwt(raw, folder, report));
     let client_ip = edge::client_ip(raw.client_ip.as_ref(), report);
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
@@ -112,6 +115,7 @@ pub(super) fn config(
     let routes = route::all(raw, &known, report);
     cost::routes(raw, &limits, &routes, report);
     limit::doubts(&limits, &routes, &client_ip, &api_key, report);
+    plan::doubts(raw, &api_key, jwt.as_ref(), report);
     lists::doubts(&lists, &access, &routes, &limits, report);
     upstream::doubts(&upstreams, &routes, report);
 
@@ -129,6 +133,7 @@ pub(super) fn config(
         jwt,
         store,
         lists: lists.into_valid(),
+        plans,
         limits: limits.into_valid(),
         upstreams: upstreams.into_valid(),
         routes,

@@ -38,6 +38,8 @@ pub(in crate::limit) struct Item {
     pub(in crate::limit) tag: Tag,
     pub(in crate::limit) cost: u64,
     pub(in crate::limit) base: u64,
+    /// Whether what it is charged is held, so that it can be undone.
+    pub(super) for_now: bool,
 }
 
 /// The shared limits of a request.
@@ -51,6 +53,7 @@ impl Item {
             tag: Tag::of(&ask.text),
             cost: ask.cost,
             base: ask.base,
+            for_now: ask.for_now,
         }
     }
 
@@ -335,6 +338,8 @@ impl Store {
             } else if item.limit.enforces() && !delay.is_zero() {
                 let due = self.clock.now().plus(*delay);
                 holds.push(Hold::queued(Rc::clone(self), item, *receipt, due));
+            } else if item.for_now {
+                holds.push(Hold::spent(Rc::clone(self), item, *receipt));
             }
         }
         holds

@@ -51,7 +51,8 @@ impl Store {
         }
         let counted = |ask: &Ask<'_>| !ask.limit.config.shared || policy(ask) == OnStoreFailure::Local;
         let here: SmallVec<[Ask<'_>; 2]> = asks.iter().filter(|ask| counted(ask)).cloned().collect();
-        let mut decision = decide_here(&here, true, false);
+        let for_now = here.iter().any(|ask| ask.for_now);
+        let mut decision = decide_here(&here, !for_now, for_now);
         if decision.admitted {
             for (ask, verdict) in here.iter().zip(&decision.verdicts) {
                 if ask.limit.config.shared && verdict.answer.is_ok() {

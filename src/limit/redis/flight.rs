@@ -23,8 +23,9 @@ const PATIENCE: u64 = 4;
 /// A share of the timeout, as a divisor: who has less than that left is not taken along.
 const TOO_LATE: u64 = 8;
 
-/// What requests must have in common to ride together: the limits, by their place in memory, the keys, the costs.
-type Bound = SmallVec<[(usize, u64, u64, u64); 2]>;
+/// What requests must have in common to ride together: the limits, by their place in memory, the keys, the costs, and
+/// whether it is for now.
+type Bound = SmallVec<[(usize, u64, u64, u64, bool); 2]>;
 
 /// What is under way, by what it is about.
 #[derive(Default)]
@@ -106,7 +107,9 @@ impl Store {
         self.reachable(&items, now).await?;
         let bound: Bound = items
             .iter()
-            .map(|item| (Arc::as_ptr(&item.limit) as usize, item.key.get(), item.cost, item.base))
+            .map(|item| {
+                (Arc::as_ptr(&item.limit) as usize, item.key.get(), item.cost, item.base, item.for_now)
+            })
             .collect();
         let (answer, decided) = oneshot::channel();
         if self.flights.board(&bound, Rider { answer, since: now }, self.clock.now(), self.share(PATIENCE)) {

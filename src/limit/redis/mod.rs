@@ -51,6 +51,7 @@ pub use self::wire::can_be_shared;
 pub(super) use self::wire::limit_argument;
 use super::{Ask, Decision, Holds, Verdict, decide_here, refuse_here};
 use crate::clock::Clock;
+use crate::config::OnStoreFailure;
 use crate::observe::StoreStripe;
 
 /// One worker's way to the shared counters.
@@ -129,10 +130,11 @@ impl Store {
             let verdicts = refusal.verdicts.clone();
             return together(&asks, Decision { verdicts, ..Decision::default() }, self.unasked(&asks));
         }
+        let for_now = asks.iter().any(|ask| ask.for_now);
         let items: Items = asks.iter().filter(|ask| ask.limit.config.shared).map(Item::of).collect();
         match self.ride(items, now).await {
             Some(decision) => match reserved {
-                Some(reserved) => self.with_reserved(&asks, reserved, decision),
+                Some(reserved) => self.with_reserved(&asks, reserved, decision, for_now),
                 None => decision,
             },
             None => {
@@ -175,6 +177,23 @@ impl Store {
         asks.iter().zip(&refusal.verdicts).any(told).then_some(refusal)
     }
 
+    /// Whether a limit may refuse, by what is known here: the store is not asked, and nothing is charged. Others may have
+    /// given back since; so who has to know asks.
+    pub fn may_refuse(&self, asks: &[Ask<'_>], now: Time) -> bool {
+        asks.iter().filter(|ask| ask.limit.enforces()).any(|ask| {
+            if !ask.limit.config.shared {
+                return ask.limit.refuses_at(ask, now, ask.cost);
+            }
+            let link = self.link_of(ask);
+            let at = link.as_ref().map_or(now, |link| link.clock.at_most(now));
+            if link.is_some_and(|link| link.is_up()) {
+                return ask.limit.refuses_at(ask, at, ask.cost);
+            }
+            let cost = ask.cost.saturating_mul(u64::from(self.state.gateways()));
+            ask.limit.config.on_store_failure == OnStoreFailure::Closed || ask.limit.refuses_at(ask, at, cost)
+        })
+    }
+
     /// Whether the request is refused by a ban that this gateway knows of, with the store or without it.
     fn banned(&self, asks: &[Ask<'_>], now: Time) -> bool {
         asks.iter().any(|ask| ask.limit.enforces() && ask.limit.banned_for(ask.key, now).is_some())
@@ -201,11 +220,17 @@ impl Store {
     }
 
     /// The decision of all limits, now that the store has decided about its own.
-    fn with_reserved(&self, asks: &[Ask<'_>], mut local: Decision, shared: Decision) -> Decision {
-        if shared.admitted {
-            local.holds.keep();
-        } else {
-            local.holds.undo(self.clock.now());
+    fn with_reserved(
+        &self,
+        asks: &[Ask<'_>],
+        mut local: Decision,
+        shared: Decision,
+        for_now: bool,
+    ) -> Decision {
+        match shared.admitted {
+            true if for_now => {}
+            true => local.holds.keep(),
+            false => local.holds.undo(self.clock.now()),
         }
         together(asks, local, shared)
     }
