@@ -72,6 +72,13 @@ pub trait Algorithm {
     /// What is left at `now`.
     fn standing(&self, state: &Self::State, now: Time) -> Standing;
 
+    /// The whole requests that are owed at `now`, rounded up: as many as the key has less than the full allowance, and those
+    /// that late costs took beyond it.
+    fn owed(&self, state: &Self::State, now: Time) -> u64 {
+        let Standing { remaining, capacity, .. } = self.standing(state, now);
+        capacity.saturating_sub(remaining)
+    }
+
     /// Whether the state holds no debt at `now`, so that forgetting it changes no later answer.
     fn is_idle(&self, state: &Self::State, now: Time) -> bool;
 

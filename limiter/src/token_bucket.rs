@@ -163,6 +163,11 @@ impl Algorithm for TokenBucket {
         self.standing_of(state.owed(self.pace, now))
     }
 
+    fn owed(&self, state: &Debt, now: Time) -> u64 {
+        let ticks = state.owed(self.pace, now);
+        self.pace.requests(ticks.saturating_add(u128::from(self.pace.per_request) - 1))
+    }
+
     #[inline]
     fn is_idle(&self, state: &Debt, now: Time) -> bool {
         state.owed(self.pace, now) == 0

@@ -38,6 +38,11 @@ mapping! {
         timeout: RawText,
         /// What the names of all keys in Redis begin with. Default: sluicegate.
         prefix: RawText,
+        /// The fewest gateways that share it: while it is away each takes at most this part of a limit. Default: 1.
+        gateways: RawCount,
+        /// The folder in which the last known number of gateways is kept over a restart. Default: that of systemd
+        /// ($STATE_DIRECTORY), or the one of this file.
+        state_folder: RawText,
     }
 }
 

@@ -21,6 +21,10 @@ pub struct RedisConfig {
     pub timeout: Duration,
     /// What the names of all keys begin with.
     pub prefix: String,
+    /// The fewest gateways that share it, however many are heard of.
+    pub gateways: u32,
+    /// The folder in which the last count of gateways outlives the process.
+    pub state_folder: PathBuf,
 }
 
 /// Where a Redis is. No list is empty.
@@ -85,6 +89,8 @@ impl fmt::Debug for RedisConfig {
             .field("tls", &self.tls)
             .field("timeout", &self.timeout)
             .field("prefix", &self.prefix)
+            .field("gateways", &self.gateways)
+            .field("state_folder", &self.state_folder)
             .finish_non_exhaustive()
     }
 }
@@ -133,6 +139,8 @@ mod tests {
             tls: Some(RedisTls { ca: None, client: Some((b"sesame".to_vec(), b"sesame".to_vec())) }),
             timeout: Duration::from_millis(50),
             prefix: "sluicegate".to_owned(),
+            gateways: 1,
+            state_folder: PathBuf::new(),
         };
         let printed = format!("{config:?}");
         let bytes = format!("{:?}", b"sesame");

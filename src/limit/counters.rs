@@ -59,6 +59,8 @@ pub(super) enum Taken {
 pub(super) struct Shared<'a> {
     key: HeldKey<'a>,
     by: u32,
+    /// What each of them is asked for elsewhere, and may still be admitted there.
+    under_way: u64,
 }
 
 macro_rules! each_table {
@@ -227,7 +229,7 @@ impl Counters {
 
     /// What a key owes, in whole requests, rounded up.
     pub(super) fn owed(&self, key: Fingerprint, now: Time) -> u64 {
-        self.standing(key, now).map_or(0, |standing| standing.capacity - standing.remaining)
+        each_table!(&self.tables, table => table.owed(key, now))
     }
 
     /// Forgets all keys and their debts. Requests in flight are no debt.
@@ -306,8 +308,8 @@ impl Counters {
 
 impl<'a> HeldKey<'a> {
     /// The same key, counted by so many gateways apart.
-    pub(super) fn shared(self, by: u32) -> Shared<'a> {
-        Shared { key: self, by }
+    pub(super) fn shared(self, by: u32, under_way: u64) -> Shared<'a> {
+        Shared { key: self, by, under_way }
     }
 
     pub(super) fn key(&self) -> Fingerprint {
@@ -369,15 +371,24 @@ impl Shared<'_> {
 
 impl Key for Shared<'_> {
     fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
-        if let HeldKey::Concurrency(held) = &self.key {
-            let Standing { remaining, capacity, .. } = held.standing(now);
+        let Standing { capacity, remaining, .. } = each_held!(&self.key, held => held.standing(now));
+        if let HeldKey::Concurrency(_) = &self.key {
             let share = (capacity / u64::from(self.by)).max(1);
-            if capacity - remaining + cost > share && cost <= capacity {
+            if capacity - remaining + self.under_way + cost > share && cost <= capacity {
                 return Err(Refusal::Busy);
             }
         }
-        let cost = self.times(now, cost);
-        each_held!(&self.key, held => held.check(now, cost))
+        let wanted = self.times(now, cost);
+        let answer = each_held!(&self.key, held => held.check(now, wanted));
+        let under_way = self.under_way.saturating_mul(self.by.into());
+        match answer {
+            // What is under way takes what there is; it is known soon whether it did.
+            Ok(_) if under_way > 0 && wanted.saturating_add(under_way) > remaining => {
+                let most = each_held!(&self.key, held => held.check(now, capacity)).err();
+                Err(most.unwrap_or(Refusal::Until(Span::from_millis(1))))
+            }
+            answer => answer,
+        }
     }
 
     fn charge(&mut self, now: Time, cost: u64) -> Receipt {

@@ -79,6 +79,8 @@ pub struct Ask<'a> {
     pub at: Time,
     /// How many gateways count as this one does, without knowing of each other: a request then counts so often.
     pub share: u32,
+    /// What the key is asked for elsewhere at this moment, and may still be admitted there.
+    pub under_way: u64,
     /// The key in full, for limits that want it.
     pub text: KeyText,
     /// Whether all that is charged is held, so that it can be undone.
@@ -227,7 +229,7 @@ impl Limit {
 impl<'a> Ask<'a> {
     /// A limit that is asked at `at`.
     pub fn new(limit: &'a Arc<Limit>, key: Fingerprint, cost: u64, at: Time) -> Self {
-        Self { limit, key, cost, base: cost, now: at, at, share: 1, text: KeyText::new(), for_now: false }
+        Self { limit, key, cost, base: cost, now: at, at, share: 1, under_way: 0, text: KeyText::new(), for_now: false }
     }
 }
 
@@ -283,6 +285,7 @@ pub fn may_refuse(asks: &[Ask<'_>]) -> bool {
 fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     if let [ask] = asks
         && ask.share == 1
+        && ask.under_way == 0
         && ask.limit.bans.is_none()
         && !keep
         && ask.limit.settles().is_none()
@@ -353,7 +356,7 @@ fn hold<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, Shared<'a>); 2]> {
     }
     let locked = |index: usize| {
         let ask = &asks[index];
-        (index, ask.limit.counters.hold(ask.key, ask.at).shared(ask.share))
+        (index, ask.limit.counters.hold(ask.key, ask.at).shared(ask.share, ask.under_way))
     };
     order.into_iter().map(locked).collect()
 }

@@ -214,6 +214,13 @@ impl<A: Kept> Table<A> {
         part.slots.see(part.slots.find(key.get())?, |state| part.algorithm.standing(state, now))
     }
 
+    /// What `key` owes, in whole requests, rounded up.
+    pub(super) fn owed(&self, key: Fingerprint, now: Time) -> u64 {
+        let part = lock(&self.shard(key).0);
+        let owed = |slot| part.slots.see(slot, |state| part.algorithm.owed(state, now));
+        part.slots.find(key.get()).and_then(owed).unwrap_or(0)
+    }
+
     /// The standing of a key that was never seen.
     pub(super) fn fresh(&self, now: Time) -> Standing {
         lock(&self.shards[0].0).algorithm.standing(&A::State::default(), now)

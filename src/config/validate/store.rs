@@ -1,7 +1,7 @@
 //! The store: where it is, who the gateway is there, and what can be doubted about it.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::forms::RawSecret;
@@ -9,7 +9,7 @@ use super::super::raw_store::{RawRedis, RawSentinel, RawStore};
 use super::super::read::At;
 use super::super::report::{Mistake, Place, Problem, Report};
 use super::super::store::{RedisAddress, RedisConfig, RedisServers};
-use super::super::values;
+use super::super::{relative, values};
 use super::redis_tls::tls;
 use super::redis_url::{MAX_DATABASE, RedisUrl, redis_url};
 use super::{empty, in_range, missing, secret, value};
@@ -25,6 +25,7 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(1);
 /// What the names of keys begin with when nothing else is said.
 const PREFIX: &str = "sluicegate";
 const MAX_PREFIX: usize = 64;
+const MAX_GATEWAYS: u64 = 10_000;
 
 pub(super) fn store(raw: &At<RawStore>, folder: &Path, report: &mut Report) -> Option<RedisConfig> {
     let Some(redis) = &raw.value.redis else {
@@ -74,6 +75,8 @@ fn redis(At { at, value: raw }: &At<RawRedis>, folder: &Path, report: &mut Repor
                 .help("use rediss://, so that nobody on the way can read it"),
         );
     }
+    let gateways =
+        raw.gateways.as_ref().map_or(Some(1), |n| in_range(n, 1..=MAX_GATEWAYS, "gateways", report));
     let tls = found.tls.then(|| own_tls.and_then(|(_, tls)| tls).unwrap_or_default());
     Some(RedisConfig {
         servers: found.servers,
@@ -83,7 +86,19 @@ fn redis(At { at, value: raw }: &At<RawRedis>, folder: &Path, report: &mut Repor
         tls,
         timeout: timeout?,
         prefix: prefix?,
+        gateways: gateways? as u32,
+        state_folder: state_folder(raw, folder),
     })
+}
+
+/// Where the gateway may keep what it is to remember over a restart.
+fn state_folder(raw: &RawRedis, folder: &Path) -> PathBuf {
+    // systemd names several folders with colons between them.
+    let of_systemd = || std::env::var("STATE_DIRECTORY").ok()?.split(':').next().map(PathBuf::from);
+    match &raw.state_folder {
+        Some(path) => relative(folder, &path.value),
+        None => of_systemd().unwrap_or_else(|| folder.to_path_buf()),
+    }
 }
 
 fn timeout(text: &At<String>, report: &mut Report) -> Option<Duration> {

@@ -13,7 +13,7 @@ use super::lease::Lease;
 use super::link::{Link, Pending, Trouble, Weight};
 use super::name::Tag;
 use super::outcome::{Charge, Outcome};
-use super::places::LEASE;
+use super::places::{LEASE, said};
 use super::scripts::{SCRIPTS, Script};
 use super::wire::{self, Algorithms, Reply};
 use super::{Servers, Store};
@@ -133,7 +133,12 @@ impl Store {
     ) -> Option<Outcome> {
         let slot = self.slot(items[stop[0]].tag);
         let link = self.servers.of(slot)?;
+        self.report_first(&link, items, &stop, until).await?;
         let sent = self.clock.now();
+        let costs = stop.iter().map(|at| &items[*at]);
+        let costs = costs.map(|item| (&*item.limit, item.key, item.cost.saturating_mul(riders as u64)));
+        // A call that is late is not under way any more: the script does nothing behind its deadline.
+        let under_way = self.state.under_way.begin(costs);
         // Whom the script then takes for the holder of places, in case that they are to be given back.
         let holder = Cell::new(link.holder());
         let question = |link: &Link| {
@@ -144,6 +149,7 @@ impl Store {
         let whole = until.since(sent) >= self.share(2);
         let weight = if whole { Weight::Full } else { Weight::Short };
         let result = self.send(&link, slot, until, weight, question).await;
+        drop(under_way);
         let received = self.clock.now();
         let finish = |operation| self.stripe.finish(operation, received.since(sent));
         match result {
@@ -159,8 +165,9 @@ impl Store {
                     link.clock.seen(now, sent, received); // perhaps it was only that clock
                     None
                 }
-                Err(wire::Malformed(_)) => {
+                Err(malformed) => {
                     finish(Operation::Error);
+                    link.malformed(&malformed);
                     None
                 }
             },
@@ -175,6 +182,29 @@ impl Store {
                 None
             }
         }
+    }
+
+    /// Tells the store what these keys spent without it, before it is asked about them again.
+    async fn report_first(
+        &self,
+        link: &Rc<Link>,
+        items: &Items,
+        stop: &[usize],
+        until: Time,
+    ) -> Option<()> {
+        let outstanding = &self.state.outstanding;
+        if !stop.iter().any(|at| outstanding.has(&items[*at].limit, items[*at].key)) {
+            return Some(());
+        }
+        let asked = |limit: &Limit, key: Fingerprint| {
+            stop.iter().map(|at| &items[*at]).any(|item| {
+                item.key == key && item.limit.counters.order == limit.counters.order
+            })
+        };
+        let connection = link.ready().ok()?;
+        let report = self.report(link, &connection, asked);
+        let heard = tokio::time::timeout_at(self.clock.instant(until), report).await;
+        matches!(heard, Ok(true)).then_some(())
     }
 
     /// Sends what `question` says, once more where the server lacked its scripts or the slot has moved.
@@ -274,7 +304,7 @@ impl Store {
         for (at, state) in outcome.items.iter().zip(&outcome.left) {
             let Item { limit, key, .. } = &items[*at];
             // What was spent without the store, and it has not heard of yet, must not be forgotten here.
-            if !self.state.owes_for(limit, *key) {
+            if !self.state.outstanding.has(limit, *key) {
                 limit.counters.learn(*key, state, outcome.now);
             }
         }
@@ -371,15 +401,32 @@ impl Store {
         });
         let known = ticket.and_then(|ticket| stored.close(key, now, ticket, (less, taken)));
         if cost > taken {
-            let argument = wire::spend_argument(&stored.quota(), cost - taken);
-            self.correct(limit, key, tag, &SCRIPTS.spend, move |call| _ = call.arg(&argument));
+            self.charge_late((limit, key, tag), cost - taken);
         } else if less > 0 {
             let quota = &limit.config.quota;
             let carried =
                 || stored.carried(quota, quota.charged(taken, receipt).last_part(less, taken), now);
             let argument = wire::refund_argument(&stored.quota(), known.unwrap_or_else(carried));
-            self.correct(limit, key, tag, &SCRIPTS.refund, move |call| _ = call.arg(&NOBODY).arg(&argument));
+            let refund = move |call: &mut Cmd| _ = call.arg(&NOBODY).arg(&argument);
+            tokio::task::spawn_local(Rc::clone(self).correct(Arc::clone(limit), (key, tag), &SCRIPTS.refund, refund));
         }
+    }
+
+    /// Charges a late cost. If the store is away it is counted here, and the store hears of it when it is back.
+    fn charge_late(self: &Rc<Self>, (limit, key, tag): (&Arc<Limit>, Fingerprint, Tag), cost: u64) {
+        let (store, limit) = (Rc::clone(self), Arc::clone(limit));
+        tokio::task::spawn_local(async move {
+            let argument = wire::spend_argument(&limit.counters.stored.quota(), cost);
+            let charge = move |call: &mut Cmd| _ = call.arg(&argument);
+            let charged = Rc::clone(&store).correct(Arc::clone(&limit), (key, tag), &SCRIPTS.spend, charge).await;
+            if !charged {
+                let now = store.clock.now();
+                let at = store.servers.of(store.slot(tag)).map_or(now, |link| link.clock.at_least(now));
+                let here = cost.saturating_mul(u64::from(store.state.gateways()));
+                limit.counters.settle(key, at, here);
+                store.state.outstanding.add(&limit, key, tag, cost);
+            }
+        });
     }
 
     /// Gives back to a key of the store what was charged and is not used. Nobody waits for it.
@@ -393,36 +440,48 @@ impl Store {
     ) {
         let quota = &limit.config.quota;
         let argument = wire::refund_argument(quota, quota.charged(cost, receipt));
-        self.correct(limit, key, tag, &SCRIPTS.refund, move |call| _ = call.arg(&holder).arg(&argument));
+        let refund = move |call: &mut Cmd| _ = call.arg(&holder).arg(&argument);
+        tokio::task::spawn_local(Rc::clone(self).correct(Arc::clone(limit), (key, tag), &SCRIPTS.refund, refund));
     }
 
-    /// Has a script correct a key behind its decision, and keeps what it tells.
-    fn correct(
-        self: &Rc<Self>,
-        limit: &Arc<Limit>,
-        key: Fingerprint,
-        tag: Tag,
+    /// Has a script correct a key behind its decision, and keeps what it tells. Whether the server has done so.
+    async fn correct(
+        self: Rc<Self>,
+        limit: Arc<Limit>,
+        (key, tag): (Fingerprint, Tag),
         script: &'static Script,
-        arguments: impl Fn(&mut Cmd) + 'static,
-    ) {
-        let (store, limit) = (Rc::clone(self), Arc::clone(limit));
-        tokio::task::spawn_local(async move {
-            let slot = store.slot(tag);
-            let Some(link) = store.servers.of(slot) else { return };
-            let question = |_: &Link| {
-                let name = tag.name(&limit.names);
-                let mut call = script.call([name.as_slice()].into_iter());
-                arguments(&mut call);
-                call
-            };
-            let until = store.clock.now().plus(UNHURRIED);
-            let sent = store.send(&link, slot, until, Weight::Unhurried, question).await;
-            if let Ok((_, value)) = sent
-                && let Ok(told) = wire::Told::read(&value, &[&limit.config.quota])
-                && !store.state.owes_for(&limit, key)
-            {
-                told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
+        arguments: impl Fn(&mut Cmd),
+    ) -> bool {
+        let slot = self.slot(tag);
+        let Some(link) = self.servers.of(slot) else { return false };
+        let question = |_: &Link| {
+            let name = tag.name(&limit.names);
+            let mut call = script.call([name.as_slice()].into_iter());
+            arguments(&mut call);
+            call
+        };
+        let until = self.clock.now().plus(UNHURRIED);
+        let quota = limit.counters.stored.quota();
+        let value = match self.send(&link, slot, until, Weight::Unhurried, question).await {
+            Ok((_, value)) => value,
+            // A server that is only slow does it all the same.
+            Err(Trouble::Late(pending)) => match said(pending.await) {
+                Ok(value) => value,
+                Err(_) => return false,
+            },
+            Err(_) => return false,
+        };
+        match wire::Told::read(&value, &[&quota]) {
+            Ok(told) => {
+                if !self.state.outstanding.has(&limit, key) {
+                    told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
+                }
+                true
             }
-        });
+            Err(malformed) => {
+                link.malformed(&malformed);
+                false
+            }
+        }
     }
 }

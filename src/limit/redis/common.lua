@@ -13,10 +13,19 @@ local function life(micros)
     return math.ceil(micros / 1000) + 1
 end
 
--- What is kept under a key. A value of another type is as good as none: it is overwritten.
-local function get(key)
-    local value = redis.pcall('GET', key)
+-- What a command that reads one value says of a key. A value of another type is as good as none: it is overwritten. Any
+-- other error is the script's own: a key that must not be read is not one that owes nothing.
+local function read_value(...)
+    local value = redis.pcall(...)
+    if type(value) == 'table' and value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
+        return redis.call(...)
+    end
     return type(value) == 'string' and value or ''
+end
+
+-- What is kept under a key.
+local function get(key)
+    return read_value('GET', key)
 end
 
 -- Keeps a value, or forgets the key if the value is empty. `old` is what is kept already.

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use redis::ErrorKind;
 use redis::aio::MultiplexedConnection;
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
@@ -12,25 +11,17 @@ use super::Store;
 use super::call::UNHURRIED;
 use super::link::Link;
 use super::name::Tag;
+use super::outstanding::Report;
 use super::places::said;
 use super::scripts::SCRIPTS;
-use super::state::Outstanding;
 use super::wire;
-use crate::config::OnStoreFailure;
+use crate::config::{OnStoreFailure, Quota};
 use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
-use crate::limit::{Ask, Decision, Holds, Verdict, decide_here};
+use crate::limit::{Ask, Decision, Holds, Limit, Verdict, decide_here};
 
 /// Keys that are on their way back at once.
 const AT_ONCE: usize = 4096;
-
-/// What is known of spending that could not be written back.
-enum Unwritten {
-    /// The store has said that it was not.
-    Certainly,
-    /// There was no answer.
-    Perhaps,
-}
 
 impl Store {
     /// Decides without the store: `local` limits from the last state that it told, each request counted once for
@@ -48,6 +39,7 @@ impl Store {
         for ask in asks.iter_mut().filter(|ask| ask.limit.config.shared) {
             ask.at = self.link_of(ask).map_or(now, |link| link.clock.at_least(now));
             ask.share = gateways;
+            ask.under_way = self.state.under_way.of(ask.limit, ask.key);
         }
         let counted = |ask: &Ask<'_>| !ask.limit.config.shared || policy(ask) == OnStoreFailure::Local;
         let here: SmallVec<[Ask<'_>; 2]> = asks.iter().filter(|ask| counted(ask)).cloned().collect();
@@ -78,75 +70,78 @@ impl Store {
             let lease = self.lease(ask.limit, ask.key, tag, ask.cost, false);
             holds.push(Hold::to_lease(ask.limit, ask.key, lease));
         } else {
-            self.state.spent_without(ask.limit, ask.key, tag, ask.cost);
+            self.state.outstanding.add(ask.limit, ask.key, tag, ask.cost);
+            self.report_soon(ask);
         }
     }
 
-    /// Writes back what this gateway admitted without the store, to the server of `link`. What has come back to the
-    /// keys by itself since is not charged again, and no key is charged more than it can hold.
-    pub(super) async fn write_back(&self, link: &Rc<Link>, connection: &MultiplexedConnection) {
-        let owed = self.state.take_outstanding(|tag| self.holds_tag(link, tag));
-        let now = link.clock.at_least(self.clock.now());
-        for many in owed.chunks(AT_ONCE) {
-            let calls =
-                many.chunks(self.batch()).map(|batch| self.charge_back(batch, connection.clone(), now));
-            for (batch, written) in many.chunks(self.batch()).zip(join_all(calls).await) {
-                match written {
-                    Ok(()) => {}
-                    // It is not written twice: better some spending forgiven than a client charged for nothing.
-                    Err(Unwritten::Perhaps) => {
-                        batch.iter().for_each(|(key, owed)| _ = owed.limit.counters.pardon(*key));
-                    }
-                    Err(Unwritten::Certainly) => {
-                        for (key, owed) in batch {
-                            self.state.spent_without(&owed.limit, *key, owed.tag, owed.cost);
-                        }
-                    }
-                }
+    /// Tells a store that only was slow what was admitted without it, so that it hears of that before anything else.
+    fn report_soon(self: &Rc<Self>, ask: &Ask<'_>) {
+        let Some(link) = self.link_of(ask).filter(|link| link.is_up()) else { return };
+        let Some(reporting) = link.begin_report() else { return };
+        let store = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let _reporting = reporting;
+            tokio::task::yield_now().await; // what is admitted at about the same time goes together
+            if let Ok(connection) = link.ready() {
+                store.report(&link, &connection, |_, _| true).await;
             }
-        }
+        });
     }
 
-    /// Charges some keys for what they spent.
-    async fn charge_back(
+    /// Tells the server of `link` what this gateway admitted without the store for the keys that `wanted` picks. What has
+    /// come back to the keys by itself since is not charged again. Whether the server has heard of all of it.
+    pub(super) async fn report(
         &self,
-        batch: &[(Fingerprint, Outstanding)],
-        mut connection: MultiplexedConnection,
-        now: Time,
-    ) -> Result<(), Unwritten> {
+        link: &Rc<Link>,
+        connection: &MultiplexedConnection,
+        wanted: impl Fn(&Limit, Fingerprint) -> bool,
+    ) -> bool {
+        let now = link.clock.at_least(self.clock.now());
         let gateways = u64::from(self.state.gateways());
-        let amounts: Vec<(&Fingerprint, &Outstanding, u64)> = batch
-            .iter()
-            .map(|(key, owed)| {
-                // The table counts every request once for each gateway; this gateway's own part is written.
-                let still = owed.limit.counters.owed(*key, now).div_ceil(gateways);
-                (key, owed, owed.cost.min(still))
-            })
-            .filter(|(.., amount)| *amount > 0)
-            .collect();
-        if amounts.is_empty() {
-            return Ok(());
+        let reports = self.state.outstanding.reports(
+            |limit, key, tag| wanted(limit, key) && self.holds_tag(link, tag),
+            // The table counts every request once for each gateway; this gateway's own part is told.
+            |limit, key| limit.counters.owed(key, now).div_ceil(gateways),
+        );
+        let mut all = true;
+        for many in reports.chunks(AT_ONCE) {
+            let batches = many.chunks(self.batch());
+            let calls = batches.map(|batch| self.report_batch(link, batch, connection.clone()));
+            all &= join_all(calls).await.into_iter().all(|heard| heard);
         }
-        let names: Vec<Vec<u8>> =
-            amounts.iter().map(|(_, owed, _)| owed.tag.name(&owed.limit.names)).collect();
-        let mut call = SCRIPTS.spend.call(names.iter().map(Vec::as_slice));
-        for (_, owed, amount) in &amounts {
-            call.arg(wire::spend_argument(&owed.limit.config.quota, *amount));
+        all
+    }
+
+    /// Charges some keys for what they spent; whether the server has said so. Where it has not, nobody knows whether it
+    /// did, and the same report is made again later.
+    async fn report_batch(
+        &self,
+        link: &Rc<Link>,
+        batch: &[Report],
+        mut connection: MultiplexedConnection,
+    ) -> bool {
+        // The server remembers each report by a key of its own, which shares the slot of what it is about.
+        let names = batch.iter().map(|report| report.tag.name(&report.limit.names));
+        let marks = batch.iter().map(|report| report.tag.report(&report.limit.names, &report.id));
+        let names: Vec<Vec<u8>> = names.chain(marks).collect();
+        let mut call = SCRIPTS.report.call(names.iter().map(Vec::as_slice));
+        for report in batch {
+            call.arg(wire::spend_argument(&report.limit.counters.stored.quota(), report.amount));
         }
         let within = std::time::Duration::from_nanos(UNHURRIED.as_nanos());
         let answer = tokio::time::timeout(within, connection.send_packed_command(&call)).await;
-        let value = match answer.map(said) {
-            Ok(Ok(value)) => value,
-            Ok(Err(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
-                return Err(Unwritten::Certainly);
-            }
-            _ => return Err(Unwritten::Perhaps),
+        let quotas: Vec<Quota> = batch.iter().map(|report| report.limit.counters.stored.quota()).collect();
+        let told = match answer.map(said) {
+            Ok(Ok(value)) => wire::Told::read(&value, &quotas.iter().collect::<Vec<_>>()),
+            _ => return false,
         };
-        let quotas: Vec<_> = amounts.iter().map(|(_, owed, _)| &owed.limit.config.quota).collect();
-        let told = wire::Told::read(&value, &quotas).map_err(|_| Unwritten::Perhaps)?;
-        for ((key, owed, _), state) in amounts.iter().zip(&told.keys) {
-            owed.limit.relearn(**key, state, told.now);
+        let Ok(told) = told.inspect_err(|malformed| link.malformed(malformed)) else { return false };
+        for (report, state) in batch.iter().zip(&told.keys) {
+            if self.state.outstanding.heard(report) {
+                report.limit.relearn(report.key, state, told.now);
+            }
         }
-        Ok(())
+        true
     }
 }

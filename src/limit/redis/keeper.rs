@@ -123,7 +123,7 @@ impl Store {
         let read = Reply::read(&value, &[&quota], bans.as_slice());
         let Ok(Reply::Decided { now, keys, bans, .. }) = read else { return None };
         let state = keys.first()?;
-        if !self.state.owes_for(limit, key) {
+        if !self.state.outstanding.has(limit, key) {
             limit.counters.learn(key, state, now);
         }
         let standing = state.standing(now);

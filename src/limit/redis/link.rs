@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use super::scripts::Scripts;
 use super::server_clock::ServerClock;
+use super::wire::Malformed;
 use crate::clock::Clock;
 use crate::config::RedisAddress;
 
@@ -46,6 +47,8 @@ pub(super) struct Link {
     /// Who holds places of concurrency limits over this connection.
     holder: Cell<[u8; 8]>,
     retired: Cell<bool>,
+    /// Whether what was admitted without the server is being told.
+    reporting: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,6 +105,7 @@ impl Link {
             loaded: Notify::new(),
             holder: Cell::new(random()),
             retired: Cell::new(false),
+            reporting: Cell::new(false),
         })
     }
 
@@ -271,6 +275,16 @@ impl Link {
         }
     }
 
+    /// Notes a reply that none of the scripts gives.
+    pub(super) fn malformed(&self, what: &Malformed) {
+        self.failed(self.epoch.get(), what.to_string(), false);
+    }
+
+    /// Begins to tell what was admitted without the server, unless somebody does already.
+    pub(super) fn begin_report(self: &Rc<Self>) -> Option<Reporting> {
+        (!self.reporting.replace(true)).then(|| Reporting(Rc::clone(self)))
+    }
+
     /// Gives the server its scripts again; however many callers find them missing, it is done once.
     pub(super) async fn reload(&self, until: Time, clock: &Clock) {
         let until = clock.instant(until);
@@ -282,6 +296,15 @@ impl Link {
         if let Ok(mut connection) = self.ready() {
             let _ = tokio::time::timeout_at(until, Scripts::load(&mut connection)).await;
         }
+    }
+}
+
+/// That it is told what was admitted without the server, until this is dropped.
+pub(super) struct Reporting(Rc<Link>);
+
+impl Drop for Reporting {
+    fn drop(&mut self) {
+        self.0.reporting.set(false);
     }
 }
 

@@ -267,8 +267,7 @@ algorithms[4] = function()
     function kind.load(log, at)
         log.period, log.count, log.cost, log.counts_refused, log.tail = struct.unpack('>I6I4I4B', log.argument, at)
         log.added, log.thresholds = 0, {}
-        local value = redis.pcall('GETRANGE', log.name, 0, HEADER + 4 * BLOCK - 1)
-        value = type(value) == 'string' and value or ''
+        local value = read_value('GETRANGE', log.name, 0, HEADER + 4 * BLOCK - 1)
         log.value = value
         empty(log)
         local size = #value

@@ -7,6 +7,7 @@
 //! outage starts from there (`fallback`).
 
 mod call;
+mod census;
 mod cluster;
 mod connect;
 mod fallback;
@@ -16,6 +17,7 @@ mod lease;
 mod link;
 mod name;
 mod outcome;
+mod outstanding;
 mod places;
 mod remote;
 mod script;
@@ -25,6 +27,7 @@ mod state;
 mod tend;
 #[cfg(all(test, not(feature = "model")))]
 mod tests;
+mod under_way;
 mod wire;
 
 use std::cell::{Cell, RefCell};

@@ -47,6 +47,13 @@ impl Tag {
         self.name(&[start, b"ban:"].concat())
     }
 
+    /// The name of a report about this key: `sluicegate:per-key:report:{TAG}:ID`, in the same slot.
+    pub(super) fn report(&self, start: &[u8], id: &[u8; 8]) -> Vec<u8> {
+        let mut name = self.name(&[start, b"report:"].concat());
+        name.extend_from_slice(format!(":{:016x}", u64::from_be_bytes(*id)).as_bytes());
+        name
+    }
+
     /// Its hash slot.
     pub(super) fn slot(&self) -> u16 {
         slot(&self.0)

@@ -41,11 +41,17 @@ pub(super) const fn decide(algorithms: Algorithms) -> &'static str {
 /// The reply is a [`Told`](super::wire::Told).
 pub(super) const REFUND: &str = of_all!("refund.lua");
 
-/// Charges what was spent while the store was out of reach, as far as it fits.
+/// Charges late costs.
 ///
 /// `ARGV`: a [`spend_argument`](super::wire::spend_argument) for each of `KEYS`. The reply is a
 /// [`Told`](super::wire::Told).
 pub(super) const SPEND: &str = of_all!("spend.lua");
+
+/// Charges what was admitted while the store did not answer.
+///
+/// `KEYS`: those of the limits, then as many that stand for the reports. `ARGV`: a
+/// [`spend_argument`](super::wire::spend_argument) for each limit. The reply is a [`Told`](super::wire::Told).
+pub(super) const REPORT: &str = of_all!("report.lua");
 
 /// Gives the places of a gateway more time.
 ///

@@ -15,8 +15,10 @@ pub(super) struct Scripts {
     decide: [Script; 6],
     /// Takes charges back.
     pub(super) refund: Script,
-    /// Writes back what was spent while the store was away.
+    /// Charges late costs.
     pub(super) spend: Script,
+    /// Charges what was admitted while the store did not answer.
+    pub(super) report: Script,
     /// Prolongs the places of requests in flight.
     pub(super) renew: Script,
 }
@@ -32,6 +34,7 @@ pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     decide: Algorithms::ALL.map(|algorithms| Script::new(script::decide(algorithms))),
     refund: Script::new(script::REFUND),
     spend: Script::new(script::SPEND),
+    report: Script::new(script::REPORT),
     renew: Script::new(script::RENEW),
 });
 
@@ -46,7 +49,7 @@ impl Scripts {
     /// # Errors
     /// When the server does not take them.
     pub(super) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let others = [&SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.renew];
+        let others = [&SCRIPTS.refund, &SCRIPTS.spend, &SCRIPTS.report, &SCRIPTS.renew];
         let mut pipeline = Pipeline::new();
         for script in SCRIPTS.decide.iter().chain(others) {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();

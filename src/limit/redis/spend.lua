@@ -1,5 +1,5 @@
--- ARGV: an argument for each key, whose cost was spent before this server heard of it: a late cost, or what was admitted
--- while it was out of reach. It is charged whether it fits or not. Reply: now, and the state of each key afterwards.
+-- ARGV: an argument for each key, whose cost became known after the request was admitted. It is charged whether it fits or
+-- not. Reply: now, and the state of each key afterwards.
 local keys = load_all(0)
 local reply = {now}
 for i = 1, #keys do

@@ -1,22 +1,19 @@
 //! What the gateway's threads share about the store: whether it is there, who else uses it, what an outage cost.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use sluicegate_limiter::Time;
 use tokio::sync::Notify;
 
+use super::census;
 use super::link::random;
-use super::name::Tag;
+use super::outstanding::Outstanding;
 use super::server_clock::ServerClock;
+use super::under_way::UnderWay;
 use crate::config::RedisConfig;
-use crate::key::Fingerprint;
-use crate::limit::Limit;
-
-/// Keys whose spending during an outage is remembered; that of further ones is not written back.
-const MAX_OUTSTANDING: usize = 100_000;
 
 /// What all threads of a gateway share about its store.
 pub struct StoreState {
@@ -30,9 +27,10 @@ pub struct StoreState {
     gateways: AtomicU32,
     clocks: Mutex<HashMap<String, Arc<ServerClock>>>,
     health: Mutex<Health>,
-    outstanding: Mutex<HashMap<(u64, Fingerprint), Outstanding>>,
-    /// How many those are, to look at without a lock.
-    owing: AtomicUsize,
+    /// What was admitted without the store.
+    pub(super) outstanding: Outstanding,
+    /// What requests wait for.
+    pub(super) under_way: Arc<UnderWay>,
 }
 
 /// Which connections are there.
@@ -44,14 +42,6 @@ struct Health {
     ever: bool,
     /// Whether people were told of an outage that is not over.
     told: bool,
-}
-
-/// What a key spent while the store was away.
-pub(super) struct Outstanding {
-    pub(super) limit: Arc<Limit>,
-    pub(super) tag: Tag,
-    /// The sum of the costs that were admitted.
-    pub(super) cost: u64,
 }
 
 /// What /status tells of the store.
@@ -69,14 +59,14 @@ impl StoreState {
     /// Nothing is known of the store yet.
     pub fn new(config: RedisConfig) -> Self {
         Self {
+            gateways: AtomicU32::new(census::read(&config)),
             config: ArcSwap::from_pointee(config),
             gateway: random().iter().map(|byte| format!("{byte:02x}")).collect(),
             alarm: Notify::new(),
-            gateways: AtomicU32::new(1),
             clocks: Mutex::default(),
             health: Mutex::default(),
-            outstanding: Mutex::default(),
-            owing: AtomicUsize::new(0),
+            outstanding: Outstanding::default(),
+            under_way: Arc::default(),
         }
     }
 
@@ -99,13 +89,23 @@ impl StoreState {
         same
     }
 
-    /// Live gateways, at least this one.
+    /// Live gateways: as many as were last heard of, but no fewer than the file says.
     pub fn gateways(&self) -> u32 {
-        self.gateways.load(Ordering::Relaxed)
+        self.gateways.load(Ordering::Relaxed).max(self.config.load().gateways)
     }
 
+    /// Takes the count of live gateways from the store, and keeps it over a restart. It reads and writes a file, so it is
+    /// not for threads that serve.
     pub(super) fn set_gateways(&self, gateways: u32) {
-        self.gateways.store(gateways.max(1), Ordering::Relaxed);
+        let gateways = gateways.max(1);
+        if self.gateways.swap(gateways, Ordering::Relaxed) == gateways {
+            return;
+        }
+        let config = self.config();
+        if let Err(error) = census::write(&config, gateways) {
+            let path = census::path(&config);
+            tracing::debug!("cannot keep the number of gateways in {}: {error}", path.display());
+        }
     }
 
     /// The clock of a server.
@@ -157,43 +157,6 @@ impl StoreState {
         let trouble =
             health.missing.iter().find_map(|((_, server), why)| Some(format!("{server}: {}", why.as_ref()?)));
         StoreStatus { up: health.ever && health.missing.is_empty(), gateways: self.gateways(), trouble }
-    }
-
-    /// Notes what was admitted without the store.
-    pub(super) fn spent_without(&self, limit: &Arc<Limit>, key: Fingerprint, tag: Tag, cost: u64) {
-        let mut outstanding = locked(&self.outstanding);
-        let room = outstanding.len() < MAX_OUTSTANDING;
-        match outstanding.get_mut(&(limit.counters.order, key)) {
-            Some(spent) => {
-                spent.cost = spent.cost.saturating_add(cost);
-                spent.limit = Arc::clone(limit);
-            }
-            None if room => {
-                let spent = Outstanding { limit: Arc::clone(limit), tag, cost };
-                outstanding.insert((limit.counters.order, key), spent);
-            }
-            None => {}
-        }
-        self.owing.store(outstanding.len(), Ordering::Relaxed);
-    }
-
-    /// Takes the keys that owe what was spent without the store, of those that `holds` picks.
-    pub(super) fn take_outstanding(&self, holds: impl Fn(Tag) -> bool) -> Vec<(Fingerprint, Outstanding)> {
-        let mut outstanding = locked(&self.outstanding);
-        let taken = outstanding.extract_if(|_, spent| holds(spent.tag)).map(|((_, key), spent)| (key, spent));
-        let taken = taken.collect();
-        self.owing.store(outstanding.len(), Ordering::Relaxed);
-        taken
-    }
-
-    /// Whether what this key spent without the store is still to be written back.
-    pub(super) fn owes_for(&self, limit: &Limit, key: Fingerprint) -> bool {
-        self.owes() && locked(&self.outstanding).contains_key(&(limit.counters.order, key))
-    }
-
-    /// Whether anything spent without the store is still to be written back.
-    pub(super) fn owes(&self) -> bool {
-        self.owing.load(Ordering::Relaxed) > 0
     }
 }
 

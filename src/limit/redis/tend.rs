@@ -45,7 +45,7 @@ impl Store {
             let mut pause = RETRY;
             match tokio::time::timeout(DIAL, self.prepare(&link)).await {
                 Ok(Ok(connection)) if !link.is_retired() => {
-                    self.write_back(&link, &connection).await;
+                    self.report(&link, &connection, |_, _| true).await;
                     self.begin_calls(&link, connection.clone()).await;
                     self.state.reached(self.worker, &link.name);
                     self.mind(&link, connection).await;
@@ -133,7 +133,9 @@ impl Store {
                 () = pause => {}
             }
             match tokio::time::timeout(DIAL, self.try_write(link, &mut connection)).await {
-                Ok(Ok(())) if self.state.owes() => self.write_back(link, &connection).await,
+                Ok(Ok(())) if self.state.outstanding.any() => {
+                    self.report(link, &connection, |_, _| true).await;
+                }
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => link.shut(told(&error)),
                 Err(_) => link.shut("it does not answer in time".to_owned()),
