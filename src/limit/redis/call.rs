@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Value};
 use sluicegate_limiter::{Receipt, Span, Time};
 use smallvec::SmallVec;
 
@@ -172,51 +172,6 @@ impl Store {
         }
     }
 
-    /// Sends what `question` says, once more where the server lacked its scripts or the slot has moved.
-    pub(super) async fn send(
-        self: &Rc<Self>,
-        link: &Rc<Link>,
-        slot: u16,
-        until: Time,
-        weight: Weight,
-        question: impl Fn(&Link) -> Cmd,
-    ) -> Result<(Rc<Link>, Value), Trouble> {
-        let first = link.call(question(link), until, weight, &self.clock).await;
-        let (link, second) = match first {
-            Err(Trouble::NoScript) => {
-                link.reload(until, &self.clock).await;
-                (Rc::clone(link), link.call(question(link), until, weight, &self.clock).await)
-            }
-            Err(Trouble::Moved(error)) => self.follow(slot, &error, until, weight, &question).await?,
-            answer => (Rc::clone(link), answer),
-        };
-        second.map(|value| (link, value))
-    }
-
-    /// Asks the server that the cluster names instead.
-    async fn follow(
-        self: &Rc<Self>,
-        slot: u16,
-        error: &RedisError,
-        until: Time,
-        weight: Weight,
-        question: impl Fn(&Link) -> Cmd,
-    ) -> Result<(Rc<Link>, Result<Value, Trouble>), Trouble> {
-        let link = self.redirected(slot, error).ok_or(Trouble::Failed)?;
-        link.known(self.clock.instant(until)).await;
-        let asking = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::Ask);
-        let send = async |link: &Rc<Link>| match asking {
-            true => link.call_asking(question(link), until, weight, &self.clock).await,
-            false => link.call(question(link), until, weight, &self.clock).await,
-        };
-        let mut answer = send(&link).await;
-        if let Err(Trouble::NoScript) = answer {
-            link.reload(until, &self.clock).await;
-            answer = send(&link).await;
-        }
-        Ok((link, answer))
-    }
-
     /// The script's call for these limits.
     fn question(&self, items: &Items, stop: &[usize], riders: usize, until: Time, link: &Link) -> Cmd {
         let all = || stop.iter().map(|at| &items[*at]);
@@ -247,8 +202,12 @@ impl Store {
         match Reply::read(&value, &quotas, &bans)? {
             Reply::Expired { now } => Ok((now, None)),
             Reply::Decided { now, admitted, keys, bans } => {
-                let outcome = Outcome::new(items, stop.clone(), (keys, bans), riders, holder, now);
-                debug_assert_eq!(outcome.admitted(), admitted as usize, "the script and the core disagree");
+                let requests = (riders, admitted as usize);
+                let outcome = Outcome::new(items, stop.clone(), (keys, bans), requests, holder, now);
+                if let Some(disagreement) = outcome.disagreement {
+                    self.stripe.disagrees();
+                    self.state.tell_disagreement(disagreement, self.clock.now());
+                }
                 Ok((now, Some(outcome)))
             }
         }

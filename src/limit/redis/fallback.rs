@@ -87,8 +87,9 @@ impl Store {
         let owed = self.state.take_outstanding(|tag| self.holds_tag(link, tag));
         let now = link.clock.at_least(self.clock.now());
         for many in owed.chunks(AT_ONCE) {
-            let calls =
-                many.chunks(self.batch()).map(|batch| self.charge_back(batch, connection.clone(), now));
+            let calls = many
+                .chunks(self.batch())
+                .map(|batch| self.charge_back(batch, (link, connection.clone()), now));
             for (batch, written) in many.chunks(self.batch()).zip(join_all(calls).await) {
                 match written {
                     Ok(()) => {}
@@ -110,7 +111,7 @@ impl Store {
     async fn charge_back(
         &self,
         batch: &[(Fingerprint, Outstanding)],
-        mut connection: MultiplexedConnection,
+        (link, mut connection): (&Link, MultiplexedConnection),
         now: Time,
     ) -> Result<(), Unwritten> {
         let gateways = u64::from(self.state.gateways());
@@ -133,7 +134,7 @@ impl Store {
             call.arg(wire::spend_argument(&owed.limit.config.quota, *amount));
         }
         let within = std::time::Duration::from_nanos(UNHURRIED.as_nanos());
-        let answer = tokio::time::timeout(within, connection.send_packed_command(&call)).await;
+        let answer = tokio::time::timeout(within, connection.send_packed_command(&link.spelled(call))).await;
         let value = match answer.map(said) {
             Ok(Ok(value)) => value,
             Ok(Err(error)) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
