@@ -11,10 +11,10 @@ use super::cluster::Servers;
 use super::link::{Link, Trouble, Weight};
 use crate::config::RedisAddress;
 
-/// How often a call is sent in all. A slot that moves costs two or three.
-const SENDINGS: u32 = 12;
-/// The pause before a call is sent again whose keys are on their way; it doubles each time.
-const PAUSE: Span = Span::from_millis(1);
+/// How often a call is sent on without a pause. A slot that moves costs two or three.
+const SENDINGS: u32 = 6;
+/// The pause before a call is sent again whose keys are on their way.
+const PAUSE: Span = Span::from_millis(2);
 
 impl Store {
     /// Sends what `question` says, and again where the server lacked its scripts or the slot is moving, as long as there
@@ -27,8 +27,9 @@ impl Store {
         weight: Weight,
         question: impl Fn(&Link) -> Cmd,
     ) -> Result<(Rc<Link>, Value), Trouble> {
-        let (mut link, mut asking, mut pause) = (Rc::clone(link), false, PAUSE);
-        for _ in 0..SENDINGS {
+        let (mut link, mut asking, mut sent) = (Rc::clone(link), false, 0);
+        while sent < SENDINGS {
+            sent += 1;
             match link.call(question(&link), asking, (until, weight), &self.clock).await {
                 Ok(value) => return Ok((link, value)),
                 Err(Trouble::NoScript) => link.reload(until, &self.clock).await,
@@ -39,12 +40,11 @@ impl Store {
                 }
                 // Some keys of the call are here and some there, until all have moved.
                 Err(Trouble::BetweenNodes) => {
-                    if self.clock.now().plus(pause) >= until {
+                    if self.clock.now().plus(PAUSE) >= until {
                         return Err(Trouble::Failed);
                     }
-                    tokio::time::sleep(Duration::from_nanos(pause.as_nanos())).await;
-                    pause = Span::from_nanos(pause.as_nanos() * 2);
-                    (link, asking) = (self.servers.of(slot).ok_or(Trouble::Failed)?, false);
+                    tokio::time::sleep(Duration::from_nanos(PAUSE.as_nanos())).await;
+                    (link, asking, sent) = (self.servers.of(slot).ok_or(Trouble::Failed)?, false, 0);
                 }
                 Err(trouble) => return Err(trouble),
             }
