@@ -4,12 +4,12 @@
 
 mod harness;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use harness::fleet::route;
+use harness::fleet::{has_store, route};
 use harness::load::admitted;
-use harness::{Cluster, Fleet, Load, Sentinels, let_pass, until, within};
+use harness::{Cluster, Fleet, Load, RedisServer, Sentinels, Setup, Watch, gated, let_pass, until, within};
 
 /// A limit that nobody reaches, and one of 100 on `/tight`.
 const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: api_key, rate: 100/366d}}\nroutes:\n  \
@@ -73,6 +73,90 @@ fn slots_move_under_load() {
     within(Duration::from_secs(2), || (counted() == passed).then_some(()));
     assert_eq!(counted(), passed);
     exact(&fleet, "after");
+}
+
+/// A slot that stays on its way between two nodes takes nothing from the others: the nodes stay in use, and new keys of
+/// that slot are exact.
+#[test]
+fn a_slot_stays_on_its_way() {
+    let cluster = Cluster::start();
+    let fleet = Fleet::start(2, &(cluster.store() + TEXT));
+    let keys: Vec<String> = (0..12).map(|key| format!("way-{key}")).collect();
+    admitted(&Load::on(&fleet, 12).keys(&keys).send(24));
+    let taken = cluster.keys().into_iter().map(|(_, key)| cluster.slot(&key));
+    // The first slot of each node is where it is tried whether the node takes writes.
+    let slots: BTreeSet<u16> = taken.chain([0, 5_461, 10_922]).collect();
+    slots.iter().for_each(|slot| cluster.begin_move(*slot, (cluster.owner(*slot) + 1) % 3));
+    for (node, key) in cluster.keys().into_iter().filter(|(_, key)| key.contains("probe")) {
+        cluster.nodes[node].run::<i64>(&["DEL", &key]); // or it would be found where it was
+    }
+    let begun = Watch::start();
+    let mut up = true;
+    while begun.elapsed() < Duration::from_millis(1_500) {
+        up &= fleet.iter().all(has_store);
+    }
+    assert!(up, "a node was taken for one that is down");
+    keys.iter().for_each(|key| fleet.exactly(100, "/tight", key));
+    exact(&fleet, "elsewhere");
+    assert_eq!(fleet.fallbacks(), 0.0);
+}
+
+/// New keys are exact while their slots move, with one limit and with two that the same call asks.
+#[test]
+fn new_keys_are_exact_while_slots_move() {
+    let cluster = Cluster::start();
+    let limits = "limits: {wide: {key: api_key, rate: 1M/366d}, few: {key: api_key, rate: 20/366d}}\nroutes:\n  \
+                  - {name: two, match: {path: /two}, respond: {status: 200}, limits: [wide, few]}\n  \
+                  - {name: one, match: {path: /*}, respond: {status: 200}, limits: [few]}\n";
+    let fleet = Fleet::start(2, &(cluster.store() + limits));
+    for (round, target) in ["/one", "/two"].into_iter().enumerate() {
+        let keys: Vec<String> = (0..20).map(|key| format!("{round}-{key}")).collect();
+        admitted(&Load::on(&fleet, 20).target("/one").keys(&keys).send(20));
+        let taken = cluster.keys().into_iter().map(|(_, key)| cluster.slot(&key));
+        // The first slots of a node are where it is tried whether it takes writes.
+        let slots: BTreeSet<u16> = taken.chain(0..60).collect();
+        let load = Load::on(&fleet, 16).target(target).keys(&keys).pause(Duration::from_millis(5)).start();
+        slots.iter().for_each(|slot| cluster.move_slot(*slot, (cluster.owner(*slot) + 1) % 3));
+        let now = load.answered();
+        until("all is spent", || (load.answered() > now + 600).then_some(()));
+        assert_eq!(admitted(&load.stop()), 20 * 19, "{target}");
+        assert_eq!(fleet.fallbacks(), 0.0, "{target}");
+    }
+}
+
+/// Nodes that are frozen do not keep places on the others from becoming free.
+#[test]
+fn a_frozen_node_keeps_no_places_of_the_others() {
+    let cluster = Cluster::start();
+    let (upstream, gate) = gated();
+    let text = cluster.store()
+        + "limits: {l: {key: api_key, algorithm: concurrency, max: 1}}\n\
+           upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+           routes: [{name: api, match: {path: /*}, upstream: api, limits: [l]}]\n";
+    let setup = || Setup::default().workers(1).upstream(&upstream);
+    let fleet = Fleet::of(vec![setup(), setup()], &text);
+    fleet.up();
+    let (mut clients, mut held) = (Vec::new(), BTreeMap::new());
+    for index in 0..12 {
+        let (key, before) = (format!("key-{index}"), cluster.keys());
+        let mut client = fleet[0].client();
+        client.request("GET", "/slow", &[("x-api-key", &key)]);
+        upstream.wait_for(index + 1);
+        clients.push(client);
+        let new =
+            |(_, name): &(usize, String)| name.contains(":l:") && !before.iter().any(|(_, old)| old == name);
+        let (node, _) = cluster.keys().into_iter().find(new).unwrap();
+        held.insert(node, key);
+    }
+    assert_eq!(held.len(), 3, "each node holds a key");
+    cluster.nodes[..2].iter().for_each(RedisServer::freeze);
+    gate.open();
+    let free = within(Duration::from_millis(600), || {
+        let status = fleet[1].ask("GET", "/", &[("x-api-key", &held[&2])]).status;
+        (status == 200).then_some(())
+    });
+    cluster.nodes[..2].iter().for_each(RedisServer::thaw);
+    assert!(free.is_some(), "its place is not free");
 }
 
 /// One node of the cluster dies: the keys of the others are served as before.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use harness::fleet::{has_store, limit};
 use harness::load::{Shot, admitted, latencies};
-use harness::{Fleet, Gateway, Load, RedisServer, let_pass, until, within};
+use harness::{Fleet, Gateway, Load, RedisServer, Setup, let_pass, until, within};
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -78,6 +78,65 @@ fn redis_is_killed_under_load() {
         (fleet[0].remaining("tight", "outage") == 0).then_some(())
     });
     assert_eq!(tight(&fleet, "outage"), [0; 4]);
+}
+
+/// Redis freezes under the load of four workers: those that are on their way at that moment stop waiting early, those
+/// that come later do not wait, and the connections stay.
+#[test]
+fn nobody_pays_the_whole_timeout_for_a_freeze() {
+    let redis = RedisServer::start();
+    let text = redis.store_within("100ms") + TEXT;
+    let fleet = Fleet::of(vec![Setup::default().workers(4)], &text);
+    fleet.up();
+    let keys: Vec<String> = (0..64).map(|key| format!("key-{key}")).collect();
+    let load = Load::on(&fleet, 48).keys(&keys).start();
+    let mut slow = Vec::new();
+    for _ in 0..5 {
+        let_pass(Duration::from_millis(700));
+        let connections = redis.info("stats", "total_connections_received");
+        let fault = load.now();
+        redis.freeze();
+        let_pass(Duration::from_millis(400));
+        redis.thaw();
+        slow.push((fault, load.now()));
+        let_pass(Duration::from_millis(300));
+        let after = redis.info("stats", "total_connections_received");
+        assert_eq!(number(after), number(connections) + 1, "but for the one that asks");
+        assert!(has_store(&fleet[0]));
+    }
+    let shots = load.stop();
+    admitted(&shots);
+    let slow: Vec<usize> = slow
+        .into_iter()
+        .map(|(from, to)| {
+            let of = shots.iter().filter(|shot| (from..to).contains(&(shot.at + shot.took)));
+            of.filter(|shot| shot.took >= Duration::from_millis(90)).count()
+        })
+        .collect();
+    assert!(slow.iter().all(|slow| *slow <= 4), "one of each worker at most: {slow:?}");
+}
+
+/// Three calls in a row that are late say that a server is ill; three within ten seconds do not.
+#[test]
+fn calls_that_are_late_now_and_then() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::of(vec![Setup::default().workers(1)], &(redis.store_within("50ms") + TEXT));
+    fleet.up();
+    let connections = || number(redis.info("stats", "total_connections_received"));
+    let before = connections();
+    for round in 1..=4 {
+        redis.freeze();
+        assert_eq!(fleet[0].statuses(1, "/", &[("x-api-key", "k")]), [200]);
+        let_pass(Duration::from_millis(50));
+        redis.thaw();
+        let_pass(Duration::from_millis(1_200));
+        assert_eq!(connections(), before + round, "but for those that ask");
+    }
+    assert!(has_store(&fleet[0]));
+}
+
+fn number(text: Option<String>) -> u64 {
+    text.unwrap().parse().unwrap()
 }
 
 /// Redis is frozen for five seconds: calls that nobody waits for any more spend nothing when it goes on.

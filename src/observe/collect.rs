@@ -236,6 +236,11 @@ impl Scrape {
             "Refusals that needed no call: the store had said until when.",
             vec![(Vec::new(), sum(&|stripe| stripe.remembered.get()))],
         );
+        self.counters(
+            "sluicegate_store_disagreements_total",
+            "Answers of the store that do not agree with the state beside them: a fault of the gateway or the server.",
+            vec![(Vec::new(), sum(&|stripe| stripe.disagreements.get()))],
+        );
         self.histograms(
             "sluicegate_store_duration_seconds",
             "From sending a call to its answer.",

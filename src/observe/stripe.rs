@@ -59,6 +59,8 @@ pub struct StoreStripe {
     pub(super) duration: Histogram,
     /// Refusals that needed no call: the store had said until when.
     pub(super) remembered: Counter,
+    /// Answers of the store that admit more or fewer requests than the state beside them.
+    pub(super) disagreements: Counter,
 }
 
 /// What became of a call to the store.
@@ -208,6 +210,11 @@ impl StoreStripe {
     /// Counts a refusal that needed no call.
     pub fn remembered(&self) {
         self.remembered.add(1);
+    }
+
+    /// Counts an answer that does not agree with the state that it tells.
+    pub fn disagrees(&self) {
+        self.disagreements.add(1);
     }
 }
 

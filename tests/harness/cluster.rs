@@ -75,6 +75,16 @@ impl Cluster {
         self.nodes.iter().position(is).unwrap()
     }
 
+    /// Sets a slot on its way to another node, and leaves it there.
+    #[track_caller]
+    pub fn begin_move(&self, slot: u16, to: usize) {
+        let (source, target) = (&self.nodes[self.owner(slot)], &self.nodes[to]);
+        let id = |node: &RedisServer| node.run::<String>(&["CLUSTER", "MYID"]);
+        let (source_id, target_id, slot) = (id(source), id(target), slot.to_string());
+        target.run::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]);
+        source.run::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]);
+    }
+
     /// Moves a slot and its keys to another node as redis-cli does, while clients go on.
     #[track_caller]
     pub fn move_slot(&self, slot: u16, to: usize) {
@@ -82,11 +92,9 @@ impl Cluster {
         if from == to {
             return;
         }
+        self.begin_move(slot, to);
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
-        let id = |node: &RedisServer| node.run::<String>(&["CLUSTER", "MYID"]);
-        let (source_id, target_id, slot) = (id(source), id(target), slot.to_string());
-        target.run::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]);
-        source.run::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]);
+        let (target_id, slot) = (target.run::<String>(&["CLUSTER", "MYID"]), slot.to_string());
         loop {
             let keys: Vec<String> = source.run(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]);
             if keys.is_empty() {

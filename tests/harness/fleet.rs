@@ -95,6 +95,7 @@ impl Fleet {
         let most = limit * 7 / 10;
         assert_eq!(admitted(&load(&self[..1]).send(most)), most, "{key}: one gateway has what it asks for");
         assert_eq!(admitted(&load(self).send(limit * 3)), limit - most, "{key}: all have the rest");
+        assert_eq!(self.sum("sluicegate_store_disagreements_total", &[]), 0.0, "scripts decide as the core");
     }
 
     /// One request for this key on each gateway in turn: the statuses.

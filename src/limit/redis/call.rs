@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Value};
 use sluicegate_limiter::{Receipt, Span, Time};
 use smallvec::SmallVec;
 
@@ -167,7 +167,7 @@ impl Store {
                 }
                 Err(malformed) => {
                     finish(Operation::Error);
-                    link.malformed(&malformed);
+                    link.malformed(&malformed, sent, received);
                     None
                 }
             },
@@ -204,52 +204,7 @@ impl Store {
         let connection = link.ready().ok()?;
         let report = self.report(link, &connection, asked);
         let heard = tokio::time::timeout_at(self.clock.instant(until), report).await;
-        matches!(heard, Ok(true)).then_some(())
-    }
-
-    /// Sends what `question` says, once more where the server lacked its scripts or the slot has moved.
-    pub(super) async fn send(
-        self: &Rc<Self>,
-        link: &Rc<Link>,
-        slot: u16,
-        until: Time,
-        weight: Weight,
-        question: impl Fn(&Link) -> Cmd,
-    ) -> Result<(Rc<Link>, Value), Trouble> {
-        let first = link.call(question(link), until, weight, &self.clock).await;
-        let (link, second) = match first {
-            Err(Trouble::NoScript) => {
-                link.reload(until, &self.clock).await;
-                (Rc::clone(link), link.call(question(link), until, weight, &self.clock).await)
-            }
-            Err(Trouble::Moved(error)) => self.follow(slot, &error, until, weight, &question).await?,
-            answer => (Rc::clone(link), answer),
-        };
-        second.map(|value| (link, value))
-    }
-
-    /// Asks the server that the cluster names instead.
-    async fn follow(
-        self: &Rc<Self>,
-        slot: u16,
-        error: &RedisError,
-        until: Time,
-        weight: Weight,
-        question: impl Fn(&Link) -> Cmd,
-    ) -> Result<(Rc<Link>, Result<Value, Trouble>), Trouble> {
-        let link = self.redirected(slot, error).ok_or(Trouble::Failed)?;
-        link.known(self.clock.instant(until)).await;
-        let asking = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::Ask);
-        let send = async |link: &Rc<Link>| match asking {
-            true => link.call_asking(question(link), until, weight, &self.clock).await,
-            false => link.call(question(link), until, weight, &self.clock).await,
-        };
-        let mut answer = send(&link).await;
-        if let Err(Trouble::NoScript) = answer {
-            link.reload(until, &self.clock).await;
-            answer = send(&link).await;
-        }
-        Ok((link, answer))
+        heard.ok().flatten().map(|_| ())
     }
 
     /// The script's call for these limits.
@@ -282,8 +237,12 @@ impl Store {
         match Reply::read(&value, &quotas, &bans)? {
             Reply::Expired { now } => Ok((now, None)),
             Reply::Decided { now, admitted, keys, bans } => {
-                let outcome = Outcome::new(items, stop.clone(), (keys, bans), riders, holder, now);
-                debug_assert_eq!(outcome.admitted(), admitted as usize, "the script and the core disagree");
+                let requests = (riders, admitted as usize);
+                let outcome = Outcome::new(items, stop.clone(), (keys, bans), requests, holder, now);
+                if let Some(disagreement) = outcome.disagreement {
+                    self.stripe.disagrees();
+                    self.state.tell_disagreement(disagreement, self.clock.now());
+                }
                 Ok((now, Some(outcome)))
             }
         }
@@ -460,7 +419,8 @@ impl Store {
             arguments(&mut call);
             call
         };
-        let until = self.clock.now().plus(UNHURRIED);
+        let sent = self.clock.now();
+        let until = sent.plus(UNHURRIED);
         let quota = limit.counters.stored.quota();
         let value = match self.send(&link, slot, until, Weight::Unhurried, question).await {
             Ok((_, value)) => value,
@@ -479,7 +439,7 @@ impl Store {
                 true
             }
             Err(malformed) => {
-                link.malformed(&malformed);
+                link.malformed(&malformed, sent, self.clock.now());
                 false
             }
         }

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use sluicegate_limiter::Span;
 use tokio::sync::Notify;
 
 use super::connect::SlotRange;
@@ -26,8 +27,6 @@ pub(super) struct Map {
     links: RefCell<HashMap<String, Rc<Link>>>,
     /// The owner of each slot, by its place among `owners`; nobody's are beyond it.
     slots: RefCell<Slots>,
-    /// Told when a node says that the map is wrong.
-    pub(super) outdated: Notify,
     /// Told when the map was fetched, or could not be.
     pub(super) looked: Notify,
     /// Whether that was ever tried.
@@ -41,20 +40,19 @@ struct Slots {
 }
 
 impl Servers {
-    pub(super) fn new(state: &StoreState, worker: usize) -> Self {
+    pub(super) fn new(state: &StoreState, worker: usize, timeout: Span) -> Self {
         match &state.config().servers {
             RedisServers::Single(address) => {
-                Self::One(new_link(state, worker, address.to_string(), Some(address.clone())))
+                Self::One(new_link(state, worker, address.to_string(), Some(address.clone()), timeout))
             }
             RedisServers::Sentinel { master, .. } => {
-                Self::One(new_link(state, worker, format!("the master {master}"), None))
+                Self::One(new_link(state, worker, format!("the master {master}"), None, timeout))
             }
             RedisServers::Cluster(_) => {
                 state.expects(worker, CLUSTER);
                 Self::Cluster(Map {
                     links: RefCell::default(),
                     slots: RefCell::default(),
-                    outdated: Notify::new(),
                     looked: Notify::new(),
                     ever: Cell::new(false),
                 })
@@ -98,10 +96,18 @@ impl Servers {
 /// What the map of a cluster is called where servers are named.
 pub(super) const CLUSTER: &str = "the cluster";
 
-fn new_link(state: &StoreState, worker: usize, name: String, fixed: Option<RedisAddress>) -> Rc<Link> {
+fn new_link(
+    state: &StoreState,
+    worker: usize,
+    name: String,
+    fixed: Option<RedisAddress>,
+    timeout: Span,
+) -> Rc<Link> {
     state.expects(worker, &name);
-    let clock = state.clock(&name);
-    Link::new(name, fixed, clock)
+    let (clock, watch) = (state.clock(&name), state.watch(&name));
+    let link = Link::new(name, fixed, clock, watch);
+    link.set_timeout(timeout);
+    link
 }
 
 impl Map {
@@ -111,13 +117,19 @@ impl Map {
     }
 
     /// The node at an address; whether it is new.
-    pub(super) fn node(&self, state: &StoreState, worker: usize, address: &RedisAddress) -> (Rc<Link>, bool) {
+    pub(super) fn node(
+        &self,
+        state: &StoreState,
+        worker: usize,
+        address: &RedisAddress,
+        timeout: Span,
+    ) -> (Rc<Link>, bool) {
         let name = address.to_string();
         let mut links = self.links.borrow_mut();
         if let Some(link) = links.get(&name) {
             return (Rc::clone(link), false);
         }
-        let link = new_link(state, worker, name.clone(), Some(address.clone()));
+        let link = new_link(state, worker, name.clone(), Some(address.clone()), timeout);
         links.insert(name, Rc::clone(&link));
         (link, true)
     }
@@ -136,11 +148,17 @@ impl Map {
     }
 
     /// Takes a whole map: the nodes that are new are returned, those that hold nothing any more are dropped.
-    pub(super) fn update(&self, state: &StoreState, worker: usize, ranges: &[SlotRange]) -> Vec<Rc<Link>> {
+    pub(super) fn update(
+        &self,
+        state: &StoreState,
+        worker: usize,
+        ranges: &[SlotRange],
+        timeout: Span,
+    ) -> Vec<Rc<Link>> {
         let mut fresh = Vec::new();
         let mut slots = Slots { owners: Vec::new(), of: vec![u16::MAX; usize::from(SLOTS)] };
         for range in ranges {
-            let (link, new) = self.node(state, worker, &range.owner);
+            let (link, new) = self.node(state, worker, &range.owner, timeout);
             if new {
                 fresh.push(Rc::clone(&link));
             }
@@ -163,12 +181,14 @@ impl Map {
         fresh
     }
 
-    /// A slot that a node owns, for what is to be written there and nowhere else.
-    pub(super) fn slot_of(&self, link: &Rc<Link>) -> Option<u16> {
+    /// The slot that a node owns next after `after`, for what is to be written there and nowhere else.
+    pub(super) fn slot_of(&self, link: &Rc<Link>, after: u16) -> Option<u16> {
         let slots = self.slots.borrow();
         let place = slots.owners.iter().position(|owner| Rc::ptr_eq(owner, link))?;
-        let slot = slots.of.iter().position(|of| usize::from(*of) == place)?;
-        u16::try_from(slot).ok()
+        let owned = |of: &u16| usize::from(*of) == place;
+        let (before, behind) = slots.of.split_at(usize::from(after).min(slots.of.len()));
+        let at = behind.iter().position(owned).map(|at| before.len() + at);
+        u16::try_from(at.or_else(|| before.iter().position(owned))?).ok()
     }
 }
 

@@ -1,8 +1,7 @@
-//! Ways to Redis: addresses, credentials and TLS; which server is the master; which server holds which slot.
+//! Ways to Redis: addresses, credentials and TLS; which server holds which slot.
 
 use std::time::Duration;
 
-use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -11,7 +10,7 @@ use redis::{
 };
 
 use super::name::SLOTS;
-use crate::config::{RedisAddress, RedisConfig, RedisServers};
+use crate::config::{RedisAddress, RedisConfig};
 
 /// Calls that may wait in the buffer of a connection before its task has written them.
 const BUFFER: usize = 1 << 16;
@@ -36,29 +35,6 @@ pub(super) async fn connect(
 ) -> RedisResult<MultiplexedConnection> {
     let settings = settings(config.username.as_deref(), config.password.as_deref());
     dial(config, address, settings.set_db(i64::from(config.database)), within).await
-}
-
-/// Asks the sentinels, all at once, who the master is.
-///
-/// # Errors
-/// What the last of them said, if none knows.
-pub(super) async fn master(config: &RedisConfig, within: Duration) -> RedisResult<RedisAddress> {
-    let RedisServers::Sentinel { master, nodes, username, password } = &config.servers else {
-        return Err((ErrorKind::InvalidClientConfig, "there are no sentinels").into());
-    };
-    let ask = async |node: &RedisAddress| {
-        let settings = settings(username.as_deref(), password.as_deref());
-        let mut connection = dial(config, node, settings, within).await?;
-        let mut ask = redis::cmd("SENTINEL");
-        ask.arg("get-master-addr-by-name").arg(master);
-        let known: Option<(String, u16)> = ask.query_async(&mut connection).await?;
-        known.ok_or_else(|| RedisError::from((ErrorKind::Io, "a sentinel does not know the master's name")))
-    };
-    let asked = nodes.iter().map(|node| Box::pin(ask(node)));
-    match tokio::time::timeout(within, select_ok(asked)).await {
-        Ok(answer) => answer.map(|((host, port), _)| RedisAddress::Tcp { host, port }),
-        Err(_) => Err((ErrorKind::Io, "no sentinel answers in time").into()),
-    }
 }
 
 /// Asks a node of a cluster who holds which slots.
@@ -95,7 +71,7 @@ fn slot_range(range: &Value, asked: &RedisAddress) -> Option<SlotRange> {
     (first <= last && last < SLOTS).then_some(SlotRange { first, last, owner })
 }
 
-fn settings(username: Option<&str>, password: Option<&str>) -> RedisConnectionInfo {
+pub(super) fn settings(username: Option<&str>, password: Option<&str>) -> RedisConnectionInfo {
     let mut settings = RedisConnectionInfo::default();
     if let Some(username) = username {
         settings = settings.set_username(username);
@@ -106,8 +82,8 @@ fn settings(username: Option<&str>, password: Option<&str>) -> RedisConnectionIn
     settings
 }
 
-/// Our own deadlines are around every call: the library's own would not cover all that it waits for.
-async fn dial(
+/// A connection to any server. Our own deadlines are around every call: the library's own would not cover all that it waits for.
+pub(super) async fn dial(
     config: &RedisConfig,
     address: &RedisAddress,
     settings: RedisConnectionInfo,

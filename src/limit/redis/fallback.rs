@@ -83,20 +83,21 @@ impl Store {
         tokio::task::spawn_local(async move {
             let _reporting = reporting;
             tokio::task::yield_now().await; // what is admitted at about the same time goes together
-            if let Ok(connection) = link.ready() {
-                store.report(&link, &connection, |_, _| true).await;
-            }
+            // What is admitted while a report is on its way is in the next one.
+            while let Ok(connection) = link.ready()
+                && store.report(&link, &connection, |_, _| true).await.is_some_and(|keys| keys > 0)
+            {}
         });
     }
 
     /// Tells the server of `link` what this gateway admitted without the store for the keys that `wanted` picks. What has
-    /// come back to the keys by itself since is not charged again. Whether the server has heard of all of it.
+    /// come back to the keys by itself since is not charged again. How many keys that were, if the server has heard of all.
     pub(super) async fn report(
         &self,
         link: &Rc<Link>,
         connection: &MultiplexedConnection,
         wanted: impl Fn(&Limit, Fingerprint) -> bool,
-    ) -> bool {
+    ) -> Option<usize> {
         let now = link.clock.at_least(self.clock.now());
         let gateways = u64::from(self.state.gateways());
         let reports = self.state.outstanding.reports(
@@ -110,7 +111,7 @@ impl Store {
             let calls = batches.map(|batch| self.report_batch(link, batch, connection.clone()));
             all &= join_all(calls).await.into_iter().all(|heard| heard);
         }
-        all
+        all.then_some(reports.len())
     }
 
     /// Charges some keys for what they spent; whether the server has said so. Where it has not, nobody knows whether it
@@ -129,14 +130,14 @@ impl Store {
         for report in batch {
             call.arg(wire::spend_argument(&report.limit.counters.stored.quota(), report.amount));
         }
-        let within = std::time::Duration::from_nanos(UNHURRIED.as_nanos());
-        let answer = tokio::time::timeout(within, connection.send_packed_command(&call)).await;
+        let (sent, within) = (self.clock.now(), std::time::Duration::from_nanos(UNHURRIED.as_nanos()));
+        let answer = tokio::time::timeout(within, connection.send_packed_command(&link.spelled(call))).await;
         let quotas: Vec<Quota> = batch.iter().map(|report| report.limit.counters.stored.quota()).collect();
         let told = match answer.map(said) {
             Ok(Ok(value)) => wire::Told::read(&value, &quotas.iter().collect::<Vec<_>>()),
             _ => return false,
         };
-        let Ok(told) = told.inspect_err(|malformed| link.malformed(malformed)) else { return false };
+        let Ok(told) = told.inspect_err(|malformed| link.malformed(malformed, sent, self.clock.now())) else { return false };
         for (report, state) in batch.iter().zip(&told.keys) {
             if self.state.outstanding.heard(report) {
                 report.limit.relearn(report.key, state, told.now);

@@ -99,18 +99,27 @@ impl Drop for Lease {
     }
 }
 
-impl Leases {
-    /// What became free since the last time, each key once: a call to the store reads all of its keys before it changes
-    /// any.
-    pub(super) fn take_freed(&self) -> Vec<Places> {
-        let mut by_key: HashMap<(u64, Tag), Places> = HashMap::new();
-        for freed in self.freed.borrow_mut().drain(..) {
-            match by_key.entry((freed.limit.counters.order, freed.tag)) {
-                Entry::Occupied(mut same) => same.get_mut().places += freed.places,
-                Entry::Vacant(new) => _ = new.insert(freed),
-            }
+/// Each key once: a call to the store reads all of its keys before it changes any.
+pub(super) fn by_key(places: Vec<Places>) -> Vec<Places> {
+    let mut by_key: HashMap<(u64, Tag), Places> = HashMap::new();
+    for freed in places {
+        match by_key.entry((freed.limit.counters.order, freed.tag)) {
+            Entry::Occupied(mut same) => same.get_mut().places += freed.places,
+            Entry::Vacant(new) => _ = new.insert(freed),
         }
-        by_key.into_values().collect()
+    }
+    by_key.into_values().collect()
+}
+
+impl Leases {
+    /// What became free since the last time.
+    pub(super) fn take_freed(&self) -> Vec<Places> {
+        self.freed.take()
+    }
+
+    /// Forgets that places of the keys that `holds` picks became free.
+    pub(super) fn forget_freed(&self, holds: impl Fn(Tag) -> bool) {
+        self.freed.borrow_mut().retain(|places| !holds(places.tag));
     }
 
     /// What is held of the keys that `holds` picks, and the store knows of; with `anew` it will know of all.

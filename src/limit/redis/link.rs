@@ -4,20 +4,29 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Span, Time};
 use tokio::sync::Notify;
 
-use super::scripts::Scripts;
+use super::lease::Places;
+use super::scripts::{self, Scripts, Sending};
 use super::server_clock::ServerClock;
+use super::watch::Watch;
 use super::wire::Malformed;
 use crate::clock::Clock;
 use crate::config::RedisAddress;
 
 /// Calls in a row, one begun after the other has failed, that open the breaker. A broken connection opens it at once.
 const TOLERATED: u32 = 3;
+/// Calls in a row are those that begin within this time after the failure of the one before.
+const IN_A_ROW: Span = Span::SECOND;
+/// The share of the timeout after which a server that answers none of the calls under way counts as silent.
+const PATIENCE: (u64, u64) = (5, 8);
+/// How often a thread looks whether an answer has come while it was busy itself, before it calls a server late.
+const SECOND_LOOKS: usize = 2;
 /// Calls that one connection may have under way; more would only wait for their deadline.
 const MAX_CALLS: u32 = 4096;
 
@@ -27,16 +36,34 @@ pub(super) struct Link {
     pub(super) name: String,
     /// Where it is, unless sentinels know.
     pub(super) fixed: Option<RedisAddress>,
+    /// Where the master is that sentinels named last.
+    pub(super) at: RefCell<Option<RedisAddress>>,
+    /// In a cluster, the slot from which on one is looked for that can be written to.
+    pub(super) probed: Cell<u16>,
     /// The server's clock.
     pub(super) clock: Arc<ServerClock>,
+    /// What all workers know of the server.
+    pub(super) watch: Arc<Watch>,
     connection: RefCell<Option<MultiplexedConnection>>,
     phase: Cell<Phase>,
     /// Counts the connections, so that a late failure of an old one does not break a new one.
     epoch: Cell<u32>,
-    failures: Cell<u32>,
-    /// When the last of them was found out.
-    last_failure: Cell<Time>,
+    failures: Cell<Failures>,
     calls: Cell<u32>,
+    /// How long calls may be under way and none be answered.
+    patience: Cell<Span>,
+    /// Since when none was answered, while calls are under way.
+    unheard_since: Cell<Time>,
+    /// Whether that has lasted too long.
+    silent: Cell<bool>,
+    /// Told when it has.
+    pub(super) fell_silent: Notify,
+    /// How scripts are sent.
+    sending: Cell<Sending>,
+    /// Places that requests have left and the server does not know to be free.
+    pub(super) freed: RefCell<Vec<Places>>,
+    /// Told when there are some.
+    pub(super) some_freed: Notify,
     why: RefCell<String>,
     /// Told when the breaker opens.
     broken: Notify,
@@ -56,6 +83,29 @@ enum Phase {
     Starting,
     Up,
     Down,
+}
+
+/// Calls in a row that have failed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failures {
+    count: u32,
+    /// When the last of them did.
+    last: Time,
+}
+
+impl Failures {
+    /// Counts the failure of a call. Whether there are enough to open the breaker.
+    fn add(&mut self, begun: Time, ended: Time) -> bool {
+        if begun < self.last {
+            return false; // it was under way beside the one before, and says the same
+        }
+        if begun.since(self.last) > IN_A_ROW {
+            self.count = 0;
+        }
+        self.count += 1;
+        self.last = ended;
+        self.count >= TOLERATED
+    }
 }
 
 /// A reply that nobody waits for any more.
@@ -82,22 +132,38 @@ pub(super) enum Trouble {
     NoScript,
     /// Another server holds the slot, by the cluster's word.
     Moved(RedisError),
+    /// The keys are on their way to another node, some here and some there.
+    BetweenNodes,
     /// The server, or the way to it, failed.
     Failed,
 }
 
 impl Link {
-    pub(super) fn new(name: String, fixed: Option<RedisAddress>, clock: Arc<ServerClock>) -> Rc<Self> {
+    pub(super) fn new(
+        name: String,
+        fixed: Option<RedisAddress>,
+        clock: Arc<ServerClock>,
+        watch: Arc<Watch>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             name,
             fixed,
+            at: RefCell::default(),
+            probed: Cell::new(0),
             clock,
+            watch,
             connection: RefCell::new(None),
             phase: Cell::new(Phase::Starting),
             epoch: Cell::new(0),
-            failures: Cell::new(0),
-            last_failure: Cell::new(Time::EPOCH),
+            failures: Cell::default(),
             calls: Cell::new(0),
+            patience: Cell::new(Span::SECOND),
+            unheard_since: Cell::new(Time::EPOCH),
+            silent: Cell::new(false),
+            fell_silent: Notify::new(),
+            sending: Cell::default(),
+            freed: RefCell::default(),
+            some_freed: Notify::new(),
             why: RefCell::new(String::new()),
             broken: Notify::new(),
             known: Notify::new(),
@@ -114,6 +180,11 @@ impl Link {
         self.phase.get() == Phase::Up
     }
 
+    /// Takes the longest that a request waits for an answer.
+    pub(super) fn set_timeout(&self, timeout: Span) {
+        self.patience.set(Span::from_nanos(timeout.as_nanos() / PATIENCE.1 * PATIENCE.0));
+    }
+
     /// Waits, but not beyond `until`, while the first attempt to connect is under way.
     pub(super) async fn known(&self, until: tokio::time::Instant) {
         while self.phase.get() == Phase::Starting {
@@ -126,7 +197,8 @@ impl Link {
     /// Calls go over this connection from now on.
     pub(super) fn open(&self, connection: MultiplexedConnection) {
         self.epoch.set(self.epoch.get() + 1);
-        self.failures.set(0);
+        self.failures.take();
+        self.silent.set(false);
         *self.connection.borrow_mut() = Some(connection);
         self.phase.set(Phase::Up);
         self.known.notify_waiters();
@@ -138,7 +210,7 @@ impl Link {
         *self.why.borrow_mut() = why;
         self.phase.set(Phase::Down);
         self.known.notify_waiters();
-        self.broken.notify_one();
+        self.broken.notify_waiters();
     }
 
     /// Waits until the breaker opens.
@@ -178,35 +250,46 @@ impl Link {
         self.holder.set(random());
     }
 
-    /// Sends a command and waits for the answer, but not beyond `until`.
+    /// How scripts are sent over this connection.
+    pub(super) fn set_sending(&self, sending: Sending) {
+        self.sending.set(sending);
+    }
+
+    /// The call of a script as this server takes it, for those that send it themselves.
+    pub(super) fn spelled(&self, command: Cmd) -> Cmd {
+        match self.sending.get() {
+            Sending::Name => command,
+            Sending::TextIfUnknown | Sending::Text => scripts::with_text(&command),
+        }
+    }
+
+    /// Sends a command and waits for the answer, but not beyond `until`. `asking`: its slot is on its way to this server.
     pub(super) async fn call(
         &self,
         command: Cmd,
-        until: Time,
-        weight: Weight,
+        asking: bool,
+        (until, weight): (Time, Weight),
         clock: &Clock,
     ) -> Result<Value, Trouble> {
-        let mut connection = self.ready()?;
-        let sent = Box::pin(async move { connection.send_packed_command(&command).await });
-        self.answer(sent, until, weight, clock).await
-    }
-
-    /// Like `call`, for a slot that is on its way to this server.
-    pub(super) async fn call_asking(
-        &self,
-        command: Cmd,
-        until: Time,
-        weight: Weight,
-        clock: &Clock,
-    ) -> Result<Value, Trouble> {
-        let mut connection = self.ready()?;
-        let mut pipeline = Pipeline::new();
-        pipeline.cmd("ASKING").ignore().add_command(command);
-        let sent = Box::pin(async move {
-            let mut replies = connection.send_packed_commands(&pipeline, 1, 1).await?;
-            Ok(replies.pop().unwrap_or(Value::Nil))
-        });
-        self.answer(sent, until, weight, clock).await
+        if weight != Weight::Unhurried && (self.silent.get() || self.watch.is_silent()) {
+            return Err(Trouble::Down);
+        }
+        let send = async |command: Cmd| {
+            let connection = self.ready()?;
+            let sent: Pending = match asking {
+                true => Box::pin(send_asking(connection, command)),
+                false => Box::pin(send(connection, command)),
+            };
+            self.answer(sent, until, weight, clock).await
+        };
+        match self.sending.get() {
+            Sending::Name => send(command).await,
+            Sending::Text => send(scripts::with_text(&command)).await,
+            Sending::TextIfUnknown => match send(command.clone()).await {
+                Err(Trouble::NoScript) => send(scripts::with_text(&command)).await,
+                answer => answer,
+            },
+        }
     }
 
     /// The connection, for a call.
@@ -225,59 +308,86 @@ impl Link {
         clock: &Clock,
     ) -> Result<Value, Trouble> {
         let (epoch, begun) = (self.epoch.get(), clock.now());
-        let _under_way = UnderWay::new(&self.calls);
-        let result = tokio::select! {
-            biased;
-            result = &mut sent => result,
-            () = tokio::time::sleep_until(clock.instant(until)) => {
-                if weight != Weight::Short && begun >= self.last_failure.get() {
-                    self.last_failure.set(clock.now());
-                    self.failed(epoch, "it does not answer in time".to_owned(), false);
+        let _under_way = UnderWay::new(self, begun);
+        let result = loop {
+            let silent_at = self.unheard_since.get().plus(self.patience.get());
+            let wake = if weight == Weight::Full { until.min(silent_at) } else { until };
+            if let Some(result) = in_time(&mut sent, clock.instant(wake)).await {
+                break result;
+            }
+            if wake == until {
+                if weight != Weight::Short {
+                    self.failed(epoch, "it does not answer in time".to_owned(), Some((begun, clock.now())));
                 }
+                return Err(Trouble::Late(sent));
+            }
+            if self.unheard_since.get().plus(self.patience.get()) <= wake {
+                self.fall_silent();
                 return Err(Trouble::Late(sent));
             }
         };
         let error = match result {
             Ok(Value::ServerError(error)) => RedisError::from(error),
             Ok(value) => {
+                self.heard(clock.now());
                 if weight == Weight::Full {
-                    self.failures.set(0);
+                    self.failures.take();
                 }
                 return Ok(value);
             }
             Err(error) => error,
         };
+        if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) {
+            self.heard(clock.now());
+        }
         Err(match error.kind() {
             ErrorKind::Server(ServerErrorKind::NoScript) => Trouble::NoScript,
             ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => Trouble::Moved(error),
-            // Keys of a slot that is on its way to another node: the others are well.
-            ErrorKind::Server(ServerErrorKind::TryAgain) => Trouble::Failed,
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Trouble::BetweenNodes,
             kind => {
                 let soft = [ServerErrorKind::ResponseError, ServerErrorKind::ClusterDown];
-                self.failed(
-                    epoch,
-                    error.to_string(),
-                    !soft.iter().any(|soft| kind == ErrorKind::Server(*soft)),
-                );
+                let soft = soft.iter().any(|soft| kind == ErrorKind::Server(*soft));
+                self.failed(epoch, error.to_string(), soft.then(|| (begun, clock.now())));
                 Trouble::Failed
             }
         })
     }
 
-    /// Counts a failure of the connection that had this epoch.
-    fn failed(&self, epoch: u32, why: String, for_good: bool) {
+    /// Notes that the server has answered something.
+    pub(super) fn heard(&self, now: Time) {
+        self.unheard_since.set(now);
+        self.silent.set(false);
+        self.watch.heard();
+    }
+
+    /// Notes that none of the calls under way is answered: until something is, no request waits for this server, in no
+    /// worker. The calls stay under way; `mind` finds out whether the connection is of use.
+    fn fall_silent(&self) {
+        self.silent.set(true);
+        self.watch.falls_silent();
+        self.fell_silent.notify_one();
+    }
+
+    /// Notes a failure of the connection that had this epoch. One of a call, which began and ended then, counts together
+    /// with others in a row; any other is the connection's end.
+    fn failed(&self, epoch: u32, why: String, call: Option<(Time, Time)>) {
         if epoch != self.epoch.get() || !self.is_up() {
             return;
         }
-        self.failures.set(self.failures.get() + 1);
-        if for_good || self.failures.get() >= TOLERATED {
+        let enough = call.is_none_or(|(begun, ended)| {
+            let mut failures = self.failures.get();
+            let enough = failures.add(begun, ended);
+            self.failures.set(failures);
+            enough
+        });
+        if enough {
             self.shut(why);
         }
     }
 
-    /// Notes a reply that none of the scripts gives.
-    pub(super) fn malformed(&self, what: &Malformed) {
-        self.failed(self.epoch.get(), what.to_string(), false);
+    /// Notes that a call, which began and ended then, got a reply that none of the scripts gives.
+    pub(super) fn malformed(&self, what: &Malformed, begun: Time, ended: Time) {
+        self.failed(self.epoch.get(), what.to_string(), Some((begun, ended)));
     }
 
     /// Begins to tell what was admitted without the server, unless somebody does already.
@@ -293,8 +403,10 @@ impl Link {
             return;
         }
         let _loading = Loading(self);
-        if let Ok(mut connection) = self.ready() {
-            let _ = tokio::time::timeout_at(until, Scripts::load(&mut connection)).await;
+        if let Ok(mut connection) = self.ready()
+            && let Ok(Ok(sending)) = tokio::time::timeout_at(until, Scripts::load(&mut connection)).await
+        {
+            self.sending.set(sending);
         }
     }
 }
@@ -325,18 +437,76 @@ pub(super) fn random() -> [u8; 8] {
     bytes
 }
 
+async fn send(mut connection: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {
+    connection.send_packed_command(&command).await
+}
+
+/// The same, for a slot that is on its way to this server.
+async fn send_asking(mut connection: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("ASKING").ignore().add_command(command);
+    let mut replies = connection.send_packed_commands(&pipeline, 1, 1).await?;
+    Ok(replies.pop().unwrap_or(Value::Nil))
+}
+
+/// An answer that comes until then. One that came while this thread was busy elsewhere is in time: the thread lets the
+/// connection read before it gives up.
+async fn in_time(sent: &mut Pending, until: tokio::time::Instant) -> Option<RedisResult<Value>> {
+    if let Ok(result) = tokio::time::timeout_at(until, &mut *sent).await {
+        return Some(result);
+    }
+    for _ in 0..SECOND_LOOKS {
+        tokio::task::yield_now().await;
+        if let Poll::Ready(result) =
+            std::future::poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await
+        {
+            return Some(result);
+        }
+    }
+    None
+}
+
 /// Counts a call while it is under way.
 struct UnderWay<'a>(&'a Cell<u32>);
 
 impl<'a> UnderWay<'a> {
-    fn new(calls: &'a Cell<u32>) -> Self {
-        calls.set(calls.get() + 1);
-        Self(calls)
+    fn new(link: &'a Link, now: Time) -> Self {
+        if link.calls.get() == 0 {
+            link.unheard_since.set(now);
+        }
+        link.calls.set(link.calls.get() + 1);
+        Self(&link.calls)
     }
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of these failures it takes, each begun so many milliseconds after the one before had ended.
+    fn opens_after(gaps: &[u64]) -> Option<usize> {
+        let (mut failures, mut now) = (Failures::default(), Time::from_nanos(1 << 60));
+        let mut add = |gap: &u64| {
+            let begun = now.plus(Span::from_millis(*gap));
+            now = begun.plus(Span::from_millis(50));
+            failures.add(begun, now)
+        };
+        gaps.iter().position(&mut add).map(|at| at + 1)
+    }
+
+    #[test]
+    fn failures_count_that_follow_each_other() {
+        assert_eq!(opens_after(&[0, 0, 0]), Some(3));
+        assert_eq!(opens_after(&[0, 900, 900]), Some(3));
+        assert_eq!(opens_after(&[0, 3_000, 3_000, 3_000]), None);
+        assert_eq!(opens_after(&[0, 3_000, 0, 0]), Some(4));
+        let (mut failures, now) = (Failures::default(), Time::from_nanos(1 << 60));
+        assert!((0..9).all(|_| !failures.add(now, now.plus(Span::SECOND))), "they were under way together");
     }
 }

@@ -19,15 +19,19 @@ mod name;
 mod outcome;
 mod outstanding;
 mod places;
+mod redirect;
 mod remote;
 mod script;
 mod scripts;
+mod sentinel;
 mod server_clock;
 mod state;
 mod tend;
 #[cfg(all(test, not(feature = "model")))]
 mod tests;
+mod topology;
 mod under_way;
+mod watch;
 mod wire;
 
 use std::cell::{Cell, RefCell};
@@ -78,7 +82,8 @@ pub struct Store {
 impl Store {
     /// A store that begins to connect. Call it inside a `LocalSet`.
     pub fn new(state: Arc<StoreState>, clock: Clock, worker: usize, stripe: Arc<StoreStripe>) -> Rc<Self> {
-        let servers = Servers::new(&state, worker);
+        let timeout = timeout(&state);
+        let servers = Servers::new(&state, worker, timeout);
         let store = Rc::new(Self {
             state,
             clock,
@@ -87,11 +92,10 @@ impl Store {
             servers,
             flights: Flights::default(),
             leases: Leases::default(),
-            timeout: Cell::default(),
+            timeout: Cell::new(timeout),
             tasks: RefCell::default(),
             pardons: RefCell::default(),
         });
-        store.follow_config();
         store.begin();
         store
     }
@@ -108,8 +112,8 @@ impl Store {
 
     /// Takes what the file says now; credentials are used for the next connection.
     pub fn follow_config(&self) {
-        let nanos = u64::try_from(self.state.config().timeout.as_nanos()).unwrap_or(u64::MAX);
-        self.timeout.set(Span::from_nanos(nanos));
+        self.timeout.set(timeout(&self.state));
+        self.servers.all().iter().for_each(|link| link.set_timeout(self.timeout()));
     }
 
     /// Ends the store's connections; calls under way come to their end.
@@ -249,6 +253,11 @@ impl Store {
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
     }
+}
+
+/// The longest that a request waits, as the file says.
+fn timeout(state: &StoreState) -> Span {
+    Span::from_nanos(u64::try_from(state.config().timeout.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// The verdicts of both in the order of `asks`.

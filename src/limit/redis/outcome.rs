@@ -1,6 +1,6 @@
 //! From the state that the store found to what each request is told.
 
-use sluicegate_limiter::{Receipt, Span, Time};
+use sluicegate_limiter::{Receipt, Refusal, Span, Time};
 use smallvec::SmallVec;
 
 use super::call::Item;
@@ -24,6 +24,8 @@ pub(super) struct Outcome {
     pub(super) holder: [u8; 8],
     /// The server's time.
     pub(super) now: Time,
+    /// How many the script admitted and how many the core would, where the two differ.
+    pub(super) disagreement: Option<(usize, usize)>,
 }
 
 /// One charge of one request.
@@ -39,12 +41,13 @@ pub(super) struct Charge {
 }
 
 impl Outcome {
-    /// Decides what the script has decided, from the states before it.
+    /// Decides what the script has decided, from the states before it, for so many requests of which the script admitted so
+    /// many. No more are admitted than it has charged.
     pub(super) fn new(
         all: &[Item],
         items: SmallVec<[usize; 2]>,
         (states, bans): (SmallVec<[RemoteKey; 2]>, Vec<RemoteBan>),
-        riders: usize,
+        (riders, charged): (usize, usize),
         holder: [u8; 8],
         now: Time,
     ) -> Self {
@@ -58,20 +61,26 @@ impl Outcome {
         let told = |at: &usize| all[*at].limit.config.ban.and_then(|_| bans.next());
         let mut bars: Bars<'_> = items.iter().map(told).map(Bar::there).collect();
         let mut charges = Vec::with_capacity(riders);
-        let decisions = (0..riders)
+        let mut decisions: Vec<Decision> = (0..riders)
             .map(|rider| {
                 settle(&asks, &mut keys, &mut bars, true, |index, _, delay, receipt| {
                     charges.push(Charge { rider, item: items[index], delay, receipt });
                 })
             })
             .collect();
+        let core = decisions.iter().take_while(|decision| decision.admitted).count();
+        if core > charged {
+            charges.retain(|charge| charge.rider < charged);
+            decisions[charged..core].iter_mut().for_each(|decision| refuse(&asks, decision));
+        }
+        let disagreement = (core != charged).then_some((charged, core));
         let left = keys.into_iter().map(|(_, key)| key).collect();
         let told = items.iter().zip(bars).filter_map(|(item, bar)| match bar {
             Bar::There(told) => Some((*item, told)),
             _ => None,
         });
         let bans = told.collect();
-        Self { items, bans, decisions, charges, left, holder, now }
+        Self { items, bans, decisions, charges, left, holder, now, disagreement }
     }
 
     /// The requests that were admitted: the first ones, because they are all alike.
@@ -88,5 +97,47 @@ impl Outcome {
             Some((*item, all[*item].cost.saturating_mul(charges.count() as u64 + 1), last))
         };
         self.items.iter().filter_map(of).collect()
+    }
+}
+
+/// Refuses a request after all: every limit would admit it, and the store has not charged it.
+fn refuse(asks: &[Ask<'_>], decision: &mut Decision) {
+    decision.admitted = false;
+    let enforced = asks.iter().zip(&mut decision.verdicts).find(|(ask, _)| ask.limit.enforces());
+    if let Some((_, verdict)) = enforced {
+        verdict.answer = Err(Refusal::Until(Span::SECOND)); // until when is not known
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use sluicegate_limiter::{Concurrency, InFlight};
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::config::Quota;
+    use crate::key::{Fingerprint, KeyText};
+    use crate::limit::fixture::limit;
+    use crate::limit::redis::name::Tag;
+
+    /// Of three requests the core would admit two.
+    fn outcome(charged: usize) -> Outcome {
+        let quota = Quota::Concurrency(Concurrency::new(2).expect("a quota"), 2);
+        let key = Fingerprint::from_hash(7);
+        let item = Item { limit: limit(quota, 10, 1), key, tag: Tag::of(&KeyText::new()), cost: 1, base: 1, for_now: false };
+        let Quota::Concurrency(places, _) = quota else { unreachable!("it is one") };
+        let state = RemoteKey::Concurrency(places, InFlight::default(), 0);
+        Outcome::new(&[item], smallvec![0], (smallvec![state], Vec::new()), (3, charged), [0; 8], Time::EPOCH)
+    }
+
+    #[test]
+    fn no_more_are_admitted_than_were_charged() {
+        assert_eq!((outcome(2).admitted(), outcome(2).disagreement), (2, None));
+        let fewer = outcome(1);
+        assert_eq!((fewer.admitted(), fewer.disagreement), (1, Some((1, 2))));
+        assert_eq!(fewer.charges.len(), 1);
+        assert!(fewer.decisions[1].verdicts[0].answer.is_err(), "who is refused is told so");
+        let more = outcome(3);
+        assert_eq!((more.admitted(), more.disagreement), (2, Some((3, 2))));
     }
 }

@@ -10,93 +10,102 @@ use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::Receipt;
 
 use super::Store;
-use super::lease::Places;
-use super::link::Link;
-use super::scripts::{SCRIPTS, Scripts};
+use super::call::UNHURRIED;
+use super::lease::{Places, by_key};
+use super::link::{Link, Trouble, Weight};
+use super::scripts::SCRIPTS;
+use super::tend::moves;
 use super::wire;
 
 /// How long the places of a gateway that is not heard of stay taken, and how often it is heard of.
 pub(super) const LEASE: Duration = Duration::from_secs(10);
 const RENEW: Duration = Duration::from_secs(3);
+/// Calls that are under way at once.
+const AT_ONCE: usize = 256;
 /// Keys of one call, where they need not share a slot.
 const BATCH: usize = 64;
 
 impl Store {
-    /// Frees and prolongs. Nothing else sends a word of places but what takes them, so the words arrive in the order
-    /// in which they were said.
-    pub(super) async fn keep_places(self: Rc<Self>) {
+    /// Hands places that are free to the connections over which the servers are told.
+    pub(super) async fn hand_out_freed(self: Rc<Self>) {
+        loop {
+            self.leases.some_freed.notified().await;
+            tokio::task::yield_now().await; // what is freed at about the same time goes together
+            for freed in self.leases.take_freed() {
+                // On a connection that is down nothing is freed: the next one states anew what is held.
+                let link = self.servers.of(self.slot(freed.tag)).filter(|link| link.is_up());
+                if let Some(link) = link {
+                    link.freed.borrow_mut().push(freed);
+                    link.some_freed.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Frees and prolongs over one connection. Nothing else sends a word of places over it but what takes them, so the
+    /// words arrive in the order in which they were said. No server waits for another.
+    pub(super) async fn keep_places(self: &Rc<Self>, link: &Rc<Link>) {
         let mut renew = tokio::time::interval(RENEW);
         renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                () = self.leases.some_freed.notified() => {
-                    tokio::task::yield_now().await; // what is freed at about the same time goes together
-                    self.free_all(self.leases.take_freed()).await;
+                () = link.some_freed.notified() => {
+                    let freed = by_key(link.freed.take());
+                    if link.is_up() {
+                        tokio::select! {
+                            () = link.broken() => {}
+                            () = self.free(link, &freed) => {}
+                        }
+                    }
                 }
                 _ = renew.tick() => {
-                    for link in self.servers.all().iter().filter(|link| link.is_up()) {
-                        self.prolong(link).await;
+                    if link.is_up() {
+                        tokio::select! {
+                            () = link.broken() => {}
+                            () = self.prolong(link) => {}
+                        }
                     }
                 }
             }
         }
     }
 
-    async fn free_all(&self, freed: Vec<Places>) {
-        // On a connection that is down nothing is freed: the next one states anew what is held.
-        for link in self.servers.all().iter().filter(|link| link.is_up()) {
-            let of_link: Vec<&Places> =
-                freed.iter().filter(|places| self.holds_tag(link, places.tag)).collect();
-            if !of_link.is_empty() {
-                tokio::select! {
-                    () = link.broken() => {}
-                    () = self.free(link, &of_link) => {}
-                }
+    /// Tells a server which places are free, each once: a place that was freed twice would be somebody else's.
+    async fn free(self: &Rc<Self>, link: &Rc<Link>, freed: &[Places]) {
+        let (holder, epoch) = (link.holder(), link.epoch());
+        let batches: Vec<&[Places]> = freed.chunks(self.batch()).collect();
+        for some in batches.chunks(AT_ONCE) {
+            let told = some.iter().map(|batch| self.free_batch(link, batch, holder));
+            let all = join_all(told).await.into_iter().all(|told| told);
+            if link.epoch() != epoch {
+                return; // there is another connection, and it has stated anew what is held
+            }
+            if !all {
+                return link.shut("it was not told which places are free".to_owned());
             }
         }
     }
 
-    /// Tells a server which places are free. Waits for its word as long as the connection lives: one that was said
-    /// twice would free the place of somebody else.
-    async fn free(&self, link: &Rc<Link>, freed: &[&Places]) {
-        let (holder, epoch) = (link.holder(), link.epoch());
-        let mut left: Vec<&Places> = freed.to_vec();
-        while !left.is_empty() {
-            let Ok(connection) = link.ready() else { return };
-            let batches: Vec<&[&Places]> = left.chunks(self.batch()).collect();
-            let calls = batches.iter().map(|batch| {
-                let names: Vec<Vec<u8>> = batch.iter().map(|places| places.name()).collect();
-                let mut call = SCRIPTS.refund.call(names.iter().map(Vec::as_slice));
-                call.arg(&holder);
-                for places in *batch {
-                    let quota = &places.limit.config.quota;
-                    let charge = quota.charged(places.places, Receipt::default());
-                    call.arg(wire::refund_argument(quota, charge));
-                }
-                let mut connection = connection.clone();
-                async move { said(connection.send_packed_command(&call).await) }
-            });
-            let answers = join_all(calls).await;
-            if link.epoch() != epoch {
-                return; // there is another connection, and it has stated anew what is held
+    /// Tells which places of one call are free. Whether the server that holds them was told, or will be when it reads.
+    async fn free_batch(self: &Rc<Self>, link: &Rc<Link>, batch: &[Places], holder: [u8; 8]) -> bool {
+        let Some(first) = batch.first() else { return true };
+        let question = |_: &Link| {
+            let names: Vec<Vec<u8>> = batch.iter().map(Places::name).collect();
+            let mut call = SCRIPTS.refund.call(names.iter().map(Vec::as_slice));
+            call.arg(&holder);
+            for places in batch {
+                let quota = &places.limit.config.quota;
+                let charge = quota.charged(places.places, Receipt::default());
+                call.arg(wire::refund_argument(quota, charge));
             }
-            let mut again = Vec::new();
-            for (batch, answer) in batches.iter().zip(answers) {
-                match answer {
-                    Ok(_) => {}
-                    Err(error) if unsaid(&error) => again.extend_from_slice(batch),
-                    Err(error) => return link.shut(error.to_string()),
-                }
-            }
-            if !again.is_empty() {
-                let mut connection = connection.clone();
-                if let Err(error) = Scripts::load(&mut connection).await {
-                    return link.shut(error.to_string());
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await; // a slot that moves has moved
-                again.retain(|places| self.holds_tag(link, places.tag));
-            }
-            left = again;
+            call
+        };
+        let until = self.clock.now().plus(UNHURRIED);
+        match self.send(link, self.slot(first.tag), until, Weight::Unhurried, question).await {
+            Ok(_) => true,
+            Err(Trouble::Late(pending)) => said(pending.await).is_ok(),
+            // Where the slot has gone to another server, that one is not told: the places run out there.
+            Err(_) => !self.holds_tag(link, first.tag),
         }
     }
 
@@ -105,9 +114,10 @@ impl Store {
     async fn prolong(&self, link: &Rc<Link>) {
         let held = self.leases.held(false, |tag| self.holds_tag(link, tag));
         let Ok(connection) = link.ready() else { return };
-        let saying = self.say_held(&held, connection, (link.holder(), None));
+        let saying = self.say_held(&held, (link, connection), (link.holder(), None));
         match tokio::time::timeout(RENEW, saying).await {
             Ok(Ok(())) => {}
+            Ok(Err(error)) if moves(&error) => self.state.topology.outdated.notify_one(),
             Ok(Err(error)) if unsaid(&error) => {}
             Ok(Err(error)) => link.shut(error.to_string()),
             Err(_) => link.shut("it does not answer in time".to_owned()),
@@ -123,14 +133,17 @@ impl Store {
     ) -> impl Future<Output = RedisResult<()>> {
         let old = link.holder();
         link.new_holder();
+        // What became free before is not among it, and would be freed twice.
+        link.freed.borrow_mut().clear();
+        self.leases.forget_freed(|tag| self.holds_tag(link, tag));
         let held = self.leases.held(true, |tag| self.holds_tag(link, tag));
-        self.say_held(&held, connection, (link.holder(), Some(old)))
+        self.say_held(&held, (link, connection), (link.holder(), Some(old)))
     }
 
     fn say_held(
         &self,
         held: &[Places],
-        connection: MultiplexedConnection,
+        (link, connection): (&Link, MultiplexedConnection),
         (holder, old): ([u8; 8], Option<[u8; 8]>),
     ) -> impl Future<Output = RedisResult<()>> + use<> {
         let calls: Vec<_> = held
@@ -144,6 +157,7 @@ impl Store {
                 for held in held {
                     call.arg(if old.is_some() { held.places } else { 0 });
                 }
+                let call = link.spelled(call);
                 let mut connection = connection.clone();
                 async move { said(connection.send_packed_command(&call).await) }
             })
@@ -167,6 +181,6 @@ pub(super) fn said(answer: RedisResult<Value>) -> RedisResult<Value> {
 
 /// Whether an error says that nothing was done and that the same may be said again.
 fn unsaid(error: &RedisError) -> bool {
-    use ServerErrorKind::{Ask, ClusterDown, Moved, NoScript, TryAgain};
-    [NoScript, Moved, Ask, TryAgain, ClusterDown].iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
+    use ServerErrorKind::{ClusterDown, NoScript};
+    [NoScript, ClusterDown].iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
 }

@@ -5,15 +5,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Span, Time};
 use tokio::sync::Notify;
 
 use super::census;
 use super::link::random;
 use super::outstanding::Outstanding;
 use super::server_clock::ServerClock;
+use super::topology::Topology;
 use super::under_way::UnderWay;
+use super::watch::Watch;
 use crate::config::RedisConfig;
+
+/// The least time after which people are told another reason for the same outage.
+const RETELL: Span = Span::from_secs(10);
 
 /// What all threads of a gateway share about its store.
 pub struct StoreState {
@@ -25,6 +30,11 @@ pub struct StoreState {
     pub(super) alarm: Notify,
     /// Live gateways, this one among them, as of the last word from the store.
     gateways: AtomicU32,
+    /// Which server holds what.
+    pub(super) topology: Topology,
+    /// When people were last told that a script and the core do not agree.
+    disagreement_told: Mutex<Option<Time>>,
+    watches: Mutex<HashMap<String, Arc<Watch>>>,
     clocks: Mutex<HashMap<String, Arc<ServerClock>>>,
     health: Mutex<Health>,
     /// What was admitted without the store.
@@ -40,8 +50,8 @@ struct Health {
     missing: BTreeMap<(usize, String), Option<String>>,
     /// Whether a connection was ever there.
     ever: bool,
-    /// Whether people were told of an outage that is not over.
-    told: bool,
+    /// What people were told of an outage that is not over, and when.
+    told: Option<(String, Time)>,
 }
 
 /// What /status tells of the store.
@@ -63,6 +73,9 @@ impl StoreState {
             config: ArcSwap::from_pointee(config),
             gateway: random().iter().map(|byte| format!("{byte:02x}")).collect(),
             alarm: Notify::new(),
+            topology: Topology::default(),
+            disagreement_told: Mutex::default(),
+            watches: Mutex::default(),
             clocks: Mutex::default(),
             health: Mutex::default(),
             outstanding: Outstanding::default(),
@@ -118,6 +131,11 @@ impl StoreState {
         locked(&self.clocks).values().map(|clock| clock.at_least(now)).min().unwrap_or(now)
     }
 
+    /// What all workers know of a server.
+    pub(super) fn watch(&self, server: &str) -> Arc<Watch> {
+        Arc::clone(locked(&self.watches).entry(server.to_owned()).or_default())
+    }
+
     /// A worker will connect to a server.
     pub(super) fn expects(&self, worker: usize, server: &str) {
         locked(&self.health).missing.insert((worker, server.to_owned()), None);
@@ -132,21 +150,40 @@ impl StoreState {
     pub(super) fn reached(&self, worker: usize, server: &str) {
         let mut health = locked(&self.health);
         health.missing.remove(&(worker, server.to_owned()));
-        if health.missing.is_empty() && (health.told || !health.ever) {
+        if health.missing.is_empty() && (health.told.is_some() || !health.ever) {
             health.ever = true;
-            health.told = false;
+            health.told = None;
             tracing::info!("the store is up: limits are shared and exact");
         }
     }
 
-    /// A worker has lost its connection, or cannot make one.
-    pub(super) fn lost(&self, worker: usize, server: &str, why: &str) {
+    /// A worker has lost its connection, or cannot make one. People are told once, and of another reason now and then.
+    pub(super) fn lost(&self, worker: usize, server: &str, why: &str, now: Time) {
         let mut health = locked(&self.health);
         health.missing.insert((worker, server.to_owned()), Some(why.to_owned()));
-        if !health.told {
-            health.told = true;
+        let reason = format!("{server}: {why}");
+        match &health.told {
+            None => tracing::error!(
+                "the store is down ({reason}): each limit follows its on_store_failure until it is back"
+            ),
+            Some((before, at)) if *before != reason && now.since(*at) >= RETELL => {
+                tracing::error!("the store is still down ({reason})");
+            }
+            Some(_) => return,
+        }
+        health.told = Some((reason, now));
+    }
+
+    /// Tells people, now and then, that an answer did not agree with the state beside it: how many requests the script
+    /// admitted, and how many the core.
+    pub(super) fn tell_disagreement(&self, (script, core): (usize, usize), now: Time) {
+        let mut told = locked(&self.disagreement_told);
+        if told.is_none_or(|told| now.since(told) >= RETELL) {
+            *told = Some(now);
             tracing::error!(
-                "the store is down ({server}: {why}): each limit follows its on_store_failure until it is back"
+                "the store admitted {script} requests where its state admits {core}: the smaller number passed. Is \
+                 something else writing the keys or the scripts? Please report it; \
+                 sluicegate_store_disagreements_total counts them"
             );
         }
     }

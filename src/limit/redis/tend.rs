@@ -4,69 +4,124 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
-use redis::{RedisError, RedisResult};
-use sluicegate_limiter::Time;
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use sluicegate_limiter::{Span, Time};
 
 use super::Store;
-use super::cluster::{self, CLUSTER, Map, Servers};
-use super::connect::{self, connect};
-use super::link::Link;
+use super::cluster::Servers;
+use super::connect::connect;
+use super::link::{Link, random};
 use super::name::{self, Tag};
-use super::scripts::Scripts;
-use crate::config::RedisAddress;
+use super::scripts::{Scripts, denied};
+use super::watch::{Look, pause};
+use crate::config::{RedisAddress, RedisServers};
 
 /// The longest that making and preparing a connection may take.
 const DIAL: Duration = Duration::from_secs(1);
-/// The pause before the first attempt after a loss, and between the further ones.
-const AT_ONCE: Duration = Duration::from_millis(20);
-const RETRY: Duration = Duration::from_millis(250);
-/// How often a connection that is there is looked after.
-const MIND: Duration = Duration::from_millis(200);
-/// How often the map of a cluster is fetched although nobody complains.
-const SURVEY: Duration = Duration::from_secs(15);
+/// A connection that has lasted so long was a good one: the next is tried at once when it breaks.
+const GOOD: Span = Span::from_secs(10);
+/// How often somebody looks whether a server answers, and whether it can be written to.
+const ANSWERS: Duration = Duration::from_millis(200);
+const TAKES_WRITES: Duration = Duration::from_secs(1);
+/// How often at most a worker looks because another finds the server silent.
+const ANSWERS_ME: Duration = Duration::from_millis(50);
 /// How often the server's time is asked for at the beginning.
 const GLANCES: usize = 3;
+/// How long a server that is back is only told, and not asked: the other gateways tell it too.
+const OTHERS_REPORT: Duration = Duration::from_millis(200);
+/// Slots of a node that are tried for writing, before it is taken for one whose slots are all on their way.
+const SLOTS_TRIED: usize = 3;
 
 impl Store {
     /// Begins to connect.
     pub(super) fn begin(self: &Rc<Self>) {
-        match &self.servers {
-            Servers::One(link) => self.spawn(Rc::clone(self).tend(Rc::clone(link))),
-            Servers::Cluster(_) => self.spawn(Rc::clone(self).survey()),
+        let config = self.state.config();
+        if let Servers::One(link) = &self.servers {
+            self.spawn(Rc::clone(self).tend(Rc::clone(link)));
         }
-        self.spawn(Rc::clone(self).keep_places());
+        if !matches!(config.servers, RedisServers::Single(_)) {
+            self.spawn(Rc::clone(self).survey());
+            self.spawn(Rc::clone(self).follow_topology());
+        }
+        self.spawn(Rc::clone(self).hand_out_freed());
     }
 
-    /// Keeps one connection.
+    /// Keeps one connection, and what is said over it of places.
     pub(super) async fn tend(self: Rc<Self>, link: Rc<Link>) {
+        tokio::select! {
+            () = self.keep_connected(&link) => {}
+            () = self.keep_places(&link) => {}
+        }
+    }
+
+    async fn keep_connected(self: &Rc<Self>, link: &Rc<Link>) {
+        let mut losses = 0; // in a row, of connections that were no good
         loop {
-            let mut pause = RETRY;
-            match tokio::time::timeout(DIAL, self.prepare(&link)).await {
-                Ok(Ok(connection)) if !link.is_retired() => {
-                    self.report(&link, &connection, |_, _| true).await;
-                    self.begin_calls(&link, connection.clone()).await;
-                    self.state.reached(self.worker, &link.name);
-                    self.mind(&link, connection).await;
-                    pause = AT_ONCE;
-                }
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => link.shut(told(&error)),
-                Err(_) => link.shut("it does not answer in time".to_owned()),
-            }
+            let attempt = link.watch.turn(&self.clock).await;
             if link.is_retired() {
                 return;
             }
-            self.state.lost(self.worker, &link.name, &link.why());
-            if pause == AT_ONCE {
-                self.state.alarm.notify_waiters();
+            let made = self.make_connection(link).await;
+            if link.is_retired() {
+                return;
             }
-            if let Servers::Cluster(map) = &self.servers {
-                map.outdated.notify_one();
+            match made {
+                Ok(connection) => {
+                    link.watch.reached();
+                    let begun = self.clock.now();
+                    self.use_connection(link, connection).await;
+                    if link.is_retired() {
+                        return;
+                    }
+                    losses = if self.clock.now().since(begun) >= GOOD { 1 } else { losses + 1 };
+                    self.lost(link);
+                    self.state.alarm.notify_waiters();
+                    tokio::time::sleep(Duration::from_nanos(pause(losses, true).as_nanos())).await;
+                }
+                Err(error) => {
+                    link.shut(told(&error));
+                    self.lost(link);
+                    link.watch.missed(&attempt, self.clock.now(), &error);
+                }
             }
-            tokio::time::sleep(pause).await;
         }
+    }
+
+    fn lost(&self, link: &Link) {
+        self.state.lost(self.worker, &link.name, &link.why(), self.clock.now());
+        self.state.topology.outdated.notify_one();
+    }
+
+    async fn make_connection(&self, link: &Rc<Link>) -> RedisResult<MultiplexedConnection> {
+        let address = self.address(link).await?;
+        let late = |_| Err((ErrorKind::Io, "it does not answer in time").into());
+        tokio::time::timeout(DIAL, self.prepare(link, &address)).await.unwrap_or_else(late)
+    }
+
+    /// Where the server is that this connection is to.
+    async fn address(&self, link: &Link) -> RedisResult<RedisAddress> {
+        match &link.fixed {
+            Some(address) => Ok(address.clone()),
+            None => {
+                let master = self.master().await?;
+                *link.at.borrow_mut() = Some(master.clone());
+                Ok(master)
+            }
+        }
+    }
+
+    /// Uses a connection until it breaks.
+    async fn use_connection(self: &Rc<Self>, link: &Rc<Link>, connection: MultiplexedConnection) {
+        self.report(link, &connection, |_, _| true).await;
+        // The others come back at about the same time. What each admitted meanwhile is told before anybody asks again.
+        if link.epoch() > 0 && self.state.gateways() > 1 {
+            tokio::time::sleep(OTHERS_REPORT).await;
+            self.report(link, &connection, |_, _| true).await;
+        }
+        self.begin_calls(link, connection.clone()).await;
+        self.state.reached(self.worker, &link.name);
+        self.mind(link, connection).await;
     }
 
     /// Opens a connection for calls. The word of what is held goes first, and calls right behind it: a place that is
@@ -81,6 +136,7 @@ impl Store {
         };
         match stated {
             Ok(Ok(())) => {}
+            Ok(Err(error)) if moves(&error) => self.state.topology.outdated.notify_one(),
             Ok(Err(error)) => link.shut(told(&error)),
             Err(_) => link.shut("it does not answer in time".to_owned()),
         }
@@ -88,20 +144,16 @@ impl Store {
 
     /// A connection that is nearly ready for calls: the server can be written to, knows the scripts, and its clock is
     /// known.
-    async fn prepare(&self, link: &Rc<Link>) -> RedisResult<MultiplexedConnection> {
+    async fn prepare(&self, link: &Rc<Link>, address: &RedisAddress) -> RedisResult<MultiplexedConnection> {
         let config = &*self.state.config();
-        let address = match &link.fixed {
-            Some(address) => address.clone(),
-            None => connect::master(config, DIAL).await?,
-        };
-        let mut connection = connect(config, &address, DIAL).await?;
+        let mut connection = connect(config, address, DIAL).await?;
+        if link.fixed.is_none() {
+            is_master(&mut connection).await?;
+        }
         self.try_write(link, &mut connection).await?;
-        Scripts::load(&mut connection).await?;
+        link.set_sending(Scripts::load(&mut connection).await?);
         for _ in 0..GLANCES {
-            let sent = self.clock.now();
-            let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
-            let time = seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1_000));
-            link.clock.seen(Time::from_nanos(time), sent, self.clock.now());
+            self.try_read(link, &mut connection).await?;
         }
         Ok(connection)
     }
@@ -109,31 +161,71 @@ impl Store {
     /// A server that only answers is no use: replicas, servers without memory and those that must not be written to
     /// are found out here.
     async fn try_write(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let prefix = &self.state.config().prefix;
-        let key = match &self.servers {
-            Servers::One(_) => format!("{prefix}:probe"),
-            Servers::Cluster(map) => match map.slot_of(link) {
-                Some(slot) => name::in_slot(&format!("{prefix}:probe"), slot),
-                None => return Ok(()), // it holds nothing yet
-            },
+        let probe = format!("{}:probe", self.state.config().prefix);
+        let write = async |key: String, connection: &mut MultiplexedConnection| {
+            redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(connection).await
         };
-        redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(connection).await
+        let Servers::Cluster(map) = &self.servers else { return write(probe, connection).await };
+        // A slot that is on its way says nothing about the node.
+        for _ in 0..SLOTS_TRIED {
+            let after = link.probed.get();
+            let Some(slot) = map.slot_of(link, after) else { return Ok(()) }; // it holds nothing yet
+            match write(name::in_slot(&probe, slot), connection).await {
+                Err(error) if moves(&error) => {
+                    self.state.topology.outdated.notify_one();
+                    link.probed.set(slot + 1);
+                }
+                written => return written,
+            }
+        }
+        Ok(())
     }
 
-    /// Looks after a connection until it breaks. That a server can no longer be written to is found out here, before
-    /// requests do, and at once when another worker has lost it.
+    /// Has the server tell the time.
+    async fn try_read(&self, link: &Link, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let sent = self.clock.now();
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
+        let time = seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1_000));
+        let received = self.clock.now();
+        link.clock.seen(Time::from_nanos(time), sent, received);
+        link.heard(received);
+        Ok(())
+    }
+
+    /// Looks after a connection until it breaks. That a server does not answer or can no longer be written to is found
+    /// out here, before requests do. One worker looks for all; each looks for itself when another has lost the server or
+    /// none of its own calls is answered, and one more then, because the fault may be that worker's connection alone.
     async fn mind(self: &Rc<Self>, link: &Rc<Link>, mut connection: MultiplexedConnection) {
         loop {
-            let pause = async {
-                let alarm = self.state.alarm.notified();
-                let _ = tokio::time::timeout(MIND, alarm).await;
-            };
-            tokio::select! {
+            // Workers come in no order, so that the connection of each is looked at now and then.
+            let until_next = ANSWERS + Duration::from_millis(u64::from(random()[0]) / 16);
+            let look = tokio::select! {
                 () = link.broken() => return,
-                () = pause => {}
-            }
-            match tokio::time::timeout(DIAL, self.try_write(link, &mut connection)).await {
-                Ok(Ok(())) if self.state.outstanding.any() => {
+                () = link.fell_silent.notified() => Some(Look::Answers),
+                () = link.watch.doubted.notified() => {
+                    let claimed = link.watch.claims(Look::AnswersMe, self.clock.now(), ANSWERS_ME);
+                    claimed.then_some(Look::AnswersMe)
+                }
+                () = self.state.alarm.notified() => Some(Look::TakesWrites),
+                () = tokio::time::sleep(until_next) => {
+                    let now = self.clock.now();
+                    let every = [(Look::TakesWrites, TAKES_WRITES), (Look::Answers, ANSWERS)];
+                    every.into_iter().find(|(look, every)| link.watch.claims(*look, now, *every)).map(|(look, _)| look)
+                }
+            };
+            let looked = async {
+                match look {
+                    None => Ok(()),
+                    Some(Look::Answers | Look::AnswersMe) => self.try_read(link, &mut connection).await,
+                    Some(Look::TakesWrites) => {
+                        self.try_write(link, &mut connection).await?;
+                        link.heard(self.clock.now());
+                        Ok(())
+                    }
+                }
+            };
+            match tokio::time::timeout(DIAL, looked).await {
+                Ok(Ok(())) if look.is_some() && self.state.outstanding.any() => {
                     self.report(link, &connection, |_, _| true).await;
                 }
                 Ok(Ok(())) => {}
@@ -151,42 +243,6 @@ impl Store {
         }
     }
 
-    /// Keeps the map of a cluster.
-    async fn survey(self: Rc<Self>) {
-        let Servers::Cluster(map) = &self.servers else { return };
-        loop {
-            match tokio::time::timeout(DIAL, self.look_at_map(map)).await {
-                Ok(Ok(())) => self.state.reached(self.worker, CLUSTER),
-                Ok(Err(error)) => self.state.lost(self.worker, CLUSTER, &told(&error)),
-                Err(_) => self.state.lost(self.worker, CLUSTER, "no node answers in time"),
-            }
-            map.looked.notify_waiters();
-            map.ever.set(true);
-            tokio::time::sleep(RETRY).await;
-            let _ = tokio::time::timeout(SURVEY, map.outdated.notified()).await;
-        }
-    }
-
-    async fn look_at_map(self: &Rc<Self>, map: &Map) -> RedisResult<()> {
-        let config = self.state.config();
-        let known =
-            self.servers.all().into_iter().filter(|link| link.is_up()).filter_map(|link| link.fixed.clone());
-        let known: Vec<RedisAddress> = known.chain(cluster::seeds(&config).iter().cloned()).collect();
-        // All are asked at once: one that is silent must not keep the others from being heard.
-        let ask = async |address: &RedisAddress| {
-            let mut connection = connect(&config, address, DIAL).await?;
-            let ranges = connect::slots(&mut connection, address).await?;
-            let none = (redis::ErrorKind::Io, "a node of the cluster knows no slots");
-            if ranges.is_empty() { Err(RedisError::from(none)) } else { Ok(ranges) }
-        };
-        let asked = known.iter().map(|address| Box::pin(ask(address)));
-        let (ranges, _) = select_ok(asked).await?;
-        for link in map.update(&self.state, self.worker, &ranges) {
-            self.spawn(Rc::clone(self).tend(link));
-        }
-        Ok(())
-    }
-
     /// The server of a slot; waits for the first map of the cluster.
     pub(super) async fn mapped(&self, slot: u16, until: tokio::time::Instant) -> Option<Rc<Link>> {
         if let Servers::Cluster(map) = &self.servers {
@@ -196,26 +252,27 @@ impl Store {
         }
         self.servers.of(slot)
     }
+}
 
-    /// The server that the cluster names for a slot instead of the one that was asked.
-    pub(super) fn redirected(self: &Rc<Self>, slot: u16, error: &RedisError) -> Option<Rc<Link>> {
-        let Servers::Cluster(map) = &self.servers else { return None };
-        let (address, _) = error.redirect_node()?;
-        let (host, port) = address.rsplit_once(':')?;
-        let address = RedisAddress::Tcp { host: host.to_owned(), port: port.parse().ok()? };
-        let (link, new) = map.node(&self.state, self.worker, &address);
-        if new {
-            self.spawn(Rc::clone(self).tend(Rc::clone(&link)));
-        }
-        if error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::Moved) {
-            map.moved(slot, &link);
-            map.outdated.notify_one();
-        }
-        Some(link)
+/// Whether an error says that a slot is elsewhere or on its way, and nothing about the node.
+pub(super) fn moves(error: &RedisError) -> bool {
+    use ServerErrorKind::{Ask, Moved, TryAgain};
+    [Moved, Ask, TryAgain].iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
+}
+
+/// That a server has the role that the sentinels say. A user who may not ask is told by the first write.
+async fn is_master(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    let role: Vec<Value> = match redis::cmd("ROLE").query_async(connection).await {
+        Err(error) if denied(&error) => return Ok(()),
+        role => role?,
+    };
+    match role.first() {
+        Some(Value::BulkString(role)) if role == b"master" => Ok(()),
+        _ => Err((ErrorKind::Io, "the server that the sentinels name says that it is no master").into()),
     }
 }
 
 /// An error in one line, without what only its author understands.
-fn told(error: &RedisError) -> String {
+pub(super) fn told(error: &RedisError) -> String {
     error.to_string().replace('\n', " ")
 }
