@@ -35,8 +35,9 @@ pub(super) struct Link {
     pub(super) name: String,
     /// Where it is, unless sentinels know.
     pub(super) fixed: Option<RedisAddress>,
-    /// Where the master is that sentinels named last.
+    /// Where the master is that this connection is to, where sentinels name it, and the one that they name instead.
     pub(super) at: RefCell<Option<RedisAddress>>,
+    pub(super) named: RefCell<Option<RedisAddress>>,
     /// In a cluster, the slot from which on one is looked for that can be written to.
     pub(super) probed: Cell<u16>,
     /// The server's clock.
@@ -146,6 +147,7 @@ impl Link {
             name,
             fixed,
             at: RefCell::default(),
+            named: RefCell::default(),
             probed: Cell::new(0),
             clock,
             watch,
