@@ -138,6 +138,7 @@ impl Store {
             _ => return false,
         };
         let Ok(told) = told.inspect_err(|malformed| link.malformed(malformed, sent, self.clock.now())) else { return false };
+        link.heard(self.clock.now());
         for (report, state) in batch.iter().zip(&told.keys) {
             if self.state.outstanding.heard(report) {
                 report.limit.relearn(report.key, state, told.now);

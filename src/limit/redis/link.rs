@@ -36,8 +36,9 @@ pub(super) struct Link {
     pub(super) name: String,
     /// Where it is, unless sentinels know.
     pub(super) fixed: Option<RedisAddress>,
-    /// Where the master is that sentinels named last.
+    /// Where the master is that this connection is to, where sentinels name it, and the one that they name instead.
     pub(super) at: RefCell<Option<RedisAddress>>,
+    pub(super) named: RefCell<Option<RedisAddress>>,
     /// In a cluster, the slot from which on one is looked for that can be written to.
     pub(super) probed: Cell<u16>,
     /// The server's clock.
@@ -149,6 +150,7 @@ impl Link {
             name,
             fixed,
             at: RefCell::default(),
+            named: RefCell::default(),
             probed: Cell::new(0),
             clock,
             watch,
@@ -271,7 +273,7 @@ impl Link {
         (until, weight): (Time, Weight),
         clock: &Clock,
     ) -> Result<Value, Trouble> {
-        if weight != Weight::Unhurried && (self.silent.get() || self.watch.is_silent()) {
+        if weight != Weight::Unhurried && self.is_silent() {
             return Err(Trouble::Down);
         }
         let send = async |command: Cmd| {
@@ -290,6 +292,11 @@ impl Link {
                 answer => answer,
             },
         }
+    }
+
+    /// Whether no request should wait for the server, because it answers nobody.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent.get() || self.watch.is_silent()
     }
 
     /// The connection, for a call.

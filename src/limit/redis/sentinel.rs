@@ -90,10 +90,6 @@ fn elect(words: &[Word], sentinels: usize, before: Option<&Word>) -> Option<Word
     Some(known.unwrap_or(best).clone())
 }
 
-fn unknown() -> RedisError {
-    (ErrorKind::Io, "a sentinel does not know the master's name").into()
-}
-
 async fn ask(
     config: &RedisConfig,
     node: &RedisAddress,
@@ -113,27 +109,24 @@ async fn ask(
     Ok((connection, word))
 }
 
+/// The epoch is asked for first: were a master elected in between, the new one would go by the old epoch until it is
+/// asked next, and not the old one by the new epoch. The address is the one that sentinels mean for clients:
+/// `SENTINEL MASTER` goes on showing the old one until a failover has ended.
 async fn ask_over(connection: &mut MultiplexedConnection, master: &str) -> RedisResult<Word> {
-    let mut ask = redis::cmd("SENTINEL");
-    ask.arg("MASTER").arg(master);
-    match ask.query_async::<HashMap<String, String>>(connection).await {
-        Ok(fields) => word(&fields).ok_or_else(unknown),
-        // A user who may not ask for all is told the address alone.
-        Err(error) if denied(&error) => {
-            let mut ask = redis::cmd("SENTINEL");
-            ask.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-            let known: Option<(String, u16)> = ask.query_async(connection).await?;
-            let (host, port) = known.ok_or_else(unknown)?;
-            Ok(Word { master: RedisAddress::Tcp { host, port }, epoch: 0 })
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn word(fields: &HashMap<String, String>) -> Option<Word> {
-    let master =
-        RedisAddress::Tcp { host: fields.get("ip")?.clone(), port: fields.get("port")?.parse().ok()? };
-    Some(Word { master, epoch: fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0) })
+    let ask = |what| {
+        let mut ask = redis::cmd("SENTINEL");
+        ask.arg(what).arg(master);
+        ask
+    };
+    let fields: HashMap<String, String> = match ask("MASTER").query_async(connection).await {
+        Err(error) if denied(&error) => HashMap::new(), // a user who may ask for the address alone
+        fields => fields?,
+    };
+    let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    let known: Option<(String, u16)> = ask("GET-MASTER-ADDR-BY-NAME").query_async(connection).await?;
+    let none = (ErrorKind::Io, "a sentinel does not know the master's name");
+    let (host, port) = known.ok_or_else(|| RedisError::from(none))?;
+    Ok(Word { master: RedisAddress::Tcp { host, port }, epoch })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use sluicegate_limiter::{Span, Time};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::census;
 use super::link::random;
@@ -27,7 +27,7 @@ pub struct StoreState {
     /// This gateway's name among those that share it.
     pub(super) gateway: String,
     /// Told when a worker has lost its connection, so that the others look at theirs.
-    pub(super) alarm: Notify,
+    pub(super) alarm: watch::Sender<()>,
     /// Live gateways, this one among them, as of the last word from the store.
     gateways: AtomicU32,
     /// Which server holds what.
@@ -72,7 +72,7 @@ impl StoreState {
             gateways: AtomicU32::new(census::read(&config)),
             config: ArcSwap::from_pointee(config),
             gateway: random().iter().map(|byte| format!("{byte:02x}")).collect(),
-            alarm: Notify::new(),
+            alarm: watch::Sender::new(()),
             topology: Topology::default(),
             disagreement_told: Mutex::default(),
             watches: Mutex::default(),

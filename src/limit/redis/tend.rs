@@ -76,7 +76,7 @@ impl Store {
                     }
                     losses = if self.clock.now().since(begun) >= GOOD { 1 } else { losses + 1 };
                     self.lost(link);
-                    self.state.alarm.notify_waiters();
+                    self.state.alarm.send_replace(());
                     tokio::time::sleep(Duration::from_nanos(pause(losses, true).as_nanos())).await;
                 }
                 Err(error) => {
@@ -104,7 +104,11 @@ impl Store {
         match &link.fixed {
             Some(address) => Ok(address.clone()),
             None => {
-                let master = self.master().await?;
+                let named = link.named.take();
+                let master = match named {
+                    Some(master) => master,
+                    None => self.master().await?,
+                };
                 *link.at.borrow_mut() = Some(master.clone());
                 Ok(master)
             }
@@ -196,6 +200,7 @@ impl Store {
     /// out here, before requests do. One worker looks for all; each looks for itself when another has lost the server or
     /// none of its own calls is answered, and one more then, because the fault may be that worker's connection alone.
     async fn mind(self: &Rc<Self>, link: &Rc<Link>, mut connection: MultiplexedConnection) {
+        let mut alarm = self.state.alarm.subscribe();
         loop {
             // Workers come in no order, so that the connection of each is looked at now and then.
             let until_next = ANSWERS + Duration::from_millis(u64::from(random()[0]) / 16);
@@ -206,7 +211,7 @@ impl Store {
                     let claimed = link.watch.claims(Look::AnswersMe, self.clock.now(), ANSWERS_ME);
                     claimed.then_some(Look::AnswersMe)
                 }
-                () = self.state.alarm.notified() => Some(Look::TakesWrites),
+                _ = alarm.changed() => Some(Look::TakesWrites),
                 () = tokio::time::sleep(until_next) => {
                     let now = self.clock.now();
                     let every = [(Look::TakesWrites, TAKES_WRITES), (Look::Answers, ANSWERS)];

@@ -22,9 +22,9 @@ use crate::config::{RedisAddress, RedisServers};
 const ASK: Duration = Duration::from_secs(1);
 /// The least time between two questions, however many workers complain.
 const LEAST: Duration = Duration::from_millis(250);
-/// How often is asked although nobody complains.
+/// How long it is not asked when nobody complains.
 const SLOTS: Duration = Duration::from_secs(15);
-const MASTER: Duration = Duration::from_secs(1);
+const MASTER: Duration = Duration::from_millis(750);
 
 /// What the threads of a gateway know of the servers.
 pub(super) struct Topology {
@@ -126,6 +126,7 @@ impl Store {
                     let at = link.at.borrow().clone();
                     if at.is_some_and(|at| at != master) && link.is_up() {
                         link.shut(format!("the sentinels name another master, {master}"));
+                        *link.named.borrow_mut() = Some(master);
                     }
                 }
                 _ => {}
