@@ -17,6 +17,7 @@ use super::places::LEASE;
 use super::scripts::{SCRIPTS, Script};
 use super::wire::{self, Algorithms, Reply};
 use super::{Servers, Store};
+use crate::config::Quota;
 use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
 use crate::limit::{Ask, Decision, Holds, Limit, Verdict};
@@ -370,15 +371,16 @@ impl Store {
             link.clock.at_least(self.clock.now())
         });
         let known = ticket.and_then(|ticket| stored.close(key, now, ticket, (less, taken)));
+        let (old, quota) = (&limit.config.quota, stored.quota());
         if cost > taken {
-            let argument = wire::spend_argument(&stored.quota(), cost - taken);
-            self.correct(limit, key, tag, &SCRIPTS.spend, move |call| _ = call.arg(&argument));
+            let argument = wire::spend_argument(&quota, cost - taken);
+            let arguments = move |call: &mut Cmd| _ = call.arg(&argument);
+            self.correct((limit, key, tag), quota, &SCRIPTS.spend, arguments);
         } else if less > 0 {
-            let quota = &limit.config.quota;
-            let carried =
-                || stored.carried(quota, quota.charged(taken, receipt).last_part(less, taken), now);
-            let argument = wire::refund_argument(&stored.quota(), known.unwrap_or_else(carried));
-            self.correct(limit, key, tag, &SCRIPTS.refund, move |call| _ = call.arg(&NOBODY).arg(&argument));
+            let carried = || stored.carried(old, old.charged(taken, receipt).last_part(less, taken), now);
+            let argument = wire::refund_argument(&quota, known.unwrap_or_else(carried));
+            let arguments = move |call: &mut Cmd| _ = call.arg(&NOBODY).arg(&argument);
+            self.correct((limit, key, tag), quota, &SCRIPTS.refund, arguments);
         }
     }
 
@@ -393,15 +395,16 @@ impl Store {
     ) {
         let quota = &limit.config.quota;
         let argument = wire::refund_argument(quota, quota.charged(cost, receipt));
-        self.correct(limit, key, tag, &SCRIPTS.refund, move |call| _ = call.arg(&holder).arg(&argument));
+        let arguments = move |call: &mut Cmd| _ = call.arg(&holder).arg(&argument);
+        self.correct((limit, key, tag), *quota, &SCRIPTS.refund, arguments);
     }
 
-    /// Has a script correct a key behind its decision, and keeps what it tells.
+    /// Has a script correct a key behind its decision, and keeps what it tells in the numbers of the `quota` that its
+    /// arguments are of.
     fn correct(
         self: &Rc<Self>,
-        limit: &Arc<Limit>,
-        key: Fingerprint,
-        tag: Tag,
+        (limit, key, tag): (&Arc<Limit>, Fingerprint, Tag),
+        quota: Quota,
         script: &'static Script,
         arguments: impl Fn(&mut Cmd) + 'static,
     ) {
@@ -418,7 +421,7 @@ impl Store {
             let until = store.clock.now().plus(UNHURRIED);
             let sent = store.send(&link, slot, until, Weight::Unhurried, question).await;
             if let Ok((_, value)) = sent
-                && let Ok(told) = wire::Told::read(&value, &[&limit.config.quota])
+                && let Ok(told) = wire::Told::read(&value, &[&quota])
                 && !store.state.owes_for(&limit, key)
             {
                 told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
