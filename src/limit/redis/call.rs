@@ -6,17 +6,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use redis::{Cmd, Value};
-use sluicegate_limiter::{Receipt, Span, Time};
+use sluicegate_limiter::{Charge, Receipt, Span, Time};
 use smallvec::SmallVec;
 
 use super::lease::Lease;
 use super::link::{Link, Pending, Trouble, Weight};
 use super::name::Tag;
-use super::outcome::{Charge, Outcome};
+use super::outcome::{self, Outcome};
 use super::places::{LEASE, said};
 use super::scripts::{SCRIPTS, Script};
 use super::wire::{self, Algorithms, Reply};
 use super::{Servers, Store};
+use crate::config::Quota;
 use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
 use crate::limit::{Ask, Decision, Holds, Limit, Verdict};
@@ -317,7 +318,7 @@ impl Store {
     fn holds(self: &Rc<Self>, items: &Items, outcomes: &[Outcome], rider: usize) -> Holds {
         let mut holds = Holds::default();
         let charges = outcomes.iter().flat_map(|outcome| &outcome.charges);
-        for Charge { item, delay, receipt, .. } in charges.filter(|charge| charge.rider == rider) {
+        for outcome::Charge { item, delay, receipt, .. } in charges.filter(|charge| charge.rider == rider) {
             let item = &items[*item];
             if item.limit.settles().is_some() {
                 holds.push(Hold::spent(Rc::clone(self), item, *receipt));
@@ -359,15 +360,13 @@ impl Store {
             link.clock.at_least(self.clock.now())
         });
         let known = ticket.and_then(|ticket| stored.close(key, now, ticket, (less, taken)));
+        let (old, quota) = (&limit.config.quota, stored.quota());
         if cost > taken {
             self.charge_late((limit, key, tag), cost - taken);
         } else if less > 0 {
-            let quota = &limit.config.quota;
-            let carried =
-                || stored.carried(quota, quota.charged(taken, receipt).last_part(less, taken), now);
-            let argument = wire::refund_argument(&stored.quota(), known.unwrap_or_else(carried));
-            let refund = move |call: &mut Cmd| _ = call.arg(&NOBODY).arg(&argument);
-            tokio::task::spawn_local(Rc::clone(self).correct(Arc::clone(limit), (key, tag), &SCRIPTS.refund, refund));
+            let carried = || stored.carried(old, old.charged(taken, receipt).last_part(less, taken), now);
+            let charge = known.unwrap_or_else(carried);
+            self.give_back((limit, key, tag), quota, charge, NOBODY);
         }
     }
 
@@ -375,10 +374,10 @@ impl Store {
     fn charge_late(self: &Rc<Self>, (limit, key, tag): (&Arc<Limit>, Fingerprint, Tag), cost: u64) {
         let (store, limit) = (Rc::clone(self), Arc::clone(limit));
         tokio::task::spawn_local(async move {
-            let argument = wire::spend_argument(&limit.counters.stored.quota(), cost);
-            let charge = move |call: &mut Cmd| _ = call.arg(&argument);
-            let charged = Rc::clone(&store).correct(Arc::clone(&limit), (key, tag), &SCRIPTS.spend, charge).await;
-            if !charged {
+            let quota = limit.counters.stored.quota();
+            let argument = wire::spend_argument(&quota, cost);
+            let charge = |call: &mut Cmd| _ = call.arg(&argument);
+            if !store.correct((&limit, key, tag), quota, &SCRIPTS.spend, charge).await {
                 let now = store.clock.now();
                 let at = store.servers.of(store.slot(tag)).map_or(now, |link| link.clock.at_least(now));
                 let here = cost.saturating_mul(u64::from(store.state.gateways()));
@@ -397,17 +396,32 @@ impl Store {
         cost: u64,
         (receipt, holder): (Receipt, [u8; 8]),
     ) {
-        let quota = &limit.config.quota;
-        let argument = wire::refund_argument(quota, quota.charged(cost, receipt));
-        let refund = move |call: &mut Cmd| _ = call.arg(&holder).arg(&argument);
-        tokio::task::spawn_local(Rc::clone(self).correct(Arc::clone(limit), (key, tag), &SCRIPTS.refund, refund));
+        let quota = limit.config.quota;
+        self.give_back((limit, key, tag), quota, quota.charged(cost, receipt), holder);
     }
 
-    /// Has a script correct a key behind its decision, and keeps what it tells. Whether the server has done so.
+    /// Gives back a charge that is told in the numbers of `quota`.
+    fn give_back(
+        self: &Rc<Self>,
+        (limit, key, tag): (&Arc<Limit>, Fingerprint, Tag),
+        quota: Quota,
+        charge: Charge,
+        holder: [u8; 8],
+    ) {
+        let (store, limit) = (Rc::clone(self), Arc::clone(limit));
+        tokio::task::spawn_local(async move {
+            let argument = wire::refund_argument(&quota, charge);
+            let refund = |call: &mut Cmd| _ = call.arg(&holder).arg(&argument);
+            store.correct((&limit, key, tag), quota, &SCRIPTS.refund, refund).await;
+        });
+    }
+
+    /// Has a script correct a key behind its decision, and keeps what it tells in the numbers of the `quota` that its
+    /// arguments are of. Whether the server has done so.
     async fn correct(
-        self: Rc<Self>,
-        limit: Arc<Limit>,
-        (key, tag): (Fingerprint, Tag),
+        self: &Rc<Self>,
+        (limit, key, tag): (&Arc<Limit>, Fingerprint, Tag),
+        quota: Quota,
         script: &'static Script,
         arguments: impl Fn(&mut Cmd),
     ) -> bool {
@@ -421,7 +435,6 @@ impl Store {
         };
         let sent = self.clock.now();
         let until = sent.plus(UNHURRIED);
-        let quota = limit.counters.stored.quota();
         let value = match self.send(&link, slot, until, Weight::Unhurried, question).await {
             Ok((_, value)) => value,
             // A server that is only slow does it all the same.
@@ -433,7 +446,7 @@ impl Store {
         };
         match wire::Told::read(&value, &[&quota]) {
             Ok(told) => {
-                if !self.state.outstanding.has(&limit, key) {
+                if !self.state.outstanding.has(limit, key) {
                     told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
                 }
                 true

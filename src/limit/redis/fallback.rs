@@ -127,12 +127,12 @@ impl Store {
         let marks = batch.iter().map(|report| report.tag.report(&report.limit.names, &report.id));
         let names: Vec<Vec<u8>> = names.chain(marks).collect();
         let mut call = SCRIPTS.report.call(names.iter().map(Vec::as_slice));
-        for report in batch {
-            call.arg(wire::spend_argument(&report.limit.counters.stored.quota(), report.amount));
+        let quotas: Vec<Quota> = batch.iter().map(|report| report.limit.counters.stored.quota()).collect();
+        for (report, quota) in batch.iter().zip(&quotas) {
+            call.arg(wire::spend_argument(quota, report.amount));
         }
         let (sent, within) = (self.clock.now(), std::time::Duration::from_nanos(UNHURRIED.as_nanos()));
         let answer = tokio::time::timeout(within, connection.send_packed_command(&link.spelled(call))).await;
-        let quotas: Vec<Quota> = batch.iter().map(|report| report.limit.counters.stored.quota()).collect();
         let told = match answer.map(said) {
             Ok(Ok(value)) => wire::Told::read(&value, &quotas.iter().collect::<Vec<_>>()),
             _ => return false,
