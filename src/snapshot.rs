@@ -196,12 +196,14 @@ impl Lineage {
             known.iter().map(|state| (state.config.name.as_str(), state)).collect();
         let upstream =
             |config: &UpstreamConfig| UpstreamState::next(config, known.get(config.name.as_str()).copied());
+        let store = config
+            .store
+            .as_ref()
+            .map(|config| same_store(config).unwrap_or_else(|| new_store(config)))
+            .inspect(|store| store.keeps(&limits));
         Snapshot {
             upstreams: config.upstreams.iter().map(upstream).collect(),
-            store: config
-                .store
-                .as_ref()
-                .map(|config| same_store(config).unwrap_or_else(|| new_store(config))),
+            store,
             generation: before.map_or(1, |before| before.generation + 1),
             doors: Door::all(&config, before.map(|before| &before.doors[..])),
             table: RouteTable::new(&config.routes, &config.upstreams),

@@ -264,6 +264,20 @@ impl Quota {
         }
     }
 
+    /// The time after which nothing of what was admitted counts any more, rounded up; concurrency has none.
+    pub fn drain(&self) -> Option<Span> {
+        let nanos = match self {
+            Self::TokenBucket(_, rate, burst) | Self::LeakyBucket(_, rate, burst) => {
+                let whole = u128::from(*burst) * u128::from(rate.period().as_nanos());
+                whole.div_ceil(u128::from(rate.count()))
+            }
+            Self::FixedWindow(_, rate) | Self::SlidingLog(_, rate) => rate.period().as_nanos().into(),
+            Self::SlidingWindow(_, rate) => 2 * u128::from(rate.period().as_nanos()),
+            Self::Concurrency(..) => return None,
+        };
+        Some(Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+
     /// The most that one request can ever spend at once.
     pub const fn capacity(&self) -> u64 {
         match self {

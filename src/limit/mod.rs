@@ -58,6 +58,8 @@ pub struct Limit {
     pub shown: Box<str>,
     /// What the names of its keys in a shared store begin with.
     names: Vec<u8>,
+    /// The longest that it ever refuses a key; none where late costs may take any time to be paid.
+    longest: Option<Span>,
     /// What the store is told of it, where every request costs the same.
     argument: Option<Vec<u8>>,
 }
@@ -144,6 +146,7 @@ impl Limit {
         let names = format!("{prefix}:{}:", config.name).into_bytes();
         let missing = KeySpec::missing(secret);
         let (plans, candidate) = (Vec::new(), None);
+        let longest = config.quota.drain().filter(|_| !matches!(&config.cost, Cost::Detailed(cost) if cost.settles()));
         let shown = config.quota.shown().to_string().into();
         let mut limit = Self {
             counters,
@@ -155,6 +158,7 @@ impl Limit {
             candidate,
             shown,
             names,
+            longest,
             argument: None,
             config,
         };

@@ -157,13 +157,13 @@ impl Store {
             Ok((link, value)) => match self.read(items, &stop, riders, holder.get(), value) {
                 Ok((now, Some(outcome))) => {
                     finish(Operation::Ok);
-                    link.clock.seen(now, sent, received);
+                    self.state.seen(&link.clock, now, sent, received);
                     self.learn(items, &outcome, sent);
                     Some(outcome)
                 }
                 Ok((now, None)) => {
                     finish(Operation::Expired);
-                    link.clock.seen(now, sent, received); // perhaps it was only that clock
+                    self.state.seen(&link.clock, now, sent, received); // perhaps it was only that clock
                     None
                 }
                 Err(malformed) => {

@@ -175,6 +175,8 @@ impl Store {
                 && match refusal {
                     None => false,
                     Some(Refusal::Never) => true,
+                    // Nothing of this limit lasts so long: the store's clock was set back.
+                    Some(Refusal::Until(wait)) if ask.limit.longest.is_some_and(|longest| wait > longest) => false,
                     Some(_) => ask.limit.remembers(),
                 };
         }

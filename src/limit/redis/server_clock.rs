@@ -10,6 +10,8 @@ use sluicegate_limiter::{Span, Time};
 
 /// A bound holds for so long: clocks drift by some 0.1 ms in ten seconds.
 const HOLDS: Span = Span::from_secs(10);
+/// Nanoseconds by which a clock may fall behind unnoticed: as much as one that is wrong by 100 ppm in 100 s.
+const DRIFT: i64 = 10_000_000;
 
 /// The clock of one server, as the gateway's threads have seen it.
 #[derive(Debug, Default)]
@@ -26,11 +28,12 @@ struct Bounds {
 
 impl ServerClock {
     /// Notes that the server's clock showed `server`, in whole microseconds, at some instant between `sent` and
-    /// `received`.
-    pub(super) fn seen(&self, server: Time, sent: Time, received: Time) {
+    /// `received`. Whether it was set back since it was seen last: by more than clocks drift.
+    pub(super) fn seen(&self, server: Time, sent: Time, received: Time) -> bool {
         let (least, most) = (ahead(server, received), ahead(server.plus(Span::MICROSECOND), sent));
         let mut bounds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (tighter_least, tighter_most) = (bounds.least.max(least), bounds.most.min(most));
+        let set_back = bounds.known && most.saturating_add(DRIFT) < bounds.least;
         let old = !bounds.known || received.since(bounds.since) > HOLDS;
         if old || tighter_least > tighter_most {
             *bounds = Bounds { least, most, since: received, known: true }; // or the server's clock was set
@@ -38,6 +41,7 @@ impl ServerClock {
             bounds.least = tighter_least;
             bounds.most = tighter_most;
         }
+        set_back
     }
 
     /// What the server's clock shows at least when ours shows `now`. A server that was never heard is taken to have
@@ -87,7 +91,8 @@ mod tests {
         clock.seen(ms(1_029), ms(30), ms(31)); // 998 to 999
         clock.seen(ms(1_045), ms(41), ms(50)); // 995 to 1,004: tells nothing new
         assert_eq!((clock.at_least(ms(60)), clock.at_most(ms(60))), (ms(1_058), end(1_059)));
-        clock.seen(ms(70), ms(70), ms(71)); // set back by a second
+        assert!(!clock.seen(ms(1_059), ms(60), ms(61)), "it went on");
+        assert!(clock.seen(ms(70), ms(70), ms(71)), "set back by a second");
         assert_eq!((clock.at_least(ms(80)), clock.at_most(ms(80))), (ms(79), end(80)));
     }
 

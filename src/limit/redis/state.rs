@@ -1,8 +1,8 @@
 //! What the gateway's threads share about the store: whether it is there, who else uses it, what an outage cost.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use sluicegate_limiter::{Span, Time};
@@ -16,6 +16,7 @@ use super::topology::Topology;
 use super::under_way::UnderWay;
 use super::watch::Watch;
 use crate::config::RedisConfig;
+use crate::limit::{Counters, Limit};
 
 /// The least time after which people are told another reason for the same outage.
 const RETELL: Span = Span::from_secs(10);
@@ -41,6 +42,10 @@ pub struct StoreState {
     pub(super) outstanding: Outstanding,
     /// What requests wait for.
     pub(super) under_way: Arc<UnderWay>,
+    /// Where the gateway keeps what the store has told.
+    told: Mutex<Vec<Weak<Counters>>>,
+    /// Whether that is to be forgotten.
+    outdated: AtomicBool,
 }
 
 /// Which connections are there.
@@ -80,6 +85,8 @@ impl StoreState {
             health: Mutex::default(),
             outstanding: Outstanding::default(),
             under_way: Arc::default(),
+            told: Mutex::default(),
+            outdated: AtomicBool::new(false),
         }
     }
 
@@ -118,6 +125,26 @@ impl StoreState {
         if let Err(error) = census::write(&config, gateways) {
             let path = census::path(&config);
             tracing::debug!("cannot keep the number of gateways in {}: {error}", path.display());
+        }
+    }
+
+    /// Takes the counters that keep what the store tells.
+    pub fn keeps(&self, limits: &[Arc<Limit>]) {
+        let shared = limits.iter().flat_map(Limit::all).filter(|limit| limit.config.shared);
+        *locked(&self.told) = shared.map(|limit| Arc::downgrade(&limit.counters)).collect();
+    }
+
+    /// Notes what a server's clock showed at some instant between `sent` and `received`.
+    ///
+    /// Where it was set back, what the store told before is on a clock that is gone: a refusal would be remembered for
+    /// as much longer. It is forgotten, as soon as the store has heard of all that was counted on top of it.
+    pub(super) fn seen(&self, clock: &ServerClock, server: Time, sent: Time, received: Time) {
+        if clock.seen(server, sent, received) {
+            self.outdated.store(true, Ordering::Relaxed);
+        }
+        let forget = self.outdated.load(Ordering::Relaxed) && !self.outstanding.any();
+        if forget && self.outdated.swap(false, Ordering::Relaxed) {
+            locked(&self.told).iter().filter_map(Weak::upgrade).for_each(|counters| counters.forget());
         }
     }
 

@@ -191,7 +191,7 @@ impl Store {
         let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
         let time = seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1_000));
         let received = self.clock.now();
-        link.clock.seen(Time::from_nanos(time), sent, received);
+        self.state.seen(&link.clock, Time::from_nanos(time), sent, received);
         link.heard(received);
         Ok(())
     }
