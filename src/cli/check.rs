@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use super::{USERS_MISTAKE, fail};
 use crate::config;
+use crate::limit::try_store;
 
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit code: 0 if the file can be used, 1 if not; with --strict, 1 also for warnings.\n\n\
-                        Examples:\n  sluicegate check\n  sluicegate check --strict deploy/gateway.yaml"
+                        Examples:\n  sluicegate check\n  sluicegate check --strict deploy/gateway.yaml\n  \
+                        sluicegate check --connect gateway.yaml    can the store be used, too?"
 )]
 pub(super) struct Args {
     /// The configuration
@@ -18,6 +20,9 @@ pub(super) struct Args {
     /// Also fail on warnings
     #[arg(long)]
     strict: bool,
+    /// Also connect to the store, and try whether this user may do there all that a gateway does
+    #[arg(long)]
+    connect: bool,
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -33,6 +38,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
     if errors > 0 || (args.strict && warnings > 0) {
         eprintln!("{summary}");
         return ExitCode::from(USERS_MISTAKE);
+    }
+    if let Some(store) = loaded.config.as_ref().and_then(|config| config.store.as_ref()).filter(|_| args.connect)
+        && let Err(trouble) = try_store(store)
+    {
+        let help = "docs/redis.md, \"Setting Redis up\", has what it needs";
+        return fail(USERS_MISTAKE, format!("the store cannot be used: {trouble}\n  help: {help}"));
     }
     super::print_and_exit(&format!("{summary}\n"))
 }

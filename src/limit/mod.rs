@@ -29,7 +29,7 @@ pub use ban::{Bans, while_banned};
 use ban::{Bar, Bars, longer};
 pub use counters::Counters;
 use counters::{Shared, Taken};
-pub use redis::{Peeked, Store, StoreState, StoreStatus};
+pub use redis::{Peeked, Store, StoreState, StoreStatus, try_store};
 use table::Asked;
 pub use turn::{Hold, Holds};
 

@@ -25,6 +25,7 @@ pub struct RedisSetup {
     tls: bool,
     unix: bool,
     sentinel: Option<String>,
+    clock: bool,
 }
 
 /// A server that runs. It ends with this value.
@@ -83,6 +84,12 @@ impl RedisSetup {
         self
     }
 
+    /// Its clock can be set.
+    pub fn clock(mut self) -> Self {
+        self.clock = true;
+        self
+    }
+
     /// Starts it and waits until it answers.
     #[track_caller]
     pub fn start(self) -> RedisServer {
@@ -128,6 +135,13 @@ impl RedisSetup {
                 _ => command.args(["--port", &port]),
             };
             command.args(&self.args);
+        }
+        if self.clock {
+            fs::write(path("clock"), "0").unwrap();
+            let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/harness/clock.c");
+            let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o", &path("clock.so"), source]).status();
+            assert!(built.unwrap().success(), "the C compiler cc builds tests/harness/clock.c");
+            command.env("LD_PRELOAD", path("clock.so")).env("CLOCK_FILE", path("clock"));
         }
         let log = fs::OpenOptions::new().create(true).append(true).open(path("log")).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
@@ -286,6 +300,11 @@ impl RedisServer {
     pub fn restart(&mut self) {
         self.child = self.setup.spawn(&self.folder, self.address);
         self.wait();
+    }
+
+    /// Sets its clock so many seconds back.
+    pub fn set_clock_back(&self, seconds: u64) {
+        fs::write(self.folder.path().join("clock"), format!("-{seconds}")).unwrap();
     }
 
     /// Stops it without ending it: connections stay and nobody answers.

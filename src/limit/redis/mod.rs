@@ -8,6 +8,7 @@
 
 mod call;
 mod census;
+mod check;
 mod cluster;
 mod connect;
 mod fallback;
@@ -47,6 +48,7 @@ pub(super) use self::call::{Item, NOBODY};
 use self::call::Items;
 use self::cluster::Servers;
 use self::flight::Flights;
+pub use self::check::try_store;
 pub use self::keeper::Peeked;
 pub(super) use self::lease::Lease;
 use self::lease::Leases;

@@ -53,6 +53,10 @@ pub(super) const SPEND: &str = of_all!("spend.lua");
 /// [`spend_argument`](super::wire::spend_argument) for each limit. The reply is a [`Told`](super::wire::Told).
 pub(super) const REPORT: &str = of_all!("report.lua");
 
+/// Finds out whether a server can run the others: uses all their commands on the one of `KEYS`. The reply is one that
+/// [`tried`](super::wire::tried) accepts.
+pub(super) const TRY: &str = script!("try.lua");
+
 /// Gives the places of a gateway more time.
 ///
 /// `ARGV`: the 8 bytes of this gateway, the 8 bytes that it had before or nothing, the lease in microseconds, and

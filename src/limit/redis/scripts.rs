@@ -19,6 +19,8 @@ pub(super) struct Scripts {
     pub(super) spend: Script,
     /// Charges what was admitted while the store did not answer.
     pub(super) report: Script,
+    /// Uses all commands of the others.
+    pub(super) attempt: Script,
     /// Prolongs the places of requests in flight.
     pub(super) renew: Script,
 }
@@ -47,6 +49,7 @@ pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     refund: Script::new(script::REFUND),
     spend: Script::new(script::SPEND),
     report: Script::new(script::REPORT),
+    attempt: Script::new(script::TRY),
     renew: Script::new(script::RENEW),
 });
 
@@ -57,7 +60,7 @@ impl Scripts {
     }
 
     fn all(&self) -> impl Iterator<Item = &Script> {
-        self.decide.iter().chain([&self.refund, &self.spend, &self.report, &self.renew])
+        self.decide.iter().chain([&self.refund, &self.spend, &self.report, &self.attempt, &self.renew])
     }
 
     /// Gives a server the scripts that it lacks. How it then takes calls.

@@ -13,8 +13,10 @@ use super::cluster::Servers;
 use super::connect::connect;
 use super::link::{Link, random};
 use super::name::{self, Tag};
-use super::scripts::{Scripts, denied};
+use super::places::said;
+use super::scripts::{SCRIPTS, Scripts, denied};
 use super::watch::{Look, pause};
+use super::wire::{self, Malformed};
 use crate::config::{RedisAddress, RedisServers};
 
 /// The longest that making and preparing a connection may take.
@@ -156,6 +158,7 @@ impl Store {
         }
         self.try_write(link, &mut connection).await?;
         link.set_sending(Scripts::load(&mut connection).await?);
+        self.try_scripts(link, &mut connection).await?;
         for _ in 0..GLANCES {
             self.try_read(link, &mut connection).await?;
         }
@@ -165,21 +168,44 @@ impl Store {
     /// A server that only answers is no use: replicas, servers without memory and those that must not be written to
     /// are found out here.
     async fn try_write(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let probe = format!("{}:probe", self.state.config().prefix);
-        let write = async |key: String, connection: &mut MultiplexedConnection| {
+        let write = async |key: String| {
             redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(connection).await
         };
-        let Servers::Cluster(map) = &self.servers else { return write(probe, connection).await };
+        self.on_own_key(link, write).await
+    }
+
+    /// A server that lacks a command, or does not let this user call it, and one that answers otherwise than Redis, are
+    /// found out here, before a request asks.
+    async fn try_scripts(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let attempt = async |key: String| {
+            let call = SCRIPTS.attempt.call([key.as_bytes()].into_iter());
+            let answer = said(connection.send_packed_command(&link.spelled(call)).await)?;
+            let foreign = |malformed: Malformed| {
+                (ErrorKind::UnexpectedReturnType, "its scripts do not answer", malformed.to_string()).into()
+            };
+            wire::tried(&answer).map_err(foreign)
+        };
+        self.on_own_key(link, attempt).await
+    }
+
+    /// Does something with a key that nobody needs and that the server holds.
+    async fn on_own_key(
+        &self,
+        link: &Rc<Link>,
+        mut with: impl AsyncFnMut(String) -> RedisResult<()>,
+    ) -> RedisResult<()> {
+        let probe = format!("{}:probe", self.state.config().prefix);
+        let Servers::Cluster(map) = &self.servers else { return with(probe).await };
         // A slot that is on its way says nothing about the node.
         for _ in 0..SLOTS_TRIED {
             let after = link.probed.get();
             let Some(slot) = map.slot_of(link, after) else { return Ok(()) }; // it holds nothing yet
-            match write(name::in_slot(&probe, slot), connection).await {
+            match with(name::in_slot(&probe, slot)).await {
                 Err(error) if moves(&error) => {
                     self.state.topology.outdated.notify_one();
                     link.probed.set(slot + 1);
                 }
-                written => return written,
+                done => return done,
             }
         }
         Ok(())

@@ -205,6 +205,21 @@ impl Told {
     }
 }
 
+/// Reads the reply to the script that tries all commands.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn tried(value: &Value) -> Result<(), Malformed> {
+    let [now, Value::BulkString(text), Value::Int(4), Value::BulkString(packed)] = list(value)? else {
+        return Err(Malformed("a time, a text, a length and four bytes"));
+    };
+    time(now)?;
+    match (text.as_slice(), packed.as_slice()) {
+        (b"abcd", [0, 0, 0, 7]) => Ok(()),
+        _ => Err(Malformed("the text abcd and the bytes 0, 0, 0, 7")),
+    }
+}
+
 fn read_keys(keys: &[Value], quotas: &[&Quota], now: Time) -> Result<SmallVec<[RemoteKey; 2]>, Malformed> {
     if keys.len() != quotas.len() {
         return Err(Malformed("a state for each key"));
