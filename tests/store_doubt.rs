@@ -38,7 +38,9 @@ fn a_store_that_must_not_be_read() {
 /// The same when it may not be read any more: what was admitted before counts.
 #[test]
 fn a_store_that_must_not_be_read_any_more() {
-    for (algorithm, denied) in [("token_bucket", "-get"), ("sliding_log", "-getrange"), ("fixed_window", "-evalsha")] {
+    for (algorithm, denied) in
+        [("token_bucket", "-get"), ("sliding_log", "-getrange"), ("fixed_window", "-evalsha")]
+    {
         let redis = RedisServer::setup().user("gate", "secret", &["~*", "+@all", "-eval"]).start();
         let text = limit(&format!("rate: 20/day, algorithm: {algorithm}"));
         let fleet = Fleet::start(1, &(redis.store() + &text));
@@ -139,5 +141,9 @@ fn gateways_that_start_without_the_store() {
     }
     assert_eq!(known.iter().map(|gateway| admitted(gateway, 20)).sum::<usize>(), 20, "as many as before");
     let cold = Fleet::cold(4, &(floor + &text));
-    assert_eq!(cold.iter().map(|gateway| admitted(gateway, 20)).sum::<usize>(), 20, "as many as the file says");
+    assert_eq!(
+        cold.iter().map(|gateway| admitted(gateway, 20)).sum::<usize>(),
+        20,
+        "as many as the file says"
+    );
 }

@@ -39,7 +39,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
         eprintln!("{summary}");
         return ExitCode::from(USERS_MISTAKE);
     }
-    if let Some(store) = loaded.config.as_ref().and_then(|config| config.store.as_ref()).filter(|_| args.connect)
+    if let Some(store) =
+        loaded.config.as_ref().and_then(|config| config.store.as_ref()).filter(|_| args.connect)
         && let Err(trouble) = try_store(store)
     {
         let help = "docs/redis.md, \"Setting Redis up\", has what it needs";

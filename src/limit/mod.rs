@@ -146,7 +146,8 @@ impl Limit {
         let names = format!("{prefix}:{}:", config.name).into_bytes();
         let missing = KeySpec::missing(secret);
         let (plans, candidate) = (Vec::new(), None);
-        let longest = config.quota.drain().filter(|_| !matches!(&config.cost, Cost::Detailed(cost) if cost.settles()));
+        let longest =
+            config.quota.drain().filter(|_| !matches!(&config.cost, Cost::Detailed(cost) if cost.settles()));
         let shown = config.quota.shown().to_string().into();
         let mut limit = Self {
             counters,
@@ -233,7 +234,18 @@ impl Limit {
 impl<'a> Ask<'a> {
     /// A limit that is asked at `at`.
     pub fn new(limit: &'a Arc<Limit>, key: Fingerprint, cost: u64, at: Time) -> Self {
-        Self { limit, key, cost, base: cost, now: at, at, share: 1, under_way: 0, text: KeyText::new(), for_now: false }
+        Self {
+            limit,
+            key,
+            cost,
+            base: cost,
+            now: at,
+            at,
+            share: 1,
+            under_way: 0,
+            text: KeyText::new(),
+            for_now: false,
+        }
     }
 }
 

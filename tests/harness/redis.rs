@@ -139,7 +139,9 @@ impl RedisSetup {
         if self.clock {
             fs::write(path("clock"), "0").unwrap();
             let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/harness/clock.c");
-            let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o", &path("clock.so"), source]).status();
+            let built = Command::new("cc")
+                .args(["-shared", "-fPIC", "-O1", "-o", &path("clock.so"), source])
+                .status();
             assert!(built.unwrap().success(), "the C compiler cc builds tests/harness/clock.c");
             command.env("LD_PRELOAD", path("clock.so")).env("CLOCK_FILE", path("clock"));
         }

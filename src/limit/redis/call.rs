@@ -15,7 +15,7 @@ use super::name::Tag;
 use super::outcome::{self, Outcome};
 use super::places::{LEASE, said};
 use super::scripts::{SCRIPTS, Script};
-use super::wire::{self, Algorithms, Reply};
+use super::wire::{self, Algorithms, Decided, Reply};
 use super::{Servers, Store};
 use crate::config::Quota;
 use crate::key::Fingerprint;
@@ -186,21 +186,15 @@ impl Store {
     }
 
     /// Tells the store what these keys spent without it, before it is asked about them again.
-    async fn report_first(
-        &self,
-        link: &Rc<Link>,
-        items: &Items,
-        stop: &[usize],
-        until: Time,
-    ) -> Option<()> {
+    async fn report_first(&self, link: &Rc<Link>, items: &Items, stop: &[usize], until: Time) -> Option<()> {
         let outstanding = &self.state.outstanding;
         if !stop.iter().any(|at| outstanding.has(&items[*at].limit, items[*at].key)) {
             return Some(());
         }
         let asked = |limit: &Limit, key: Fingerprint| {
-            stop.iter().map(|at| &items[*at]).any(|item| {
-                item.key == key && item.limit.counters.order == limit.counters.order
-            })
+            stop.iter()
+                .map(|at| &items[*at])
+                .any(|item| item.key == key && item.limit.counters.order == limit.counters.order)
         };
         let connection = link.ready().ok().filter(|_| !link.is_silent())?;
         let report = self.report(link, &connection, asked);
@@ -235,18 +229,15 @@ impl Store {
     ) -> Result<(Time, Option<Outcome>), wire::Malformed> {
         let quotas: SmallVec<[_; 2]> = stop.iter().map(|at| &items[*at].limit.config.quota).collect();
         let bans: SmallVec<[_; 2]> = stop.iter().filter_map(|at| items[*at].limit.config.ban).collect();
-        match Reply::read(&value, &quotas, &bans)? {
-            Reply::Expired { now } => Ok((now, None)),
-            Reply::Decided { now, admitted, keys, bans } => {
-                let requests = (riders, admitted as usize);
-                let outcome = Outcome::new(items, stop.clone(), (keys, bans), requests, holder, now);
-                if let Some(disagreement) = outcome.disagreement {
-                    self.stripe.disagrees();
-                    self.state.tell_disagreement(disagreement, self.clock.now());
-                }
-                Ok((now, Some(outcome)))
-            }
+        let Reply { now, decided } = Reply::read(&value, &quotas, &bans)?;
+        let Some(Decided { admitted, keys, bans }) = decided else { return Ok((now, None)) };
+        let requests = (riders, admitted as usize);
+        let outcome = Outcome::new(items, stop.clone(), (keys, bans), requests, holder, now);
+        if let Some(disagreement) = outcome.disagreement {
+            self.stripe.disagrees();
+            self.state.tell_disagreement(disagreement, self.clock.now());
         }
+        Ok((now, Some(outcome)))
     }
 
     /// An answer that came when nobody waited any more: what it charged is given back.
@@ -356,9 +347,10 @@ impl Store {
         (taken, cost): (u64, u64),
     ) {
         let (less, stored) = (taken.saturating_sub(cost), &limit.counters.stored);
-        let now = self.servers.of(self.slot(tag)).map_or(self.clock.now(), |link| {
-            link.clock.at_least(self.clock.now())
-        });
+        let now = self
+            .servers
+            .of(self.slot(tag))
+            .map_or(self.clock.now(), |link| link.clock.at_least(self.clock.now()));
         let known = ticket.and_then(|ticket| stored.close(key, now, ticket, (less, taken)));
         let (old, quota) = (&limit.config.quota, stored.quota());
         if cost > taken {

@@ -11,7 +11,7 @@ use super::call::UNHURRIED;
 use super::link::{Link, Weight};
 use super::name::Tag;
 use super::scripts::SCRIPTS;
-use super::wire::{self, Algorithms, Reply};
+use super::wire::{self, Algorithms, Decided, Reply};
 use crate::key::{Fingerprint, KeyText};
 use crate::limit::{Key, Limit};
 
@@ -121,7 +121,7 @@ impl Store {
         let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
         let bans = limit.config.ban;
         let read = Reply::read(&value, &[&quota], bans.as_slice());
-        let Ok(Reply::Decided { now, keys, bans, .. }) = read else { return None };
+        let Ok(Reply { now, decided: Some(Decided { keys, bans, .. }) }) = read else { return None };
         let state = keys.first()?;
         if !self.state.outstanding.has(limit, key) {
             limit.counters.learn(key, state, now);

@@ -11,6 +11,7 @@ mod census;
 mod check;
 mod cluster;
 mod connect;
+mod failures;
 mod fallback;
 mod flight;
 mod keeper;
@@ -44,11 +45,11 @@ use sluicegate_limiter::{Refusal, Span, Time};
 use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
-pub(super) use self::call::{Item, NOBODY};
 use self::call::Items;
+pub(super) use self::call::{Item, NOBODY};
+pub use self::check::try_store;
 use self::cluster::Servers;
 use self::flight::Flights;
-pub use self::check::try_store;
 pub use self::keeper::Peeked;
 pub(super) use self::lease::Lease;
 use self::lease::Leases;
@@ -178,7 +179,9 @@ impl Store {
                     None => false,
                     Some(Refusal::Never) => true,
                     // Nothing of this limit lasts so long: the store's clock was set back.
-                    Some(Refusal::Until(wait)) if ask.limit.longest.is_some_and(|longest| wait > longest) => false,
+                    Some(Refusal::Until(wait)) if ask.limit.longest.is_some_and(|longest| wait > longest) => {
+                        false
+                    }
                     Some(_) => ask.limit.remembers(),
                 };
         }

@@ -81,19 +81,19 @@ impl RemoteKey {
 
 impl RemoteKey {
     /// See [`Algorithm::refund`].
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "model")))]
     pub(super) fn refund(&mut self, now: Time, cost: u64, receipt: Receipt) {
         each!(self, (algorithm, state) => algorithm.refund(state, now, cost, receipt));
     }
 
     /// See [`Algorithm::settle`].
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "model")))]
     pub(super) fn settle(&mut self, now: Time, cost: u64) {
         each!(self, (algorithm, state) => algorithm.settle(state, now, cost));
     }
 
     /// See [`Algorithm::is_idle`].
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "model")))]
     pub(super) fn is_idle(&self, now: Time) -> bool {
         each!(self, (algorithm, state) => algorithm.is_idle(state, now))
     }

@@ -64,23 +64,22 @@ impl Algorithms {
 
 /// What the script that decides answers.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Reply {
-    /// The deadline had passed, and nothing was changed.
-    Expired {
-        /// The server's time.
-        now: Time,
-    },
-    /// It was decided.
-    Decided {
-        /// The server's time, at which all of it was decided.
-        now: Time,
-        /// How many of the requests were admitted: the first ones.
-        admitted: u32,
-        /// The state of each key before the first of them. `limit::settle` over these gives the same answers.
-        keys: SmallVec<[RemoteKey; 2]>,
-        /// The bans of those limits that ban, likewise.
-        bans: Vec<RemoteBan>,
-    },
+pub(super) struct Reply {
+    /// The server's time, at which all of it was decided.
+    pub now: Time,
+    /// What was decided; nothing, and nothing was changed, if the deadline had passed.
+    pub decided: Option<Decided>,
+}
+
+/// What the script has decided.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Decided {
+    /// How many of the requests were admitted: the first ones.
+    pub admitted: u32,
+    /// The state of each key before the first of them. `limit::settle` over these gives the same answers.
+    pub keys: SmallVec<[RemoteKey; 2]>,
+    /// The bans of those limits that ban, likewise.
+    pub bans: Vec<RemoteBan>,
 }
 
 /// What the other scripts answer: the state of each key afterwards.
@@ -129,9 +128,7 @@ pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
     let flags = u8::from(enforces) | if cost > quota.capacity() { NEVER } else { 0 };
     let cost_bytes = number(cost);
     match quota {
-        Quota::TokenBucket(bucket, rate, burst) => {
-            Bucket::token(bucket, *rate, *burst, cost).argument(flags)
-        }
+        Quota::TokenBucket(bucket, rate, burst) => Bucket::token(bucket, *rate, *burst, cost).argument(flags),
         Quota::LeakyBucket(bucket, rate, _) => Bucket::leaky(bucket, *rate, cost).argument(flags),
         Quota::FixedWindow(_, rate) => {
             [&[2, flags][..], &period(*rate), &number(rate.count()), &cost_bytes].concat()
@@ -180,16 +177,12 @@ impl Reply {
         };
         let now = time(now)?;
         if *admitted == Value::Int(-1) {
-            return Ok(Self::Expired { now });
+            return Ok(Self { now, decided: None });
         }
         let admitted = u32::try_from(whole(admitted)?).map_err(|_| Malformed("a number of requests"))?;
         let (keys, told) = keys.split_at_checked(quotas.len()).ok_or(Malformed("a state for each key"))?;
-        Ok(Self::Decided {
-            now,
-            admitted,
-            keys: read_keys(keys, quotas, now)?,
-            bans: read_bans(told, bans, now)?,
-        })
+        let (keys, bans) = (read_keys(keys, quotas, now)?, read_bans(told, bans, now)?);
+        Ok(Self { now, decided: Some(Decided { admitted, keys, bans }) })
     }
 }
 

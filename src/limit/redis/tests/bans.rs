@@ -14,7 +14,7 @@ use crate::config::{Mode, Quota};
 use crate::key::Fingerprint;
 use crate::limit::ban::{Bar, Bars, RemoteBan};
 use crate::limit::redis::RemoteKey;
-use crate::limit::redis::wire::{Reply, limit_argument};
+use crate::limit::redis::wire::{Decided, Reply, limit_argument};
 use crate::limit::{Ask, Limit, fixture, settle};
 
 const NOW: u64 = 1_795_219_200_000_000;
@@ -81,7 +81,7 @@ impl Run {
         let arguments: Vec<Vec<u8>> =
             self.limits.iter().map(|limit| limit_argument(&limit.config, 1)).collect();
         let reply = store.decide_with_bans(&self.names, &quotas, &bans, 0, riders, &arguments);
-        let Reply::Decided { now, admitted, keys, bans } = reply else { panic!("expired") };
+        let Reply { now, decided: Some(Decided { admitted, keys, bans }) } = reply else { panic!("expired") };
         let ask = |limit| Ask::new(limit, Fingerprint::from_hash(1), 1, now);
         let asks: Vec<Ask<'_>> = self.limits.iter().map(ask).collect();
 

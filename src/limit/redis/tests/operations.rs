@@ -50,7 +50,7 @@ fn a_call_past_its_deadline_changes_nothing() {
         let keys = [format!("late:{i}")];
         let arguments = [argument(quota, true, 1)];
         let late = store.decide(&keys, &[quota], NOW - 1, 5, &arguments);
-        assert_eq!(late, Reply::Expired { now: Time::from_nanos(NOW * 1_000) });
+        assert_eq!(late, Reply { now: Time::from_nanos(NOW * 1_000), decided: None });
         assert_eq!(store.get(&keys[0]), None);
         let in_time = store.decide(&keys, &[quota], NOW, 5, &arguments);
         assert_eq!(decided(in_time).1, 5);

@@ -8,7 +8,7 @@ use sluicegate_limiter::{Rate, Receipt, Span};
 use super::quotas::{fixed, leaky, log, places, quotas, rate, sliding, token};
 use crate::limit::Key;
 use crate::limit::redis::can_be_shared;
-use crate::limit::redis::wire::{Reply, Told, argument, refund_argument, spend_argument};
+use crate::limit::redis::wire::{Decided, Reply, Told, argument, refund_argument, spend_argument};
 
 fn values() -> impl Strategy<Value = Value> {
     let small = prop_oneof![0..100_i64, Just(1_795_219_200_000_000), Just((1 << 53) - 1), any::<i64>()];
@@ -32,7 +32,7 @@ proptest! {
         let shaped = Value::Array(vec![Value::Int(1_795_219_200_000_000), Value::Int(3), Value::Array(state.clone())]);
         let told = Value::Array(vec![Value::Int(1_795_219_200_000_000), Value::Array(state)]);
         for value in [value, shaped] {
-            if let Ok(Reply::Decided { now, keys, .. }) = Reply::read(&value, &[&quota], &[]) {
+            if let Ok(Reply { now, decided: Some(Decided { keys, .. }) }) = Reply::read(&value, &[&quota], &[]) {
                 for mut key in keys {
                     key.standing(now);
                     if key.check(now, cost).is_ok() {

@@ -186,8 +186,6 @@ impl Store {
 
 /// The time of a reply, which must be a decision.
 pub(super) fn decided(reply: Reply) -> (Time, u32, Vec<crate::limit::redis::RemoteKey>) {
-    match reply {
-        Reply::Decided { now, admitted, keys, .. } => (now, admitted, keys.into_vec()),
-        Reply::Expired { .. } => panic!("expired without a deadline"),
-    }
+    let decided = reply.decided.expect("expired without a deadline");
+    (reply.now, decided.admitted, decided.keys.into_vec())
 }
