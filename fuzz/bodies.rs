@@ -75,7 +75,7 @@ pub fn keys(data: &[u8]) {
     }
     let origin = Origin { listener: 0, peer: "127.0.0.1".parse().expect("an address"), tls: None };
     let fingerprints = || {
-        let found = sluicegate::pipeline::find(snapshot, origin, &parts, Time::from_nanos(1), |_| false);
+        let found = sluicegate::pipeline::find(snapshot, origin, &parts, Time::from_nanos(1), &|_| false);
         let found = found.map(|found| {
             assert!(found.asked.len() + found.spared.len() >= found.route.limits.len());
             found.asks.iter().map(|ask| ask.key).collect::<Vec<_>>()

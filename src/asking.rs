@@ -36,6 +36,17 @@ pub(crate) struct Arrival<'s, 'r, 'n> {
     pub(crate) params: &'r [(&'r str, &'r str)],
 }
 
+/// Which limits of a route are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All: the request has proved who sent it, as far as it has to.
+    All,
+    /// Those that have a key without a proof.
+    WithoutProof,
+    /// Those that are asked the same whoever sent the request.
+    Open,
+}
+
 /// What the limits of a request are asked.
 #[derive(Default)]
 pub(crate) struct Asking<'s> {
@@ -47,12 +58,14 @@ pub(crate) struct Asking<'s> {
 impl<'s> Arrival<'s, '_, '_> {
     /// Whether a route lets such requests in without credentials: a browser sends none with its question whether it may
     /// ask, so it can have none.
+    #[inline]
     pub(crate) fn goes_free(&self, route: usize) -> bool {
         self.snapshot.config.routes[route].matches.preflight
             && preflight(&self.parts.method, &self.parts.headers).is_some()
     }
 
     /// The request as keys see it.
+    #[inline]
     fn subject<'a>(&'a self, identity: &'a Identity<'_>) -> Subject<'a> {
         let config = &self.snapshot.config;
         Subject {
@@ -73,17 +86,16 @@ impl<'s> Arrival<'s, '_, '_> {
         }
     }
 
-    /// What the limits are asked. `PROVED` says that the request has proved who sent it, as far as it has to. Otherwise
-    /// only limits are asked that have a key without that; with `open_only`, only those that are asked the same whoever
-    /// sent it.
+    /// What the limits in `scope` are asked.
     ///
     /// # Errors
     /// When a limit wants a key that the request lacks.
-    pub(crate) fn ask<const PROVED: bool>(
+    #[inline]
+    pub(crate) fn ask(
         &self,
         asking: &mut Asking<'s>,
         identity: &Identity<'s>,
-        open_only: bool,
+        scope: Scope,
     ) -> Result<(), Unjudged> {
         let subject = self.subject(identity);
         // What nearly is another path is that path to the limits of both routes.
@@ -95,12 +107,13 @@ impl<'s> Arrival<'s, '_, '_> {
                 route: &self.snapshot.routes[near.route].name,
                 ..subject.clone()
             };
-            asking.ask::<PROVED>(self, identity, near.route, &subject, open_only)?;
+            asking.ask(self, identity, near.route, &subject, scope)?;
         }
-        asking.ask::<PROVED>(self, identity, self.route_index, &subject, open_only)
+        asking.ask(self, identity, self.route_index, &subject, scope)
     }
 
     /// What was found out about the request.
+    #[inline]
     pub(crate) fn found(&self, identity: Identity<'s>, asking: Asking<'s>) -> Found<'s> {
         let route = &self.snapshot.routes[self.route_index];
         let affinity = self.snapshot.affinity(route).and_then(|key| key.affinity(&self.subject(&identity)));
@@ -116,13 +129,14 @@ impl<'s> Arrival<'s, '_, '_> {
 
 impl<'s> Asking<'s> {
     /// Asks the limits of one route, but for those that are asked already.
-    fn ask<const PROVED: bool>(
+    #[inline]
+    fn ask(
         &mut self,
         arrival: &Arrival<'s, '_, '_>,
         identity: &Identity<'s>,
         route_index: usize,
         subject: &Subject<'_>,
-        open_only: bool,
+        scope: Scope,
     ) -> Result<(), Unjudged> {
         let Arrival { snapshot, parts, now, .. } = *arrival;
         let free = arrival.goes_free(route_index);
@@ -131,7 +145,7 @@ impl<'s> Asking<'s> {
         for limit_of_route in &snapshot.routes[route_index].limits {
             let index = limit_of_route.index;
             let open = limit_of_route.open;
-            if !PROVED && open_only && !open {
+            if scope == Scope::Open && !open {
                 continue;
             }
             if self.asked.iter().any(|asked| asked.index == index) {
@@ -166,8 +180,8 @@ impl<'s> Asking<'s> {
                 }
                 // Nothing says whose request it is. What all share that have no key is not for it: they have proved that
                 // they may.
-                (None, _) if !PROVED && !open => continue,
-                (None, OnMissing::Deny) if !PROVED => continue,
+                (None, _) if scope != Scope::All && !open => continue,
+                (None, OnMissing::Deny) if scope != Scope::All => continue,
                 (None, OnMissing::Shared) => {
                     text.clear(); // no key is written with nothing
                     limit.missing

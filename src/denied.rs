@@ -11,7 +11,7 @@ use std::rc::Rc;
 use http::StatusCode;
 use sluicegate_limiter::Time;
 
-use crate::asking::{Arrival, Asking};
+use crate::asking::{Arrival, Asking, Scope};
 use crate::auth::jwt::Jwt;
 use crate::auth::{self, Identity, Unproven};
 use crate::cost::settled;
@@ -98,11 +98,11 @@ impl<'s> Arrival<'s, '_, '_> {
     pub(crate) fn identify(
         &self,
         jwt: Option<&Jwt>,
-        may_refuse: impl FnOnce(&[Ask<'_>]) -> bool,
+        may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
     ) -> Result<Identity<'s>, Stop<'s>> {
         // Who asks for the state of its limits is told also when they are used up.
         if self.snapshot.routes[self.route_index].target.is_some() {
-            let asking = self.unproven(true);
+            let asking = self.unproven(Scope::Open);
             if may_refuse(&asking.asks) {
                 return Err(Stop::Doubtful(Box::new(self.found(Identity::default(), asking))));
             }
@@ -114,15 +114,15 @@ impl<'s> Arrival<'s, '_, '_> {
     /// The request is answered 401 if limits that need no proof admit it.
     #[cold]
     pub(crate) fn denied(&self, why: Unjudged) -> Stop<'s> {
-        let found = self.found(Identity::default(), self.unproven(false));
+        let found = self.found(Identity::default(), self.unproven(Scope::WithoutProof));
         Stop::Denied(Box::new(Denied { found, why }))
     }
 
     /// What the limits are asked as long as nothing is proved.
-    fn unproven(&self, open_only: bool) -> Asking<'s> {
+    fn unproven(&self, scope: Scope) -> Asking<'s> {
         let mut asking = Asking::default();
         // Without a proof no limit says that it lacks its key.
-        let _ = self.ask::<false>(&mut asking, &Identity::default(), open_only);
+        let _ = self.ask(&mut asking, &Identity::default(), scope);
         asking
     }
 }

@@ -14,7 +14,7 @@ use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
 use crate::apart::apart;
-use crate::asking::{Arrival, Asking};
+use crate::asking::{Arrival, Asking, Scope};
 use crate::auth::{self, Identity};
 use crate::cost::settled;
 pub use crate::denied::Unjudged;
@@ -123,7 +123,7 @@ pub fn judge<'s>(
     now: Time,
     queue: bool,
 ) -> Result<Judged<'s>, Unjudged> {
-    let mut sought = find(snapshot, origin, parts, now, limit::may_refuse);
+    let mut sought = find(snapshot, origin, parts, now, &limit::may_refuse);
     let (found, why) = loop {
         match sought {
             Ok(found) => break (found, None),
@@ -131,7 +131,7 @@ pub fn judge<'s>(
             Err(Stop::Unjudged(why)) => return Err(why),
             Err(Stop::Doubtful(found)) => match found.refused_here(now) {
                 Some(judged) => return Ok(judged),
-                None => sought = find(snapshot, origin, parts, now, |_| false),
+                None => sought = find(snapshot, origin, parts, now, &|_| false),
             },
         }
     };
@@ -163,12 +163,13 @@ impl<'s> Found<'s> {
 ///
 /// # Errors
 /// When the request does not come to all of its limits.
+#[inline(never)]
 pub fn find<'s>(
     snapshot: &'s Snapshot,
     origin: Origin<'_>,
     parts: &RequestHead,
     now: Time,
-    may_refuse: impl FnOnce(&[Ask<'_>]) -> bool,
+    may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
 ) -> Result<Found<'s>, Stop<'s>> {
     if !is_served(&parts.method) {
         return Err(Unjudged::Method.into());
@@ -232,7 +233,7 @@ pub fn find<'s>(
         false => Identity::default(),
     };
     let mut asking = Asking::default();
-    match arrival.ask::<true>(&mut asking, &identity, false) {
+    match arrival.ask(&mut asking, &identity, Scope::All) {
         Ok(()) => Ok(arrival.found(identity, asking)),
         Err(why) => Err(arrival.denied(why)),
     }
@@ -367,7 +368,7 @@ fn rule<'s>(
     parts: &RequestHead,
     now: Time,
 ) -> Result<Ruling<'s>, Box<Result<Found<'s>, Stop<'s>>>> {
-    let found = find(&view.snapshot, connection.origin(), parts, now, |asks| view.may_refuse(asks, now));
+    let found = find(&view.snapshot, connection.origin(), parts, now, &|asks| view.may_refuse(asks, now));
     let found = match found {
         Ok(found) => found,
         Err(Stop::Unjudged(why)) => return Ok(Ruling::Answered(unjudged(why, exchange, parts))),
@@ -406,7 +407,7 @@ async fn rule_later<'s>(
                 if let Some(judged) = found.refused(store, now).await {
                     return Ruling::Answered(turned_away(&judged, view, exchange, parts));
                 }
-                sought = find(&view.snapshot, connection.origin(), parts, now, |_| false);
+                sought = find(&view.snapshot, connection.origin(), parts, now, &|_| false);
                 if let Ok(found) = &sought {
                     exchange.found(found, parts);
                 }

@@ -58,9 +58,9 @@ pub(super) enum Taken {
 /// request count for all, so that together they stay within the limit.
 pub(super) struct Shared<'a> {
     key: HeldKey<'a>,
-    by: u32,
+    by: u16,
     /// What each of them is asked for elsewhere, and may still be admitted there.
-    under_way: u64,
+    under_way: u32,
 }
 
 macro_rules! each_table {
@@ -308,7 +308,7 @@ impl Counters {
 
 impl<'a> HeldKey<'a> {
     /// The same key, counted by so many gateways apart.
-    pub(super) fn shared(self, by: u32, under_way: u64) -> Shared<'a> {
+    pub(super) fn shared(self, by: u16, under_way: u32) -> Shared<'a> {
         Shared { key: self, by, under_way }
     }
 
@@ -374,13 +374,13 @@ impl Key for Shared<'_> {
         let Standing { capacity, remaining, .. } = each_held!(&self.key, held => held.standing(now));
         if let HeldKey::Concurrency(_) = &self.key {
             let share = (capacity / u64::from(self.by)).max(1);
-            if capacity - remaining + self.under_way + cost > share && cost <= capacity {
+            if capacity - remaining + u64::from(self.under_way) + cost > share && cost <= capacity {
                 return Err(Refusal::Busy);
             }
         }
         let wanted = self.times(now, cost);
         let answer = each_held!(&self.key, held => held.check(now, wanted));
-        let under_way = self.under_way.saturating_mul(self.by.into());
+        let under_way = u64::from(self.under_way) * u64::from(self.by);
         match answer {
             // What is under way takes what there is; it is known soon whether it did.
             Ok(_) if under_way > 0 && wanted.saturating_add(under_way) > remaining => {

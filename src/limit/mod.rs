@@ -80,9 +80,9 @@ pub struct Ask<'a> {
     /// The same on the clock of whoever counts.
     pub at: Time,
     /// How many gateways count as this one does, without knowing of each other: a request then counts so often.
-    pub share: u32,
+    pub share: u16,
     /// What the key is asked for elsewhere at this moment, and may still be admitted there.
-    pub under_way: u64,
+    pub under_way: u32,
     /// The key in full, for limits that want it.
     pub text: KeyText,
     /// Whether all that is charged is held, so that it can be undone.

@@ -28,7 +28,7 @@ pub struct Hold {
     /// Nanoseconds that the clock by which it is counted is ahead of the gateway's.
     ahead: i64,
     /// What it holds of a limit that is counted elsewhere.
-    elsewhere: Option<Elsewhere>,
+    elsewhere: Option<Box<Elsewhere>>,
     /// What is still to be known of what it spends.
     settling: Option<Box<Settling>>,
 }
@@ -41,7 +41,7 @@ struct Settling {
     /// What the answer costs without bytes; `None` as long as there is none.
     known: Option<u64>,
     /// How often it counts.
-    share: u32,
+    share: u16,
 }
 
 /// What a request holds in a shared store.
@@ -79,7 +79,7 @@ impl Hold {
     }
 
     /// With a cost that is only known when the answer is there, if the limit's are.
-    fn settling(mut self, limit: &Arc<Limit>, base: u64, share: u32) -> Self {
+    fn settling(mut self, limit: &Arc<Limit>, base: u64, share: u16) -> Self {
         if limit.settles().is_some() {
             self.settling = Some(Box::new(Settling { limit: Arc::clone(limit), base, known: None, share }));
         }
@@ -100,7 +100,7 @@ impl Hold {
         let cost = cost.saturating_mul(u64::from(settling.share));
         let (more, less) = (cost.saturating_sub(self.cost), self.cost.saturating_sub(cost));
         let charge = self.charge.take();
-        match &self.elsewhere {
+        match self.elsewhere.as_deref() {
             Some(Elsewhere::Spent { store, limit, tag, receipt }) => {
                 store.settle((limit, self.key, *tag), (charge, *receipt), (self.cost, cost));
             }
@@ -130,7 +130,7 @@ impl Hold {
     }
 
     fn with(mut self, elsewhere: Elsewhere) -> Self {
-        self.elsewhere = Some(elsewhere);
+        self.elsewhere = Some(Box::new(elsewhere));
         self
     }
 
@@ -157,7 +157,8 @@ impl Hold {
 
     /// Gives the turn to those behind.
     fn give_up_turn(&mut self, ticket: u64, now: Time) {
-        match (&self.elsewhere, self.charge.take()) {
+        let charge = self.charge.take();
+        match (self.elsewhere.as_deref(), charge) {
             (Some(Elsewhere::Turn { store, limit, tag, receipt }), _) => {
                 self.counters.give_up_turn(self.key, ticket, self.cost);
                 store.refund(limit, self.key, *tag, self.cost, (*receipt, NOBODY));
@@ -249,7 +250,7 @@ impl Holds {
         self.give_up(now);
         for mut hold in self.0.drain(..).filter(|hold| hold.taken == Taken::Spent) {
             let charge = hold.charge.take();
-            match (&hold.elsewhere, charge) {
+            match (hold.elsewhere.as_deref(), charge) {
                 (Some(Elsewhere::Spent { store, limit, tag, receipt }), charge) => {
                     store.settle((limit, hold.key, *tag), (charge, *receipt), (hold.cost, 0));
                 }

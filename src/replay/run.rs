@@ -117,7 +117,7 @@ impl<'s> Replay<'s> {
         }
         let snapshot = self.snapshot;
         let origin = Origin { listener: self.listener, peer: request.client, tls: None };
-        let why = match find(snapshot, origin, &request.parts, self.now, limit::may_refuse) {
+        let why = match find(snapshot, origin, &request.parts, self.now, &limit::may_refuse) {
             Ok(found) if found.route.target.is_none() => {
                 return Row {
                     outcome: Outcome::Admitted, // it tells what is left, which spends nothing

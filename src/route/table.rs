@@ -133,14 +133,17 @@ fn concerns(route: &Match, asked: &Asked<'_>) -> bool {
     at_listener(route, asked) && takes_method(route, asked) && has_headers(route, asked)
 }
 
+#[inline]
 pub(super) fn at_listener(route: &Match, asked: &Asked<'_>) -> bool {
     route.listener.is_none_or(|listener| listener == asked.listener)
 }
 
+#[inline]
 pub(super) fn takes_method(route: &Match, asked: &Asked<'_>) -> bool {
     route.methods.is_empty() || route.methods.contains(asked.method) || takes_preflight(route, asked)
 }
 
+#[inline]
 pub(super) fn has_headers(route: &Match, asked: &Asked<'_>) -> bool {
     route.headers.iter().all(|(name, wanted)| match wanted {
         Some(value) => asked.headers.get_all(name).any(|found| found == value.as_bytes()),

@@ -35,11 +35,11 @@ impl Store {
             let verdicts = asks.iter().map(Verdict::unasked).collect();
             return Decision { verdicts, fallen_back: true, unavailable: true, ..Decision::default() };
         }
-        let gateways = self.state.gateways();
+        let gateways = u16::try_from(self.state.gateways()).unwrap_or(u16::MAX);
         for ask in asks.iter_mut().filter(|ask| ask.limit.config.shared) {
             ask.at = self.link_of(ask).map_or(now, |link| link.clock.at_least(now));
             ask.share = gateways;
-            ask.under_way = self.state.under_way.of(ask.limit, ask.key);
+            ask.under_way = u32::try_from(self.state.under_way.of(ask.limit, ask.key)).unwrap_or(u32::MAX);
         }
         let counted = |ask: &Ask<'_>| !ask.limit.config.shared || policy(ask) == OnStoreFailure::Local;
         let here: SmallVec<[Ask<'_>; 2]> = asks.iter().filter(|ask| counted(ask)).cloned().collect();
