@@ -18,6 +18,7 @@ pub struct Load {
     gateways: Vec<SocketAddr>,
     connections: usize,
     pause: Duration,
+    spread: Option<(Duration, Duration)>,
     anew: bool,
     target: String,
     keys: Vec<String>,
@@ -57,6 +58,7 @@ impl Load {
             gateways: gateways.iter().map(|gateway| gateway.edge).collect(),
             connections,
             pause: Duration::ZERO,
+            spread: None,
             anew: false,
             target: "/".into(),
             keys: Vec::new(),
@@ -90,6 +92,12 @@ impl Load {
     /// What each connection waits between an answer and the next request.
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
+        self
+    }
+
+    /// The connections begin one after the other, evenly in the time `over`, `from` after the beginning.
+    pub fn spread(mut self, from: Duration, over: Duration) -> Self {
+        self.spread = Some((from, over));
         self
     }
 
@@ -152,6 +160,11 @@ async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Ins
     // The pace that was asked for, or that of asking who is dead.
     let mut pace = tokio::time::interval(load.pause.max(Duration::from_millis(1)));
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    if let Some((from, over)) = load.spread {
+        let (index, all) = (index as u32, load.connections as u32);
+        tokio::time::sleep_until((begun + from + over * index / all).into()).await;
+        pace.reset();
+    }
     while !state.over.load(Ordering::Relaxed) {
         let turn = state.sent.fetch_add(1, Ordering::Relaxed);
         if turn >= state.most {

@@ -7,6 +7,7 @@
 pub mod authority;
 pub mod client;
 mod cluster;
+pub mod faults;
 pub mod fleet;
 pub mod folder;
 mod gateway;
