@@ -65,7 +65,7 @@ impl<'s> Arrival<'s, '_, '_> {
     }
 
     /// The request as keys see it.
-    #[inline]
+    #[inline(always)]
     fn subject<'a>(&'a self, identity: &'a Identity<'_>) -> Subject<'a> {
         let config = &self.snapshot.config;
         Subject {
@@ -90,7 +90,7 @@ impl<'s> Arrival<'s, '_, '_> {
     ///
     /// # Errors
     /// When a limit wants a key that the request lacks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ask(
         &self,
         asking: &mut Asking<'s>,
@@ -112,8 +112,8 @@ impl<'s> Arrival<'s, '_, '_> {
         asking.ask(self, identity, self.route_index, &subject, scope)
     }
 
-    /// What was found out about the request.
-    #[inline]
+    /// What was found out about the request. Inlined where every request comes by, so that it is built where it stays.
+    #[inline(always)]
     pub(crate) fn found(&self, identity: Identity<'s>, asking: Asking<'s>) -> Found<'s> {
         let route = &self.snapshot.routes[self.route_index];
         let affinity = self.snapshot.affinity(route).and_then(|key| key.affinity(&self.subject(&identity)));

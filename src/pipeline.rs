@@ -150,7 +150,8 @@ impl<'s> Found<'s> {
         self.decided(decision)
     }
 
-    /// With the decision of its limits.
+    /// With the decision of its limits. Inlined, because both are large and neither is needed behind it.
+    #[inline(always)]
     pub fn decided(self, decision: Decision) -> Judged<'s> {
         let Self { route, route_index, client, identity, normal_path, affinity, asked, spared, .. } = self;
         let said = route.said_to(identity.plan());
@@ -368,19 +369,19 @@ fn rule<'s>(
     parts: &RequestHead,
     now: Time,
 ) -> Result<Ruling<'s>, Box<Result<Found<'s>, Stop<'s>>>> {
-    let found = find(&view.snapshot, connection.origin(), parts, now, &|asks| view.may_refuse(asks, now));
-    let found = match found {
-        Ok(found) => found,
-        Err(Stop::Unjudged(why)) => return Ok(Ruling::Answered(unjudged(why, exchange, parts))),
-        Err(stop) => return Err(Box::new(Err(stop))),
-    };
-    exchange.found(&found, parts);
-    match &found.route.target {
-        Some(target) if view.store_of(&found).is_none() => {
-            let decision = decide(&found.asks, true);
-            Ok(concluded(found.decided(decision), target, view, exchange, parts))
+    match find(&view.snapshot, connection.origin(), parts, now, &|asks| view.may_refuse(asks, now)) {
+        Ok(found) => {
+            exchange.found(&found, parts);
+            match &found.route.target {
+                Some(target) if view.store_of(&found).is_none() => {
+                    let decision = decide(&found.asks, true);
+                    Ok(concluded(found.decided(decision), target, view, exchange, parts))
+                }
+                _ => Err(Box::new(Ok(found))),
+            }
         }
-        _ => Err(Box::new(Ok(found))),
+        Err(Stop::Unjudged(why)) => Ok(Ruling::Answered(unjudged(why, exchange, parts))),
+        Err(stop) => Err(Box::new(Err(stop))),
     }
 }
 

@@ -73,7 +73,7 @@ const BYTES: [Byte; 256] = {
 
 /// The name in `NAME`, `NAME:PORT` or `[IPV6]:PORT`, in lower case and without a trailing dot; `None` for all that
 /// servers read in several ways.
-#[inline]
+#[inline(always)] // every request comes by its other caller
 pub fn host_name(text: &[u8]) -> Option<Cow<'_, str>> {
     if text.first() == Some(&b'[') {
         return address(str::from_utf8(text).ok()?).map(Cow::Owned);
