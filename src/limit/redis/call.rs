@@ -20,7 +20,7 @@ use super::{Servers, Store};
 use crate::config::Quota;
 use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
-use crate::limit::{Ask, Decision, Holds, Limit, Verdict};
+use crate::limit::{Ask, Decision, Holds, Key, Limit, Verdict};
 use crate::observe::Operation;
 
 /// How long a call may take that nobody waits for.
@@ -134,12 +134,12 @@ impl Store {
     ) -> Option<Outcome> {
         let slot = self.slot(items[stop[0]].tag);
         let link = self.servers.of(slot)?;
-        self.report_first(&link, items, &stop, until).await?;
-        let sent = self.clock.now();
         let costs = stop.iter().map(|at| &items[*at]);
         let costs = costs.map(|item| (&*item.limit, item.key, item.cost.saturating_mul(riders as u64)));
         // A call that is late is not under way any more: the script does nothing behind its deadline.
         let under_way = self.state.under_way.begin(costs);
+        self.report_first(&link, items, &stop, until).await?;
+        let sent = self.clock.now();
         // Whom the script then takes for the holder of places, in case that they are to be given back.
         let holder = Cell::new(link.holder());
         let question = |link: &Link| {
@@ -158,7 +158,7 @@ impl Store {
                 Ok((now, Some(outcome))) => {
                     finish(Operation::Ok);
                     self.state.seen(&link.clock, now, sent, received);
-                    self.learn(items, &outcome, sent);
+                    self.learn(items, &outcome, sent, link.clock.is_latest(now));
                     Some(outcome)
                 }
                 Ok((now, None)) => {
@@ -250,12 +250,15 @@ impl Store {
     }
 
     /// Keeps in the limits' tables what the store has told. A ban is counted from the sending of the call, so that it is
-    /// never remembered for longer than it holds.
-    fn learn(&self, items: &Items, outcome: &Outcome, sent: Time) {
+    /// never remembered for longer than it holds. Where another thread has read a later answer already, only what is stricter
+    /// than what is known is kept: it may be older.
+    fn learn(&self, items: &Items, outcome: &Outcome, sent: Time, latest: bool) {
         for (at, state) in outcome.items.iter().zip(&outcome.left) {
             let Item { limit, key, .. } = &items[*at];
             // What was spent without the store, and it has not heard of yet, must not be forgotten here.
-            if !self.state.outstanding.has(limit, *key) {
+            let known = || limit.counters.standing(*key, outcome.now).map(|known| known.remaining);
+            let newer = latest || known().is_none_or(|known| state.standing(outcome.now).remaining < known);
+            if newer && !self.state.outstanding.has(limit, *key) {
                 limit.counters.learn(*key, state, outcome.now);
             }
         }

@@ -4,6 +4,7 @@
 //! reply names the server's time between the sending of the call and its arrival, which bounds how far the two
 //! clocks are apart.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use sluicegate_limiter::{Span, Time};
@@ -15,7 +16,11 @@ const DRIFT: i64 = 10_000_000;
 
 /// The clock of one server, as the gateway's threads have seen it.
 #[derive(Debug, Default)]
-pub(super) struct ServerClock(Mutex<Bounds>);
+pub(super) struct ServerClock {
+    bounds: Mutex<Bounds>,
+    /// The latest time of an answer about counters, in nanoseconds.
+    latest: AtomicU64,
+}
 
 /// Nanoseconds that the server's clock is ahead of ours: at least and at most.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,9 +36,12 @@ impl ServerClock {
     /// `received`. Whether it was set back since it was seen last: by more than clocks drift.
     pub(super) fn seen(&self, server: Time, sent: Time, received: Time) -> bool {
         let (least, most) = (ahead(server, received), ahead(server.plus(Span::MICROSECOND), sent));
-        let mut bounds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bounds = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
         let (tighter_least, tighter_most) = (bounds.least.max(least), bounds.most.min(most));
         let set_back = bounds.known && most.saturating_add(DRIFT) < bounds.least;
+        if set_back {
+            self.latest.store(0, Ordering::Relaxed);
+        }
         let old = !bounds.known || received.since(bounds.since) > HOLDS;
         if old || tighter_least > tighter_most {
             *bounds = Bounds { least, most, since: received, known: true }; // or the server's clock was set
@@ -42,6 +50,11 @@ impl ServerClock {
             bounds.most = tighter_most;
         }
         set_back
+    }
+
+    /// Whether an answer that was given at `now` is the latest that any thread has. Threads read theirs in any order.
+    pub(super) fn is_latest(&self, now: Time) -> bool {
+        self.latest.fetch_max(now.as_nanos(), Ordering::Relaxed) <= now.as_nanos()
     }
 
     /// What the server's clock shows at least when ours shows `now`. A server that was never heard is taken to have
@@ -56,7 +69,7 @@ impl ServerClock {
     }
 
     fn bounds(&self) -> Bounds {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,6 +107,20 @@ mod tests {
         assert!(!clock.seen(ms(1_059), ms(60), ms(61)), "it went on");
         assert!(clock.seen(ms(70), ms(70), ms(71)), "set back by a second");
         assert_eq!((clock.at_least(ms(80)), clock.at_most(ms(80))), (ms(79), end(80)));
+    }
+
+    #[test]
+    fn answers_are_told_apart_from_older_ones() {
+        let clock = ServerClock::default();
+        assert!(
+            clock.is_latest(ms(5))
+                && clock.is_latest(ms(5))
+                && !clock.is_latest(ms(4))
+                && clock.is_latest(ms(6))
+        );
+        clock.seen(ms(6), ms(6), ms(6));
+        clock.seen(ms(106), ms(1_006), ms(1_006)); // set back
+        assert!(clock.is_latest(ms(1)));
     }
 
     #[test]
