@@ -150,8 +150,7 @@ impl<'s> Found<'s> {
         self.decided(decision)
     }
 
-    /// With the decision of its limits. Inlined, because both are large and neither is needed behind it.
-    #[inline(always)]
+    /// With the decision of its limits.
     pub fn decided(self, decision: Decision) -> Judged<'s> {
         let Self { route, route_index, client, identity, normal_path, affinity, asked, spared, .. } = self;
         let said = route.said_to(identity.plan());
