@@ -6,7 +6,9 @@ mod send;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Frame;
@@ -16,9 +18,11 @@ use super::frame::{self, Reason, setting};
 use super::head::{Most, Read, Wrong};
 use super::hpack::{self, Decoder, Encoder};
 use super::requests::SLOTS;
-use super::streams::{Key, Streams};
+use super::streams::{Key, Stream, Streams};
 use super::watch::Watch;
+use crate::config::H2Config;
 use crate::listen::inbound::InboundError;
+use crate::observe::Cut;
 
 /// Requests at once on one connection.
 const STREAMS: usize = 100;
@@ -82,6 +86,9 @@ pub(super) struct Session {
     decoder: Decoder,
     encoder: Encoder,
     watch: Watch,
+    /// Why the client was told that it is cut off, until somebody asks; and that it was.
+    cut: Option<Cut>,
+    is_cut: bool,
     streams: Streams,
     /// What heads may come to.
     most: Most,
@@ -114,8 +121,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A connection on which nothing was said. `now` is in the worker's milliseconds.
-    pub(super) fn new(most: Most, now: u64) -> Self {
+    /// A connection on which nothing was said; `now` is since the start of the gateway.
+    pub(super) fn new(most: Most, config: Arc<H2Config>, now: Duration) -> Self {
         let mut session = Self {
             out: Vec::new(),
             written: 0,
@@ -123,7 +130,9 @@ impl Session {
             is_polled: false,
             decoder: Decoder::new(hpack::TABLE),
             encoder: Encoder::new(),
-            watch: Watch::new(now),
+            watch: Watch::new(config, millis(now)),
+            cut: None,
+            is_cut: false,
             streams: Streams::default(),
             most,
             preface: 0,
@@ -220,6 +229,37 @@ impl Session {
             };
             frame::goaway(&mut self.out, last, reason);
         }
+    }
+
+    /// The client has sent too much of something: new requests are refused, and it is told why. Answers that it did not
+    /// spoil run to their end.
+    fn cut_off(&mut self, cut: Cut) {
+        (self.cut, self.is_cut) = (Some(cut), true);
+        self.leave(Reason::ENHANCE_YOUR_CALM);
+        if !matches!(self.parting, Parting::Begun(_)) {
+            self.parting = Parting::Begun(self.last);
+        }
+    }
+
+    /// Whether the client was told that it is cut off.
+    pub(super) fn was_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Why the client is cut off, once; and the slots of requests that are broken off for it: whoever takes back requests
+    /// may still want those that it left, otherwise those that have no answer yet are part of the flood.
+    pub(super) fn take_cut(&mut self) -> Option<(Cut, Vec<usize>)> {
+        let cut = self.cut.take()?;
+        let unanswered = |stream: &Stream| cut != Cut::Resets && !stream.answered;
+        let keys: Vec<Key> = self
+            .streams
+            .from(0)
+            .filter(|(_, stream)| unanswered(stream))
+            .map(|(slot, stream)| Key { slot, id: stream.id })
+            .collect();
+        let slots = keys.iter().map(|key| key.slot).collect();
+        keys.into_iter().for_each(|key| self.remove(key));
+        Some((cut, slots))
     }
 
     /// The connection has ended: who still reads a body hears of it.
@@ -380,4 +420,8 @@ impl Session {
         }
         self.turn = turn;
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

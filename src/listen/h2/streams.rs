@@ -20,8 +20,12 @@ pub(super) struct Key {
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) id: u32,
+    /// When it was opened: milliseconds.
+    pub(super) opened: u64,
     /// What may be sent on it; less than nothing if the client took window back.
     pub(super) window: i64,
+    /// Its answer has begun.
+    pub(super) answered: bool,
     /// Its answer has ended.
     pub(super) sent: bool,
     /// Its answer waits for room.

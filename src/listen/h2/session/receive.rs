@@ -1,10 +1,12 @@
 //! What the client sends (RFC 9113 §5, §6).
 
+use std::time::Duration;
+
 use super::super::fault::Fault;
 use super::super::frame::{self, Head, PREFACE, Reason, flag, kind, number, setting};
 use super::super::head::{Reader, Trailers, Wrong};
 use super::super::streams::{Key, Stream};
-use super::{ALIVE, Event, LAST, PARTING, Parting, STREAMS, Session, WINDOW};
+use super::{ALIVE, Event, LAST, PARTING, Parting, STREAMS, Session, WINDOW, millis};
 
 /// What the payload of HEADERS begins with if its flag says so: the stream that it depends on, and a weight.
 const PRIORITY: usize = 5;
@@ -61,9 +63,9 @@ impl Session {
         self.block.is_some()
     }
 
-    /// Something comes, at this of the worker's milliseconds.
-    pub(in super::super) fn hear(&mut self, now: u64) {
-        self.watch.fill(now);
+    /// Something comes; `now` is since the start of the gateway.
+    pub(in super::super) fn hear(&mut self, now: Duration) {
+        self.watch.fill(millis(now));
     }
 
     /// Takes a whole frame.
@@ -81,10 +83,14 @@ impl Session {
             }
             received => received,
         };
-        match self.watch.cut() {
-            Some(cut) => Err(Fault::Cut(cut)),
-            None => received,
+        match self.watch.take_cut() {
+            None => {}
+            // It was told, and goes on.
+            Some(cut) if self.is_cut => return Err(Fault::Cut(cut)),
+            Some(cut) if received.is_ok() => self.cut_off(cut),
+            Some(cut) => return Err(Fault::Cut(cut)),
         }
+        received
     }
 
     fn frame(&mut self, head: &Head, payload: &[u8]) -> Received {
@@ -275,6 +281,7 @@ impl Session {
         }
         let key = self.streams.insert(Stream {
             id: open.stream,
+            opened: self.watch.now(),
             window: self.initial,
             room: WINDOW,
             received: open.ends,
@@ -317,7 +324,9 @@ impl Session {
         if self.is_idle(head.stream) {
             return Err(Fault::PROTOCOL);
         }
-        let Some(key) = self.streams.find(head.stream) else { return Ok(None) };
+        let key = self.streams.find(head.stream);
+        self.watch.reset(key.and_then(|key| self.streams.get(key)).map(|stream| stream.opened));
+        let Some(key) = key else { return Ok(None) };
         self.remove(key);
         Ok(Some(Event::Reset(key.slot)))
     }
@@ -331,6 +340,7 @@ impl Session {
             return Err(Fault::SIZE);
         }
         if is_answer(head) {
+            self.watch.told();
             return Ok(None);
         }
         for [a, b, value @ ..] in settings {

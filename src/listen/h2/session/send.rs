@@ -22,9 +22,9 @@ pub(in super::super) struct Answer<'a> {
 impl Session {
     /// Writes the head of an answer. Whether there is somebody to have it.
     pub(in super::super) fn answer(&mut self, key: Key, answer: &Answer<'_>) -> bool {
-        if self.streams.get(key).is_none() {
-            return false;
-        }
+        let Some(stream) = self.streams.get(key) else { return false };
+        stream.answered = true;
+        self.watch.sent_head();
         let at = self.begin_block(answer.headers.written());
         let Self { out, encoder, .. } = self;
         encoder.begin(out);
@@ -51,6 +51,7 @@ impl Session {
         if self.streams.get(key).is_none() {
             return;
         }
+        self.watch.sent_trailers();
         let at = self.begin_block(0);
         let Self { out, encoder, .. } = self;
         encoder.begin(out);
@@ -71,7 +72,6 @@ impl Session {
     fn end_block(&mut self, key: Key, at: usize, ends: bool) {
         let flags = if ends { flag::END_STREAM } else { 0 };
         frame::headers(&mut self.out, at, flags, key.id, MOST);
-        self.watch.sent_head();
         if ends {
             self.end(key);
         }

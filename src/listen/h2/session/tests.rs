@@ -14,7 +14,7 @@ const WHOLE: u8 = flag::END_HEADERS;
 
 /// A connection whose client has said SETTINGS with these.
 fn greeted(settings: &[(u16, u32)]) -> Session {
-    let mut session = Session::new(Most { bytes: 32 << 10, lines: 100 }, 0);
+    let mut session = Session::new(Most { bytes: 32 << 10, lines: 100 }, Arc::default(), Duration::ZERO);
     assert_eq!(session.greet(&mut &PREFACE[..]), Ok(true));
     let mut bytes = Vec::new();
     frame::settings(&mut bytes, settings);
