@@ -130,6 +130,13 @@ pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &F
     .await
 }
 
+/// Writes an interim answer.
+pub(super) fn interim(out: &mut Vec<u8>, status: StatusCode, headers: &Fields) {
+    status_line(out, status);
+    headers.write(out);
+    out.extend_from_slice(b"\r\n");
+}
+
 fn says_close(headers: &Fields) -> bool {
     headers.get(header::CONNECTION).is_some_and(|value| value.eq_ignore_ascii_case(b"close"))
 }

@@ -70,7 +70,17 @@ async fn answer(
 ) {
     connection.next_stream.replace(Some(Rc::clone(deadline)));
     let response = match head {
-        Ok(mut head) => pipeline::serve(connection, &mut head, body).await,
+        Ok(mut head) => {
+            let mut serving = pin!(pipeline::serve(connection, &mut head, body));
+            poll_fn(|context| {
+                let polled = serving.as_mut().poll(context);
+                for (status, headers) in connection.take_interims().into_iter().flatten() {
+                    session.borrow_mut().interim(key, status, &headers);
+                }
+                polled
+            })
+            .await
+        }
         Err(error) => pipeline::refuse(connection, error),
     };
     if let Some(mut sending) = send_head(connection, session, key, bodiless, response) {

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::Frame;
 
 pub(super) use self::send::Answer;
@@ -21,6 +22,7 @@ use super::requests::SLOTS;
 use super::streams::{Key, Stream, Streams};
 use super::watch::Watch;
 use crate::config::H2Config;
+use crate::fields::Fields;
 use crate::listen::inbound::InboundError;
 use crate::observe::Cut;
 
@@ -297,8 +299,12 @@ impl Session {
         if stream.received {
             return Poll::Ready(Ok((stream.trailers.take().map(Frame::trailers), true)));
         }
+        let expects = std::mem::take(&mut stream.expects);
         if !stream.reader.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             stream.reader = Some(context.waker().clone());
+        }
+        if expects {
+            self.interim(key, StatusCode::CONTINUE, &Fields::default());
         }
         Poll::Pending
     }

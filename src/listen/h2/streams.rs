@@ -43,6 +43,8 @@ pub(super) struct Stream {
     pub(super) received: bool,
     /// Who reads the body.
     pub(super) reader: Option<Waker>,
+    /// The client waits for leave to send the body.
+    pub(super) expects: bool,
     /// Whether the body is somebody's.
     pub(super) has_reader: bool,
     /// Whether the request is served.

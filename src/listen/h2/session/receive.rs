@@ -164,6 +164,7 @@ impl Session {
             return Err(Fault::Stream(head.stream, reason));
         }
         stream.received = ends;
+        stream.expects = false;
         let unread = if stream.has_reader { data.len() } else { 0 };
         if unread > 0 {
             // Copied: a piece of a large buffer would hold all of it, however small it is.
@@ -266,7 +267,7 @@ impl Session {
             self.streams.remember(open.stream);
             return Err(Fault::Stream(open.stream, Reason::REFUSED_STREAM));
         }
-        let bodiless = reader.is_head();
+        let (bodiless, expects) = (reader.is_head(), reader.expects());
         let head = reader.finish();
         let length = head.as_ref().ok().and_then(|(_, length)| *length);
         let is_short = open.ends && length.is_some_and(|length| length > 0);
@@ -286,6 +287,7 @@ impl Session {
             room: WINDOW,
             received: open.ends,
             left: length,
+            expects: expects && !open.ends,
             has_reader: !open.ends && head.is_ok(),
             is_served: true,
             ..Stream::default()

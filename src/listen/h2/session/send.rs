@@ -46,6 +46,24 @@ impl Session {
         true
     }
 
+    /// Writes an interim answer, if its client is still to have the answer and takes what it is sent.
+    pub(in super::super) fn interim(&mut self, key: Key, status: StatusCode, headers: &Fields) {
+        if self.is_full() || self.streams.get(key).is_none_or(|stream| stream.answered) {
+            return;
+        }
+        let at = self.begin_block(headers.written());
+        let Self { out, encoder, .. } = self;
+        encoder.begin(out);
+        hpack::status(out, status);
+        for (name, value) in headers.iter() {
+            if !is_of_connection(name) {
+                encoder.field(out, name, value);
+            }
+        }
+        self.end_block(key, at, false);
+        self.call();
+    }
+
     /// Writes what stands behind the body of an answer.
     pub(in super::super) fn trail(&mut self, key: Key, trailers: &HeaderMap) {
         if self.streams.get(key).is_none() {
