@@ -9,12 +9,12 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, StatusCode, header};
 use http_body::Body as _;
 
-use super::framing::may_come_behind;
 use super::head::Asked;
 use super::look::Stage;
 use super::socket::Socket;
 use crate::fields::{Fields, Looks, write_line};
 use crate::forward::Body;
+use crate::listen::behind::may_come_behind;
 use crate::message::Response;
 use crate::number::write_decimal;
 

@@ -31,7 +31,8 @@ const STREAMS: usize = 100;
 const _: () = assert!(STREAMS <= SLOTS, "each has a slot");
 /// What a client may send of one request before it was read.
 const WINDOW: usize = 64 << 10;
-/// And of all together.
+/// And of all together, unless bodies that nobody reads hold half of it: then others are given more, as far as the windows
+/// of single requests go.
 const WINDOWS: usize = 1 << 20;
 /// The window that each side has before anything is said of it (RFC 9113 §6.9.2).
 const DEFAULT: usize = 65_535;
@@ -110,6 +111,8 @@ pub(super) struct Session {
     room: usize,
     /// What was read of that and is not given back to the client yet.
     used: usize,
+    /// What the client was given beyond [`WINDOWS`] while bodies that nobody reads hold much of it.
+    grown: usize,
     /// Answers that wait for room.
     waiting: usize,
     /// Whose turn it is among them.
@@ -145,6 +148,7 @@ impl Session {
             window: DEFAULT as i64,
             room: WINDOWS,
             used: 0,
+            grown: 0,
             waiting: 0,
             turn: 0,
             parting: Parting::No,
@@ -327,12 +331,13 @@ impl Session {
 
     /// A request is served no further; what was not answered is reset.
     pub(super) fn serve_no_more(&mut self, key: Key) {
+        let is_crowded = self.streams.open() > STREAMS / 2;
         let Some(stream) = self.streams.get(key) else { return };
         stream.is_served = false;
-        if stream.sent {
-            self.settle(key);
-        } else {
-            self.reset(key, Reason::CANCEL);
+        match stream.sent {
+            false => self.reset(key, Reason::CANCEL),
+            true if is_crowded => self.reset(key, Reason::NO_ERROR), // others may need its place
+            true => self.settle(key),
         }
     }
 
@@ -359,7 +364,14 @@ impl Session {
                 frame::window_update(out, stream.id, std::mem::take(&mut stream.used) as u32);
             }
         }
-        self.used += length;
+        let owed = length.min(self.grown);
+        self.grown -= owed;
+        self.used += length - owed;
+        let free = self.room + self.used;
+        if free < WINDOWS / 2 {
+            self.grown += WINDOWS / 2 - free;
+            self.used += WINDOWS / 2 - free;
+        }
         // Where bodies that nobody reads hold most of the window, what is left of it is given back in smaller parts.
         if 2 * self.used >= self.room && self.used > 0 {
             told = true;
@@ -404,19 +416,27 @@ impl Session {
         self.call();
     }
 
-    /// Answers that there is room for now: `wake` is told their slots, one frame's worth each, whoever had none last first.
+    /// Requests that are to go on and answers that there is room for now: `wake` is told their slots, one frame's worth each,
+    /// whoever had none last first.
     pub(super) fn wake_waiting(&mut self, mut wake: impl FnMut(usize)) {
         if self.waiting == 0 {
             return;
         }
-        let room = UNSENT.saturating_sub(self.unsent()).min(usize::try_from(self.window).unwrap_or(0));
+        let room = UNSENT.saturating_sub(self.unsent());
         let mut left = room.div_ceil(frame::MOST);
+        let window = usize::try_from(self.window).unwrap_or(0);
+        let mut data = room.min(window).div_ceil(frame::MOST);
         let mut turn = self.turn;
-        for (slot, stream) in
-            self.streams.from(self.turn).filter(|(_, stream)| stream.waits && stream.window > 0)
-        {
+        for (slot, stream) in self.streams.from(self.turn).filter(|(_, stream)| stream.waits) {
             if left == 0 {
                 break;
+            }
+            // Heads need no window.
+            if stream.answered {
+                if data == 0 || stream.window <= 0 {
+                    continue;
+                }
+                data -= 1;
             }
             stream.waits = false;
             self.waiting -= 1;

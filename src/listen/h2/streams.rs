@@ -103,6 +103,12 @@ impl Streams {
         behind.chain(before.iter_mut().enumerate()).filter(|(_, stream)| stream.id != 0)
     }
 
+    /// One whose answer has ended, while its request has not.
+    pub(super) fn answered(&self) -> Option<Key> {
+        let slot = self.slots.iter().position(|stream| stream.id != 0 && stream.sent && !stream.is_served)?;
+        Some(Key { slot, id: self.ids[slot] })
+    }
+
     /// A stream is closed.
     pub(super) fn remove(&mut self, key: Key) -> Option<Stream> {
         let stream = std::mem::take(self.get(key)?);

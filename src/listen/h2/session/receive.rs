@@ -263,6 +263,11 @@ impl Session {
             let reason = if is_bomb { Reason::ENHANCE_YOUR_CALM } else { Reason::COMPRESSION_ERROR };
             return Err(Fault::Connection(reason));
         }
+        if self.streams.open() >= STREAMS
+            && let Some(key) = self.streams.answered()
+        {
+            self.reset(key, Reason::NO_ERROR); // its request was refused, and what still comes of it is not wanted
+        }
         if self.streams.open() >= STREAMS {
             self.streams.remember(open.stream);
             return Err(Fault::Stream(open.stream, Reason::REFUSED_STREAM));

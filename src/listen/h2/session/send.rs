@@ -8,6 +8,7 @@ use super::super::hpack;
 use super::super::streams::Key;
 use super::Session;
 use crate::fields::Fields;
+use crate::listen::behind::may_come_behind;
 
 /// The head of an answer.
 pub(in super::super) struct Answer<'a> {
@@ -69,6 +70,10 @@ impl Session {
         if self.streams.get(key).is_none() {
             return;
         }
+        let mut trailers = trailers.iter().filter(|(name, _)| may_come_behind(name)).peekable();
+        if trailers.peek().is_none() {
+            return self.send_data(key, &[], true);
+        }
         self.watch.sent_trailers();
         let at = self.begin_block(0);
         let Self { out, encoder, .. } = self;
@@ -103,6 +108,17 @@ impl Session {
         if stream.received {
             self.remove(key);
         }
+    }
+
+    /// Whether a request that has no answer yet is to go on: while the client takes nothing no head is fetched for it, and
+    /// the request is woken when there is room.
+    pub(in super::super) fn goes_on(&mut self, key: Key) -> bool {
+        if !self.is_full() {
+            return true;
+        }
+        let Some(stream) = self.streams.get(key) else { return true };
+        self.waiting += usize::from(!std::mem::replace(&mut stream.waits, true));
+        false
     }
 
     /// How much data there is room for in one frame; if there is none, the answer is woken when there is some. `None` if
