@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::Reason;
+use harness::h2::{END, END_HEADERS, H2, HEADERS, RST_STREAM, block, frame, number, pseudo};
 use harness::h2_upstream::{Call, H2Upstream, Speaks};
-use harness::{Gate, Gateway, Setup, timed, until};
+use harness::{Gate, Gateway, PATIENCE, Setup, timed, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"], protocol: http2, timeouts: {response: 2s, idle: 2s}}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -92,6 +93,43 @@ fn an_answer_that_breaks_off_is_seen_to_break_off() {
         // The end may overtake the beginning: then there was no answer.
         if let Ok(answer) = client.try_response() {
             assert_eq!(answer.status, 502, "{path}: {answer:?}");
+        }
+    }
+}
+
+/// A server that resets its stream without an error has broken off its answer, unless it had ended.
+#[test]
+fn an_answer_that_is_reset_without_an_error_is_whole_or_broken_off() {
+    let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
+        let path = call.seen.uri.path().to_owned();
+        let length: &[(&str, &str)] = if path == "/length" { &[("content-length", "100")] } else { &[] };
+        let mut answer = call.begin(200, length);
+        answer.send(Bytes::from_static(b"0123456789")).await;
+        if path == "/whole" {
+            answer.end();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await; // a reset may overtake data
+        answer.reset(Reason::NO_ERROR);
+    });
+    let gateway = before(&upstream);
+    for path in ["/", "/length", "/whole"] {
+        for method in ["GET", "POST"] {
+            let mut client = gateway.client();
+            client.request(method, path, &[("content-length", if method == "GET" { "0" } else { "4" })]);
+            let answer = client.try_response().ok();
+            let whole = answer.map(|answer| answer.text().to_owned());
+            assert_eq!(whole.as_deref(), (path == "/whole").then_some("0123456789"), "{method} {path}");
+
+            let fields = [pseudo(method, path), vec![("te", "trailers")]].concat();
+            let mut h2 = H2::connect(gateway.edge);
+            let ends = if method == "GET" { END } else { 0 };
+            h2.send(frame(HEADERS, ends | END_HEADERS, 1, &block(&fields)));
+            let last = h2.until(PATIENCE, |frame| {
+                frame.stream == 1 && (frame.kind == RST_STREAM || frame.flags & END != 0)
+            });
+            let last = last.expect("an end");
+            let broken = last.kind == RST_STREAM && number(&last.payload) != 0;
+            assert_eq!(broken, path != "/whole", "{method} {path}: {last:?}");
         }
     }
 }

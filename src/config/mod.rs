@@ -6,6 +6,7 @@ mod cost;
 mod drain;
 mod env;
 mod forms;
+mod h2;
 mod jwt;
 mod listener;
 mod lists;
@@ -16,6 +17,7 @@ mod raw;
 mod raw_balance;
 mod raw_ban;
 mod raw_drain;
+mod raw_h2;
 mod raw_jwt;
 mod raw_listen;
 mod raw_log;
@@ -40,6 +42,7 @@ use std::path::{Path, PathBuf};
 pub use client::ClientConfig;
 pub use cost::{Cost, DetailedCost};
 pub use drain::DrainConfig;
+pub use h2::{BUDGETS, Budget, H2Config};
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use listener::{
     AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig,

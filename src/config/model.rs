@@ -12,6 +12,7 @@ use sluicegate_limiter::{
 use super::client::ClientConfig;
 use super::cost::Cost;
 use super::drain::DrainConfig;
+use super::h2::H2Config;
 use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
@@ -60,6 +61,8 @@ pub struct Config {
     pub client: ClientConfig,
     /// The longest request head in bytes.
     pub max_head: usize,
+    /// What a connection of HTTP/2 may send; it keeps what it began with.
+    pub h2: Arc<H2Config>,
     /// How it goes down.
     pub drain: DrainConfig,
 }

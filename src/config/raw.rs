@@ -8,6 +8,7 @@ use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::node::Node;
 use super::raw_ban::RawBan;
 use super::raw_drain::RawDrain;
+use super::raw_h2::RawH2;
 use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts};
 use super::raw_log::{RawAccessLog, RawTrace};
@@ -73,6 +74,8 @@ mapping! {
         min_body_rate: RawText,
         /// How long to wait for clients.
         timeouts: RawClientTimeouts,
+        /// What one HTTP/2 connection may send of frames that cost their sender nothing.
+        h2: RawH2,
         /// How long SIGTERM waits for requests in flight: a duration (default 30s), or {delay: 5s, deadline: 30s}.
         drain: RawDrain,
         #[schemars(skip)]

@@ -80,6 +80,9 @@ pub enum BodyError {
     /// The upstream broke off.
     #[error("the upstream broke off its answer")]
     Upstream(#[source] hyper::Error),
+    /// The upstream said that it needs nothing more of the request, but its answer had not ended.
+    #[error("the upstream ended its stream in the middle of its answer")]
+    Truncated,
     /// The upstream's connection broke or ended.
     #[error("the upstream's connection ended in the middle of its answer")]
     Connection(#[source] std::io::Error),
@@ -250,6 +253,14 @@ impl Forwarded {
         let frame = ready!(polled);
         if matches!(frame, Some(Ok(_))) && !self.body.is_end_stream() {
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)));
+        }
+        // A reset without an error says that the request is not wanted further. hyper ends the body there, whole or not.
+        if frame.is_none()
+            && matches!(self.connection, Some(Returning::Stream(_)))
+            && !self.body.is_end_stream()
+        {
+            self.connection = None;
+            return Poll::Ready(Some(Err(BodyError::Truncated)));
         }
         if let Some(connection) = self.connection.take().filter(|_| !matches!(frame, Some(Err(_)))) {
             connection.give_back();

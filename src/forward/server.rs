@@ -153,8 +153,7 @@ async fn ask_alone(
             Some(wire) => wire,
             None => Wire::new(apart(|| server.address.connect(preamble)).await?),
         };
-        let buffers = Some(&connection.worker.buffers);
-        match exchange.in_time(config.response, wire.ask(parts, wanted, buffers)).await {
+        match exchange.in_time(config.response, wire.ask(parts, wanted, Some(connection))).await {
             None => return Err(ForwardError::ResponseTimeout),
             Some(Ok(mut answer)) => {
                 answer.keeps &= preamble.is_empty();

@@ -8,14 +8,15 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, header};
 use tokio::io::AsyncReadExt;
 
 use super::connect::ServerStream;
 use super::framing::Framing;
+use super::headers::strip_hop_by_hop;
 use super::tunnel::switched;
 use crate::fields::{self, Fields, place};
-use crate::listen::Buffers;
+use crate::listen::{Buffers, Connection};
 use crate::message::RequestHead;
 
 /// The longest head of an answer.
@@ -71,14 +72,15 @@ impl Wire {
         &mut self.stream
     }
 
-    /// Sends a request without a body and waits for the head of its answer. The protocol that it asks to switch to is
+    /// Sends a request without a body and waits for the head of its answer; `client` is sent interim answers meanwhile. The protocol that it asks to switch to is
     /// the one `wanted`.
     pub(super) async fn ask(
         &mut self,
         request: &RequestHead,
         wanted: Option<&[u8]>,
-        buffers: Option<&Buffers>,
+        client: Option<&Connection>,
     ) -> Result<Answer, WireError> {
+        let buffers = client.map(|client| &client.worker.buffers);
         let mut head = buffers.map_or_else(Vec::new, Buffers::take_out);
         write_head(&mut head, request);
         let sent = self.stream.send(&head).await;
@@ -89,7 +91,15 @@ impl Wire {
         loop {
             match self.parse(&request.method, wanted)? {
                 Parsed::Answer(answer) => return Ok(answer),
-                Parsed::Interim => continue, // 1xx: the answer is still to come
+                Parsed::Interim(status, mut headers) => {
+                    // Clients have leave to send their bodies from the gateway itself.
+                    if let Some(client) = client.filter(|_| status != StatusCode::CONTINUE) {
+                        strip_hop_by_hop(&mut headers);
+                        headers.remove(header::CONTENT_LENGTH);
+                        client.pass_on((status, headers));
+                    }
+                    continue; // the answer is still to come
+                }
                 Parsed::Partial => {}
             }
             if self.read.len() >= MAX_HEAD {
@@ -144,7 +154,7 @@ impl Wire {
         let status = StatusCode::from_u16(code).map_err(|_| WireError::NoAnswer("no status"))?;
         self.read.advance(length);
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(Parsed::Interim);
+            return Ok(Parsed::Interim(status, headers));
         }
         answer(status, old, headers, method, wanted).map(Parsed::Answer)
     }
@@ -178,7 +188,7 @@ impl Wire {
 #[allow(clippy::large_enum_variant, reason = "the large one is what nearly always comes")]
 enum Parsed {
     Partial,
-    Interim,
+    Interim(StatusCode, Fields),
     Answer(Answer),
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicI64;
 use std::task::Poll;
 
 use bytes::BytesMut;
+use http::StatusCode;
 use tokio::sync::Notify;
 
 use super::deadline::Deadline;
@@ -19,6 +20,7 @@ use super::stream::ClientStream;
 use super::tls::TlsSession;
 use super::{h1, h2};
 use crate::apart::apart;
+use crate::fields::Fields;
 use crate::number::write_decimal;
 use crate::observe::{Handshake, ListenerStripe, Metrics, Refusal};
 use crate::pipeline::Origin;
@@ -75,7 +77,15 @@ pub struct Connection {
     pub(crate) queued: Cell<bool>,
     /// Over HTTP/2 the deadlines of the request that begins next.
     pub(super) next_stream: RefCell<Option<Rc<Deadline>>>,
+    /// Interim answers of upstreams to the request that is being polled, until whoever polls it sends them on.
+    interims: RefCell<Vec<Interim>>,
 }
+
+/// An answer before the answer (RFC 9110 §15.2): its status and its fields.
+pub(crate) type Interim = (StatusCode, Fields);
+
+/// Interim answers that are sent on at once; more are left out.
+const INTERIMS: usize = 16;
 
 impl Listener {
     /// A listener that is not looked up yet.
@@ -191,6 +201,7 @@ impl Connection {
             exchanges: Cell::new(0),
             queued: Cell::new(false),
             next_stream: RefCell::new(None),
+            interims: RefCell::default(),
         }
     }
 
@@ -227,6 +238,20 @@ impl Connection {
         if self.exchanges.get() == 0 {
             self.deadline.set_socket(Some(self.worker.deadlines.after(self.worker.client().idle)));
         }
+    }
+
+    /// Has the client sent an interim answer to the request that is being polled, if it may have it.
+    pub(crate) fn pass_on(&self, interim: Interim) {
+        let mut interims = self.interims.borrow_mut();
+        if interims.len() < INTERIMS {
+            interims.push(interim);
+        }
+    }
+
+    /// Takes the interim answers to the request that was polled just now.
+    pub(super) fn take_interims(&self) -> Option<Vec<Interim>> {
+        let mut interims = self.interims.borrow_mut();
+        (!interims.is_empty()).then(|| std::mem::take(&mut *interims))
     }
 
     /// Whether no request is served.

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::{
-    Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, Balance, CertificateConfig, Config, Cost,
-    Field, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, ListenerConfig, LogFormat, LogTarget,
-    Match, Quota, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
+    Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, BUDGETS, Balance, Budget, CertificateConfig,
+    Config, Cost, Field, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, ListenerConfig,
+    LogFormat, LogTarget, Match, Quota, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
 };
 use crate::forward::ServerStatus;
 use crate::listen::PER_ADDRESS;
@@ -58,8 +58,13 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
             "idle": seconds(config.client.idle),
             "write": seconds(config.client.write),
         },
+        "h2": BUDGETS.iter().zip(&config.h2.budgets).map(h2_budget).collect::<Map<_, _>>(),
         "drain": { "delay": seconds(config.drain.delay), "deadline": seconds(config.drain.deadline) },
     })
+}
+
+fn h2_budget((name, budget): (&&str, &Budget)) -> (String, Value) {
+    ((*name).to_owned(), budget.floor.into())
 }
 
 fn listener(listener: &ListenerConfig) -> Value {

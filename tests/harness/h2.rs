@@ -137,6 +137,17 @@ impl H2 {
         Self { stream, read: Vec::new(), closed: false }
     }
 
+    /// A connection whose client has hardly any room for what it is sent. The settings are agreed without looking.
+    #[track_caller]
+    pub fn small(address: SocketAddr) -> Self {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4 << 10).unwrap();
+        socket.connect(&address.into()).unwrap();
+        let mut h2 = Self { stream: socket.into(), read: Vec::new(), closed: false };
+        h2.send([PREFACE, &frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])].concat());
+        h2
+    }
+
     /// Sends bytes; whether they could be sent.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()

@@ -7,6 +7,7 @@ mod client;
 mod cost;
 mod drain;
 mod edge;
+mod h2;
 mod jwt;
 mod key;
 mod limit;
@@ -29,6 +30,7 @@ mod uri;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::Arc;
 
 use http::HeaderName;
 
@@ -140,6 +142,7 @@ pub(super) fn config(
         workers: workers.map(|n| n as usize),
         client,
         max_head: raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD) as usize,
+        h2: Arc::new(h2::h2(raw, report)),
         drain: drain::drain(raw, report),
     })
 }

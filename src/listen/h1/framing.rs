@@ -4,6 +4,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
 
+use crate::listen::behind::may_come_behind;
+
 /// The longest line of a chunk's size, with its extensions.
 const LINE: usize = 1 << 10;
 /// The extensions of all chunks of a body together.
@@ -11,36 +13,6 @@ const EXTENSIONS: usize = 16 << 10;
 /// The longest trailers, and the most.
 const TRAILERS: usize = 8 << 10;
 const FIELDS: usize = 64;
-
-/// Trailers that would say something else of a message that has gone already (RFC 9110 §6.5.1): they are left out.
-const NEVER_BEHIND: [&str; 26] = [
-    "authorization",
-    "cache-control",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-range",
-    "content-type",
-    "cookie",
-    "expect",
-    "forwarded",
-    "host",
-    "keep-alive",
-    "max-forwards",
-    "pragma",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "range",
-    "set-cookie",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-    "x-real-ip",
-    "x-request-id",
-];
 
 /// How the rest of a body comes.
 #[derive(Debug, PartialEq, Eq)]
@@ -227,16 +199,6 @@ fn trailers(read: &[u8]) -> Result<Option<(usize, HeaderMap)>, &'static str> {
         }
     }
     Ok(Some((length, trailers)))
-}
-
-/// Whether a field may come behind a body: nothing that frames, routes or authenticates a message, or says where it
-/// comes from.
-pub(super) fn may_come_behind(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    !NEVER_BEHIND.contains(&name)
-        && !name.starts_with("if-")
-        && !name.starts_with("x-forwarded-")
-        && !name.contains("api-key")
 }
 
 #[cfg(test)]

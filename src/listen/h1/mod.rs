@@ -4,6 +4,7 @@
 mod body;
 mod framing;
 mod head;
+mod interim;
 mod look;
 mod pace;
 mod socket;

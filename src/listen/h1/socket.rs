@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::framing::{Framing, Taken};
 use super::head::{self, Head, Progress};
+use super::interim::Interims;
 use super::look::{Look, Stage, look};
 use super::pace::Pace;
 use super::times;
@@ -28,9 +29,6 @@ const AHEAD: usize = 16 << 10;
 const MORE: usize = 4 << 10;
 /// Bytes of a body that nobody wants which are read and thrown away, so that the client sees the answer.
 pub(super) const MOST: u64 = 16 << 20;
-/// Leave to send a body; and what a client that has gone answers with a reset.
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
 /// The socket of a connection, shared by its task and whoever reads the body of its request.
 pub(super) struct Socket {
     pub(super) connection: Rc<Connection>,
@@ -49,7 +47,7 @@ struct State {
     /// What was done about a client that sends nothing more and waits for its answer.
     asked_back: bool,
     /// An interim answer on its way out.
-    interim: &'static [u8],
+    interim: Interims,
     /// The answer has begun: no interim answer may be sent any more.
     answering: bool,
     /// Which request the body is of.
@@ -91,7 +89,7 @@ impl Socket {
                 read,
                 finished: false,
                 asked_back: false,
-                interim: &[],
+                interim: Interims::default(),
                 answering: false,
                 turn: 0,
                 framing: Framing::Ended,
@@ -174,7 +172,15 @@ impl Socket {
         mut work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
         poll_fn(|context| {
-            if let Poll::Ready(done) = work.as_mut().poll(context) {
+            let polled = work.as_mut().poll(context);
+            if let Some(interims) = self.connection.take_interims()
+                && !old
+            {
+                let state = &mut *self.state.borrow_mut();
+                state.interim.add(&interims);
+                let _ = state.poll_interim(context); // the rest goes before the answer
+            }
+            if let Poll::Ready(done) = polled {
                 return Poll::Ready(Some(done));
             }
             self.poll_gone(context, Stage::Waiting { old }).map(|()| None)
@@ -233,7 +239,7 @@ impl Socket {
                 Stage::Waiting { old: false } => {
                     // Whoever still listens takes it for what it is. Whoever has gone answers with a reset.
                     if !std::mem::replace(&mut state.asked_back, true) {
-                        state.interim = CONTINUE;
+                        state.interim.leave();
                     }
                     false
                 }
@@ -284,7 +290,7 @@ impl Socket {
             }
             let expects = std::mem::take(&mut state.expects);
             if expects && state.read.is_empty() && !state.answering {
-                state.interim = CONTINUE;
+                state.interim.leave();
             }
             match state.poll_fill(context, &self.connection) {
                 Poll::Pending => {
@@ -462,17 +468,9 @@ impl State {
         self.stream.as_mut().is_some_and(|stream| stream.socket_mut().watched().is_ok())
     }
 
-    /// Writes the rest of an interim answer.
+    /// Sends the rest of interim answers.
     fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.interim.is_empty() {
-            let Some(stream) = &mut self.stream else { break };
-            let written = ready!(Pin::new(&mut *stream).poll_write(context, self.interim))?;
-            self.interim = &self.interim[written..];
-            if self.interim.is_empty() {
-                ready!(Pin::new(stream).poll_flush(context))?;
-            }
-        }
-        Poll::Ready(Ok(()))
+        self.interim.poll_send(self.stream.as_mut(), context)
     }
 
     /// Whether the client waits for leave to send a body, and may never send it.

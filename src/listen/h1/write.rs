@@ -9,12 +9,12 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, StatusCode, header};
 use http_body::Body as _;
 
-use super::framing::may_come_behind;
 use super::head::Asked;
 use super::look::Stage;
 use super::socket::Socket;
 use crate::fields::{Fields, Looks, write_line};
 use crate::forward::Body;
+use crate::listen::behind::may_come_behind;
 use crate::message::Response;
 use crate::number::write_decimal;
 
@@ -128,6 +128,13 @@ pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &F
         socket.poll_flush(context)
     })
     .await
+}
+
+/// Writes an interim answer.
+pub(super) fn interim(out: &mut Vec<u8>, status: StatusCode, headers: &Fields) {
+    status_line(out, status);
+    headers.write(out);
+    out.extend_from_slice(b"\r\n");
 }
 
 fn says_close(headers: &Fields) -> bool {

@@ -70,7 +70,20 @@ async fn answer(
 ) {
     connection.next_stream.replace(Some(Rc::clone(deadline)));
     let response = match head {
-        Ok(mut head) => pipeline::serve(connection, &mut head, body).await,
+        Ok(mut head) => {
+            let mut serving = pin!(pipeline::serve(connection, &mut head, body));
+            poll_fn(|context| {
+                if !session.borrow_mut().goes_on(key) {
+                    return Poll::Pending;
+                }
+                let polled = serving.as_mut().poll(context);
+                for (status, headers) in connection.take_interims().into_iter().flatten() {
+                    session.borrow_mut().interim(key, status, &headers);
+                }
+                polled
+            })
+            .await
+        }
         Err(error) => pipeline::refuse(connection, error),
     };
     if let Some(mut sending) = send_head(connection, session, key, bodiless, response) {
@@ -87,10 +100,14 @@ fn send_head<'s>(
     response: Response,
 ) -> Option<Sending<'s>> {
     let Response { status, mut headers, body } = response;
-    let bodiless = bodiless || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let ends = bodiless || body.is_end_stream();
+    let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let ends = bodiless || has_none || body.is_end_stream();
+    if has_none {
+        // Clients compare it with the data that comes, which is none.
+        headers.remove(header::CONTENT_LENGTH);
+    }
     let length = body.size_hint().exact();
-    if let Some(length) = length.filter(|length| *length > 0 && status != StatusCode::NO_CONTENT)
+    if let Some(length) = length.filter(|length| *length > 0 && !has_none)
         && !headers.contains_key(header::CONTENT_LENGTH)
     {
         headers.append_number(header::CONTENT_LENGTH, length);

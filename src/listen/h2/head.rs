@@ -54,6 +54,7 @@ pub(super) struct Reader {
     lines: usize,
     hosts: usize,
     length: Option<u64>,
+    expects: bool,
     fields: Fields,
 }
 
@@ -71,6 +72,7 @@ impl Reader {
             lines: 0,
             hosts: 0,
             length: None,
+            expects: false,
             fields: Fields::with_room_for(4 * block.min(most.bytes / 4)),
         }
     }
@@ -78,6 +80,11 @@ impl Reader {
     /// Whether the method is HEAD.
     pub(super) fn is_head(&self) -> bool {
         self.method == Some(Method::HEAD)
+    }
+
+    /// Whether the client waits for leave to send the body.
+    pub(super) fn expects(&self) -> bool {
+        self.expects
     }
 
     /// What its lines come to.
@@ -135,6 +142,12 @@ impl Reader {
                 if self.length.replace(length).is_some_and(|other| other != length) {
                     return Err(Wrong::Malformed);
                 }
+            }
+            b"expect" => {
+                if !value.eq_ignore_ascii_case(b"100-continue") {
+                    return Err(Wrong::Refused(LocalError::Expectation));
+                }
+                self.expects = true;
             }
             b"host" => {
                 self.hosts += 1;

@@ -21,6 +21,7 @@ mod watch;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -48,9 +49,12 @@ const PARTING: Duration = Duration::from_secs(2);
 /// Serves a connection to its end. `prefix` is what was read of it already.
 pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, prefix: Bytes) {
     let worker = &connection.worker;
-    let bytes = worker.view().snapshot.config.max_head;
-    let most = Most { bytes, lines: worker.client().max_headers };
-    let session = Rc::new(RefCell::new(Session::new(most, worker.deadlines.now())));
+    let view = worker.view();
+    let config = &view.snapshot.config;
+    let most = Most { bytes: config.max_head, lines: worker.client().max_headers };
+    let session = Session::new(most, Arc::clone(&config.h2), worker.clock().uptime());
+    let session = Rc::new(RefCell::new(session));
+    drop(view); // it may be replaced long before the connection ends
     let mut task = Task {
         connection,
         session: &session,
@@ -123,6 +127,7 @@ impl Task<'_> {
                 match self.poll_read(context) {
                     Poll::Ready(Ok(())) => {
                         reads += 1;
+                        self.heed_cut();
                         continue;
                     }
                     Poll::Ready(Err(end)) => return Poll::Ready(end),
@@ -176,6 +181,15 @@ impl Task<'_> {
                 requests.put(key.slot, Asked { connection, session, key, head, bodiless, body });
             }
         })
+    }
+
+    /// The client has sent too much of something: what is not to be answered any more is broken off.
+    fn heed_cut(&mut self) {
+        let cut = self.session.borrow_mut().take_cut();
+        if let Some((cut, ended)) = cut {
+            self.connection.worker.shared().metrics.cuts.count(cut);
+            ended.into_iter().for_each(|slot| self.requests.end(slot));
+        }
     }
 
     /// Has answers polled that there is room for now; whether there is one.

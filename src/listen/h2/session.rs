@@ -6,9 +6,12 @@ mod send;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::Frame;
 
 pub(super) use self::send::Answer;
@@ -16,16 +19,20 @@ use super::frame::{self, Reason, setting};
 use super::head::{Most, Read, Wrong};
 use super::hpack::{self, Decoder, Encoder};
 use super::requests::SLOTS;
-use super::streams::{Key, Streams};
+use super::streams::{Key, Stream, Streams};
 use super::watch::Watch;
+use crate::config::H2Config;
+use crate::fields::Fields;
 use crate::listen::inbound::InboundError;
+use crate::observe::Cut;
 
 /// Requests at once on one connection.
 const STREAMS: usize = 100;
 const _: () = assert!(STREAMS <= SLOTS, "each has a slot");
 /// What a client may send of one request before it was read.
 const WINDOW: usize = 64 << 10;
-/// And of all together.
+/// And of all together, unless bodies that nobody reads hold half of it: then others are given more, as far as the windows
+/// of single requests go.
 const WINDOWS: usize = 1 << 20;
 /// The window that each side has before anything is said of it (RFC 9113 §6.9.2).
 const DEFAULT: usize = 65_535;
@@ -82,6 +89,9 @@ pub(super) struct Session {
     decoder: Decoder,
     encoder: Encoder,
     watch: Watch,
+    /// Why the client was told that it is cut off, until somebody asks; and that it was.
+    cut: Option<Cut>,
+    is_cut: bool,
     streams: Streams,
     /// What heads may come to.
     most: Most,
@@ -101,6 +111,8 @@ pub(super) struct Session {
     room: usize,
     /// What was read of that and is not given back to the client yet.
     used: usize,
+    /// What the client was given beyond [`WINDOWS`] while bodies that nobody reads hold much of it.
+    grown: usize,
     /// Answers that wait for room.
     waiting: usize,
     /// Whose turn it is among them.
@@ -114,8 +126,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A connection on which nothing was said. `now` is in the worker's milliseconds.
-    pub(super) fn new(most: Most, now: u64) -> Self {
+    /// A connection on which nothing was said; `now` is since the start of the gateway.
+    pub(super) fn new(most: Most, config: Arc<H2Config>, now: Duration) -> Self {
         let mut session = Self {
             out: Vec::new(),
             written: 0,
@@ -123,7 +135,9 @@ impl Session {
             is_polled: false,
             decoder: Decoder::new(hpack::TABLE),
             encoder: Encoder::new(),
-            watch: Watch::new(now),
+            watch: Watch::new(config, millis(now)),
+            cut: None,
+            is_cut: false,
             streams: Streams::default(),
             most,
             preface: 0,
@@ -134,6 +148,7 @@ impl Session {
             window: DEFAULT as i64,
             room: WINDOWS,
             used: 0,
+            grown: 0,
             waiting: 0,
             turn: 0,
             parting: Parting::No,
@@ -222,6 +237,37 @@ impl Session {
         }
     }
 
+    /// The client has sent too much of something: new requests are refused, and it is told why. Answers that it did not
+    /// spoil run to their end.
+    fn cut_off(&mut self, cut: Cut) {
+        (self.cut, self.is_cut) = (Some(cut), true);
+        self.leave(Reason::ENHANCE_YOUR_CALM);
+        if !matches!(self.parting, Parting::Begun(_)) {
+            self.parting = Parting::Begun(self.last);
+        }
+    }
+
+    /// Whether the client was told that it is cut off.
+    pub(super) fn was_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Why the client is cut off, once; and the slots of requests that are broken off for it: whoever takes back requests
+    /// may still want those that it left, otherwise those that have no answer yet are part of the flood.
+    pub(super) fn take_cut(&mut self) -> Option<(Cut, Vec<usize>)> {
+        let cut = self.cut.take()?;
+        let unanswered = |stream: &Stream| cut != Cut::Resets && !stream.answered;
+        let keys: Vec<Key> = self
+            .streams
+            .from(0)
+            .filter(|(_, stream)| unanswered(stream))
+            .map(|(slot, stream)| Key { slot, id: stream.id })
+            .collect();
+        let slots = keys.iter().map(|key| key.slot).collect();
+        keys.into_iter().for_each(|key| self.remove(key));
+        Some((cut, slots))
+    }
+
     /// The connection has ended: who still reads a body hears of it.
     pub(super) fn close(&mut self) {
         self.task = None;
@@ -257,8 +303,12 @@ impl Session {
         if stream.received {
             return Poll::Ready(Ok((stream.trailers.take().map(Frame::trailers), true)));
         }
+        let expects = std::mem::take(&mut stream.expects);
         if !stream.reader.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             stream.reader = Some(context.waker().clone());
+        }
+        if expects {
+            self.interim(key, StatusCode::CONTINUE, &Fields::default());
         }
         Poll::Pending
     }
@@ -281,12 +331,13 @@ impl Session {
 
     /// A request is served no further; what was not answered is reset.
     pub(super) fn serve_no_more(&mut self, key: Key) {
+        let is_crowded = self.streams.open() > STREAMS / 2;
         let Some(stream) = self.streams.get(key) else { return };
         stream.is_served = false;
-        if stream.sent {
-            self.settle(key);
-        } else {
-            self.reset(key, Reason::CANCEL);
+        match stream.sent {
+            false => self.reset(key, Reason::CANCEL),
+            true if is_crowded => self.reset(key, Reason::NO_ERROR), // others may need its place
+            true => self.settle(key),
         }
     }
 
@@ -313,7 +364,14 @@ impl Session {
                 frame::window_update(out, stream.id, std::mem::take(&mut stream.used) as u32);
             }
         }
-        self.used += length;
+        let owed = length.min(self.grown);
+        self.grown -= owed;
+        self.used += length - owed;
+        let free = self.room + self.used;
+        if free < WINDOWS / 2 {
+            self.grown += WINDOWS / 2 - free;
+            self.used += WINDOWS / 2 - free;
+        }
         // Where bodies that nobody reads hold most of the window, what is left of it is given back in smaller parts.
         if 2 * self.used >= self.room && self.used > 0 {
             told = true;
@@ -358,19 +416,27 @@ impl Session {
         self.call();
     }
 
-    /// Answers that there is room for now: `wake` is told their slots, one frame's worth each, whoever had none last first.
+    /// Requests that are to go on and answers that there is room for now: `wake` is told their slots, one frame's worth each,
+    /// whoever had none last first.
     pub(super) fn wake_waiting(&mut self, mut wake: impl FnMut(usize)) {
         if self.waiting == 0 {
             return;
         }
-        let room = UNSENT.saturating_sub(self.unsent()).min(usize::try_from(self.window).unwrap_or(0));
+        let room = UNSENT.saturating_sub(self.unsent());
         let mut left = room.div_ceil(frame::MOST);
+        let window = usize::try_from(self.window).unwrap_or(0);
+        let mut data = room.min(window).div_ceil(frame::MOST);
         let mut turn = self.turn;
-        for (slot, stream) in
-            self.streams.from(self.turn).filter(|(_, stream)| stream.waits && stream.window > 0)
-        {
+        for (slot, stream) in self.streams.from(self.turn).filter(|(_, stream)| stream.waits) {
             if left == 0 {
                 break;
+            }
+            // Heads need no window.
+            if stream.answered {
+                if data == 0 || stream.window <= 0 {
+                    continue;
+                }
+                data -= 1;
             }
             stream.waits = false;
             self.waiting -= 1;
@@ -380,4 +446,8 @@ impl Session {
         }
         self.turn = turn;
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -110,7 +110,7 @@ impl Socket {
         let (worker, deadline) = (&self.link.worker, &self.link.deadline);
         self.heard = worker.deadlines.now();
         let was_greeted = session.borrow().was_greeted();
-        session.borrow_mut().hear(self.heard);
+        session.borrow_mut().hear(worker.clock().uptime());
         let taken = if self.rest.is_empty() {
             let taken = frames(bytes, session, happens);
             taken.inspect(|taken| self.rest.extend_from_slice(&bytes[*taken..]))
@@ -192,6 +192,7 @@ impl Socket {
         match end {
             End::Gone | End::Done | End::Told(Reason::NO_ERROR) => {}
             End::Told(_) => cuts.count(Cut::Protocol),
+            End::Cut(_) if session.was_cut() => {}
             End::Cut(cut) => cuts.count(cut),
         }
         match end {

@@ -20,8 +20,12 @@ pub(super) struct Key {
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) id: u32,
+    /// When it was opened: milliseconds.
+    pub(super) opened: u64,
     /// What may be sent on it; less than nothing if the client took window back.
     pub(super) window: i64,
+    /// Its answer has begun.
+    pub(super) answered: bool,
     /// Its answer has ended.
     pub(super) sent: bool,
     /// Its answer waits for room.
@@ -39,6 +43,8 @@ pub(super) struct Stream {
     pub(super) received: bool,
     /// Who reads the body.
     pub(super) reader: Option<Waker>,
+    /// The client waits for leave to send the body.
+    pub(super) expects: bool,
     /// Whether the body is somebody's.
     pub(super) has_reader: bool,
     /// Whether the request is served.
@@ -95,6 +101,12 @@ impl Streams {
         let (before, behind) = self.slots.split_at_mut(from);
         let behind = behind.iter_mut().enumerate().map(move |(at, stream)| (from + at, stream));
         behind.chain(before.iter_mut().enumerate()).filter(|(_, stream)| stream.id != 0)
+    }
+
+    /// One whose answer has ended, while its request has not.
+    pub(super) fn answered(&self) -> Option<Key> {
+        let slot = self.slots.iter().position(|stream| stream.id != 0 && stream.sent && !stream.is_served)?;
+        Some(Key { slot, id: self.ids[slot] })
     }
 
     /// A stream is closed.

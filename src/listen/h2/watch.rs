@@ -2,97 +2,87 @@
 //! carry nothing. Each kind of them has a budget: so many at once, so many more each second, and more for what was
 //! really done on the connection. Whoever spends one to its end is cut off.
 
+use std::sync::Arc;
+
 use super::frame::{Head, Reason, kind};
+use crate::config::H2Config;
 use crate::observe::Cut;
 
-/// What may be sent of one kind of frame.
-struct Allowance {
-    /// At once, on a connection that did nothing yet.
-    floor: u32,
-    /// Each second, until there is as much as that again.
-    per_second: u32,
-    /// What is earned beyond it adds up to this.
-    most: u32,
-}
-
-const fn allow(floor: u32, per_second: u32, most: u32) -> Allowance {
-    Allowance { floor, per_second, most }
-}
-
-/// By [`Cut`]; docs/configuration.md tells users of them.
-const ALLOWED: [Allowance; 9] = [
-    allow(40, 10, 200), // resets: one is earned by each answer, and by each second that a request was let run
-    allow(30, 2, 1_000), // errors: eight by each body that was not read to its end, which may be under way
-    allow(20, 1, 20),   // settings
-    allow(40, 10, 1_000), // pings: one by each frame of an answer, for clients that measure the path
-    allow(40, 2, 40),   // empty data
-    allow(20, 1, 20),   // large heads
-    allow(50, 5, 500),  // priorities: two by each request
-    allow(60, 10, 5_000), // window updates: ten by each frame of data, four by each request
-    allow(40, 5, 200),  // others: one by each request
-];
+/// Milliseconds within which a request that is taken back was not meant to be answered: no client waits for so short a
+/// time. It also covers what is taken back before the gateway has forwarded it, as both then come with one read.
+const RAPID: u64 = 20;
+/// Requests beyond those that are allowed at once, from a client that has not yet taken in how many that are.
+const UNTOLD: u32 = 60;
 
 /// Frames within a second for requests that are over: what a client may have sent before it could know.
 const STRAYS: u32 = 2_000;
 /// And for each that is reset: a window's worth in small frames.
 const STRAYS_OF_ONE: u32 = 64;
+/// Kinds of frames that have a budget.
+const BUDGETS: usize = Cut::Others as usize + 1;
 
 /// Errors with which streams are reset for what the client did (RFC 9113 §7). The others are those of early answers and of
 /// upstreams.
-const BLAMED: [Reason; 6] = [
+const BLAMED: [Reason; 5] = [
     Reason::PROTOCOL_ERROR,
     Reason::FLOW_CONTROL_ERROR,
     Reason::STREAM_CLOSED,
     Reason::FRAME_SIZE_ERROR,
-    Reason::REFUSED_STREAM,
     Reason::COMPRESSION_ERROR,
 ];
 
 /// Watches the frames of a connection, both ways.
 #[derive(Debug)]
 pub(super) struct Watch {
-    left: [u32; ALLOWED.len()],
-    /// When they were filled up last: the worker's milliseconds.
+    config: Arc<H2Config>,
+    left: [u32; BUDGETS],
+    /// When something came last: milliseconds.
+    now: u64,
+    /// When the budgets were filled up last.
     filled: u64,
-    /// Streams that were opened since then.
-    opened: u32,
     /// Frames since then for requests that are over.
     strays: u32,
+    /// What is left of [`UNTOLD`]; nothing once the client knows.
+    untold: u32,
     cut: Option<Cut>,
 }
 
 impl Watch {
     /// Nothing has come yet.
-    pub(super) fn new(now: u64) -> Self {
-        Self {
-            left: std::array::from_fn(|at| ALLOWED[at].floor),
-            filled: now,
-            opened: 0,
-            strays: 0,
-            cut: None,
-        }
+    pub(super) fn new(config: Arc<H2Config>, now: u64) -> Self {
+        let left = config.budgets.map(|budget| budget.floor);
+        Self { config, left, now, filled: now, strays: 0, untold: UNTOLD, cut: None }
     }
 
-    /// Why the connection is to be cut off, if it is.
-    pub(super) fn cut(&self) -> Option<Cut> {
-        self.cut
+    /// Why the connection is to be cut off, if it is. Asked again it says so if a budget was spent once more.
+    pub(super) fn take_cut(&mut self) -> Option<Cut> {
+        let cut = self.cut.take()?;
+        if let Some(left) = self.left.get_mut(cut as usize) {
+            *left = self.config.budgets[cut as usize].floor;
+        }
+        self.strays = 0;
+        Some(cut)
+    }
+
+    /// Now, as of the last read: milliseconds.
+    pub(super) fn now(&self) -> u64 {
+        self.now
     }
 
     /// Fills the budgets up with the time that has passed.
     pub(super) fn fill(&mut self, now: u64) {
+        self.now = now;
         let seconds = u32::try_from(now.saturating_sub(self.filled) / 1_000).unwrap_or(u32::MAX);
         if seconds == 0 {
             return;
         }
         self.filled = now;
         self.strays = 0;
-        for (left, allowed) in self.left.iter_mut().zip(&ALLOWED) {
+        for (left, allowed) in self.left.iter_mut().zip(&self.config.budgets) {
             if *left < allowed.floor {
                 *left = allowed.floor.min(left.saturating_add(seconds.saturating_mul(allowed.per_second)));
             }
         }
-        let opened = std::mem::take(&mut self.opened);
-        self.earn(Cut::Resets, opened);
     }
 
     fn spend(&mut self, cut: Cut) {
@@ -104,18 +94,17 @@ impl Watch {
 
     fn earn(&mut self, cut: Cut, more: u32) {
         let left = &mut self.left[cut as usize];
-        *left = left.saturating_add(more).min(ALLOWED[cut as usize].most);
+        *left = left.saturating_add(more).min(self.config.budgets[cut as usize].most);
     }
 
     /// Looks at a frame that the client sent.
     pub(super) fn received(&mut self, frame: &Head) {
         match frame.kind {
-            // Those without data cost something, which is known when their padding is.
-            kind::DATA | kind::HEADERS => {}
+            // What these cost is known when they are read.
+            kind::DATA | kind::HEADERS | kind::RST_STREAM => {}
             kind::CONTINUATION if frame.length == 0 => self.spend(Cut::Errors),
             kind::CONTINUATION => {}
             kind::PRIORITY | kind::PRIORITY_UPDATE => self.spend(Cut::Priorities),
-            kind::RST_STREAM => self.spend(Cut::Resets),
             kind::SETTINGS => self.spend(Cut::Settings),
             kind::PING => self.spend(Cut::Pings),
             kind::WINDOW_UPDATE => self.spend(Cut::WindowUpdates),
@@ -130,12 +119,31 @@ impl Watch {
 
     /// A request came, whose frame is `empty` if nothing is in it.
     pub(super) fn opened(&mut self, empty: bool) {
-        self.opened += 1;
         self.earn(Cut::Priorities, 2);
         self.earn(Cut::WindowUpdates, 4);
         self.earn(Cut::Others, 1);
         if empty {
             self.spend(Cut::Errors); // a request of nothing is none
+        }
+    }
+
+    /// The client took back a request that it sent at this time; `None` for one that is over.
+    pub(super) fn reset(&mut self, opened: Option<u64>) {
+        if opened.is_none_or(|opened| self.now.saturating_sub(opened) < RAPID) {
+            self.spend(Cut::Resets);
+        }
+    }
+
+    /// The client has acknowledged the settings of the gateway, of which the number of requests at once is one.
+    pub(super) fn told(&mut self) {
+        self.untold = 0;
+    }
+
+    /// A request was one too many.
+    fn refused(&mut self) {
+        match self.untold.checked_sub(1) {
+            Some(left) => self.untold = left,
+            None => self.spend(Cut::Errors),
         }
     }
 
@@ -164,13 +172,18 @@ impl Watch {
         self.earn(Cut::Pings, 1);
     }
 
+    /// The client was sent what stands behind the body of an answer.
+    pub(super) fn sent_trailers(&mut self) {
+        self.earn(Cut::Pings, 1);
+    }
+
     /// A stream of the client was reset.
     pub(super) fn sent_reset(&mut self, reason: Reason) {
         self.strays = self.strays.saturating_sub(STRAYS_OF_ONE);
-        if BLAMED.contains(&reason) {
-            self.spend(Cut::Errors);
-        } else {
-            self.earn(Cut::Errors, 8);
+        match reason {
+            Reason::REFUSED_STREAM => self.refused(),
+            reason if BLAMED.contains(&reason) => self.spend(Cut::Errors),
+            _ => self.earn(Cut::Errors, 8),
         }
     }
 }
@@ -178,6 +191,10 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn watch() -> Watch {
+        Watch::new(Arc::default(), 0)
+    }
 
     fn frame(kind: u8) -> Head {
         Head { length: 8, kind, flags: 0, stream: 1 }
@@ -198,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_budget_fills_up_with_time() {
-        let mut watch = Watch::new(0);
+        let mut watch = watch();
         assert_eq!(taken(&mut watch, kind::PING, 0), 40);
         assert_eq!(taken(&mut watch, kind::PING, 999), 0);
         assert_eq!(taken(&mut watch, kind::PING, 1_000), 10);
@@ -209,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_was_done_is_earned() {
-        let mut watch = Watch::new(0);
+        let mut watch = watch();
         for _ in 0..5 {
             watch.sent_data();
         }
@@ -219,39 +236,88 @@ mod tests {
         }
         assert_eq!(taken(&mut watch, kind::WINDOW_UPDATE, 0), 5_000);
         watch.sent_head();
-        assert_eq!(taken(&mut watch, kind::RST_STREAM, 0), 40 + 1);
-        for _ in 0..10 {
-            watch.opened(false);
+        watch.sent_trailers();
+        assert_eq!(resets(&mut watch, None), 40 + 1);
+        for _ in 0..10_000 {
+            watch.sent_head();
         }
-        assert_eq!(taken(&mut watch, kind::RST_STREAM, 1_000), 10 + 10, "for requests that were let run");
+        assert_eq!(resets(&mut watch, None), 500);
+    }
+
+    /// How many requests that were opened then may be taken back, up to a thousand.
+    fn resets(watch: &mut Watch, opened: Option<u64>) -> usize {
+        (0..1_000)
+            .take_while(|_| {
+                watch.reset(opened);
+                watch.cut.take().is_none()
+            })
+            .count()
+    }
+
+    #[test]
+    fn only_requests_that_were_not_let_run_are_rapid_resets() {
+        let mut watch = watch();
+        watch.fill(900);
+        assert_eq!(resets(&mut watch, Some(900 - RAPID)), 1_000, "whoever waits in vain may leave");
+        assert_eq!(resets(&mut watch, Some(900 - RAPID + 1)), 40);
+        assert_eq!(resets(&mut watch, Some(900)), 0);
+    }
+
+    #[test]
+    fn a_client_that_does_not_know_the_bound_may_be_beyond_it() {
+        let refused = |watch: &mut Watch| {
+            let mut refused = 0;
+            while watch.cut.is_none() {
+                watch.sent_reset(Reason::REFUSED_STREAM);
+                refused += 1;
+            }
+            refused - 1
+        };
+        let mut new = watch();
+        assert_eq!(refused(&mut new), UNTOLD + 30);
+        let mut told = watch();
+        told.told();
+        assert_eq!(refused(&mut told), 30);
+    }
+
+    #[test]
+    fn a_budget_can_be_spent_once_more_behind_the_cut() {
+        let mut watch = watch();
+        let mut spent = || {
+            (1..).find(|_| {
+                watch.received(&frame(kind::PING));
+                watch.take_cut().is_some()
+            })
+        };
+        assert_eq!((spent(), spent()), (Some(41), Some(41)));
     }
 
     #[test]
     fn what_comes_for_requests_that_are_over_has_a_bound() {
-        let mut watch = Watch::new(0);
+        let mut watch = watch();
         for _ in 0..1_000 {
             watch.sent_reset(Reason::NO_ERROR);
             (0..STRAYS_OF_ONE).for_each(|_| watch.stray());
         }
-        assert_eq!(watch.cut(), None, "they cannot know yet");
+        assert_eq!(watch.cut, None, "they cannot know yet");
         (0..STRAYS).for_each(|_| watch.stray());
-        assert_eq!(watch.cut(), Some(Cut::Errors));
+        assert_eq!(watch.cut, Some(Cut::Errors));
     }
 
     #[test]
     fn only_resets_for_mistakes_are_errors() {
-        let mut watch = Watch::new(0);
+        let mut watch = watch();
         for _ in 0..100 {
             watch.sent_reset(Reason::NO_ERROR);
             watch.sent_reset(Reason::INTERNAL_ERROR);
             watch.sent_reset(Reason::CANCEL);
         }
-        assert_eq!(watch.cut(), None);
+        assert_eq!(watch.cut, None);
         let mut mistakes = 0;
-        while watch.cut().is_none() {
+        while watch.cut.is_none() {
             watch.sent_reset(Reason::PROTOCOL_ERROR);
             mistakes += 1;
         }
-        assert_eq!((mistakes, watch.cut()), (1_000 + 1, Some(Cut::Errors)));
+        assert_eq!((mistakes, watch.cut), (1_000 + 1, Some(Cut::Errors)));
     }
 }

@@ -1,10 +1,12 @@
 //! What the client sends (RFC 9113 §5, §6).
 
+use std::time::Duration;
+
 use super::super::fault::Fault;
 use super::super::frame::{self, Head, PREFACE, Reason, flag, kind, number, setting};
 use super::super::head::{Reader, Trailers, Wrong};
 use super::super::streams::{Key, Stream};
-use super::{ALIVE, Event, LAST, PARTING, Parting, STREAMS, Session, WINDOW};
+use super::{ALIVE, Event, LAST, PARTING, Parting, STREAMS, Session, WINDOW, millis};
 
 /// What the payload of HEADERS begins with if its flag says so: the stream that it depends on, and a weight.
 const PRIORITY: usize = 5;
@@ -61,9 +63,9 @@ impl Session {
         self.block.is_some()
     }
 
-    /// Something comes, at this of the worker's milliseconds.
-    pub(in super::super) fn hear(&mut self, now: u64) {
-        self.watch.fill(now);
+    /// Something comes; `now` is since the start of the gateway.
+    pub(in super::super) fn hear(&mut self, now: Duration) {
+        self.watch.fill(millis(now));
     }
 
     /// Takes a whole frame.
@@ -81,10 +83,14 @@ impl Session {
             }
             received => received,
         };
-        match self.watch.cut() {
-            Some(cut) => Err(Fault::Cut(cut)),
-            None => received,
+        match self.watch.take_cut() {
+            None => {}
+            // It was told, and goes on.
+            Some(cut) if self.is_cut => return Err(Fault::Cut(cut)),
+            Some(cut) if received.is_ok() => self.cut_off(cut),
+            Some(cut) => return Err(Fault::Cut(cut)),
         }
+        received
     }
 
     fn frame(&mut self, head: &Head, payload: &[u8]) -> Received {
@@ -158,6 +164,7 @@ impl Session {
             return Err(Fault::Stream(head.stream, reason));
         }
         stream.received = ends;
+        stream.expects = false;
         let unread = if stream.has_reader { data.len() } else { 0 };
         if unread > 0 {
             // Copied: a piece of a large buffer would hold all of it, however small it is.
@@ -256,11 +263,16 @@ impl Session {
             let reason = if is_bomb { Reason::ENHANCE_YOUR_CALM } else { Reason::COMPRESSION_ERROR };
             return Err(Fault::Connection(reason));
         }
+        if self.streams.open() >= STREAMS
+            && let Some(key) = self.streams.answered()
+        {
+            self.reset(key, Reason::NO_ERROR); // its request was refused, and what still comes of it is not wanted
+        }
         if self.streams.open() >= STREAMS {
             self.streams.remember(open.stream);
             return Err(Fault::Stream(open.stream, Reason::REFUSED_STREAM));
         }
-        let bodiless = reader.is_head();
+        let (bodiless, expects) = (reader.is_head(), reader.expects());
         let head = reader.finish();
         let length = head.as_ref().ok().and_then(|(_, length)| *length);
         let is_short = open.ends && length.is_some_and(|length| length > 0);
@@ -275,10 +287,12 @@ impl Session {
         }
         let key = self.streams.insert(Stream {
             id: open.stream,
+            opened: self.watch.now(),
             window: self.initial,
             room: WINDOW,
             received: open.ends,
             left: length,
+            expects: expects && !open.ends,
             has_reader: !open.ends && head.is_ok(),
             is_served: true,
             ..Stream::default()
@@ -317,7 +331,9 @@ impl Session {
         if self.is_idle(head.stream) {
             return Err(Fault::PROTOCOL);
         }
-        let Some(key) = self.streams.find(head.stream) else { return Ok(None) };
+        let key = self.streams.find(head.stream);
+        self.watch.reset(key.and_then(|key| self.streams.get(key)).map(|stream| stream.opened));
+        let Some(key) = key else { return Ok(None) };
         self.remove(key);
         Ok(Some(Event::Reset(key.slot)))
     }
@@ -331,6 +347,7 @@ impl Session {
             return Err(Fault::SIZE);
         }
         if is_answer(head) {
+            self.watch.told();
             return Ok(None);
         }
         for [a, b, value @ ..] in settings {

@@ -8,6 +8,7 @@ use super::super::hpack;
 use super::super::streams::Key;
 use super::Session;
 use crate::fields::Fields;
+use crate::listen::behind::may_come_behind;
 
 /// The head of an answer.
 pub(in super::super) struct Answer<'a> {
@@ -22,9 +23,9 @@ pub(in super::super) struct Answer<'a> {
 impl Session {
     /// Writes the head of an answer. Whether there is somebody to have it.
     pub(in super::super) fn answer(&mut self, key: Key, answer: &Answer<'_>) -> bool {
-        if self.streams.get(key).is_none() {
-            return false;
-        }
+        let Some(stream) = self.streams.get(key) else { return false };
+        stream.answered = true;
+        self.watch.sent_head();
         let at = self.begin_block(answer.headers.written());
         let Self { out, encoder, .. } = self;
         encoder.begin(out);
@@ -46,11 +47,34 @@ impl Session {
         true
     }
 
+    /// Writes an interim answer, if its client is still to have the answer and takes what it is sent.
+    pub(in super::super) fn interim(&mut self, key: Key, status: StatusCode, headers: &Fields) {
+        if self.is_full() || self.streams.get(key).is_none_or(|stream| stream.answered) {
+            return;
+        }
+        let at = self.begin_block(headers.written());
+        let Self { out, encoder, .. } = self;
+        encoder.begin(out);
+        hpack::status(out, status);
+        for (name, value) in headers.iter() {
+            if !is_of_connection(name) {
+                encoder.field(out, name, value);
+            }
+        }
+        self.end_block(key, at, false);
+        self.call();
+    }
+
     /// Writes what stands behind the body of an answer.
     pub(in super::super) fn trail(&mut self, key: Key, trailers: &HeaderMap) {
         if self.streams.get(key).is_none() {
             return;
         }
+        let mut trailers = trailers.iter().filter(|(name, _)| may_come_behind(name)).peekable();
+        if trailers.peek().is_none() {
+            return self.send_data(key, &[], true);
+        }
+        self.watch.sent_trailers();
         let at = self.begin_block(0);
         let Self { out, encoder, .. } = self;
         encoder.begin(out);
@@ -71,7 +95,6 @@ impl Session {
     fn end_block(&mut self, key: Key, at: usize, ends: bool) {
         let flags = if ends { flag::END_STREAM } else { 0 };
         frame::headers(&mut self.out, at, flags, key.id, MOST);
-        self.watch.sent_head();
         if ends {
             self.end(key);
         }
@@ -85,6 +108,17 @@ impl Session {
         if stream.received {
             self.remove(key);
         }
+    }
+
+    /// Whether a request that has no answer yet is to go on: while the client takes nothing no head is fetched for it, and
+    /// the request is woken when there is room.
+    pub(in super::super) fn goes_on(&mut self, key: Key) -> bool {
+        if !self.is_full() {
+            return true;
+        }
+        let Some(stream) = self.streams.get(key) else { return true };
+        self.waiting += usize::from(!std::mem::replace(&mut stream.waits, true));
+        false
     }
 
     /// How much data there is room for in one frame; if there is none, the answer is woken when there is some. `None` if

@@ -14,7 +14,7 @@ const WHOLE: u8 = flag::END_HEADERS;
 
 /// A connection whose client has said SETTINGS with these.
 fn greeted(settings: &[(u16, u32)]) -> Session {
-    let mut session = Session::new(Most { bytes: 32 << 10, lines: 100 }, 0);
+    let mut session = Session::new(Most { bytes: 32 << 10, lines: 100 }, Arc::default(), Duration::ZERO);
     assert_eq!(session.greet(&mut &PREFACE[..]), Ok(true));
     let mut bytes = Vec::new();
     frame::settings(&mut bytes, settings);
@@ -160,6 +160,31 @@ fn the_window_of_all_beside_bodies_that_nobody_reads() {
     let left = (8..20).map(|n| upload(&mut session, 2 * n + 1, false)).last().unwrap();
     let held = 12 * 6 * data.len();
     assert!(left > (WINDOWS - held) / 2, "{left} of {}", WINDOWS - held);
+}
+
+/// However many uploads stall, others can go on; and what was given for that is taken back.
+#[test]
+fn uploads_that_stall_leave_room_for_others() {
+    let mut session = greeted(&[]);
+    let data = vec![b'x'; 16 << 10];
+    let mut told = WINDOWS;
+    let mut keys = Vec::new();
+    for n in 0..80 {
+        let id = 2 * n + 1;
+        keys.push(open(&mut session, id, 0));
+        for _ in 0..4 {
+            assert!(told >= WINDOWS / 4, "stream {id} has {told}");
+            say(&mut session, kind::DATA, 0, id, &data).unwrap();
+            told -= data.len();
+            let updates = sent(&mut session).into_iter().filter(|(head, _)| head.stream == 0);
+            told += updates.map(|(_, payload)| number(&payload) as usize).sum::<usize>();
+        }
+    }
+    assert_eq!(session.grown, 80 * WINDOW - WINDOWS / 2);
+    for key in keys {
+        while session.read(key, &mut Context::from_waker(Waker::noop())).is_ready() {}
+    }
+    assert_eq!((session.grown, session.room + session.used), (0, WINDOWS));
 }
 
 #[test]
@@ -393,7 +418,8 @@ proptest! {
                 unread += stream.data.len();
                 waiting += usize::from(stream.waits);
             }
-            prop_assert_eq!(session.room + session.used + unread, WINDOWS, "{:?}", step);
+            prop_assert_eq!(session.room + session.used + unread, WINDOWS + session.grown, "{:?}", step);
+            prop_assert!(session.room + session.used >= WINDOWS / 2);
             prop_assert!(session.used == 0 || 2 * session.used < session.room);
             prop_assert_eq!(session.waiting, waiting);
             prop_assert!(session.streams.open() <= STREAMS);

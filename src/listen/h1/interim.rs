@@ -1,0 +1,63 @@
+//! Interim answers on their way out (RFC 9110 §15.2): leave to send a body, and what the upstream says before its answer.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use tokio::io::AsyncWrite;
+
+use super::write;
+use crate::listen::connection::Interim;
+use crate::listen::stream::ClientStream;
+
+/// Leave to send a body; and what a client that has gone answers with a reset.
+const CONTINUE: Bytes = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");
+/// Interim answers that a client does not take are left out beyond this.
+const UNTAKEN: usize = 64 << 10;
+
+/// Whole heads, of which the first may be sent in part.
+#[derive(Default)]
+pub(super) struct Interims(Bytes);
+
+impl Interims {
+    /// Gives leave to send a body.
+    pub(super) fn leave(&mut self) {
+        match self.0.is_empty() {
+            true => self.0 = CONTINUE,
+            false => self.0 = [&self.0[..], &CONTINUE].concat().into(),
+        }
+    }
+
+    /// Adds those of the upstream.
+    pub(super) fn add(&mut self, interims: &[Interim]) {
+        let mut heads = self.0.to_vec();
+        for (status, headers) in interims {
+            if heads.len() + headers.written() < UNTAKEN {
+                write::interim(&mut heads, *status, headers);
+            }
+        }
+        self.0 = heads.into();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sends what there is.
+    pub(super) fn poll_send(
+        &mut self,
+        stream: Option<&mut ClientStream>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Some(stream) = stream else { return Poll::Ready(Ok(())) };
+        while !self.0.is_empty() {
+            let written = ready!(Pin::new(&mut *stream).poll_write(context, &self.0))?;
+            self.0.advance(written);
+            if self.0.is_empty() {
+                ready!(Pin::new(&mut *stream).poll_flush(context))?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
