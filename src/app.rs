@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::forward::UpstreamState;
 use crate::limit::Store;
 use crate::listen::{Budget, Opened};
-use crate::observe::{Admin, Metrics, ReloadRequest};
+use crate::observe::{Admin, Metrics, ProcessLog, ReloadRequest};
 use crate::snapshot::Lineage;
 use crate::vital::Vital;
 use crate::worker::{Command, Shared, Status};
@@ -83,13 +83,13 @@ struct Supervisor {
     upstreams: Vec<(Arc<UpstreamState>, AbortHandle)>,
 }
 
-/// Serves until a signal ends it, or a gateway that takes over.
+/// Serves until a signal ends it, or a gateway that takes over. What is said of the file at the start goes to `log`.
 ///
 /// # Errors
 /// When the file is wrong, an address cannot be had, or a part of the gateway has failed.
-pub fn run(options: &Options) -> Result<(), StartError> {
+pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     let loaded = read(&options.config, None).map_err(StartError::Config)?;
-    eprint!("{}", loaded.rendered);
+    log.say(&loaded.rendered);
     let config = loaded.config.ok_or_else(|| StartError::Config(not_in_force(&options.config)))?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = options.workers.or(config.workers).unwrap_or(cores);
@@ -105,7 +105,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         StartError::System(format!("{error}{help}"))
     })?;
 
-    let metrics = Metrics::default();
+    let metrics = Metrics::new(log.dropped());
     let access_log = log::open(config.access_log.as_ref(), None, &metrics).map_err(StartError::System)?;
     let clock = Clock::start();
     let lineage = Lineage::default();

@@ -110,7 +110,8 @@ impl Algorithm for Ban {
         _now: Time,
         _charge: Charge,
         _others: impl Iterator<Item = &'c mut Charge>,
-    ) {}
+    ) {
+    }
 
     /// The refusals that are left until the next ban.
     fn standing(&self, state: &Strikes, now: Time) -> Standing {

@@ -146,7 +146,8 @@ pub(crate) fn carry(
         let alone = whole - scale(owed.saturating_sub(left));
         let behind_others = scale(less) - scale(less.saturating_sub(left));
         less = less.saturating_sub(left);
-        *charge = Charge { amount: alone.min(behind_others), at: new.clock(now).saturating_add(scale(until)) };
+        *charge =
+            Charge { amount: alone.min(behind_others), at: new.clock(now).saturating_add(scale(until)) };
     }
 }
 

@@ -150,7 +150,8 @@ impl Algorithm for SlidingLog {
         let now = Self::seen(state, now);
         // While the newest entries fill the log by themselves, an older one decides nothing any more.
         while let Some(oldest) = state.entries.front().filter(|e| state.held - e.cost >= self.rate.count()) {
-            let hidden = state.let_go.filter(|hidden| self.expiry(hidden) > now).map_or(0, |hidden| hidden.cost);
+            let hidden =
+                state.let_go.filter(|hidden| self.expiry(hidden) > now).map_or(0, |hidden| hidden.cost);
             state.let_go = Some(Entry { at: oldest.at, cost: hidden.saturating_add(oldest.cost) });
             state.held -= oldest.cost;
             state.entries.pop_front();

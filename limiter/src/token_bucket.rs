@@ -3,7 +3,8 @@
 use crate::debt::{carry, scale_up};
 use crate::quota::checked_count;
 use crate::{
-    Algorithm, BucketInMicros, Charge, Debt, MAX_DEBT, Pace, QuotaError, Rate, Receipt, Refusal, Said, Span, Standing, Time,
+    Algorithm, BucketInMicros, Charge, Debt, MAX_DEBT, Pace, QuotaError, Rate, Receipt, Refusal, Said, Span,
+    Standing, Time,
 };
 
 /// Admits while the bucket holds the cost. A missing token is a debt that drains at the rate, so a bucket that

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{USERS_MISTAKE, fail};
+use super::{USERS_MISTAKE, fail, say};
 use crate::config;
 
 #[derive(clap::Args)]
@@ -26,12 +26,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(error) => return fail(USERS_MISTAKE, format!("cannot read {}: {error}", args.file.display())),
     };
     let (errors, warnings) = (loaded.report.errors.len(), loaded.report.warnings.len());
-    eprint!("{}", loaded.rendered);
+    say(&loaded.rendered);
     let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     let summary =
         format!("{}: {}, {}", args.file.display(), count(errors, "error"), count(warnings, "warning"));
     if errors > 0 || (args.strict && warnings > 0) {
-        eprintln!("{summary}");
+        say(format_args!("{summary}\n"));
         return ExitCode::from(USERS_MISTAKE);
     }
     super::print_and_exit(&format!("{summary}\n"))

@@ -229,7 +229,18 @@ impl Limit {
 impl<'a> Ask<'a> {
     /// A limit that is asked at `at`.
     pub fn new(limit: &'a Arc<Limit>, key: Fingerprint, cost: u64, at: Time) -> Self {
-        Self { limit, key, cost, base: cost, now: at, at, share: 1, under_way: 0, text: KeyText::new(), for_now: false }
+        Self {
+            limit,
+            key,
+            cost,
+            base: cost,
+            now: at,
+            at,
+            share: 1,
+            under_way: 0,
+            text: KeyText::new(),
+            for_now: false,
+        }
     }
 }
 

@@ -74,7 +74,8 @@ impl<A: Kept> Table<A> {
         // have.
         let shards =
             if cfg!(feature = "model") { 2 } else { (max_keys / 8192).next_power_of_two().clamp(16, 1024) };
-        let part = || Part { algorithm: algorithm.clone(), slots: Slots::new(), hand: 0, open: Open::default() };
+        let part =
+            || Part { algorithm: algorithm.clone(), slots: Slots::new(), hand: 0, open: Open::default() };
         Self {
             shards: (0..=shards).map(|_| Shard(Mutex::new(part()))).collect(),
             entries: AtomicUsize::new(0),

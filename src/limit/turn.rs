@@ -60,13 +60,7 @@ impl Hold {
     }
 
     /// What a request was charged here; `charge` is the ticket of what may be given back.
-    pub(super) fn of(
-        ask: &Ask<'_>,
-        key: Fingerprint,
-        cost: u64,
-        charge: Option<u32>,
-        taken: Taken,
-    ) -> Self {
+    pub(super) fn of(ask: &Ask<'_>, key: Fingerprint, cost: u64, charge: Option<u32>, taken: Taken) -> Self {
         Self::new(Arc::clone(&ask.limit.counters), key, cost, charge, taken)
             .counted_at(ask.now, ask.at)
             .settling(ask.limit, ask.base, ask.share)
@@ -77,9 +71,11 @@ impl Hold {
         let elsewhere = Elsewhere::Spent { store, limit: Arc::clone(&item.limit), tag: item.tag, receipt };
         let counters = Arc::clone(&item.limit.counters);
         let charge = counters.stored.open(item.key, &item.limit.config.quota, item.cost, receipt);
-        Self::new(counters, item.key, item.cost, charge, Taken::Spent)
-            .with(elsewhere)
-            .settling(&item.limit, item.base, 1)
+        Self::new(counters, item.key, item.cost, charge, Taken::Spent).with(elsewhere).settling(
+            &item.limit,
+            item.base,
+            1,
+        )
     }
 
     /// With a cost that is only known when the answer is there, if the limit's are.

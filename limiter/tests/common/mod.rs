@@ -8,8 +8,8 @@ pub mod walk;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use sluicegate_limiter::{
-    Algorithm, Charge, Concurrency, FixedWindow, LeakyBucket, MAX_LOG_PLACES, Rate, Receipt, Refusal, SlidingLog,
-    SlidingWindow, Span, Standing, Time, TokenBucket,
+    Algorithm, Charge, Concurrency, FixedWindow, LeakyBucket, MAX_LOG_PLACES, Rate, Receipt, Refusal,
+    SlidingLog, SlidingWindow, Span, Standing, Time, TokenBucket,
 };
 
 /// 2026-01-01 00:00:00 UTC, a whole multiple of every period up to a day that divides a day.

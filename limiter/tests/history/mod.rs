@@ -71,7 +71,8 @@ impl History {
 
 impl Past {
     fn advance(&mut self, at: u64) {
-        let refilled = at.saturating_sub(self.at) as f64 * self.plan.count() as f64 / self.plan.period() as f64;
+        let refilled =
+            at.saturating_sub(self.at) as f64 * self.plan.count() as f64 / self.plan.period() as f64;
         self.owed = (self.owed - refilled).max(0.0);
         self.at = at;
     }

@@ -144,7 +144,9 @@ pub(super) fn check_overdraft(raw: &RawLimit, cost: Option<&Cost>, report: &mut 
     if let (Some(overdraft), false, Some(_)) = (&raw.overdraft, settled, cost) {
         report.error(
             overdraft
-                .problem("`overdraft` means nothing: what a request costs here is known before it is admitted")
+                .problem(
+                    "`overdraft` means nothing: what a request costs here is known before it is admitted",
+                )
                 .help("it belongs to a cost with `status`, `response_header` or `bytes`"),
         );
     }

@@ -185,21 +185,15 @@ impl Store {
     }
 
     /// Tells the store what these keys spent without it, before it is asked about them again.
-    async fn report_first(
-        &self,
-        link: &Rc<Link>,
-        items: &Items,
-        stop: &[usize],
-        until: Time,
-    ) -> Option<()> {
+    async fn report_first(&self, link: &Rc<Link>, items: &Items, stop: &[usize], until: Time) -> Option<()> {
         let outstanding = &self.state.outstanding;
         if !stop.iter().any(|at| outstanding.has(&items[*at].limit, items[*at].key)) {
             return Some(());
         }
         let asked = |limit: &Limit, key: Fingerprint| {
-            stop.iter().map(|at| &items[*at]).any(|item| {
-                item.key == key && item.limit.counters.order == limit.counters.order
-            })
+            stop.iter()
+                .map(|at| &items[*at])
+                .any(|item| item.key == key && item.limit.counters.order == limit.counters.order)
         };
         let connection = link.ready().ok().filter(|_| !link.is_silent())?;
         let report = self.report(link, &connection, asked);
@@ -355,19 +349,24 @@ impl Store {
         (taken, cost): (u64, u64),
     ) {
         let (less, stored) = (taken.saturating_sub(cost), &limit.counters.stored);
-        let now = self.servers.of(self.slot(tag)).map_or(self.clock.now(), |link| {
-            link.clock.at_least(self.clock.now())
-        });
+        let now = self
+            .servers
+            .of(self.slot(tag))
+            .map_or(self.clock.now(), |link| link.clock.at_least(self.clock.now()));
         let known = ticket.and_then(|ticket| stored.close(key, now, ticket, (less, taken)));
         if cost > taken {
             self.charge_late((limit, key, tag), cost - taken);
         } else if less > 0 {
             let quota = &limit.config.quota;
-            let carried =
-                || stored.carried(quota, quota.charged(taken, receipt).last_part(less, taken), now);
+            let carried = || stored.carried(quota, quota.charged(taken, receipt).last_part(less, taken), now);
             let argument = wire::refund_argument(&stored.quota(), known.unwrap_or_else(carried));
             let refund = move |call: &mut Cmd| _ = call.arg(&NOBODY).arg(&argument);
-            tokio::task::spawn_local(Rc::clone(self).correct(Arc::clone(limit), (key, tag), &SCRIPTS.refund, refund));
+            tokio::task::spawn_local(Rc::clone(self).correct(
+                Arc::clone(limit),
+                (key, tag),
+                &SCRIPTS.refund,
+                refund,
+            ));
         }
     }
 
@@ -377,7 +376,8 @@ impl Store {
         tokio::task::spawn_local(async move {
             let argument = wire::spend_argument(&limit.counters.stored.quota(), cost);
             let charge = move |call: &mut Cmd| _ = call.arg(&argument);
-            let charged = Rc::clone(&store).correct(Arc::clone(&limit), (key, tag), &SCRIPTS.spend, charge).await;
+            let charged =
+                Rc::clone(&store).correct(Arc::clone(&limit), (key, tag), &SCRIPTS.spend, charge).await;
             if !charged {
                 let now = store.clock.now();
                 let at = store.servers.of(store.slot(tag)).map_or(now, |link| link.clock.at_least(now));
@@ -400,7 +400,12 @@ impl Store {
         let quota = &limit.config.quota;
         let argument = wire::refund_argument(quota, quota.charged(cost, receipt));
         let refund = move |call: &mut Cmd| _ = call.arg(&holder).arg(&argument);
-        tokio::task::spawn_local(Rc::clone(self).correct(Arc::clone(limit), (key, tag), &SCRIPTS.refund, refund));
+        tokio::task::spawn_local(Rc::clone(self).correct(
+            Arc::clone(limit),
+            (key, tag),
+            &SCRIPTS.refund,
+            refund,
+        ));
     }
 
     /// Has a script correct a key behind its decision, and keeps what it tells. Whether the server has done so.

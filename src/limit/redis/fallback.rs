@@ -86,7 +86,8 @@ impl Store {
             // What is admitted while a report is on its way is in the next one.
             while let Ok(connection) = link.ready()
                 && store.report(&link, &connection, |_, _| true).await.is_some_and(|keys| keys > 0)
-            {}
+            {
+            }
         });
     }
 
@@ -137,7 +138,9 @@ impl Store {
             Ok(Ok(value)) => wire::Told::read(&value, &quotas.iter().collect::<Vec<_>>()),
             _ => return false,
         };
-        let Ok(told) = told.inspect_err(|malformed| link.malformed(malformed, sent, self.clock.now())) else { return false };
+        let Ok(told) = told.inspect_err(|malformed| link.malformed(malformed, sent, self.clock.now())) else {
+            return false;
+        };
         link.heard(self.clock.now());
         for (report, state) in batch.iter().zip(&told.keys) {
             if self.state.outstanding.heard(report) {

@@ -43,8 +43,8 @@ use sluicegate_limiter::{Refusal, Span, Time};
 use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
-pub(super) use self::call::{Item, NOBODY};
 use self::call::Items;
+pub(super) use self::call::{Item, NOBODY};
 use self::cluster::Servers;
 use self::flight::Flights;
 pub use self::keeper::Peeked;

@@ -124,7 +124,14 @@ mod tests {
     fn outcome(charged: usize) -> Outcome {
         let quota = Quota::Concurrency(Concurrency::new(2).expect("a quota"), 2);
         let key = Fingerprint::from_hash(7);
-        let item = Item { limit: limit(quota, 10, 1), key, tag: Tag::of(&KeyText::new()), cost: 1, base: 1, for_now: false };
+        let item = Item {
+            limit: limit(quota, 10, 1),
+            key,
+            tag: Tag::of(&KeyText::new()),
+            cost: 1,
+            base: 1,
+            for_now: false,
+        };
         let Quota::Concurrency(places, _) = quota else { unreachable!("it is one") };
         let state = RemoteKey::Concurrency(places, InFlight::default(), 0);
         Outcome::new(&[item], smallvec![0], (smallvec![state], Vec::new()), (3, charged), [0; 8], Time::EPOCH)

@@ -129,9 +129,7 @@ pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
     let flags = u8::from(enforces) | if cost > quota.capacity() { NEVER } else { 0 };
     let cost_bytes = number(cost);
     match quota {
-        Quota::TokenBucket(bucket, rate, burst) => {
-            Bucket::token(bucket, *rate, *burst, cost).argument(flags)
-        }
+        Quota::TokenBucket(bucket, rate, burst) => Bucket::token(bucket, *rate, *burst, cost).argument(flags),
         Quota::LeakyBucket(bucket, rate, _) => Bucket::leaky(bucket, *rate, cost).argument(flags),
         Quota::FixedWindow(_, rate) => {
             [&[2, flags][..], &period(*rate), &number(rate.count()), &cost_bytes].concat()

@@ -206,7 +206,9 @@ impl<'a> Run<'a> {
         let quotas: Vec<&Quota> = taken.iter().map(|(i, _)| &self.quotas[*i]).collect();
         let arguments: Vec<Vec<u8>> = taken
             .iter()
-            .map(|(i, receipt)| refund_argument(&self.quotas[*i], self.quotas[*i].charged(charged.costs[*i], *receipt)))
+            .map(|(i, receipt)| {
+                refund_argument(&self.quotas[*i], self.quotas[*i].charged(charged.costs[*i], *receipt))
+            })
             .collect();
         let told = self.store.refund(&names, &quotas, &arguments);
         for (i, receipt) in &taken {

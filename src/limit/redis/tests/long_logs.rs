@@ -55,8 +55,11 @@ impl Pair<'_> {
             return Ok(());
         }
         let (cost, receipt) = self.charged.swap_remove(which % self.charged.len());
-        let told =
-            self.store.refund(&self.key, &[&self.quota], &[refund_argument(&self.quota, self.quota.charged(cost, receipt))]);
+        let told = self.store.refund(
+            &self.key,
+            &[&self.quota],
+            &[refund_argument(&self.quota, self.quota.charged(cost, receipt))],
+        );
         self.local.refund(told.now, cost, receipt);
         let (left, expected) = (told.keys[0].standing(told.now), self.local.standing(told.now));
         // The instant of a place that was given back stands in a long log until it is over.
