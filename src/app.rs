@@ -33,6 +33,7 @@ use crate::observe::{Admin, Metrics, ProcessLog, ReloadRequest};
 use crate::snapshot::Lineage;
 use crate::vital::Vital;
 use crate::worker::{Command, Shared, Status};
+use drain::Ending;
 use files::Files;
 use life::Asked;
 use reload::{not_in_force, read};
@@ -142,22 +143,14 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let local = LocalSet::new();
     let ended = local.block_on(&runtime, async move {
-        let signals = Signals::new().map_err(system)?;
+        let mut signals = Signals::new().map_err(system)?;
         let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
         supervisor.serve_admin(admin).map_err(StartError::System)?;
-        reload::find_servers(&supervisor.shared.snapshot.load_full()).await;
-        supervisor.keep_store();
-        supervisor.keep_keys();
-        supervisor.keep_upstreams();
-        supervisor.loaded();
-        supervisor.open(listeners);
-        supervisor.sockets.settle();
-        let took_over = predecessor.is_some();
-        let door =
-            supervisor.succeed(predecessor, options.handover.as_deref()).map_err(StartError::System)?;
-        if took_over {
-            tracing::info!("took over from the gateway before this one, which drains");
-        }
+        let starting = supervisor.begin(listeners, predecessor, options.handover.as_deref());
+        let Some(door) = signals.unless_end(starting).await else {
+            return supervisor.end(Ending::Told, signals).await;
+        };
+        let door = door.map_err(StartError::System)?;
         notify::notify(notify::READY);
         supervisor.run(Asked { signals, requests, failures, door }).await
     });

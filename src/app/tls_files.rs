@@ -7,6 +7,7 @@ use super::Supervisor;
 use crate::clock::today;
 use crate::config::{CertificateConfig, ClientAuthConfig, Config, TlsConfig};
 use crate::listen::tls::{ClientRoots, KeyPair, PairFile};
+use crate::snapshot::Snapshot;
 use crate::watched::{Several, Unusable};
 
 /// Files of a listener's TLS.
@@ -61,7 +62,9 @@ impl Supervisor {
     }
 
     async fn take_tls(&mut self, what: &What) {
-        let read = self.read_tls(what);
+        let (snapshot, of) = (self.shared.snapshot.load_full(), what.clone());
+        let read = tokio::task::spawn_blocking(move || read_tls(&snapshot, &of)).await;
+        let Ok(read) = read else { return };
         let files: Vec<&Path> = match what {
             What::Pair { cert, key } => vec![cert, key],
             What::Authorities(file) => vec![file],
@@ -85,29 +88,28 @@ impl Supervisor {
             self.put_in_force(config, &before).await;
         }
     }
+}
 
-    /// What the files hold now, or which of them is wrong.
-    fn read_tls(&self, what: &What) -> Result<ReadTls, (PathBuf, Unusable)> {
-        let snapshot = self.shared.snapshot.load();
-        let mut in_force = snapshot.config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-        match what {
-            What::Pair { cert, key } => {
-                let known = in_force
-                    .flat_map(|tls| &tls.certificates)
-                    .find(|known| known.cert == *cert && known.key == *key);
-                let pair = KeyPair::load(cert, key, known.map(|known| &known.known), today());
-                pair.map(ReadTls::Pair).map_err(|error| {
-                    let file = if error.file == PairFile::Cert { cert } else { key };
-                    (file.clone(), Unusable { message: error.message, details: Vec::new() })
-                })
-            }
-            What::Authorities(file) => {
-                let known = in_force.find_map(|tls| tls.client.as_ref().filter(|known| known.ca == *file));
-                let roots = ClientRoots::load(file, known.map(|known| &known.known));
-                roots
-                    .map(ReadTls::Roots)
-                    .map_err(|(message, _)| (file.clone(), Unusable { message, details: Vec::new() }))
-            }
+/// What the files hold now, or which of them is wrong.
+fn read_tls(snapshot: &Snapshot, what: &What) -> Result<ReadTls, (PathBuf, Unusable)> {
+    let mut in_force = snapshot.config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    match what {
+        What::Pair { cert, key } => {
+            let known = in_force
+                .flat_map(|tls| &tls.certificates)
+                .find(|known| known.cert == *cert && known.key == *key);
+            let pair = KeyPair::load(cert, key, known.map(|known| &known.known), today());
+            pair.map(ReadTls::Pair).map_err(|error| {
+                let file = if error.file == PairFile::Cert { cert } else { key };
+                (file.clone(), Unusable { message: error.message, details: Vec::new() })
+            })
+        }
+        What::Authorities(file) => {
+            let known = in_force.find_map(|tls| tls.client.as_ref().filter(|known| known.ca == *file));
+            let roots = ClientRoots::load(file, known.map(|known| &known.known));
+            roots
+                .map(ReadTls::Roots)
+                .map_err(|(message, _)| (file.clone(), Unusable { message, details: Vec::new() }))
         }
     }
 }

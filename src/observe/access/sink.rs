@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
 
 use crate::config::LogTarget;
 
@@ -239,7 +240,9 @@ impl Output {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+    // A named pipe that nobody reads is an error, instead of a thread that waits for a reader.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
 }
 
 #[cfg(test)]
