@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, LocalSet};
 
 use crate::auth::jwt::Keys;
@@ -73,7 +73,7 @@ struct Supervisor {
     /// The text that was last looked at, good or bad.
     text: String,
     /// Where the admin API is served, and what ends it.
-    admin: Option<(SocketAddr, Rc<Notify>)>,
+    admin: Option<(SocketAddr, oneshot::Sender<bool>)>,
     /// The files beside it.
     files: Files,
     /// This thread's own way to the store.
@@ -185,7 +185,7 @@ impl Supervisor {
             return Ok(());
         }
         let Some(address) = address else {
-            self.end_admin();
+            self.end_admin(false);
             return Ok(());
         };
         // As for listeners: a port that it has already, on another address, is shared with itself.
@@ -195,22 +195,23 @@ impl Supervisor {
             Ok((tokio::net::TcpListener::from_std(socket)?, kept, shown))
         });
         let (socket, kept, shown) = opened.map_err(|error| format!("{error} (admin)"))?;
-        self.end_admin();
+        let detached = !alone && self.sockets.detach_admin();
+        self.end_admin(detached);
         tracing::info!("admin on http://{shown}/");
         let (shared, reloads) = (Arc::clone(&self.shared), self.reloads.clone());
         let admin = Admin { shared, reloads, store: Rc::clone(&self.store) };
-        let moved = Rc::new(Notify::new());
-        tokio::task::spawn_local(admin.serve(socket, Rc::clone(&moved)));
-        self.admin = Some((address, moved));
+        let (ended, end) = oneshot::channel();
+        tokio::task::spawn_local(admin.serve(socket, end));
+        self.admin = Some((address, ended));
         self.sockets.keep_admin(Some((address, kept)));
         Ok(())
     }
 
-    /// Takes in nobody new on the admin API.
-    fn end_admin(&mut self) {
+    /// Takes in nobody new on the admin API. If its socket was detached, who was about to connect is still taken in.
+    fn end_admin(&mut self, detached: bool) {
         self.sockets.keep_admin(None);
-        if let Some((_, moved)) = self.admin.take() {
-            moved.notify_one();
+        if let Some((_, end)) = self.admin.take() {
+            let _ = end.send(detached); // it may have failed
         }
     }
 

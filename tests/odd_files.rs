@@ -146,7 +146,7 @@ fn a_silent_predecessor_holds_up_nobody() {
     BufReader::new(&stream).read_line(&mut said).unwrap();
     assert!(said.starts_with("serving "), "{said}");
     let before = Instant::now();
-    assert_eq!(Client::connect(admin).get("/readyz").status, 200);
+    assert_eq!(Client::connect(admin).ask("GET", "/readyz", &[("host", "localhost")]).status, 200);
     assert_eq!(Client::connect(edge).get("/").status, 200);
     assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());

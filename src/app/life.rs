@@ -112,7 +112,7 @@ impl Supervisor {
     /// Ends what was begun.
     pub(super) async fn end(&mut self, ending: Ending, mut signals: Signals) -> Result<(), StartError> {
         match &ending {
-            Ending::Succeeded(_) => self.end_admin(),
+            Ending::Succeeded(_) => self.end_admin(false),
             Ending::Failed(task) => tracing::error!("what {task} has failed; the gateway ends"),
             Ending::Told => {}
         }

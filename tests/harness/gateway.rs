@@ -323,7 +323,8 @@ impl Gateway {
     /// A request to the admin API.
     #[track_caller]
     pub fn admin(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Response {
-        Client::connect(self.admin).ask(method, target, headers)
+        let host = [("host", "localhost")];
+        Client::connect(self.admin).ask(method, target, &[&host, headers].concat())
     }
 
     #[track_caller]
