@@ -283,6 +283,7 @@ pub(super) fn server(server: &ServerStatus) -> Value {
         "addresses": server.addresses.iter().map(|address| json!({
             "address": address.address.to_string(),
             "answers": address.answers,
+            "trouble": address.trouble,
             "ejected": address.ejected,
         })).collect::<Vec<_>>(),
     })
