@@ -84,6 +84,17 @@ impl KeyPair {
         Ok(Arc::new(pair))
     }
 
+    /// Why it is not to take the place of `before` yet: clients accept that one, and would not accept this.
+    pub fn is_early(&self, before: &Self, file: &str, now: Timestamp) -> Option<String> {
+        let is_valid = |pair: &Self| pair.not_before <= now && now <= pair.not_after;
+        (self.not_before > now && is_valid(before)).then(|| {
+            format!(
+                "{file} is not valid before {}; the certificate before it serves until then",
+                self.not_before
+            )
+        })
+    }
+
     fn parse(
         chain: &[u8],
         private: &[u8],
