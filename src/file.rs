@@ -78,9 +78,9 @@ mod tests {
     fn only_regular_files_up_to_the_bound_are_read() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("file");
-        std::fs::write(&path, [b'x'; 1 << 20]).unwrap();
+        std::fs::write(&path, vec![b'x'; 1 << 20]).unwrap();
         assert_eq!(read(&path, 1 << 20).unwrap().0.len(), 1 << 20);
-        std::fs::write(&path, [b'x'; (1 << 20) + 1]).unwrap();
+        std::fs::write(&path, vec![b'x'; (1 << 20) + 1]).unwrap();
         assert_eq!(read(&path, 1 << 20).unwrap_err().to_string(), "it is larger than 1 MiB");
         for (device, why) in [("/dev/zero", "not a regular file"), ("/", "Is a directory")] {
             assert!(read(Path::new(device), SMALL).unwrap_err().to_string().contains(why), "{device}");
