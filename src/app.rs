@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, LocalSet};
 
 use crate::auth::jwt::Keys;
@@ -29,10 +29,11 @@ use crate::clock::Clock;
 use crate::forward::UpstreamState;
 use crate::limit::Store;
 use crate::listen::{Budget, Opened};
-use crate::observe::{Admin, Metrics, ReloadRequest};
+use crate::observe::{Admin, Metrics, ProcessLog, ReloadRequest};
 use crate::snapshot::Lineage;
 use crate::vital::Vital;
 use crate::worker::{Command, Shared, Status};
+use drain::Ending;
 use files::Files;
 use life::Asked;
 use reload::{not_in_force, read};
@@ -72,7 +73,7 @@ struct Supervisor {
     /// The text that was last looked at, good or bad.
     text: String,
     /// Where the admin API is served, and what ends it.
-    admin: Option<(SocketAddr, Rc<Notify>)>,
+    admin: Option<(SocketAddr, oneshot::Sender<bool>)>,
     /// The files beside it.
     files: Files,
     /// This thread's own way to the store.
@@ -83,13 +84,13 @@ struct Supervisor {
     upstreams: Vec<(Arc<UpstreamState>, AbortHandle)>,
 }
 
-/// Serves until a signal ends it, or a gateway that takes over.
+/// Serves until a signal ends it, or a gateway that takes over. What is said of the file at the start goes to `log`.
 ///
 /// # Errors
 /// When the file is wrong, an address cannot be had, or a part of the gateway has failed.
-pub fn run(options: &Options) -> Result<(), StartError> {
+pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     let loaded = read(&options.config, None).map_err(StartError::Config)?;
-    eprint!("{}", loaded.rendered);
+    log.say(&loaded.rendered);
     let config = loaded.config.ok_or_else(|| StartError::Config(not_in_force(&options.config)))?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = options.workers.or(config.workers).unwrap_or(cores);
@@ -105,7 +106,7 @@ pub fn run(options: &Options) -> Result<(), StartError> {
         StartError::System(format!("{error}{help}"))
     })?;
 
-    let metrics = Metrics::default();
+    let metrics = Metrics::new(log.dropped());
     let access_log = log::open(config.access_log.as_ref(), None, &metrics).map_err(StartError::System)?;
     let clock = Clock::start();
     let lineage = Lineage::default();
@@ -142,22 +143,14 @@ pub fn run(options: &Options) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let local = LocalSet::new();
     let ended = local.block_on(&runtime, async move {
-        let signals = Signals::new().map_err(system)?;
+        let mut signals = Signals::new().map_err(system)?;
         let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
         supervisor.serve_admin(admin).map_err(StartError::System)?;
-        reload::find_servers(&supervisor.shared.snapshot.load_full()).await;
-        supervisor.keep_store();
-        supervisor.keep_keys();
-        supervisor.keep_upstreams();
-        supervisor.loaded();
-        supervisor.open(listeners);
-        supervisor.sockets.settle();
-        let took_over = predecessor.is_some();
-        let door =
-            supervisor.succeed(predecessor, options.handover.as_deref()).map_err(StartError::System)?;
-        if took_over {
-            tracing::info!("took over from the gateway before this one, which drains");
-        }
+        let starting = supervisor.begin(listeners, predecessor, options.handover.as_deref());
+        let Some(door) = signals.unless_end(starting).await else {
+            return supervisor.end(Ending::Told, signals).await;
+        };
+        let door = door.map_err(StartError::System)?;
         notify::notify(notify::READY);
         supervisor.run(Asked { signals, requests, failures, door }).await
     });
@@ -192,7 +185,7 @@ impl Supervisor {
             return Ok(());
         }
         let Some(address) = address else {
-            self.end_admin();
+            self.end_admin(false);
             return Ok(());
         };
         // As for listeners: a port that it has already, on another address, is shared with itself.
@@ -202,22 +195,23 @@ impl Supervisor {
             Ok((tokio::net::TcpListener::from_std(socket)?, kept, shown))
         });
         let (socket, kept, shown) = opened.map_err(|error| format!("{error} (admin)"))?;
-        self.end_admin();
+        let detached = !alone && self.sockets.detach_admin();
+        self.end_admin(detached);
         tracing::info!("admin on http://{shown}/");
         let (shared, reloads) = (Arc::clone(&self.shared), self.reloads.clone());
         let admin = Admin { shared, reloads, store: Rc::clone(&self.store) };
-        let moved = Rc::new(Notify::new());
-        tokio::task::spawn_local(admin.serve(socket, Rc::clone(&moved)));
-        self.admin = Some((address, moved));
+        let (ended, end) = oneshot::channel();
+        tokio::task::spawn_local(admin.serve(socket, end));
+        self.admin = Some((address, ended));
         self.sockets.keep_admin(Some((address, kept)));
         Ok(())
     }
 
-    /// Takes in nobody new on the admin API.
-    fn end_admin(&mut self) {
+    /// Takes in nobody new on the admin API. If its socket was detached, who was about to connect is still taken in.
+    fn end_admin(&mut self, detached: bool) {
         self.sockets.keep_admin(None);
-        if let Some((_, moved)) = self.admin.take() {
-            moved.notify_one();
+        if let Some((_, end)) = self.admin.take() {
+            let _ = end.send(detached); // it may have failed
         }
     }
 

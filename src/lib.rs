@@ -24,6 +24,7 @@ pub mod config;
 pub mod cost;
 pub mod denied;
 pub mod fields;
+mod file;
 pub mod forward;
 pub mod key;
 pub mod limit;

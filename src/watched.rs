@@ -1,5 +1,6 @@
 //! Large files beside gateway.yaml, of consumers or addresses: reading them, and telling when they have changed.
 
+use std::fs::Metadata;
 use std::io::{Error, ErrorKind};
 use std::marker::PhantomData;
 use std::os::unix::fs::MetadataExt;
@@ -9,11 +10,16 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 
+use crate::file;
+
 /// A SHA-256.
 pub(crate) type Digest = [u8; 32];
 
 /// What is read from such a file.
 pub trait Watched: Sized + Send + Sync + 'static {
+    /// The largest file that is read.
+    const LARGEST: u64 = file::TABLE;
+
     /// What a text says, which stands in `file`.
     ///
     /// # Errors
@@ -37,7 +43,7 @@ pub trait Watched: Sized + Send + Sync + 'static {
     /// # Errors
     /// When it cannot be read, or all that is wrong with it.
     fn load(path: &Path, before: Option<&Arc<Self>>) -> Result<Arc<Self>, Unusable> {
-        let (text, source) = read(path).map_err(|error| Unusable::unread(path, &error))?;
+        let (text, source) = read(path, Self::LARGEST).map_err(|error| Unusable::unread(path, &error))?;
         let same = |old: &Source| old.stamp.mode == source.stamp.mode && old.digest == source.digest;
         if let Some(before) = before.filter(|before| before.source().is_some_and(same)) {
             return Ok(Arc::clone(before));
@@ -81,8 +87,6 @@ struct Stamp {
     mode: u32,
 }
 
-/// The largest file that is read.
-const LARGEST: u64 = 1 << 30;
 /// A file that is being written is read when it has stood still for so long.
 const STILL: Duration = Duration::from_millis(100);
 /// How often that is waited for.
@@ -94,15 +98,14 @@ const CLOSE_LOOKS: u8 = 5;
 const TOLD: usize = 20;
 
 impl Stamp {
-    fn of(path: &Path) -> Result<Self, Error> {
-        let of = std::fs::metadata(path)?;
-        Ok(Self {
-            place: (of.dev(), of.ino()),
-            size: of.size(),
-            written: (of.mtime(), of.mtime_nsec()),
-            changed: (of.ctime(), of.ctime_nsec()),
-            mode: of.mode(),
-        })
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            place: (metadata.dev(), metadata.ino()),
+            size: metadata.size(),
+            written: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            mode: metadata.mode(),
+        }
     }
 }
 
@@ -162,22 +165,26 @@ pub(crate) fn sha256(bytes: &[u8]) -> Digest {
 }
 
 /// The text of a file.
-pub(crate) fn read(path: &Path) -> Result<(String, Source), Error> {
-    let stamp = Stamp::of(path)?;
-    if stamp.size > LARGEST {
-        return Err(Error::new(ErrorKind::FileTooLarge, "it is larger than 1 GiB"));
-    }
-    let text = String::from_utf8(std::fs::read(path)?)
-        .map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8"))?;
+fn read(path: &Path, largest: u64) -> Result<(String, Source), Error> {
+    let (bytes, metadata) = file::read(path, largest)?;
+    let text = file::text(bytes)?;
     let digest = sha256(text.as_bytes());
-    Ok((text, Source { stamp, digest }))
+    Ok((text, Source { stamp: Stamp::of(&metadata), digest }))
+}
+
+/// What the file system tells of some files, asked on a thread of its own: a network file system may not answer.
+async fn stamps(paths: &[PathBuf]) -> Result<Vec<Stamp>, Error> {
+    let paths = paths.to_vec();
+    let stamp = |path: &PathBuf| std::fs::metadata(path).map(|metadata| Stamp::of(&metadata));
+    let asked = tokio::task::spawn_blocking(move || paths.iter().map(stamp).collect()).await;
+    asked.unwrap_or_else(|error| Err(Error::other(error)))
 }
 
 /// Knows which state of a file was looked at last, good or bad.
 #[derive(Debug)]
 pub struct Watch<T> {
     path: PathBuf,
-    stamp: Option<Stamp>,
+    stamp: Option<Vec<Stamp>>,
     digest: Option<Digest>,
     close_looks: u8,
     of: PhantomData<fn() -> T>,
@@ -188,7 +195,7 @@ impl<T: Watched> Watch<T> {
     pub fn new(path: &Path, known: &T) -> Self {
         Self {
             path: path.to_owned(),
-            stamp: known.source().map(|source| source.stamp.clone()),
+            stamp: known.source().map(|source| vec![source.stamp.clone()]),
             digest: known.source().map(|source| source.digest),
             close_looks: CLOSE_LOOKS,
             of: PhantomData,
@@ -198,7 +205,8 @@ impl<T: Watched> Watch<T> {
     /// What the file holds now, if that is something else than at the last look. A file that is gone is being
     /// replaced, and changes nothing.
     pub async fn look(&mut self) -> Option<Result<Arc<T>, Unusable>> {
-        let mut stamp = match Stamp::of(&self.path) {
+        let path = std::slice::from_ref(&self.path);
+        let mut stamp = match stamps(path).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             stamp => stamp.ok(),
         };
@@ -210,7 +218,7 @@ impl<T: Watched> Watch<T> {
         } else {
             for _ in 0..PATIENCE {
                 tokio::time::sleep(STILL).await;
-                let now = Stamp::of(&self.path).ok();
+                let now = stamps(path).await.ok();
                 if now == stamp {
                     break;
                 }
@@ -239,12 +247,16 @@ pub struct Several {
 impl Several {
     /// A watch over files that were just read.
     pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self { stamps: stamps(&paths).unwrap_or_default(), paths, close_looks: CLOSE_LOOKS }
+        Self { paths, stamps: Vec::new(), close_looks: CLOSE_LOOKS }
     }
 
     /// Whether one of them may be another than at the last look. While one is gone it is being replaced.
     pub async fn may_have_changed(&mut self) -> bool {
-        let Some(mut now) = stamps(&self.paths) else { return false };
+        let Ok(mut now) = stamps(&self.paths).await else { return false };
+        if self.stamps.is_empty() {
+            self.stamps = now; // the first look
+            return true;
+        }
         if now == self.stamps {
             let close = self.close_looks > 0;
             self.close_looks = self.close_looks.saturating_sub(1);
@@ -252,7 +264,7 @@ impl Several {
         }
         for _ in 0..PATIENCE {
             tokio::time::sleep(STILL).await;
-            let Some(later) = stamps(&self.paths) else { return false };
+            let Ok(later) = stamps(&self.paths).await else { return false };
             if later == now {
                 break;
             }
@@ -264,16 +276,12 @@ impl Several {
     }
 }
 
-fn stamps(paths: &[PathBuf]) -> Option<Vec<Stamp>> {
-    paths.iter().map(|path| Stamp::of(path).ok()).collect()
-}
-
 /// A text's digest, and what it says.
 type Read<T> = (Option<Digest>, Result<Arc<T>, Unusable>);
 
 /// What a file holds, unless that is the text of this digest.
 fn read_changed<T: Watched>(path: &Path, before: Option<Digest>) -> Option<Read<T>> {
-    let (text, source) = match read(path) {
+    let (text, source) = match read(path, T::LARGEST) {
         Ok(read) => read,
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => return Some((None, Err(Unusable::unread(path, &error)))),

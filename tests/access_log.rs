@@ -436,7 +436,8 @@ fn a_reader_that_stalls_stops_nobody() {
     for turn in 0..2000 {
         assert_eq!(client.ask("GET", "/", &[("user-agent", &agent)]).status, 200);
         if turn % 100 == 99 {
-            let scrape = harness::Client::connect(admin).get("/metrics").text();
+            let scrape =
+                harness::Client::connect(admin).ask("GET", "/metrics", &[("host", "localhost")]).text();
             let scrape = harness::prometheus::Scrape::parse(&scrape).unwrap();
             lost = scrape.value("sluicegate_access_log_dropped_total", &[]);
             if lost > 100.0 {

@@ -212,10 +212,16 @@ fn errors_are_problems() {
     {
         is_problem(&gateway.admin_get(path), 404);
     }
-    for (method, path) in
-        [("GET", "/reload"), ("POST", "/metrics"), ("DELETE", "/limits"), ("PUT", "/limits/per-key/keys/k")]
-    {
-        is_problem(&gateway.admin(method, path, &[("authorization", &format!("Bearer {TOKEN}"))]), 405);
+    for (method, path, allow) in [
+        ("GET", "/reload", "POST"),
+        ("POST", "/metrics", "GET, HEAD"),
+        ("POST", "/", "GET, HEAD"),
+        ("DELETE", "/limits", "GET, HEAD"),
+        ("PUT", "/limits/per-key/keys/k", "GET, HEAD, DELETE"),
+    ] {
+        let refused = gateway.admin(method, path, &[("authorization", &format!("Bearer {TOKEN}"))]);
+        is_problem(&refused, 405);
+        assert_eq!(refused.header("allow"), Some(allow), "{method} {path}");
     }
     for key in ["127.0.0.1", "a,b,c", "no-address,k"] {
         is_problem(&gateway.admin_get(&format!("/limits/pair/keys/{key}")), 400);
@@ -230,6 +236,11 @@ fn people_get_a_page() {
     let page = gateway.admin_get("/");
     assert!(page.header("content-type").unwrap().starts_with("text/html"));
     assert!(page.text().contains("Sluicegate"));
+    let policy = page.header("content-security-policy").unwrap();
+    for part in ["default-src 'none'", "script-src 'sha256-", "frame-ancestors 'none'"] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert_eq!(page.header("x-frame-options"), Some("DENY"));
 }
 
 /// Nothing of it is served to clients, and nothing of theirs to operators.
@@ -249,4 +260,44 @@ fn it_can_be_left_out() {
     let gateway = Setup::default().without_admin().start("routes: [{name: all, respond: {status: 200}}]\n");
     assert_eq!(gateway.get("/").status, 200);
     harness::client::refuses(gateway.admin);
+}
+
+/// Another site's name that leads here gets nothing (DNS rebinding); names that are listed do, from the reload on.
+#[test]
+fn it_answers_under_its_own_names_only() {
+    let gateway = Gateway::start(FILE);
+    let ask = |host: &str| {
+        let mut client = Client::connect(gateway.admin);
+        client.send(format!("GET /status HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes());
+        client.response()
+    };
+    for host in ["localhost", "127.0.0.1:9090", "[::1]", &gateway.admin.to_string()] {
+        assert_eq!(ask(host).status, 200, "{host}");
+    }
+    for host in ["evil.example", "gateway.internal:9090", "192.0.2.1", ""] {
+        is_problem(&ask(host), 421);
+    }
+    let admin = "admin: {address: \"{admin}\", token: test-token, hosts: [gateway.internal, 192.0.2.1]}";
+    gateway.reload(&format!("{admin}\n{FILE}"));
+    assert_eq!((ask("gateway.internal:9090").status, ask("192.0.2.1").status), (200, 200));
+    is_problem(&ask("evil.example"), 421);
+}
+
+/// Silent connections take descriptors from no client and no operator, and end.
+#[test]
+fn silent_connections_keep_nobody_away() {
+    let gateway = Setup::default().descriptors(300).start(FILE);
+    let mut silent: Vec<Client> = (0..320).map(|_| Client::connect(gateway.admin)).collect();
+    for turn in 0..20 {
+        assert_eq!(gateway.admin_get("/readyz").status, 200, "{turn}");
+    }
+    let mut clients: Vec<Client> = (0..50).map(|_| gateway.client()).collect();
+    for client in &mut clients {
+        assert!([200, 429].contains(&client.get("/").status));
+    }
+    let last = silent.pop().unwrap();
+    assert!(gateway.open_descriptors() < 200, "{}", gateway.open_descriptors());
+    let mut last = last.writer();
+    last.set_read_timeout(Some(std::time::Duration::from_secs(15))).unwrap();
+    assert_eq!(std::io::Read::read(&mut last, &mut [0]).unwrap(), 0, "a head may take 10 s");
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use harness::steady::{Link, RULES, upstream};
 use harness::{PATIENCE, Reserved};
 use sluicegate::app::{self, Options};
+use sluicegate::observe::ProcessLog;
 
 /// Allocations on all threads but those of the test.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -68,7 +69,9 @@ fn a_request_allocates_what_it_did() {
     let config = folder.path().join("gateway.yaml");
     std::fs::write(&config, rules).unwrap();
     // It serves until the process ends.
-    std::thread::spawn(move || app::run(&Options { config, workers: Some(1), handover: None }).unwrap());
+    let log = ProcessLog::open().unwrap();
+    let options = Options { config, workers: Some(1), handover: None };
+    std::thread::spawn(move || app::run(&options, &log).unwrap());
     let mut client = Link::connect(edge.address, PATIENCE);
     client.ask("/v0/items", 1, "200");
     let measured = [("/v1/items", "200"), ("/v0/items", "429")].map(|(target, status)| {

@@ -303,3 +303,21 @@ fn replay_without_its_files_fails() {
         assert!(text(&output).contains(arguments.last().unwrap()), "{}", text(&output));
     }
 }
+
+/// `check` finds that the access log has no folder, on which `run` would fail.
+#[test]
+fn check_knows_where_the_access_log_goes() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    std::fs::write(
+        &file,
+        "listen: [127.0.0.1:0]\naccess_log: nowhere/access.log\nroutes: [{respond: {status: 200}}]\n",
+    )
+    .unwrap();
+    let checked = harness::program().arg("check").arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert_eq!(checked.status.code(), Some(1), "{said}");
+    assert!(said.contains("make the folder"), "{said}");
+    std::fs::create_dir(folder.path().join("nowhere")).unwrap();
+    assert!(harness::program().arg("check").arg(&file).status().unwrap().success());
+}

@@ -270,7 +270,7 @@ fn who_connects_while_an_activated_gateway_restarts_is_served() {
     assert_eq!(early.response().status, 200, "who came before the gateway is served");
     let load = Load::at(edge, 4).pause(Duration::from_millis(10)).anew().start();
     until("some requests", || (load.answered() > 50).then_some(()));
-    assert_eq!(Client::connect(admin).get("/readyz").status, 200);
+    assert_eq!(Client::connect(admin).ask("GET", "/readyz", &[("host", "localhost")]).status, 200);
     assert_eq!(told(), "READY=1");
     assert_eq!(first.end(), Some(0));
     assert_eq!(told(), "STOPPING=1");

@@ -459,5 +459,5 @@ fn the_admin_api_can_move() {
     let gateway = Gateway::start(&limit("rate: 10/day"));
     gateway.write(&format!("admin: {{address: \"{{edge2}}\"}}\n{}", limit("rate: 10/day")));
     refuses(gateway.admin);
-    assert_eq!(Client::connect(gateway.edge2).get("/readyz").status, 200);
+    assert_eq!(Client::connect(gateway.edge2).ask("GET", "/readyz", &[("host", "localhost")]).status, 200);
 }

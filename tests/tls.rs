@@ -317,3 +317,38 @@ fn check_knows_what_expires() {
         assert!(text.contains(says), "{days} days: {text}");
     }
 }
+
+/// A certificate whose time has not come does not replace one that is valid, neither by itself nor by a reload.
+#[test]
+fn a_certificate_waits_for_its_time() {
+    let pem = |year: i32| {
+        let mut params = rcgen::CertificateParams::new(["a.test".to_owned()]).unwrap();
+        (params.not_before, params.not_after) =
+            (rcgen::date_time_ymd(year, 1, 1), rcgen::date_time_ymd(2999, 1, 1));
+        let key = rcgen::KeyPair::generate().unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    };
+    let (cert, key) = pem(2020);
+    let yaml = format!(
+        "{}routes: [{{name: all, respond: {{status: 200}}}}]\n",
+        listen(&format!("certificates: [{}]", pair("a")))
+    );
+    let gateway = Setup::default().file("a.pem", &cert).file("a.key", &key).start(&yaml);
+    let in_force = || gateway.admin_get("/status").json()["tls"].to_string();
+    let before = in_force();
+    let (cert, key) = pem(2990);
+    gateway.write_file("a.pem", &cert);
+    gateway.write_file("a.key", &key);
+    let is_told =
+        || gateway.admin_get("/status").json()["file_errors"].to_string().contains("is not valid before");
+    harness::until("it is told", || is_told().then_some(()));
+    assert_eq!(gateway.admin_change("POST", "/reload").status, 200, "it is in the way of no other change");
+    assert_eq!(in_force(), before);
+    harness::until("it is told after the reload", || is_told().then_some(()));
+    let (cert, key) = pem(2021);
+    gateway.write_file("a.pem", &cert);
+    gateway.write_file("a.key", &key);
+    harness::until("a valid one is taken", || {
+        (!is_told() && gateway.log().contains("a.pem is in force")).then_some(())
+    });
+}

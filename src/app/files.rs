@@ -96,7 +96,9 @@ impl Supervisor {
         else {
             return;
         };
-        let read = known_tls.again();
+        let again = known_tls.clone();
+        let read = tokio::task::spawn_blocking(move || again.again()).await;
+        let Ok(read) = read else { return };
         let wrong = read.as_ref().err().map_or(&[][..], |wrong| &wrong[..]);
         let mut waiting = false;
         for file in known_tls.files.all() {

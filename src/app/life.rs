@@ -11,10 +11,10 @@ use tokio::sync::{Notify, mpsc};
 
 use super::drain::{self, Ending};
 use super::handover::{self, Door, Predecessor};
-use super::log;
 use super::signals::{Signal, Signals};
-use super::sockets::Sockets;
+use super::sockets::{Held, Sockets};
 use super::{StartError, Supervisor};
+use super::{log, reload};
 use crate::config;
 use crate::observe::ReloadRequest;
 
@@ -27,17 +27,28 @@ pub(super) struct Asked {
 }
 
 impl Supervisor {
-    /// Tells the gateway before this one that it may go, and opens the door for the one after it.
-    pub(super) fn succeed(
-        &self,
+    /// Serves, tells the gateway before this one that it may go, and opens the door for the one after it.
+    pub(super) async fn begin(
+        &mut self,
+        listeners: Vec<Held>,
         predecessor: Option<Predecessor>,
         door: Option<&Path>,
     ) -> Result<Option<Door>, String> {
+        reload::find_servers(&self.shared.snapshot.load_full()).await;
+        self.keep_store();
+        self.keep_keys();
+        self.keep_upstreams();
+        self.loaded();
+        self.open(listeners);
+        self.sockets.settle();
         let Some(path) = door else { return Ok(None) };
         let cannot = |error| format!("cannot be taken over from at {}: {error}", path.display());
         let mut door = Door::make(path).map_err(cannot)?; // what can fail does so before the other one goes
         if let Some(predecessor) = predecessor {
-            predecessor.serving(&self.sockets.addresses())?;
+            let addresses = self.sockets.addresses();
+            let told = tokio::task::spawn_blocking(move || predecessor.serving(&addresses)).await;
+            told.unwrap_or_else(|error| Err(error.to_string()))?;
+            tracing::info!("took over from the gateway before this one, which drains");
         }
         door.put().map_err(cannot)?;
         Ok(Some(door))
@@ -47,9 +58,7 @@ impl Supervisor {
     pub(super) async fn run(self, asked: Asked) -> Result<(), StartError> {
         let Asked { mut signals, mut requests, mut failures, mut door } = asked;
         let shared = Arc::clone(&self.shared);
-        let workers = self.workers.clone();
         let path = self.path.clone();
-        let store = Rc::clone(&self.store);
         let supervisor = Rc::new(tokio::sync::Mutex::new(self));
         let watching = config::watch(&path, async || supervisor.lock().await.look().await);
         let hangup = Notify::new();
@@ -97,21 +106,23 @@ impl Supervisor {
             Some(task) = failures.recv() => Ending::Failed(task),
         };
         drop((requests, door)); // whoever asks for a reload or for the sockets now is told that there will be none
-        let sockets = {
-            let mut supervisor = supervisor.lock().await;
-            match &ending {
-                Ending::Succeeded(_) => supervisor.end_admin(),
-                Ending::Failed(task) => tracing::error!("what {task} has failed; the gateway ends"),
-                Ending::Told => {}
-            }
-            std::mem::take(&mut supervisor.sockets)
-        };
-        drain::drain(&ending, &shared, sockets, &workers, &mut signals).await;
-        let store = store.borrow_mut().take();
+        supervisor.lock().await.end(ending, signals).await
+    }
+
+    /// Ends what was begun.
+    pub(super) async fn end(&mut self, ending: Ending, mut signals: Signals) -> Result<(), StartError> {
+        match &ending {
+            Ending::Succeeded(_) => self.end_admin(false),
+            Ending::Failed(task) => tracing::error!("what {task} has failed; the gateway ends"),
+            Ending::Told => {}
+        }
+        let sockets = std::mem::take(&mut self.sockets);
+        drain::drain(&ending, &self.shared, sockets, &self.workers, &mut signals).await;
+        let store = self.store.borrow_mut().take();
         if let Some(store) = store {
             store.leave().await;
         }
-        log::finish(&shared, &workers).await;
+        log::finish(&self.shared, &self.workers).await;
         match ending {
             Ending::Told | Ending::Succeeded(_) => Ok(()),
             Ending::Failed(task) => Err(StartError::System(format!("what {task} has failed; see the log"))),

@@ -41,7 +41,8 @@ pub(super) async fn finish(shared: &Shared, workers: &[mpsc::UnboundedSender<Com
     }
     drop(done);
     let _ = tokio::time::timeout(FINISH, told.recv()).await; // nothing is sent: it ends with the last sender
-    if !sink.finish(FINISH) {
+    let finished = tokio::task::spawn_blocking(move || sink.finish(FINISH)).await; // operators are answered meanwhile
+    if !finished.unwrap_or(false) {
         tracing::warn!("the last lines of the access log could not be written in time");
     }
 }

@@ -24,6 +24,8 @@ fn send(socket: &OsStr, state: &str) -> io::Result<()> {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         _ => SocketAddr::from_pathname(socket)?,
     };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?; // the gateway does not wait for who does not listen
+    socket.send_to_addr(state.as_bytes(), &address)?;
     Ok(())
 }

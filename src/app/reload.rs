@@ -13,6 +13,7 @@ use super::sockets::Held;
 use futures_util::future::join_all;
 
 use crate::config::{self, Config, ListenerConfig, Loaded};
+use crate::file;
 use crate::snapshot::Snapshot;
 use crate::worker::Command;
 
@@ -37,7 +38,9 @@ pub(super) async fn find_servers(snapshot: &Snapshot) {
 impl Supervisor {
     /// Loads the file if it has changed.
     pub(super) async fn look(&mut self) {
-        match std::fs::read_to_string(&self.path) {
+        let path = self.path.clone();
+        let read = tokio::task::spawn_blocking(move || file::read_text(&path, file::CONFIG)).await;
+        match read.unwrap_or_else(|error| Err(error.into())) {
             Ok(text) if text == self.text => {}
             // It is being replaced; one that is gone for good changes nothing either.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -79,8 +82,11 @@ impl Supervisor {
         let config = loaded.config.ok_or_else(|| loaded.rendered.clone())?;
         let text = std::mem::take(&mut self.text); // until the machine has allowed it, the file is looked at again
         let listeners = self.open_new(&before.config, &config)?;
-        let access_log = self.shared.access_log.load_full();
-        let access_log = log::open(config.access_log.as_ref(), access_log, &self.shared.metrics)?;
+        let (shared, access_log) = (Arc::clone(&self.shared), config.access_log.clone());
+        let opened = tokio::task::spawn_blocking(move || {
+            log::open(access_log.as_ref(), shared.access_log.load_full(), &shared.metrics)
+        });
+        let access_log = opened.await.map_err(|error| error.to_string())??;
         self.serve_admin(config.admin.as_ref().map(|admin| admin.address))?;
         self.text = text;
         if !loaded.rendered.is_empty() {

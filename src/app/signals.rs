@@ -34,6 +34,15 @@ impl Signals {
         })
     }
 
+    /// What `work` comes to; `None` if the process is told to end before. Other signals wait for `next`.
+    pub(super) async fn unless_end<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            _ = self.terminate.recv() => None,
+            _ = self.interrupt.recv() => None,
+            done = work => Some(done),
+        }
+    }
+
     /// Waits for the next one. Nothing is lost if it is not waited for to the end.
     pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {

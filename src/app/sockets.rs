@@ -64,7 +64,7 @@ impl Sockets {
         // Each worker has one and each has a worker: where there are fewer sockets than workers, some share.
         let share = |turn: usize| {
             let socket = sockets[turn % sockets.len()].try_clone()?;
-            Ok((turn % workers, Opened { id: listener.id(), socket }))
+            Ok((turn % workers, Opened { id: listener.id(), socket, own: !activated }))
         };
         let shares = (0..workers.max(sockets.len())).map(share).collect::<io::Result<_>>()?;
         let address = sockets.first().map_or(Ok(listener.address), TcpListener::local_addr)?;
@@ -110,6 +110,15 @@ impl Sockets {
         tracing::info!("listening on {}", held.address);
         self.listeners.push(held);
         shares
+    }
+
+    /// Has new connections to the admin API go to another socket on its port; whether they do. The socket of systemd
+    /// stays as it is, for systemd has it too.
+    pub(super) fn detach_admin(&self) -> bool {
+        let Some((address, socket)) = &self.admin else { return false };
+        let activated =
+            self.activated.iter().any(|given| given.local_addr().is_ok_and(|own| own == *address));
+        !activated && listen::detach(socket)
     }
 
     /// Keeps the socket of the admin API, or none.

@@ -7,12 +7,15 @@ use super::Supervisor;
 use crate::clock::today;
 use crate::config::{CertificateConfig, ClientAuthConfig, Config, TlsConfig};
 use crate::listen::tls::{ClientRoots, KeyPair, PairFile};
+use crate::snapshot::Snapshot;
 use crate::watched::{Several, Unusable};
 
 /// Files of a listener's TLS.
 pub(super) struct TlsFiles {
     what: What,
     watch: Several,
+    /// Whether the certificate waits for the time from which it is valid.
+    early: bool,
 }
 
 /// Which they are.
@@ -40,7 +43,7 @@ impl TlsFiles {
                     What::Pair { cert, key } => vec![cert.clone(), key.clone()],
                     What::Authorities(file) => vec![file.clone()],
                 });
-                all.push(Self { what, watch });
+                all.push(Self { what, watch, early: false });
             }
         }
         all
@@ -53,25 +56,32 @@ impl Supervisor {
         let mut at = 0;
         while let Some(files) = self.files.tls.get_mut(at) {
             at += 1;
-            if files.watch.may_have_changed().await {
+            if files.watch.may_have_changed().await || files.early {
                 let what = files.what.clone();
-                self.take_tls(&what).await;
+                let early = self.take_tls(&what).await;
+                if let Some(files) = self.files.tls.iter_mut().find(|files| files.what == what) {
+                    files.early = early;
+                }
             }
         }
     }
 
-    async fn take_tls(&mut self, what: &What) {
-        let read = self.read_tls(what);
+    /// Takes what the files hold now; whether that is a certificate that is to be asked for again later.
+    async fn take_tls(&mut self, what: &What) -> bool {
+        let (snapshot, of) = (self.shared.snapshot.load_full(), what.clone());
+        let read = tokio::task::spawn_blocking(move || read_tls(&snapshot, &of)).await;
+        let Ok(read) = read else { return false };
+        let early = matches!(read, Err(NotTaken { early: true, .. }));
         let files: Vec<&Path> = match what {
             What::Pair { cert, key } => vec![cert, key],
             What::Authorities(file) => vec![file],
         };
         let mut waiting = false;
         for file in files {
-            let wrong = read.as_ref().err().filter(|(blamed, _)| blamed == file).map(|(_, wrong)| wrong);
+            let wrong = read.as_ref().err().filter(|not| not.blamed == *file).map(|not| &not.wrong);
             waiting |= self.note(&file.display().to_string(), wrong);
         }
-        let Ok(read) = read else { return };
+        let Ok(read) = read else { return early };
         if waiting {
             let _ = self.reload().await; // a configuration that was refused may have waited for it
         }
@@ -84,31 +94,48 @@ impl Supervisor {
         if changed {
             self.put_in_force(config, &before).await;
         }
+        false
     }
+}
 
-    /// What the files hold now, or which of them is wrong.
-    fn read_tls(&self, what: &What) -> Result<ReadTls, (PathBuf, Unusable)> {
-        let snapshot = self.shared.snapshot.load();
-        let mut in_force = snapshot.config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-        match what {
-            What::Pair { cert, key } => {
-                let known = in_force
-                    .flat_map(|tls| &tls.certificates)
-                    .find(|known| known.cert == *cert && known.key == *key);
-                let pair = KeyPair::load(cert, key, known.map(|known| &known.known), today());
-                pair.map(ReadTls::Pair).map_err(|error| {
+/// What the files hold now, or which of them is wrong.
+fn read_tls(snapshot: &Snapshot, what: &What) -> Result<ReadTls, NotTaken> {
+    let mut in_force = snapshot.config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    match what {
+        What::Pair { cert, key } => {
+            let known = in_force
+                .flat_map(|tls| &tls.certificates)
+                .find(|known| known.cert == *cert && known.key == *key);
+            let pair =
+                KeyPair::load(cert, key, known.map(|known| &known.known), today()).map_err(|error| {
                     let file = if error.file == PairFile::Cert { cert } else { key };
-                    (file.clone(), Unusable { message: error.message, details: Vec::new() })
-                })
-            }
-            What::Authorities(file) => {
-                let known = in_force.find_map(|tls| tls.client.as_ref().filter(|known| known.ca == *file));
-                let roots = ClientRoots::load(file, known.map(|known| &known.known));
-                roots
-                    .map(ReadTls::Roots)
-                    .map_err(|(message, _)| (file.clone(), Unusable { message, details: Vec::new() }))
+                    NotTaken::new(file, error.message, false)
+                })?;
+            let name = cert.display().to_string();
+            match known.and_then(|known| pair.is_early(&known.known, &name, today())) {
+                Some(early) => Err(NotTaken::new(cert, early, true)),
+                None => Ok(ReadTls::Pair(pair)),
             }
         }
+        What::Authorities(file) => {
+            let known = in_force.find_map(|tls| tls.client.as_ref().filter(|known| known.ca == *file));
+            let roots = ClientRoots::load(file, known.map(|known| &known.known));
+            roots.map(ReadTls::Roots).map_err(|(message, _)| NotTaken::new(file, message, false))
+        }
+    }
+}
+
+/// Why what the files hold is not taken.
+struct NotTaken {
+    blamed: PathBuf,
+    wrong: Unusable,
+    /// Whether only its time has not come.
+    early: bool,
+}
+
+impl NotTaken {
+    fn new(blamed: &Path, message: String, early: bool) -> Self {
+        Self { blamed: blamed.to_owned(), wrong: Unusable { message, details: Vec::new() }, early }
     }
 }
 

@@ -11,7 +11,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::consumers::{Consumers, known_plan};
 use super::read::{check_name, check_plan, read};
-use crate::watched::{self, Mistakes, Unusable, Watched, sha256};
+use crate::file;
+use crate::watched::{Mistakes, Unusable, Watched, sha256};
 
 /// What `consumers list` tells of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl From<Unusable> for EditError {
 /// # Errors
 /// When it cannot be read or has mistakes.
 pub fn list(path: &Path) -> Result<Vec<Listed>, EditError> {
-    let (text, _) = watched::read(path)
+    let text = file::read_text(path, file::TABLE)
         .map_err(|error| EditError::Refused(format!("cannot read {}: {error}", path.display())))?;
     listed(&text, path)
 }
@@ -144,8 +145,8 @@ fn change(
 ) -> Result<(), EditError> {
     let _lock = lock(path, create)?;
     let path = fs::canonicalize(path)?; // behind a symbolic link the file is replaced, not the link
-    let text = String::from_utf8(fs::read(&path)?)
-        .map_err(|_| EditError::Refused(format!("{} is not UTF-8", path.display())))?;
+    let text = file::read_text(&path, file::TABLE)
+        .map_err(|error| EditError::Refused(format!("cannot read {}: {error}", path.display())))?;
     let new = change(&text)?;
     Consumers::parse(&new, &path.display().to_string())?; // whatever it was, we do not write a bad file
     let name = path.file_name().unwrap_or_default().to_string_lossy();

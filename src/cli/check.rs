@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{USERS_MISTAKE, fail};
-use crate::config;
+use super::{USERS_MISTAKE, fail, say};
+use crate::config::{self, LogTarget};
 use crate::limit::try_store;
 
 #[derive(clap::Args)]
@@ -30,13 +30,24 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return fail(USERS_MISTAKE, format!("cannot read {}: {error}", args.file.display())),
     };
+    let access_log = loaded.config.as_ref().and_then(|config| config.access_log.as_ref());
+    if let Some(LogTarget::File(path)) = access_log.map(|log| &log.target) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let (log, folder) = (path.display(), folder.display());
+            return fail(
+                USERS_MISTAKE,
+                format!("cannot write the access log to {log}: make the folder {folder}"),
+            );
+        }
+    }
     let (errors, warnings) = (loaded.report.errors.len(), loaded.report.warnings.len());
-    eprint!("{}", loaded.rendered);
+    say(&loaded.rendered);
     let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     let summary =
         format!("{}: {}, {}", args.file.display(), count(errors, "error"), count(warnings, "warning"));
     if errors > 0 || (args.strict && warnings > 0) {
-        eprintln!("{summary}");
+        say(format_args!("{summary}\n"));
         return ExitCode::from(USERS_MISTAKE);
     }
     if let Some(store) =

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{COULD_NOT, USERS_MISTAKE, fail, print_and_exit};
+use super::{COULD_NOT, USERS_MISTAKE, fail, print_and_exit, say};
 use crate::auth::edit::{self, EditError};
 use crate::config;
 
@@ -69,10 +69,10 @@ pub(super) fn run(command: &Command) -> ExitCode {
     };
     let done = match command {
         Command::Add { name, plan, .. } => edit::add(&file, name, plan.as_deref(), &plans).map(|key| {
-            eprintln!(
-                "{} has a new consumer `{name}`; this is its key, and it is not shown again:",
+            say(format_args!(
+                "{} has a new consumer `{name}`; this is its key, and it is not shown again:\n",
                 file.display()
-            );
+            ));
             key + "\n"
         }),
         Command::List { .. } => edit::list(&file).map(|all| {
@@ -82,7 +82,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
             all.iter().map(line).collect()
         }),
         Command::Remove { name, .. } => edit::remove(&file, name).map(|()| {
-            eprintln!("{} has no consumer `{name}` any more", file.display());
+            say(format_args!("{} has no consumer `{name}` any more\n", file.display()));
             String::new()
         }),
     };

@@ -68,8 +68,13 @@ pub fn main() -> ExitCode {
 }
 
 fn fail(code: u8, message: impl std::fmt::Display) -> ExitCode {
-    eprintln!("sluicegate: {message}");
+    say(format_args!("sluicegate: {message}\n"));
     ExitCode::from(code)
+}
+
+/// Writes to standard error. That nobody can read it is no reason to fail: the exit code says the same.
+fn say(text: impl std::fmt::Display) {
+    let _ = write!(io::stderr().lock(), "{text}");
 }
 
 /// Writes to standard output. Whoever reads it may have seen enough: that is no error.

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sluicegate_limiter::Time;
 
 use self::report::{Totals, escaped, of_unmatched};
-use super::{COULD_NOT, USERS_MISTAKE, fail, print};
+use super::{COULD_NOT, USERS_MISTAKE, fail, print, say};
 use crate::config::{self, Config};
 use crate::replay::{LogFile, Outcome, Replay, RowWriter, parse};
 use crate::route::host_name;
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return fail(USERS_MISTAKE, format!("cannot read {}: {error}", args.config.display())),
     };
-    eprint!("{}", loaded.rendered);
+    say(&loaded.rendered);
     let Some(mut config) = loaded.config else {
         return fail(USERS_MISTAKE, format!("{} has errors", args.config.display()));
     };
@@ -92,8 +92,11 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let snapshot = Lineage::default().next(config, None, Time::EPOCH);
     match replay(args, &snapshot, listener) {
         Ok(findings) => {
-            findings.warnings.iter().for_each(|warning| eprintln!("sluicegate: warning: {warning}"));
-            findings.errors.iter().for_each(|error| eprintln!("sluicegate: {error}"));
+            findings
+                .warnings
+                .iter()
+                .for_each(|warning| say(format_args!("sluicegate: warning: {warning}\n")));
+            findings.errors.iter().for_each(|error| say(format_args!("sluicegate: {error}\n")));
             if findings.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(USERS_MISTAKE) }
         }
         Err((code, message)) => fail(code, message),

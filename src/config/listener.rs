@@ -77,6 +77,8 @@ pub struct AdminConfig {
     pub address: SocketAddr,
     /// What changes need; empty for a read-only API.
     pub token: String,
+    /// Hosts under which it answers, beside those of this machine: names in lower case, and addresses.
+    pub hosts: Vec<String>,
 }
 
 impl std::fmt::Debug for AdminConfig {

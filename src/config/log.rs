@@ -197,6 +197,8 @@ known! {
     Server = "server";
     /// Seconds until the head of the upstream's answer.
     UpstreamDuration = "upstream_duration", usual;
+    /// Why the upstream gave no answer.
+    UpstreamError = "upstream_error", usual;
     /// The request's id.
     RequestId = "request_id", usual;
     /// The trace.

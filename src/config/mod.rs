@@ -70,6 +70,8 @@ pub use watch::watch;
 use node::Value;
 use read::Read;
 
+use crate::file;
+
 /// A file that was read: what it means if it means anything, and what is to be said of it.
 #[derive(Debug)]
 pub struct Loaded {
@@ -83,23 +85,26 @@ pub struct Loaded {
     pub text: String,
 }
 
-/// Reads a file.
+/// Reads a file, which may be a pipe.
 ///
 /// # Errors
 /// When the file itself cannot be read; what is wrong inside it stands in the report.
 pub fn load(path: &Path) -> Result<Loaded, std::io::Error> {
-    load_after(path, None)
+    Ok(parse_at(file::read_any_text(path, file::CONFIG)?, path, None))
 }
 
-/// Reads a file in the place of one that is in force, of which the large parts are kept where they are the same.
+/// Reads a regular file in the place of one that is in force, of which the large parts are kept where they are the
+/// same.
 ///
 /// # Errors
 /// When the file itself cannot be read; what is wrong inside it stands in the report.
 pub fn load_after(path: &Path, before: Option<&Config>) -> Result<Loaded, std::io::Error> {
-    let not_text = |_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8");
-    let text = String::from_utf8(std::fs::read(path)?).map_err(not_text)?;
+    Ok(parse_at(file::read_text(path, file::CONFIG)?, path, before))
+}
+
+fn parse_at(text: String, path: &Path, before: Option<&Config>) -> Loaded {
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    Ok(parse_after(text, &path.display().to_string(), &folder, before))
+    parse_after(text, &path.display().to_string(), &folder, before)
 }
 
 /// Reads a text as if it stood in `file`; other files it names are looked for in `folder`.
@@ -122,8 +127,8 @@ fn parse_after(text: String, file: &str, folder: &Path, before: Option<&Config>)
 /// # Errors
 /// When `path` cannot be read as far as that.
 pub fn consumers_file(path: &Path) -> Result<Option<(PathBuf, Vec<String>)>, String> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text = file::read_any_text(path, file::CONFIG)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let mut report = Report::default();
     let raw = raw(&text, &mut report);
     let plans = raw.as_ref().map(validate::plans).unwrap_or_default();

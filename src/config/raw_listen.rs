@@ -69,6 +69,8 @@ mapping! {
         address: RawText,
         /// What changes need, as `Authorization: Bearer …`. Empty: the API is read-only.
         token: RawSecret,
+        /// Host names and addresses under which it answers, beside those of this machine and its own address.
+        hosts: Vec<At<RawText>>,
     }
 }
 

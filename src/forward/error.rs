@@ -71,6 +71,12 @@ impl ForwardError {
         }
     }
 
+    /// What operators are told of it.
+    #[cold]
+    pub(super) fn told(&self) -> String {
+        told(self)
+    }
+
     /// Whether it is the server's failure, and not the client's or our own.
     pub(super) fn blames_server(&self) -> bool {
         match self {
@@ -122,6 +128,14 @@ impl ForwardError {
         }
         response
     }
+}
+
+/// An error with what caused it.
+pub(super) fn told(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 /// Whether no connection could be made because this machine or process has run out of something.

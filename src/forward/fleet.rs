@@ -184,6 +184,11 @@ impl Upstream {
         let statuses =
             self.config().ejection.as_ref().map(|ejection| &ejection.status[..]).unwrap_or_default();
         match result {
+            Ok(_) => self.state.tell_answer(member),
+            Err(error) if error.blames_server() => self.state.tell_failure(member, &error.told(), now),
+            Err(_) => {}
+        }
+        match result {
             Ok(response) if statuses.contains(&response.status) => self.state.failed(member, now),
             Ok(_) => member.succeeded(),
             Err(error) if error.blames_server() => self.state.failed(member, now),

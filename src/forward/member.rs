@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use super::balance::mixed;
+use super::trouble::Trouble;
 use crate::config::EjectionConfig;
 
 /// An address of a server.
@@ -25,6 +26,8 @@ pub(super) struct Member {
     ejections: AtomicU32,
     /// Requests that it has, counted only where they are bounded.
     in_use: AtomicUsize,
+    /// Whether requests fail, as operators are told.
+    pub(super) trouble: Trouble,
 }
 
 impl Member {
@@ -40,6 +43,7 @@ impl Member {
             ejected_until: AtomicU64::new(0),
             ejections: AtomicU32::new(0),
             in_use: AtomicUsize::new(0),
+            trouble: Trouble::default(),
         }
     }
 

@@ -19,6 +19,7 @@ mod retry;
 mod server;
 mod shared;
 mod tend;
+mod trouble;
 mod tunnel;
 mod upload;
 mod upstream;

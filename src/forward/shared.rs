@@ -57,8 +57,10 @@ pub struct ServerStatus {
 pub struct AddressStatus {
     /// Where it is.
     pub address: SocketAddr,
-    /// Whether it answers when it is asked.
+    /// Whether it answers, as far as the last health checks and the last request have shown.
     pub answers: bool,
+    /// Why the last request to it failed, if it did.
+    pub trouble: Option<String>,
     /// Whether failures have taken it out.
     pub ejected: bool,
 }
@@ -164,6 +166,23 @@ impl UpstreamState {
         tracing::warn!("{name}: {server} ({}) keeps failing and is out for {span:?}", member.address);
     }
 
+    /// Tells operators that a request to an address has failed.
+    #[cold]
+    pub(super) fn tell_failure(&self, member: &Member, why: &str, now: u64) {
+        if member.trouble.begins(why, now) {
+            let (name, server) = (&self.config.name, &member.authority);
+            tracing::warn!("{name}: {server} ({}) does not serve requests: {why}", member.address);
+        }
+    }
+
+    /// Tells operators that an address has answered, if requests to it failed before.
+    pub(super) fn tell_answer(&self, member: &Member) {
+        if member.trouble.ends() {
+            let (name, server) = (&self.config.name, &member.authority);
+            tracing::info!("{name}: {server} ({}) serves requests again", member.address);
+        }
+    }
+
     pub(super) fn lasting(&self) -> &Arc<Lasting> {
         &self.lasting
     }
@@ -182,10 +201,14 @@ impl UpstreamState {
     pub fn status(&self, now: u64) -> Vec<ServerStatus> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let servers = self.config.servers.iter().zip(found.iter());
-        let status = |member: &Arc<Member>| AddressStatus {
-            address: member.address,
-            answers: member.answers(),
-            ejected: member.is_ejected(now),
+        let status = |member: &Arc<Member>| {
+            let trouble = member.trouble.why();
+            AddressStatus {
+                address: member.address,
+                answers: member.answers() && trouble.is_none(),
+                trouble,
+                ejected: member.is_ejected(now),
+            }
         };
         let servers = servers.map(|(config, members)| ServerStatus {
             server: config.authority.clone(),

@@ -11,6 +11,7 @@ use http::header;
 use tokio::task::AbortHandle;
 
 use super::connect::connector;
+use super::error::told;
 use super::member::Member;
 use super::proxy;
 use super::server::Server;
@@ -106,6 +107,9 @@ impl UpstreamState {
             let asked =
                 tokio::time::timeout(config.timeout, ask(&server, config, &question, &preamble)).await;
             let answer = asked.unwrap_or_else(|_| Err(format!("no answer within {:?}", config.timeout)));
+            if answer.is_ok() {
+                self.tell_answer(&member);
+            }
             // What counts is how often the opposite of what is believed was seen.
             in_a_row = if answer.is_ok() == member.answers() { 0 } else { in_a_row + 1 };
             let enough = if answer.is_ok() { config.healthy } else { config.unhealthy };
@@ -146,14 +150,6 @@ async fn ask(
         true => Ok(()),
         false => Err(format!("it answers {status}")),
     }
-}
-
-/// An error with what caused it.
-fn told(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source())
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }
 
 /// Between nine and eleven tenths of a time, so that many gateways do not ask at the same moments.

@@ -151,7 +151,8 @@ async fn attempt(
     let mut more = 0;
     upstream.budget.earn(config.retries.budget);
     loop {
-        let slot = upstream.slot(exchange, &tried, now()).await?;
+        let slot = upstream.slot(exchange, &tried, now()).await;
+        let slot = slot.inspect_err(|error| exchange.not_asked(error))?;
         let seat = Rc::clone(&slot.seat);
         exchange.occupy(slot);
         let result = match &mut outgoing {
@@ -164,7 +165,7 @@ async fn attempt(
             }
         };
         upstream.note(&seat.member, &result, now());
-        exchange.asked(&seat.server.address.authority);
+        exchange.asked(&seat.server.address.authority, result.as_ref().err());
         let error = match result {
             Ok(response) => return Ok(response),
             Err(error) => error,

@@ -3,16 +3,17 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-use super::Opened;
 use super::budget::{Spare, is_of_connection, is_out_of_files};
 use super::connection::{Connection, Listener, serve};
 use super::plain::Plain;
+use super::{DETACHED, Opened, detach};
 use crate::observe::Refusal;
 use crate::worker::Worker;
 
@@ -36,7 +37,16 @@ impl Worker {
         let listener = Rc::new(Listener::new(opened.id, self.next_group()));
         listener.find_in(&self.view().snapshot, &self.shared().metrics, self.index);
         self.listeners.borrow_mut().push(Rc::clone(&listener));
-        tokio::task::spawn_local(accept(Rc::clone(self), listener, socket));
+        tokio::task::spawn_local(accept(Rc::clone(self), listener, socket, opened.own));
+    }
+
+    /// Whether the configuration in force has another listener on the port of a socket, and goes on having it.
+    fn has_port_of(&self, socket: &TcpListener) -> bool {
+        let port = socket.local_addr().map(|address| address.port());
+        let same = |other: u16| port.as_ref().is_ok_and(|port| *port == other);
+        let snapshot = &self.view().snapshot;
+        !self.shared().draining.load(Ordering::Relaxed)
+            && snapshot.config.listeners.iter().any(|listener| same(listener.address.port()))
     }
 
     /// Stops accepting on some listeners and ends their connections: each with its next answer, or when it has been
@@ -70,7 +80,7 @@ impl Worker {
     }
 }
 
-async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: AsyncFd<TcpListener>) {
+async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: AsyncFd<TcpListener>, own: bool) {
     let mut spare = Spare::new();
     let mut troubled = false;
     let _vital = worker.vital.guard("accepts connections");
@@ -102,9 +112,26 @@ async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: AsyncFd<TcpL
     if listener.left.get() {
         return;
     }
-    // Those that the kernel has accepted for this socket would be reset with it.
-    while let Ok((stream, peer)) = take_in(socket.get_ref()) {
-        start(&worker, &listener, stream, peer);
+    if own && worker.has_port_of(socket.get_ref()) && detach(socket.get_ref()) {
+        let completed = async {
+            loop {
+                let Ok((stream, peer)) = socket.async_io(Interest::READABLE, take_in).await else { return };
+                start(&worker, &listener, stream, peer);
+            }
+        };
+        let _ = tokio::time::timeout(DETACHED, completed).await; // whoever comes now comes to another socket
+    }
+    drain(socket.get_ref(), |stream, peer| start(&worker, &listener, stream, peer));
+}
+
+/// Takes in all that the kernel has accepted for a socket, which would be reset with it.
+pub(crate) fn drain(socket: &TcpListener, mut start: impl FnMut(TcpStream, SocketAddr)) {
+    loop {
+        match take_in(socket) {
+            Ok((stream, peer)) => start(stream, peer),
+            Err(error) if is_of_connection(&error) => {}
+            Err(_) => return,
+        }
     }
 }
 

@@ -10,8 +10,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::door::Counted;
 
-/// Kept for logs, watched files, operators, the store and what the runtime needs for itself.
+/// Kept for logs, watched files, the store and what the runtime needs for itself.
 const OWN: u64 = 32;
+/// Connections to the admin API at once, for which descriptors are kept too.
+pub const OPERATORS: usize = 32;
 /// What a worker needs for itself.
 const PER_WORKER: u64 = 8;
 
@@ -27,7 +29,7 @@ impl Budget {
     /// kept for the gateway itself. The soft limit is raised to the hard one before.
     pub fn of_process(workers: usize, listeners: usize) -> Self {
         let limit = raise();
-        let own = OWN + workers as u64 * (PER_WORKER + listeners as u64);
+        let own = OWN + OPERATORS as u64 + workers as u64 * (PER_WORKER + listeners as u64);
         // Where little is allowed, half of it is for clients rather than nothing.
         let clients = limit.saturating_sub(own).max(limit / 2) / 2;
         tracing::debug!("{limit} file descriptors, {clients} connections of clients");

@@ -17,7 +17,8 @@ mod socket;
 mod stream;
 pub mod tls;
 
-pub use budget::Budget;
+pub(crate) use accept::drain;
+pub use budget::{Budget, OPERATORS};
 pub use buffers::Buffers;
 pub use connection::{Connection, Listener};
 pub use deadline::{Deadline, Deadlines};
@@ -27,4 +28,4 @@ pub use h1::Http1Body;
 pub use h2::Http2Body;
 pub use inbound::{Inbound, InboundError};
 pub(crate) use plain::write_now;
-pub use socket::{Opened, open};
+pub use socket::{DETACHED, Opened, detach, open};

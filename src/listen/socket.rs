@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -14,6 +15,30 @@ pub struct Opened {
     pub id: String,
     /// The socket.
     pub socket: TcpListener,
+    /// Whether no other process has it: what is set on it then concerns nobody else.
+    pub own: bool,
+}
+
+/// How long a socket that was detached is accepted on: handshakes that began on it end within this time.
+pub const DETACHED: Duration = Duration::from_secs(1);
+
+/// Has the kernel give new connections to another socket that listens on the same port. Handshakes that began on this
+/// one are completed on it. Whether the kernel can do that; if not, nothing has changed.
+///
+/// Without it, whoever connects between the last look at the queue of a socket and its end would be reset.
+#[cfg(target_os = "linux")]
+pub fn detach(socket: &TcpListener) -> bool {
+    use std::num::NonZeroU32;
+
+    // No interface has this index, so no packet that opens a connection arrives for this socket.
+    const NOWHERE: NonZeroU32 = NonZeroU32::new(i32::MAX.cast_unsigned()).expect("not 0");
+    socket2::SockRef::from(socket).bind_device_by_index_v4(Some(NOWHERE)).is_ok()
+}
+
+/// Has the kernel give new connections to another socket that listens on the same port: this system cannot.
+#[cfg(not(target_os = "linux"))]
+pub fn detach(_socket: &TcpListener) -> bool {
+    false
 }
 
 /// `count` sockets on an address; with `alone`, on one that nobody has yet.
@@ -53,4 +78,26 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
         socket.listen(BACKLOG)?;
     }
     Ok(socket.into())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::TcpStream;
+
+    use super::*;
+
+    /// A socket on one address wins over one on all addresses; detached, it keeps whom it has and gets nobody else.
+    #[test]
+    fn a_detached_socket_loses_nobody() {
+        let old = open("127.0.0.1:0".parse().unwrap(), 1, true).unwrap().remove(0);
+        let address = old.local_addr().unwrap();
+        let new = open(SocketAddr::from(([0, 0, 0, 0], address.port())), 1, false).unwrap().remove(0);
+        let before = TcpStream::connect(address).unwrap();
+        assert!(detach(&old));
+        let after = TcpStream::connect(address).unwrap();
+        assert_eq!(old.accept().unwrap().1, before.local_addr().unwrap());
+        assert_eq!(old.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(new.accept().unwrap().1, after.local_addr().unwrap());
+    }
 }

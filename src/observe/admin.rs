@@ -1,40 +1,51 @@
 //! The API for operators: state, metrics, reload, pardon. On an address of its own.
 
+mod connections;
+mod hosts;
+
 use std::cell::RefCell;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, PoisonError};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use sluicegate_limiter::{Span, Standing};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{collect, effective};
 use crate::key::{Fingerprint, KeyText};
 use crate::limit::{Limit, Peeked, Store};
 use crate::snapshot::Snapshot;
+use crate::watched::sha256;
 use crate::worker::Shared;
 
 const PAGE: &str = include_str!("page.html");
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
+/// What the page may do: run its own script and style, and ask this API. No other page shows it in a frame.
+static PAGE_POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = |element: &str| {
+        let (_, rest) = PAGE.split_once(&format!("<{element}>")).unwrap_or_default();
+        let (text, _) = rest.split_once(&format!("</{element}>")).unwrap_or_default();
+        STANDARD.encode(sha256(text.as_bytes()))
+    };
+    format!(
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+        hash("script"),
+        hash("style")
+    )
+});
 /// What stands before the token (RFC 6750).
 const SCHEME: &[u8] = b"Bearer ";
-/// The longest head of a request.
-const MAX_HEAD: usize = 32 << 10;
-/// How long accepting pauses when the process is out of file descriptors.
-const OUT_OF_FILES: Duration = Duration::from_millis(50);
 
 /// Asks for a reload; the answer is the generation in force, or the report on the file.
 pub type ReloadRequest = oneshot::Sender<Result<u64, String>>;
@@ -52,47 +63,20 @@ pub struct Admin {
 type Answer = Response<Full<Bytes>>;
 
 impl Admin {
-    /// Serves until `moved` is told, and then what is connected. Call it inside a `LocalSet`.
-    pub async fn serve(self, socket: TcpListener, moved: Rc<Notify>) {
-        let admin = Rc::new(self);
-        let mut connections = JoinSet::new();
-        loop {
-            let stream = tokio::select! {
-                accepted = socket.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-                () = moved.notified() => break,
-            };
-            match stream {
-                Ok((stream, _)) => _ = connections.spawn_local(Rc::clone(&admin).connection(stream)),
-                Err(_) => tokio::time::sleep(OUT_OF_FILES).await,
-            }
+    /// Answers a request that came to the address `own`.
+    async fn respond(&self, request: Request<Incoming>, own: IpAddr) -> Result<Answer, Infallible> {
+        let snapshot = self.shared.snapshot.load_full();
+        let listed = snapshot.config.admin.as_ref().map(|admin| &admin.hosts[..]).unwrap_or_default();
+        if !hosts::are_own(request.uri(), request.headers(), own, listed) {
+            let why = "this API does not answer under that host: list it in admin.hosts";
+            return Ok(problem(StatusCode::MISDIRECTED_REQUEST, why));
         }
-        // Those that the kernel has accepted for this socket would be reset with it.
-        if let Ok(socket) = socket.into_std() {
-            while let Ok((stream, _)) = socket.accept() {
-                if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-                    connections.spawn_local(Rc::clone(&admin).connection(stream));
-                }
-            }
-        }
-        while connections.join_next().await.is_some() {}
-    }
-
-    async fn connection(self: Rc<Self>, stream: TcpStream) {
-        let service = service_fn(|request| self.respond(request));
-        let serving = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .max_buf_size(MAX_HEAD)
-            .serve_connection(TokioIo::new(stream), service);
-        let _ = serving.await; // how a connection ends is the client's business
-    }
-
-    async fn respond(&self, request: Request<Incoming>) -> Result<Answer, Infallible> {
+        drop(snapshot);
         let path = request.uri().path().to_owned();
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         let get = matches!(*request.method(), Method::GET | Method::HEAD);
         Ok(match (request.method(), parts.as_slice()) {
-            (_, [""]) if get => answer(StatusCode::OK, "text/html; charset=utf-8", PAGE.to_owned()),
+            (_, [""]) if get => answer(StatusCode::OK, "text/html; charset=utf-8", PAGE),
             (_, ["metrics"]) if get => self.metrics(),
             (_, ["healthz"]) if get => answer(StatusCode::OK, "text/plain", "ok\n".to_owned()),
             (_, ["readyz"]) if get => self.ready(),
@@ -108,10 +92,11 @@ impl Admin {
                 None => self.reload().await,
                 Some(refusal) => refusal,
             },
-            (_, ["" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits" | "reload"])
-            | (_, ["limits", _, "keys", _]) => {
-                problem(StatusCode::METHOD_NOT_ALLOWED, "this is not served with that method")
+            (_, ["" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits"]) => {
+                not_with_that_method("GET, HEAD")
             }
+            (_, ["limits", _, "keys", _]) => not_with_that_method("GET, HEAD, DELETE"),
+            (_, ["reload"]) => not_with_that_method("POST"),
             _ => problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),
         })
     }
@@ -348,10 +333,26 @@ fn problem(status: StatusCode, detail: &str) -> Answer {
     answer(status, PROBLEM, problem_body(status, detail).to_string())
 }
 
+fn not_with_that_method(allowed: &'static str) -> Answer {
+    let mut refusal = problem(StatusCode::METHOD_NOT_ALLOWED, "this is not served with that method");
+    refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    refusal
+}
+
 fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Ok(policy) = HeaderValue::from_str(&PAGE_POLICY) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    for (name, value) in [
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
     response
 }

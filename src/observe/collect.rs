@@ -59,6 +59,11 @@ pub(super) fn text(
         "Lines of the access log that were lost because nothing took them in time.",
         vec![(Vec::new(), metrics.access_log_dropped.load(Ordering::Relaxed))],
     );
+    scrape.counters(
+        "sluicegate_log_dropped_total",
+        "Lines of the gateway's own log that were lost because nothing took them in time.",
+        vec![(Vec::new(), metrics.log_dropped.load(Ordering::Relaxed))],
+    );
     let one = |value: u64| vec![(Vec::new(), value as f64)];
     scrape.gauges(
         "sluicegate_config_last_reload_successful",

@@ -25,6 +25,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "admin": config.admin.as_ref().map(|admin| json!({
             "address": admin.address.to_string(),
             "token": redacted(!admin.token.is_empty()),
+            "hosts": admin.hosts,
         })),
         "client_ip": {
             "trusted_proxies": texts(&config.client_ip.trusted_proxies),
@@ -287,6 +288,7 @@ pub(super) fn server(server: &ServerStatus) -> Value {
         "addresses": server.addresses.iter().map(|address| json!({
             "address": address.address.to_string(),
             "answers": address.answers,
+            "trouble": address.trouble,
             "ejected": address.ejected,
         })).collect::<Vec<_>>(),
     })

@@ -24,6 +24,8 @@ pub struct Metrics {
     pub cuts: Cuts,
     /// Lines of the access log that were lost.
     pub access_log_dropped: Arc<AtomicU64>,
+    /// Lines of the gateway's own log that were lost.
+    pub log_dropped: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -38,6 +40,11 @@ pub(super) struct Series {
 }
 
 impl Metrics {
+    /// Nothing counted yet; `log_dropped` is counted by the log itself.
+    pub fn new(log_dropped: Arc<AtomicU64>) -> Self {
+        Self { log_dropped, ..Self::default() }
+    }
+
     fn stripe<T: Default>(
         &self,
         name: &str,

@@ -7,6 +7,7 @@ mod cut;
 mod effective;
 mod listeners;
 mod metrics;
+mod process_log;
 mod stripe;
 
 pub use access::{AccessLog, End, Record, Sink};
@@ -15,6 +16,7 @@ pub use admin::{Admin, ReloadRequest};
 pub use cut::Cut;
 pub use listeners::{Handshake, ListenerStripe, Refusal};
 pub use metrics::Metrics;
+pub use process_log::ProcessLog;
 pub use stripe::{
     LimitStripe, Operation, Outcome, RouteStripe, StoreStripe, UpstreamOutcome, UpstreamStripe,
 };

@@ -42,6 +42,7 @@ pub struct Setup {
     kubernetes: bool,
     without_admin: bool,
     descriptors: Option<usize>,
+    stderr: Option<Stdio>,
 }
 
 /// A gateway that runs. It ends with this value.
@@ -108,6 +109,12 @@ impl Setup {
         self
     }
 
+    /// Its log goes there, where the test does not read it.
+    pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
+        self.stderr = Some(stderr.into());
+        self
+    }
+
     /// The file has no admin API.
     pub fn without_admin(mut self) -> Self {
         self.without_admin = true;
@@ -147,7 +154,7 @@ impl Setup {
             command.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(path);
             command.env_remove("RUST_LOG").stdin(Stdio::null());
         }
-        let (child, log) = spawn(command.args(&args).envs(self.env));
+        let (child, log) = spawn(command.args(&args).envs(self.env), self.stderr);
         let mut gateway =
             Gateway { edge, edge2, admin, child, args, folder, config, values, log, swaps: 0, _ports: ports };
         until("the gateway is ready", || {
@@ -166,10 +173,14 @@ impl Setup {
     }
 }
 
-/// Starts a program and collects what it logs.
-fn spawn(command: &mut Command) -> (Child, Arc<Mutex<String>>) {
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+/// Starts a program and collects what it logs, unless that goes elsewhere.
+fn spawn(command: &mut Command, stderr: Option<Stdio>) -> (Child, Arc<Mutex<String>>) {
     let log = Arc::new(Mutex::new(String::new()));
+    let collected = stderr.is_none();
+    let mut child = command.stderr(stderr.unwrap_or_else(Stdio::piped)).spawn().unwrap();
+    if !collected {
+        return (child, log);
+    }
     let (lines, sink) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&log));
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
@@ -244,7 +255,7 @@ impl Gateway {
     }
 
     fn next(&self, args: Vec<String>, sign: &str) -> Self {
-        let (child, log) = spawn(program().args(&args));
+        let (child, log) = spawn(program().args(&args), None);
         let mut gateway = Self {
             child,
             args,
@@ -266,7 +277,8 @@ impl Gateway {
 
     /// Tries to start another process with a file of this folder and other arguments; how that ends, and what it says.
     pub fn rival(&self, file: &str, args: &[&str]) -> (Option<i32>, String) {
-        let (mut child, log) = spawn(program().arg("run").arg("--config").arg(self.path(file)).args(args));
+        let (mut child, log) =
+            spawn(program().arg("run").arg("--config").arg(self.path(file)).args(args), None);
         let ended = within(PATIENCE, || child.try_wait().unwrap());
         let _ = child.kill(); // it may have ended
         let _ = child.wait();
@@ -311,7 +323,8 @@ impl Gateway {
     /// A request to the admin API.
     #[track_caller]
     pub fn admin(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Response {
-        Client::connect(self.admin).ask(method, target, headers)
+        let host = [("host", "localhost")];
+        Client::connect(self.admin).ask(method, target, &[&host, headers].concat())
     }
 
     #[track_caller]

@@ -21,7 +21,7 @@ use crate::config::JwksUrl;
 /// The longest that a fetch takes, from the name of the host to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest set of keys in bytes.
-pub(super) const MAX_SET: usize = 1 << 20;
+const MAX_SET: usize = 1 << 20;
 
 /// The way to an issuer.
 pub(super) struct Fetcher<'a> {

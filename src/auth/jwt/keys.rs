@@ -1,6 +1,5 @@
 //! The issuer's keys as they are now. Whoever verifies reads them without waiting; one task keeps them fresh.
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,11 +8,12 @@ use arc_swap::{ArcSwap, Guard};
 use tokio::sync::Notify;
 
 use super::KeySet;
-use super::fetch::{Fetcher, MAX_SET};
+use super::fetch::Fetcher;
 use super::keyset::hash;
 use super::schedule::Schedule;
 use crate::clock::Clock;
 use crate::config::{self, JwksUrl, JwtKeys};
+use crate::file;
 
 /// How long a bad file may be half-written before it is reported.
 const HALF_WRITTEN: Duration = Duration::from_millis(100);
@@ -80,10 +80,10 @@ impl Keys {
     }
 
     async fn look(&self, path: &Path) {
-        let mut read = read(path, &self.current());
+        let mut read = read_apart(path, self.current.load_full()).await;
         if read.is_err() {
             tokio::time::sleep(HALF_WRITTEN).await;
-            read = self::read(path, &self.current());
+            read = read_apart(path, self.current.load_full()).await;
         }
         self.found(&path.display().to_string(), read);
     }
@@ -130,14 +130,16 @@ impl Keys {
     }
 }
 
+/// The keys in a file, read on a thread of its own.
+async fn read_apart(path: &Path, known: Arc<KeySet>) -> Result<KeySet, String> {
+    let path = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || read(&path, &known)).await;
+    read.unwrap_or_else(|error| Err(error.to_string()))
+}
+
 /// The keys in a file; the `known` ones are not read again.
 fn read(path: &Path, known: &KeySet) -> Result<KeySet, String> {
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    let mut json = Vec::new();
-    file.take(MAX_SET as u64 + 1).read_to_end(&mut json).map_err(|error| error.to_string())?;
-    if json.len() > MAX_SET {
-        return Err("it is larger than 1 MiB".to_owned());
-    }
+    let (json, _) = file::read(path, file::SMALL).map_err(|error| error.to_string())?;
     if hash(&json) == *known.id() {
         return Ok(known.clone());
     }

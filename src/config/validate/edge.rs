@@ -1,5 +1,6 @@
 //! The edge: addresses, operators, and who the client is.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use super::section::Section;
 use super::tls::{self, Files};
 use super::{check_name, empty, in_range, missing, secret, value, word};
 use crate::client_ip::parse_network;
+use crate::route::host_name;
 
 /// Connections at once of a listener when nothing else is said.
 const CONNECTIONS: u64 = 10_000;
@@ -145,7 +147,26 @@ pub(super) fn admin(
                 .help("anyone there can read the state; use 127.0.0.1, or guard the port"),
         );
     }
-    Some(AdminConfig { address, token })
+    let hosts = raw
+        .hosts
+        .iter()
+        .flat_map(|hosts| &hosts.value)
+        .filter_map(|text| value(text, report, admin_host))
+        .collect();
+    Some(AdminConfig { address, token, hosts })
+}
+
+/// A host as Host names it, without a port.
+fn admin_host(text: &str) -> Result<String, Mistake> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(address.to_canonical().to_string());
+    }
+    let known = host_name(text.as_bytes()).filter(|_| !text.contains(':'));
+    known.map(Cow::into_owned).ok_or_else(|| {
+        Mistake::new(format!("`{text}` is not a host"))
+            .help("a name or an address, without a port: gateway.internal")
+    })
 }
 
 pub(super) fn client_ip(raw: Option<&At<RawClientIp>>, report: &mut Report) -> ClientIpConfig {

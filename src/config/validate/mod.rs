@@ -194,8 +194,8 @@ fn secret(raw: Option<&At<RawSecret>>, folder: &Path, report: &mut Report) -> Op
         Some(RawSecret::Value(value)) => Some(value.clone()),
         Some(RawSecret::File(path)) => {
             let bytes = file(path, folder, report)?;
-            let text = String::from_utf8(bytes)
-                .map_err(|_| report.error(path.problem(format!("{} is not UTF-8", path.value))));
+            let text = crate::file::text(bytes)
+                .map_err(|error| report.error(path.problem(format!("cannot read {}: {error}", path.value))));
             text.ok().map(|text| text.trim().to_owned())
         }
     }
@@ -204,7 +204,8 @@ fn secret(raw: Option<&At<RawSecret>>, folder: &Path, report: &mut Report) -> Op
 /// What another file holds.
 fn file(path: &At<String>, folder: &Path, report: &mut Report) -> Option<Vec<u8>> {
     let seen = relative(folder, &path.value);
-    std::fs::read(&seen)
+    crate::file::read(&seen, crate::file::SMALL)
+        .map(|(bytes, _)| bytes)
         .map_err(|error| report.error(path.problem(format!("cannot read {}: {error}", seen.display()))))
         .ok()
 }

@@ -93,7 +93,13 @@ fn certificate(raw: &RawCertificate, files: Files<'_>, report: &mut Report) -> O
         .find(|known| known.cert == cert && known.key == key);
     match KeyPair::load(&cert, &key, known.map(|known| &known.known), files.now) {
         Ok(pair) => {
-            if let Some(doubt) = pair.doubt(&cert.display().to_string(), files.now) {
+            let name = cert.display().to_string();
+            let early = known.and_then(|known| Some((known, pair.is_early(&known.known, &name, files.now)?)));
+            if let Some((known, early)) = early {
+                report.warning(cert_text.problem(early));
+                return Some(known.clone());
+            }
+            if let Some(doubt) = pair.doubt(&name, files.now) {
                 report.warning(cert_text.problem(doubt));
             }
             Some(CertificateConfig { cert, key, known: pair })

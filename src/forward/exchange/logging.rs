@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use sluicegate_limiter::Time;
 
 use super::Exchange;
+use crate::forward::ForwardError;
 use crate::message::RequestHead;
 use crate::observe::{End, Record};
 use crate::pipeline::{Found, Judged, Unjudged};
@@ -58,9 +59,14 @@ impl Exchange {
     }
 
     /// A server was asked, and that took from its release until now.
-    pub(in crate::forward) fn asked(&self, server: &str) {
+    pub(in crate::forward) fn asked(&self, server: &str, failed: Option<&ForwardError>) {
         let took = || self.connection.worker.clock().now().since(self.released);
-        self.note(|record| record.asked(server, took()));
+        self.note(|record| record.asked(server, took(), failed.map(ForwardError::told)));
+    }
+
+    /// No server could be asked.
+    pub(in crate::forward) fn not_asked(&self, why: &ForwardError) {
+        self.note(|record| record.not_asked(why.told()));
     }
 
     /// Writes the line.

@@ -11,12 +11,11 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::names::Names;
 use super::server::provider;
+use crate::file;
 use crate::watched::{Digest, sha256};
 
 /// A certificate that ends so soon is worth a warning.
 pub const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// The longest file that is read: a chain and a key are a few KiB.
-const LONGEST: u64 = 1 << 20;
 
 /// A certificate with its key.
 #[derive(Debug)]
@@ -83,6 +82,17 @@ impl KeyPair {
             return Err(PairError::new(PairFile::Cert, message, Some("no client accepts it; renew it")));
         }
         Ok(Arc::new(pair))
+    }
+
+    /// Why it is not to take the place of `before` yet: clients accept that one, and would not accept this.
+    pub fn is_early(&self, before: &Self, file: &str, now: Timestamp) -> Option<String> {
+        let is_valid = |pair: &Self| pair.not_before <= now && now <= pair.not_after;
+        (self.not_before > now && is_valid(before)).then(|| {
+            format!(
+                "{file} is not valid before {}; the certificate before it serves until then",
+                self.not_before
+            )
+        })
     }
 
     fn parse(
@@ -154,9 +164,6 @@ fn read(path: &Path, file: PairFile) -> Result<Vec<u8>, PairError> {
 
 /// What a small file holds.
 pub(super) fn bounded(path: &Path) -> Result<Vec<u8>, String> {
-    let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    if std::fs::metadata(path).map_err(cannot)?.len() > LONGEST {
-        return Err(format!("{} is larger than 1 MiB", path.display()));
-    }
-    std::fs::read(path).map_err(cannot)
+    let read = file::read(path, file::SMALL).map(|(bytes, _)| bytes);
+    read.map_err(|error| format!("cannot read {}: {error}", path.display()))
 }

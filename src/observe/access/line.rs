@@ -113,6 +113,7 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
                 object.seconds(name, micros(took));
             }
         }
+        Known::UpstreamError => object.maybe(name, record.upstream_error.as_ref().map(String::as_bytes)),
         Known::RequestId => object.text(name, end.id.as_bytes()),
         Known::TraceId => {
             if let Some(trace) = trace {

@@ -46,6 +46,8 @@ pub struct Record {
     pub(super) upstream: Option<usize>,
     pub(super) server: Option<Box<str>>,
     pub(super) upstream_took: Option<Span>,
+    /// Why the upstream gave no answer.
+    pub(super) upstream_error: Option<String>,
     wants_identity: bool,
     wants_server: bool,
 }
@@ -128,6 +130,7 @@ impl Record {
             upstream: None,
             server: None,
             upstream_took: None,
+            upstream_error: None,
             wants_identity: wants(&[Known::Consumer, Known::Plan, Known::User]),
             wants_server: wants(&[Known::Server]),
         })
@@ -186,11 +189,18 @@ impl Record {
     }
 
     /// This server was asked, and that took so long.
-    pub fn asked(&mut self, server: &str, took: Span) {
+    /// `failed` is why it gave no answer, if it gave none.
+    pub fn asked(&mut self, server: &str, took: Span, failed: Option<String>) {
         self.upstream_took = Some(took);
+        self.upstream_error = failed;
         if self.wants_server {
             self.server = Some(server.into());
         }
+    }
+
+    /// No server could be asked.
+    pub fn not_asked(&mut self, why: String) {
+        self.upstream_error = Some(why);
     }
 
     /// Which sample it belongs to.

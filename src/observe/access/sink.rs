@@ -1,4 +1,4 @@
-//! The thread that writes the access log, and what waits for it.
+//! A thread that writes a log, and the bounded queue before it. The access log and the gateway's own log use it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -8,6 +8,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
 
 use crate::config::LogTarget;
 
@@ -20,7 +23,8 @@ const KEPT: usize = 256 << 10;
 pub struct Sink(Arc<Queue>);
 
 struct Queue {
-    target: LogTarget,
+    /// `None` is standard error: the log in which the trouble of all others is told.
+    target: Option<LogTarget>,
     state: Mutex<State>,
     /// There is something to do.
     work: Condvar,
@@ -60,9 +64,28 @@ impl Sink {
             LogTarget::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
             LogTarget::File(path) => open(path)?,
         };
+        Self::start(file, Some(target.clone()), most, dropped)
+    }
+
+    /// The same for standard error.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub fn to_stderr(most: usize, dropped: Arc<AtomicU64>) -> io::Result<Self> {
+        let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+        Self::start(file, None, most, dropped)
+    }
+
+    fn start(
+        file: File,
+        target: Option<LogTarget>,
+        most: usize,
+        dropped: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
+        let name = if target.is_some() { "access-log" } else { "log" };
         let state = State { bytes: Vec::new(), most, reopen: false, closing: false, ended: false };
         let queue = Arc::new(Queue {
-            target: target.clone(),
+            target,
             state: Mutex::new(state),
             work: Condvar::new(),
             over: Condvar::new(),
@@ -70,13 +93,13 @@ impl Sink {
         });
         let own = Arc::clone(&queue);
         let output = Output { file, torn: false, failing: false };
-        std::thread::Builder::new().name("access-log".to_owned()).spawn(move || own.write(output))?;
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || own.write(output))?;
         Ok(Self(queue))
     }
 
     /// Whether it writes there.
     pub fn is_for(&self, target: &LogTarget) -> bool {
-        self.0.target == *target
+        self.0.target.as_ref() == Some(target)
     }
 
     /// So many bytes may wait from now on.
@@ -85,7 +108,7 @@ impl Sink {
     }
 
     /// Takes whole lines to be written, so many, or drops them. It never waits for the disk.
-    pub(super) fn take(&self, lines: &[u8], count: u64) {
+    pub fn take(&self, lines: &[u8], count: u64) {
         let mut state = self.0.lock();
         if state.bytes.len() + lines.len() > state.most {
             drop(state);
@@ -144,11 +167,11 @@ impl Queue {
                 std::mem::swap(&mut state.bytes, &mut batch);
                 std::mem::take(&mut state.reopen)
             };
-            let lost = output.write(&batch, &self.target);
+            let lost = output.write(&batch, self.target.as_ref());
             self.dropped.fetch_add(lost, Ordering::Relaxed);
             batch.clear();
             batch.shrink_to(KEPT);
-            if let (LogTarget::File(path), true) = (&self.target, reopen) {
+            if let (Some(LogTarget::File(path)), true) = (&self.target, reopen) {
                 output.reopen(path);
             }
         }
@@ -157,7 +180,7 @@ impl Queue {
 
 impl Output {
     /// Writes lines; how many of them were lost. A disk that is full or a pipe that broke is tried again with the next.
-    fn write(&mut self, lines: &[u8], target: &LogTarget) -> u64 {
+    fn write(&mut self, lines: &[u8], target: Option<&LogTarget>) -> u64 {
         let mut left = lines;
         let failed = loop {
             if left.is_empty() {
@@ -169,11 +192,23 @@ impl Output {
                 Ok(_) if self.torn => self.torn = false, // what was half there is a line of its own
                 Ok(length) => left = &left[length..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The process that shares the pipe or terminal has made it non-blocking. This thread may wait.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let _ = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None); // tried again in any case
+                }
                 Err(error) => break Some(error),
             }
         };
         let written = &lines[..lines.len() - left.len()];
         self.torn |= written.last().is_some_and(|byte| *byte != b'\n');
+        if let Some(target) = target {
+            self.tell(failed, !lines.is_empty(), target);
+        }
+        left.iter().filter(|byte| **byte == b'\n').count() as u64
+    }
+
+    /// Says once that writing fails, and once that it works again.
+    fn tell(&mut self, failed: Option<io::Error>, wrote: bool, target: &LogTarget) {
         let name = match target {
             LogTarget::Stdout => "to standard output".to_owned(),
             LogTarget::File(path) => path.display().to_string(),
@@ -183,13 +218,12 @@ impl Output {
                 tracing::error!("the access log {name} cannot be written, and lines are lost: {error}");
                 self.failing = true;
             }
-            None if self.failing && !lines.is_empty() => {
+            None if self.failing && wrote => {
                 tracing::info!("the access log {name} is written again");
                 self.failing = false;
             }
             _ => {}
         }
-        left.iter().filter(|byte| **byte == b'\n').count() as u64
     }
 
     fn reopen(&mut self, path: &Path) {
@@ -206,7 +240,9 @@ impl Output {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+    // A named pipe that nobody reads is an error, instead of a thread that waits for a reader.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
 }
 
 #[cfg(test)]
@@ -219,9 +255,9 @@ mod tests {
         let path = folder.path().join("log");
         let target = LogTarget::File(path.clone());
         let mut output = Output { file: open(&path).unwrap(), torn: false, failing: false };
-        assert_eq!(output.write(b"one\ntw", &target), 0);
+        assert_eq!(output.write(b"one\ntw", Some(&target)), 0);
         output.torn = true;
-        assert_eq!(output.write(b"three\n", &target), 0);
+        assert_eq!(output.write(b"three\n", Some(&target)), 0);
         assert_eq!(std::fs::read_to_string(path).unwrap(), "one\ntw\nthree\n");
     }
 
