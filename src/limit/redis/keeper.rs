@@ -39,7 +39,9 @@ impl Store {
         let store = Rc::clone(self);
         self.spawn(async move {
             loop {
-                store.beat("", &forget).await;
+                if store.beat("", &forget).await.is_none() {
+                    store.state.count_gateways(None);
+                }
                 tokio::time::sleep(BEAT).await;
             }
         });
@@ -62,7 +64,7 @@ impl Store {
         self.say(redis::cmd("PEXPIRE").arg(&gateways).arg(lives)).await?;
         let living = self.say(redis::cmd("ZCARD").arg(&gateways)).await?;
         let pardons = self.say(redis::cmd("HGETALL").arg(&pardons)).await?;
-        self.state.set_gateways(redis::from_redis_value(living).ok()?);
+        self.state.count_gateways(Some(redis::from_redis_value(living).ok()?));
         let pardons: HashMap<String, i64> = redis::from_redis_value(pardons).ok()?;
         let before = self.pardons.replace(Some(pardons.clone()));
         for (limit, times) in &pardons {

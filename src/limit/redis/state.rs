@@ -20,6 +20,8 @@ use crate::limit::{Counters, Limit};
 
 /// The least time after which people are told another reason for the same outage.
 const RETELL: Span = Span::from_secs(10);
+/// How often in a row a smaller number of gateways is told, twice a second, before it is believed.
+const BELIEVED: u32 = 6;
 
 /// What all threads of a gateway share about its store.
 pub struct StoreState {
@@ -31,6 +33,8 @@ pub struct StoreState {
     pub(super) alarm: watch::Sender<()>,
     /// Live gateways, this one among them, as of the last word from the store.
     gateways: AtomicU32,
+    /// The counts below that which were told in a row.
+    fewer: Mutex<Fewer>,
     /// Which server holds what.
     pub(super) topology: Topology,
     /// When people were last told that a script and the core do not agree.
@@ -46,6 +50,14 @@ pub struct StoreState {
     told: Mutex<Vec<Weak<Counters>>>,
     /// Whether that is to be forgotten.
     outdated: AtomicBool,
+}
+
+/// Counts of gateways that are smaller than the known one.
+#[derive(Default)]
+struct Fewer {
+    times: u32,
+    /// The largest of them.
+    most: u32,
 }
 
 /// Which connections are there.
@@ -78,6 +90,7 @@ impl StoreState {
             config: ArcSwap::from_pointee(config),
             gateway: random().iter().map(|byte| format!("{byte:02x}")).collect(),
             alarm: watch::Sender::new(()),
+            fewer: Mutex::default(),
             topology: Topology::default(),
             disagreement_told: Mutex::default(),
             watches: Mutex::default(),
@@ -114,13 +127,29 @@ impl StoreState {
         self.gateways.load(Ordering::Relaxed).max(self.config.load().gateways)
     }
 
-    /// Takes the count of live gateways from the store, and keeps it over a restart. It reads and writes a file, so it is
-    /// not for threads that serve.
-    pub(super) fn set_gateways(&self, gateways: u32) {
-        let gateways = gateways.max(1);
-        if self.gateways.swap(gateways, Ordering::Relaxed) == gateways {
-            return;
-        }
+    /// Takes the count of live gateways from the store, and keeps it over a restart; `None` if the store did not answer. It
+    /// writes a file, so it is not for threads that serve.
+    ///
+    /// A smaller count is believed when it was told often enough in a row: after an outage, in which no gateway could say
+    /// that it lives, the first that is back would find itself alone.
+    pub(super) fn count_gateways(&self, told: Option<u32>) {
+        let known = self.gateways.load(Ordering::Relaxed);
+        let gateways = {
+            let mut fewer = locked(&self.fewer);
+            match told {
+                Some(told) if told < known => {
+                    fewer.times += 1;
+                    fewer.most = fewer.most.max(told).max(1);
+                }
+                _ => *fewer = Fewer::default(),
+            }
+            match told {
+                Some(told) if told > known => told,
+                _ if fewer.times >= BELIEVED => std::mem::take(&mut *fewer).most,
+                _ => return,
+            }
+        };
+        self.gateways.store(gateways, Ordering::Relaxed);
         let config = self.config();
         if let Err(error) = census::write(&config, gateways) {
             let path = census::path(&config);

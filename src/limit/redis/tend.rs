@@ -31,7 +31,7 @@ const ANSWERS_ME: Duration = Duration::from_millis(50);
 /// How often the server's time is asked for at the beginning.
 const GLANCES: usize = 3;
 /// How long a server that is back is only told, and not asked: the other gateways tell it too.
-const OTHERS_REPORT: Duration = Duration::from_millis(200);
+const OTHERS_REPORT: Duration = Duration::from_millis(300);
 /// Slots of a node that are tried for writing, before it is taken for one whose slots are all on their way.
 const SLOTS_TRIED: usize = 3;
 
@@ -79,7 +79,7 @@ impl Store {
                     losses = if self.clock.now().since(begun) >= GOOD { 1 } else { losses + 1 };
                     self.lost(link);
                     self.state.alarm.send_replace(());
-                    tokio::time::sleep(Duration::from_nanos(pause(losses, true).as_nanos())).await;
+                    tokio::time::sleep(Duration::from_nanos(pause(losses, false).as_nanos())).await;
                 }
                 Err(error) => {
                     link.shut(told(&error));

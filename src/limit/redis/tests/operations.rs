@@ -242,13 +242,17 @@ fn reload(
     let (now, _, told) = ask(store, key, new, 0, 1);
     let expected = rescaled(&local, new, now);
     let numbers = [owed(&told, new, now), owed(&expected, new, now), owed(&local, old, now)];
-    if let [Some([told, ..]), Some([expected, whole, scale, request]), Some([_, _, old_scale, old_request])] =
-        numbers
+    if let [
+        Some([told, ..]),
+        Some([expected, whole, scale, request]),
+        Some([_, old_whole, old_scale, old_request]),
+    ] = numbers
     {
         // A queue is never longer than its places.
         let expected = if matches!(new, Quota::LeakyBucket(..)) { expected.min(whole) } else { expected };
-        // At most a microsecond is added to the old debt, and another to the new one.
-        let added = (scale / old_scale).max(request / old_request);
+        // At most a microsecond is added to the old debt, and another to the new one. Where it reaches below empty, what
+        // is cut off the scale of the old bucket counts there.
+        let added = (scale / old_scale).max(request / old_request) * (1.0 + old_whole * 1e-8);
         let most = (expected + added) * (1.0 + 1e-8) + 1.0;
         prop_assert!(told >= expected && told <= most, "{} instead of {}", told, expected);
     } else {
