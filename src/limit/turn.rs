@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use sluicegate_limiter::{Receipt, Time};
-use smallvec::SmallVec;
 
 use super::counters::{Counters, Taken};
 use super::redis::{Item, Lease, NOBODY, Store, Tag};
@@ -15,7 +14,7 @@ use crate::key::Fingerprint;
 
 /// All that a request holds. Dropping it frees the places, on every way out.
 #[derive(Default)]
-pub struct Holds(SmallVec<[Hold; 1]>);
+pub struct Holds(Vec<Hold>);
 
 /// One thing that a request holds of one limit.
 pub struct Hold {
