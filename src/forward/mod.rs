@@ -2,7 +2,6 @@
 
 mod balance;
 mod body;
-mod complaint;
 mod connect;
 mod error;
 mod exchange;

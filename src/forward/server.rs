@@ -11,7 +11,6 @@ use hyper_util::rt::TokioIo;
 use tokio_rustls::TlsConnector;
 
 use super::body::{Body, Forwarded, Kept, Returning};
-use super::complaint::Complaints;
 use super::connect::Address;
 use super::framing::Framing;
 use super::lines::Lines;
@@ -39,7 +38,6 @@ pub(super) struct Server {
     senders: Rc<Pool<SendRequest<RequestBody>>>,
     /// For all of them, where it speaks HTTP/2.
     lines: Option<Rc<Lines>>,
-    complaints: Complaints,
 }
 
 impl Server {
@@ -51,13 +49,7 @@ impl Server {
     ) -> Self {
         let address = Rc::new(Address::new((authority, address), config, connector));
         let lines = (config.protocol == Protocol::Http2).then(|| Rc::new(Lines::new(&address)));
-        Self {
-            address,
-            wires: Rc::new(Pool::new()),
-            senders: Rc::new(Pool::new()),
-            lines,
-            complaints: Complaints::default(),
-        }
+        Self { address, wires: Rc::new(Pool::new()), senders: Rc::new(Pool::new()), lines }
     }
 
     /// Whether it is spoken to as `config` says.
@@ -86,14 +78,6 @@ impl Server {
         let mut wire = Wire::new(self.address.connect(preamble).await?);
         Ok(wire.ask(question, None, None).await?.status)
     }
-
-    /// Tells operators why no agreement with it comes about; clients are told nothing of it.
-    fn complain(&self, config: &UpstreamConfig, connection: &Connection, error: &ForwardError) {
-        if let ForwardError::Handshake(reason) = error {
-            let now = connection.worker.deadlines.now();
-            self.complaints.tell(&config.name, &self.address.authority, now, &**reason);
-        }
-    }
 }
 
 /// Sends a request without a body and waits for the head of its answer. It may ask to switch to the protocol `wanted`,
@@ -110,11 +94,10 @@ pub(super) async fn ask(
     wanted: Option<&[u8]>,
     preamble: &[u8],
 ) -> Result<Response, ForwardError> {
-    let asked = match &server.lines {
+    match &server.lines {
         Some(lines) => apart(|| multiplexed::ask((server, lines), config, exchange, connection, parts)).await,
         None => ask_alone(server, config, exchange, connection, parts, wanted, preamble).await,
-    };
-    asked.inspect_err(|error| server.complain(config, connection, error))
+    }
 }
 
 /// The same with a body. What was never sent on a kept connection that had died is sent on a new one. A request that is
@@ -128,11 +111,10 @@ pub(super) async fn send(
     upload: &Rc<Upload>,
     preamble: &[u8],
 ) -> Result<Response, ForwardError> {
-    let sent = match &server.lines {
+    match &server.lines {
         Some(lines) => multiplexed::send((server, lines), config, exchange, connection, unsent, upload).await,
         None => send_alone(server, config, exchange, connection, unsent, upload, preamble).await,
-    };
-    sent.inspect_err(|error| server.complain(config, connection, error))
+    }
 }
 
 /// Sends a request on a connection that is its own until its answer has ended.
