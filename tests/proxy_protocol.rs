@@ -44,6 +44,7 @@ fn both_versions_tell_the_client() {
     let v4 = [&[198, 51, 100, 7, 192, 0, 2, 1][..], &[0x12, 0x67, 0x01, 0xbb]].concat();
     assert_eq!(get(&gateway, &v2(0x21, 0x11, &v4)), "198.51.100.7");
     assert_eq!(get(&gateway, &v2(0x20, 0x00, &[])), "127.0.0.1");
+    assert_eq!(get(&gateway, &v2(0x21, 0x12, &v4)), "127.0.0.1", "datagrams tell no client");
     // In pieces, as it may come.
     let mut client = gateway.client();
     for byte in b"PROXY TCP4 203.0.113.10 192.0.2.1 4711 443\r\n" {
@@ -65,7 +66,7 @@ fn a_connection_without_a_header_is_closed() {
         b"PROXY TCP4 203.0.113.9 192.0.2.1 4711 443\nGET / HTTP/1.1\r\nHost: api.test\r\n\r\n",
         b"PROXY TCP4 203.0.113.999 192.0.2.1 4711 443\r\nGET / HTTP/1.1\r\nHost: api.test\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        &v2(0x21, 0x12, &[0; 12]),
+        &v2(0x21, 0x41, &[0; 12]), // a family that the protocol does not have
         &v2(0x21, 0x11, &[0; 8]), // shorter than its addresses
     ] {
         let mut client = gateway.client();
