@@ -71,7 +71,8 @@ fn a_client_that_leaves_ends_its_request() {
         drop(client);
         let (_, took) =
             timed(|| until(note, || upstream.notes().iter().any(|known| known == note).then_some(())));
-        assert!(took < Duration::from_secs(1), "{path}: {took:?}");
+        // Whether a client that has closed its half is still there is asked once a second.
+        assert!(took < Duration::from_secs(3), "{path}: {took:?}");
         assert_eq!(gateway.get("/").status, 200);
     }
     assert_eq!(upstream.connections(), 1);
