@@ -37,9 +37,10 @@ step() {
     "$@"
 }
 
-step cargo test --workspace
-# The fuzz targets over more mutations of their corpus than the plain run makes.
-step env SLUICEGATE_FUZZ=2000 cargo test --test fuzz_corpus
+# Most tests wait for programs, so more of them run at once than there are cores; the fuzz targets run more mutations
+# of their corpus than by default. Tests that measure time come after the others, two at once.
+step env SLUICEGATE_FUZZ=2000 cargo test --workspace -- --skip timed:: --test-threads=8
+step cargo test --test it timed:: -- --test-threads=2
 # How threads meet in the table of counters: every order that they can run in, explored by loom.
 step cargo test --features model --lib limit::model
 # The instructions of a request, which may not grow unseen.

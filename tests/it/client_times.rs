@@ -1,0 +1,72 @@
+//! How long clients are waited for, and how much they may send, as the file says. Without it all these times are longer
+//! than a test waits.
+
+use std::time::Duration;
+
+use crate::harness::{Gateway, Setup, Upstream, gated};
+
+const API: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n";
+const ROUTE: &str = "routes: [{name: api, match: {path: /*}, upstream: api}]\n";
+
+/// A head that does not come to its end is answered 408, and an idle connection is closed.
+#[test]
+fn heads_and_pauses_have_their_time() {
+    let gateway = Gateway::start(
+        "timeouts: {head: 500ms, idle: 500ms}\nroutes: [{name: all, respond: {status: 200}}]\n",
+    );
+    let mut slow = gateway.client();
+    slow.send("GET / HTTP/1.1\r\nHost: a");
+    assert_eq!(slow.response().status, 408);
+    assert!(slow.is_closed());
+    let mut idle = gateway.client();
+    assert_eq!(idle.get("/").status, 200);
+    assert!(idle.is_closed());
+    assert!(gateway.client().is_closed(), "one that says nothing");
+}
+
+/// A body that stops coming is answered 408.
+#[test]
+fn bodies_have_their_time() {
+    let upstream = Upstream::answering("done");
+    let text = format!("timeouts: {{body: 500ms}}\n{API}{ROUTE}");
+    let gateway = Setup::default().upstream(&upstream).start(&text);
+    let mut client = gateway.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
+    assert_eq!(client.response().status, 408);
+}
+
+/// A request is over in time, whoever it waits for: 504 before the answer has begun, broken off behind that.
+#[test]
+fn requests_have_their_time() {
+    let (upstream, gate) = gated();
+    let text = format!("timeouts: {{request: 500ms}}\n{API}{ROUTE}");
+    let gateway = Setup::default().upstream(&upstream).start(&text);
+    assert_eq!(gateway.get("/slow").status, 504);
+    gate.open();
+
+    // An answer that never stops coming, byte by byte, and a route of its own.
+    let upstream = Upstream::scripted(|exchange| {
+        exchange.body().unwrap();
+        exchange.write("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+        while exchange.write("x") {
+            exchange.pause(Duration::from_millis(20));
+        }
+    });
+    let route = "routes: [{name: api, match: {path: /*}, upstream: api, timeout: 500ms}]\n";
+    let gateway = Setup::default().upstream(&upstream).start(&format!("{API}{route}"));
+    let mut client = gateway.client();
+    client.request("GET", "/", &[]);
+    assert!(client.try_response().is_err(), "it is broken off");
+    assert_eq!(gateway.metric("sluicegate_requests_total", &[("route", "api"), ("code", "200")]), 1.0);
+}
+
+/// More headers than allowed are answered 431.
+#[test]
+fn headers_are_counted() {
+    let gateway =
+        Gateway::start("max_headers: 20\nroutes: [{name: all, match: {path: /*}, respond: {status: 200}}]\n");
+    let headers: Vec<(String, String)> = (0..30).map(|n| (format!("x-{n}"), "y".to_owned())).collect();
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    assert_eq!(gateway.ask("GET", "/", &headers[..15]).status, 200);
+    assert_eq!(gateway.ask("GET", "/", &headers).status, 431);
+}

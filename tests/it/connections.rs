@@ -1,0 +1,126 @@
+//! How many connections there may be: of a listener, of an address, and of a process that runs out of descriptors.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::harness::{Client, Gateway, Setup, Upstream, Watch, let_pass, until};
+
+const ROUTES: &str = "routes: [{respond: {status: 200}}]\n";
+
+fn refused(gateway: &Gateway, reason: &str) -> f64 {
+    gateway.metric("sluicegate_connections_refused_total", &[("listener", "edge"), ("reason", reason)])
+}
+
+/// Connections that are served: each has had an answer.
+fn served(gateway: &Gateway, count: usize) -> Vec<Client> {
+    let connect = || {
+        let mut client = gateway.client();
+        assert_eq!(client.get("/").status, 200);
+        client
+    };
+    (0..count).map(|_| connect()).collect()
+}
+
+fn one_too_many(gateway: &Gateway, reason: &str, places: usize) {
+    // The harness itself has looked whether somebody listens.
+    until("nobody is connected", || {
+        (gateway.metric("sluicegate_connections", &[("listener", "edge")]) == 0.0).then_some(())
+    });
+    let before = refused(gateway, reason);
+    let mut clients = served(gateway, places);
+    assert!(gateway.client().is_closed(), "one too many");
+    until("it is counted", || (refused(gateway, reason) > before).then_some(()));
+    assert_eq!(clients[0].get("/").status, 200, "the others are served");
+    clients.pop();
+    serves_again(gateway); // a place is free again
+}
+
+#[test]
+fn a_listener_has_so_many_places() {
+    let gateway = Gateway::start(&format!(
+        "listen: [{{name: edge, address: \"{{edge}}\", max_connections: 3}}]\n{ROUTES}"
+    ));
+    one_too_many(&gateway, "listener_full", 3);
+    gateway.reload(&format!("listen: [{{name: edge, address: \"{{edge}}\", max_connections: 5}}]\n{ROUTES}"));
+    one_too_many(&gateway, "listener_full", 5);
+}
+
+#[test]
+fn an_address_has_so_many_places() {
+    let listen = "listen: [{name: edge, address: \"{edge}\", max_connections_per_ip: 3}]\n";
+    let gateway = Gateway::start(&format!("{listen}{ROUTES}"));
+    one_too_many(&gateway, "address_full", 3);
+    // Proxies bring the clients of everybody.
+    gateway.reload(&format!("{listen}client_ip: {{trusted_proxies: [127.0.0.1]}}\n{ROUTES}"));
+    assert_eq!(served(&gateway, 10).len(), 10);
+}
+
+/// Waits until a new connection is served.
+fn serves_again(gateway: &Gateway) {
+    until("a client is served again", || {
+        let mut client = gateway.client();
+        client.try_send(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").ok()?;
+        client.try_response().ok().filter(|answer| answer.status == 200)
+    });
+}
+
+/// 300 connections where there are descriptors for few: no work while they stand there, and service right behind.
+#[test]
+fn a_flood_of_connections_costs_nothing_and_leaves_nothing() {
+    for descriptors in [64, 80] {
+        let upstream = Upstream::answering("hello");
+        let yaml = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{upstream: api}]\n";
+        let gateway = Setup::default().upstream(&upstream).descriptors(descriptors).workers(2).start(yaml);
+        assert_eq!(gateway.get("/").status, 200);
+        let flood: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(gateway.edge).unwrap()).collect();
+        until("it has taken or turned away what there is", || {
+            (refused(&gateway, "gateway_full") > 200.0).then_some(())
+        });
+        assert!(gateway.open_descriptors() <= descriptors);
+        let before = gateway.processor_time();
+        let_pass(Duration::from_secs(1)); // time is what is measured
+        let spent = gateway.processor_time() - before;
+        assert!(spent <= Duration::from_millis(50), "{descriptors}: {spent:?} of a second");
+        drop(flood);
+        let watch = Watch::start();
+        serves_again(&gateway);
+        assert!(watch.elapsed() < Duration::from_secs(1), "{descriptors}: {:?}", watch.elapsed());
+    }
+}
+
+/// The limit that is the shell's, and not the system's, is raised at the start.
+#[test]
+fn a_soft_limit_is_raised() {
+    let gateway = Gateway::start(ROUTES);
+    let limits = std::fs::read_to_string(gateway.proc("limits")).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<&str> = line.split_whitespace().filter(|word| word.parse::<u64>().is_ok()).collect();
+    assert_eq!(numbers[0], numbers[1], "{line}");
+}
+
+/// The system may take descriptors away, or others may use them up: whoever cannot be accepted waits, and so does the
+/// gateway.
+#[test]
+fn no_descriptors_at_all_cost_nothing_either() {
+    let gateway = Setup::default().descriptors(80).workers(2).without_admin().start(ROUTES);
+    let allow = |most: usize| {
+        let pid = gateway.proc("").file_name().unwrap().to_owned();
+        let mut prlimit = std::process::Command::new("prlimit");
+        prlimit.arg("--pid").arg(pid).arg(format!("--nofile={most}:80"));
+        assert!(prlimit.status().unwrap().success());
+    };
+    // Connections fall to both workers: when all of these are answered, both have what they need.
+    (0..40).for_each(|_| assert_eq!(gateway.get("/").status, 200));
+    allow(4);
+    let waiting: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(gateway.edge).unwrap()).collect();
+    let before = gateway.processor_time();
+    let_pass(Duration::from_secs(1)); // time is what is measured
+    let spent = gateway.processor_time() - before;
+    assert!(spent <= Duration::from_millis(50), "{spent:?} of a second");
+    assert!(gateway.log().matches("cannot accept").count() <= 2, "{}", gateway.log());
+    drop(waiting);
+    allow(80);
+    let watch = Watch::start();
+    serves_again(&gateway);
+    assert!(watch.elapsed() < Duration::from_secs(1), "{:?}", watch.elapsed());
+}

@@ -1,0 +1,290 @@
+//! A new process takes over from the one that runs: nobody who connects is refused, no request is lost, and what goes
+//! wrong changes nothing. So do sockets that somebody else opened.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::harness::client::refuses;
+use crate::harness::load::count;
+use crate::harness::{Client, Gateway, Load, PATIENCE, Setup, Upstream, gated, until, within};
+
+const FILE: &str =
+    "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api}]\n";
+
+fn start(upstream: &Upstream) -> Gateway {
+    Setup::default().upstream(upstream).handover().start(FILE)
+}
+
+/// Two upgrades in a row at 500 requests a second, on kept and on new connections: all are answered 200.
+#[test]
+fn two_upgrades_under_load_lose_nothing() {
+    let upstream = Upstream::answering("done");
+    let mut first = start(&upstream);
+    let kept = Load::on(std::slice::from_ref(&first), 8).pause(Duration::from_millis(32)).start();
+    let anew = Load::on(std::slice::from_ref(&first), 8).pause(Duration::from_millis(32)).anew().start();
+    let some_more = || {
+        let before = (kept.answered(), anew.answered());
+        until("some more requests", || {
+            (kept.answered() > before.0 + 50 && anew.answered() > before.1 + 50).then_some(())
+        });
+    };
+    some_more();
+    let mut second = first.successor();
+    some_more();
+    assert_eq!(first.ended(PATIENCE).code(), Some(0), "the first has ended");
+    let third = second.successor();
+    some_more();
+    assert_eq!(second.ended(PATIENCE).code(), Some(0), "the second has ended");
+    some_more();
+    assert_eq!(third.admin_get("/readyz").status, 200);
+    for (shots, connections) in [(kept.stop(), "kept"), (anew.stop(), "new")] {
+        let lost: Vec<_> = shots.iter().filter(|shot| shot.status != 200).collect();
+        assert!(
+            lost.is_empty(),
+            "{} of {} lost on {connections} connections: {lost:?}",
+            lost.len(),
+            shots.len()
+        );
+    }
+    assert!(!second.log().contains("did not end in time"), "{}", second.log());
+}
+
+/// Requests in flight end in the process that began them, which then ends; a connection is told to come anew.
+#[test]
+fn requests_in_flight_end_in_the_old_process() {
+    let (upstream, gate) = gated();
+    let mut old = start(&upstream);
+    let (mut slow, mut kept, mut idle) = (old.client(), old.client(), old.client());
+    assert_eq!((kept.get("/").status, idle.get("/").status), (200, 200));
+    slow.request("GET", "/slow", &[]);
+    upstream.wait_for(3);
+    let new = old.successor();
+    let answer = kept.get("/");
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    assert!(kept.is_closed());
+    assert!(idle.is_closed(), "who does not come back is not waited for");
+    assert_eq!(new.client().get("/").status, 200);
+    gate.open();
+    assert_eq!(slow.response().text(), "done");
+    assert_eq!(old.ended(PATIENCE).code(), Some(0));
+    assert_eq!(new.get("/").status, 200);
+}
+
+/// The admin API goes along, and the file that is read is the one that is there now.
+#[test]
+fn the_new_process_is_the_one_that_is_administered() {
+    let upstream = Upstream::answering("done");
+    let old = start(&upstream);
+    old.write(&FILE.replace("name: api, u", "name: renamed, u"));
+    until("the file is in force", || (old.generation() == 2).then_some(()));
+    let new = old.successor();
+    until("the new one answers", || (new.generation() == 1).then_some(()));
+    for _ in 0..20 {
+        assert_eq!(new.generation(), 1, "and nobody else does");
+    }
+    assert_eq!(new.admin_get("/config").json()["routes"][0]["name"], "renamed");
+    assert_eq!(new.admin_get("/readyz").status, 200);
+}
+
+/// However many threads the two have, each socket is served.
+#[test]
+fn another_number_of_workers_serves_all_sockets() {
+    let upstream = Upstream::answering("done");
+    let mut gateway = Setup::default().upstream(&upstream).handover().workers(4).start(FILE);
+    for workers in [1, 6, 2] {
+        let next = gateway.successor_with_workers(workers);
+        assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+        for turn in 0..40 {
+            assert_eq!(next.get("/").status, 200, "request {turn} with {workers} workers");
+        }
+        gateway = next;
+    }
+}
+
+/// Listeners that the new file does not have are closed, and those that it has besides are opened.
+#[test]
+fn listeners_may_change_with_the_process() {
+    let both = format!("listen: [\"{{edge}}\", \"{{edge2}}\"]\n{FILE}");
+    let upstream = Upstream::answering("done");
+    let mut old = Setup::default().upstream(&upstream).handover().start(&both);
+    assert_eq!(Client::connect(old.edge2).get("/").status, 200);
+    old.signal("STOP"); // so that it does not read the file itself
+    old.write(&format!("listen: [\"{{edge}}\"]\n{FILE}"));
+    old.signal("CONT");
+    let mut new = old.successor();
+    assert_eq!(old.ended(PATIENCE).code(), Some(0));
+    refuses(old.edge2);
+    assert_eq!(new.get("/").status, 200);
+    new.signal("STOP");
+    new.write(&both);
+    new.signal("CONT");
+    let last = new.successor();
+    assert_eq!(new.ended(PATIENCE).code(), Some(0));
+    assert_eq!((last.get("/").status, Client::connect(last.edge2).get("/").status), (200, 200));
+}
+
+/// Whoever cannot take over leaves everything as it was.
+#[test]
+fn a_successor_that_fails_changes_nothing() {
+    let upstream = Upstream::answering("done");
+    let old = start(&upstream);
+    let mut kept = old.client();
+    assert_eq!(kept.get("/").status, 200);
+    let path = old.handover().display().to_string();
+
+    // One that may not: it was not told where.
+    let (code, said) = old.rival("gateway.yaml", &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains(&format!("cannot listen on {}: another socket has this address", old.edge)),
+        "{said}"
+    );
+    assert!(said.contains("--handover"), "{said}");
+
+    // One that asks and goes, one that asks and talks nonsense.
+    drop(UnixStream::connect(old.handover()).unwrap());
+    let mut odd = UnixStream::connect(old.handover()).unwrap();
+    odd.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    until("it is told off", || (old.log().matches("did not take over").count() == 2).then_some(()));
+
+    // One whose file is wrong, and one that needs an address that is taken.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let file = std::fs::read_to_string(old.path("gateway.yaml")).unwrap();
+    for (text, exit) in [
+        ("nonsense", 1),
+        (&file.replacen("}]\n", &format!("}}, \"{}\"]\n", taken.local_addr().unwrap()), 1), 2),
+    ] {
+        std::fs::write(old.path("wrong.yaml"), text).unwrap();
+        let (code, said) = old.rival("wrong.yaml", &["--handover", &path]);
+        assert_eq!(code, Some(exit), "{said}");
+    }
+    assert_eq!((kept.get("/").status, old.get("/").status), (200, 200));
+    assert_eq!(old.admin_get("/readyz").status, 200);
+    let new = old.successor();
+    assert_eq!(new.get("/").status, 200, "and one that is right can still come");
+}
+
+/// A socket that a dead process left is no obstacle; a file that is none is not touched.
+#[test]
+fn the_path_is_used_with_care() {
+    let upstream = Upstream::answering("done");
+    let mut gateway = start(&upstream);
+    let path = gateway.handover();
+    assert!(path.exists());
+    gateway.signal("KILL");
+    gateway.ended(PATIENCE);
+    let mut again = gateway.again();
+    assert_eq!(again.get("/").status, 200);
+    again.signal("TERM");
+    assert_eq!(again.ended(PATIENCE).code(), Some(0));
+    assert!(!path.exists(), "it cleans up");
+    std::fs::write(&path, "precious").unwrap();
+    let (code, said) = gateway.rival("gateway.yaml", &["--handover", path.to_str().unwrap()]);
+    assert_eq!(code, Some(2), "{said}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+/// A gateway on sockets that it was started with, as systemd does it.
+struct Activated {
+    child: Child,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+impl Activated {
+    /// The sockets are those of the edge and of the admin API.
+    fn start(config: &std::path::Path, sockets: &[TcpListener; 2]) -> Self {
+        let [edge, admin] = sockets.each_ref().map(|socket| OwnedFd::from(socket.try_clone().unwrap()));
+        let script =
+            "exec env LISTEN_FDS=2 LISTEN_PID=$$ \"$0\" run --config \"$1\" 3<&0 4<&1 </dev/null >/dev/null";
+        let mut child = Command::new("sh")
+            .args(["-c", script, env!("CARGO_BIN_EXE_sluicegate")])
+            .arg(config)
+            .env("NOTIFY_SOCKET", config.with_file_name("notify"))
+            .stdin(Stdio::from(edge))
+            .stdout(Stdio::from(admin))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Self { child, log }
+    }
+
+    fn end(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let ended = within(PATIENCE, || self.child.try_wait().unwrap());
+        ended.and_then(|status| status.code())
+    }
+
+    /// Waits until it has said so.
+    fn says(&mut self, words: &str) {
+        let mut line = String::new();
+        while self.log.read_line(&mut line).unwrap() > 0 {
+            if line.contains(words) {
+                return;
+            }
+            line.clear();
+        }
+        panic!("it never says `{words}`");
+    }
+}
+
+impl Drop for Activated {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}
+
+/// Sockets that systemd opened are served, and outlive the process: who connects while it is restarted waits.
+#[test]
+fn who_connects_while_an_activated_gateway_restarts_is_served() {
+    let sockets = [TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap()];
+    let [edge, admin]: [SocketAddr; 2] = sockets.each_ref().map(|socket| socket.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.yaml");
+    let text = format!(
+        "listen: [\"{edge}\"]\nadmin: {{address: \"{admin}\"}}\nroutes: [{{respond: {{status: 200}}}}]\n"
+    );
+    std::fs::write(&config, &text).unwrap();
+
+    let notified = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    notified.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut buffer = [0; 64];
+        let length = notified.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+
+    let mut early = Client::connect(edge);
+    early.request("GET", "/", &[]);
+    let first = Activated::start(&config, &sockets);
+    assert_eq!(early.response().status, 200, "who came before the gateway is served");
+    let load = Load::at(edge, 4).pause(Duration::from_millis(10)).anew().start();
+    until("some requests", || (load.answered() > 50).then_some(()));
+    assert_eq!(Client::connect(admin).ask("GET", "/readyz", &[("host", "localhost")]).status, 200);
+    assert_eq!(told(), "READY=1");
+    assert_eq!(first.end(), Some(0));
+    assert_eq!(told(), "STOPPING=1");
+    let mut between = Client::connect(edge);
+    between.request("GET", "/", &[]);
+    let mut second = Activated::start(&config, &sockets);
+    second.says(&format!("listening on {edge}"));
+    assert_eq!(between.response().status, 200, "who came between the two is served");
+    let before = load.answered();
+    until("some more requests", || (load.answered() > before + 50).then_some(()));
+    let shots = load.stop();
+    assert_eq!(count(&shots, 200), shots.len(), "all are answered");
+
+    // A listener can go and come back, although systemd has its socket all the while.
+    std::fs::write(&config, text.replace(&edge.to_string(), "127.0.0.1:0")).unwrap();
+    second.says("is in force, generation 2");
+    std::fs::write(&config, &text).unwrap();
+    second.says("is in force, generation 3");
+    assert_eq!(Client::connect(edge).get("/").status, 200);
+    assert_eq!(second.end(), Some(0));
+}

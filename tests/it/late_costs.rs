@@ -1,0 +1,406 @@
+//! Costs that are known only with the answer never let more pass than was in flight: what is owed is paid back, and
+//! refusals tell how long that takes.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::harness::{
+    Client, Fleet, Gate, Gateway, PATIENCE, RedisServer, Response, Setup, Upstream, Watch, at_once, let_pass,
+    until, within,
+};
+
+/// Runs a test over local counters and over Redis, at the same time.
+fn on_both(test: impl Fn(Option<&RedisServer>) + Sync) {
+    at_once(2, |index| {
+        let store = (index == 1).then(RedisServer::start);
+        test(store.as_ref());
+    });
+}
+
+/// What a request for `/N` or `/slow/N` costs. The slow ones wait for the gate.
+fn priced() -> (Upstream, Gate) {
+    let gate = Gate::default();
+    let waits = gate.clone();
+    let upstream = Upstream::scripted(move |exchange| {
+        let target = exchange.seen.target.clone();
+        if target.starts_with("/slow") {
+            waits.wait();
+        }
+        let cost = target.rsplit('/').next().unwrap();
+        let length = cost.parse().unwrap();
+        exchange.answer(200, &[("X-Cost", cost)], "x".repeat(length).as_bytes());
+    });
+    (upstream, gate)
+}
+
+/// The file of a gateway with one limit `l` by API key.
+fn text(store: Option<&RedisServer>, limit: &str) -> String {
+    store.map_or_else(String::new, RedisServer::store)
+        + &format!(
+            "limits: {{l: {{key: api_key, {limit}}}}}\nupstreams: {{api: {{servers: [\"http://{{upstream}}\"]}}}}\n\
+             routes: [{{name: api, match: {{path: /*}}, upstream: api, limits: [l]}}]\n"
+        )
+}
+
+/// A gateway before this upstream, with this limit and an empty store.
+fn start(store: Option<&RedisServer>, upstream: &Upstream, limit: &str) -> Gateway {
+    store.iter().for_each(|store| store.run(&["FLUSHALL"]));
+    let gateway = Setup::default().upstream(upstream).start(&text(store, limit));
+    if store.is_some() {
+        Fleet::up_of(&gateway);
+    }
+    gateway
+}
+
+const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
+const COST: u64 = 300;
+const COSTS: [&str; 2] = ["{response_header: X-Cost}", "{bytes: response}"];
+
+fn ask(client: &mut Client) -> Response {
+    client.ask("GET", &format!("/{COST}"), &KEY)
+}
+
+/// Asks over one connection until a request is refused: how many were admitted before, and the refusal.
+#[track_caller]
+fn until_refused(client: &mut Client, most: usize) -> (usize, Response) {
+    for admitted in 0..=most {
+        let answer = ask(client);
+        if answer.status != 200 {
+            assert_eq!(answer.status, 429);
+            return (admitted, answer);
+        }
+    }
+    panic!("more than {most} requests were admitted");
+}
+
+/// A number of the state of a key.
+fn state(gateway: &Gateway, key: &str, name: &str) -> f64 {
+    let state = gateway.admin_get(&format!("/limits/l/keys/{key}"));
+    state.json()[name].as_f64().unwrap_or_else(|| panic!("{}", state.text()))
+}
+
+/// Waits until a debt is written down, which is done behind the answer: so many seconds until the bucket is full.
+#[track_caller]
+fn owes(gateway: &Gateway, seconds: f64) {
+    let near = |reset: f64| (seconds - 10.0..=seconds).contains(&reset);
+    let seen = within(PATIENCE, || near(state(gateway, "k", "reset")).then_some(()));
+    assert!(seen.is_some(), "full in {} s instead of {seconds}", state(gateway, "k", "reset"));
+}
+
+/// A client that goes on and on has no more units than the rate allows, the bucket, and its one request in flight.
+#[test]
+fn a_debt_is_paid_at_the_rate() {
+    on_both(|store| {
+        for cost in COSTS {
+            let (upstream, _gate) = priced();
+            let gateway = start(store, &upstream, &format!("rate: 1000/s, cost: {cost}"));
+            let (mut client, watch, mut units) = (gateway.client(), Watch::start(), 0);
+            while watch.elapsed() < Duration::from_millis(2_500) {
+                let answer = ask(&mut client);
+                match answer.status {
+                    200 => units += COST,
+                    _ => assert_eq!((answer.status, answer.number("x-ratelimit-remaining")), (429, 0)),
+                }
+                let allowed = 1_000 + watch.elapsed().as_millis() as u64 + COST;
+                assert!(units <= allowed, "{cost}: {units} units of {allowed} after {:?}", watch.elapsed());
+                let_pass(Duration::from_millis(3));
+            }
+            assert!(units >= 2_500, "{cost}: only {units} units in {:?}", watch.elapsed());
+        }
+    });
+}
+
+/// The refusal, its headers and the admin API tell of one debt, to the second.
+#[test]
+fn a_refusal_tells_the_debt() {
+    on_both(|store| {
+        for cost in COSTS {
+            let (upstream, _gate) = priced();
+            let gateway = start(store, &upstream, &format!("rate: 1000/min, cost: {cost}"));
+            let watch = Watch::start();
+            let (admitted, refusal) = until_refused(&mut gateway.client(), 10);
+            let refilled = watch.elapsed().as_secs_f64() / 0.06;
+            // 3 of 300 leave 100, the fourth leaves 200 owed; 1 more has to fit.
+            let (most, least) = (201.0, 201.0 - refilled);
+            let told = refusal.number("retry-after");
+            assert_eq!((admitted, refusal.number("x-ratelimit-remaining")), (4, 0), "{cost}");
+            assert!((seconds(least)..=seconds(most)).contains(&told), "{cost}: Retry-After is {told}");
+            assert_eq!(state(&gateway, "k", "remaining"), 0.0, "{cost}");
+            owes(&gateway, 1_200.0 * 0.06);
+        }
+    });
+}
+
+/// The seconds in which so many units come at 1000 a minute, as headers tell them.
+fn seconds(units: f64) -> u64 {
+    (units * 0.06).ceil() as u64
+}
+
+/// A request is admitted when the first refusal said so, within its second, and not before.
+#[test]
+fn retry_after_is_the_truth() {
+    on_both(|store| {
+        let (upstream, _gate) = priced();
+        let gateway = start(store, &upstream, "rate: 100/s, cost: {response_header: X-Cost}");
+        let (mut client, watch) = (gateway.client(), Watch::start());
+        let mut told = Vec::new();
+        assert_eq!(ask(&mut client).status, 200);
+        let admitted = until("a request is admitted again", || {
+            let sent = watch.elapsed();
+            let answer = ask(&mut client);
+            let heard = watch.elapsed();
+            if answer.status == 200 {
+                return Some(heard);
+            }
+            told.push((sent, heard, Duration::from_secs(answer.number("retry-after"))));
+            None
+        });
+        // 200 are owed, and 1 has to fit: 2.01 s.
+        assert!(admitted >= Duration::from_millis(2_009), "admitted again after {admitted:?}");
+        let (last, ..) = *told.last().expect("some requests are refused");
+        for (sent, heard, after) in told {
+            assert!(last <= heard + after, "refused {last:?}, though at {heard:?} {after:?} were told");
+            assert!(admitted + Duration::from_secs(1) >= sent + after, "{after:?} were told at {sent:?}");
+        }
+    });
+}
+
+/// `overdraft` is the most that is owed below empty; what goes beyond is forgiven.
+#[test]
+fn an_overdraft_caps_the_debt() {
+    const UNIT: f64 = 366.0 * 86_400.0 / 1_000.0;
+    on_both(|store| {
+        for (overdraft, owed) in
+            [("", 200), ("overdraft: 0, ", 0), ("overdraft: 100, ", 100), ("overdraft: 1000, ", 200)]
+        {
+            let (upstream, _gate) = priced();
+            let limit = format!("rate: 1000/366d, {overdraft}cost: {{response_header: X-Cost}}");
+            let gateway = start(store, &upstream, &limit);
+            let (admitted, refusal) = until_refused(&mut gateway.client(), 10);
+            let expected = (f64::from(owed + 1) * UNIT).ceil();
+            let told = refusal.number("retry-after") as f64;
+            assert_eq!(admitted, 4, "{overdraft}");
+            assert!((expected - 10.0..=expected).contains(&told), "{overdraft}{told} instead of {expected}");
+            owes(&gateway, f64::from(1_000 + owed) * UNIT);
+        }
+    });
+}
+
+/// Sends so many slow requests on a connection each and waits until all are under way.
+fn under_way(gateway: &Gateway, upstream: &Upstream, count: usize, target: &str) -> Vec<Client> {
+    let send = |_| {
+        let mut client = gateway.client();
+        client.request("GET", target, &KEY);
+        client
+    };
+    let clients = (0..count).map(send).collect();
+    until("all are under way", || {
+        let slow = upstream.seen().iter().filter(|seen| seen.target == target).count();
+        (slow == count).then_some(())
+    });
+    clients
+}
+
+/// What requests that are under way at the same time cost together is owed together, less than which nothing passes.
+#[test]
+fn what_was_in_flight_is_owed() {
+    const UNIT: f64 = 366.0 * 86_400.0 / 100.0;
+    on_both(|store| {
+        for cost in COSTS {
+            let (upstream, gate) = priced();
+            let gateway = start(store, &upstream, &format!("rate: 100/366d, cost: {cost}"));
+            let clients = under_way(&gateway, &upstream, 8, "/slow/300");
+            assert_eq!(state(&gateway, "k", "remaining"), 92.0, "{cost}: a unit each is reserved");
+            gate.open();
+            clients.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
+            owes(&gateway, 2_400.0 * UNIT);
+            let refusal = gateway.ask("GET", "/1", &KEY);
+            let (told, expected) = (refusal.number("retry-after") as f64, 2_301.0 * UNIT);
+            assert_eq!(refusal.status, 429, "{cost}");
+            assert!((expected - 10.0..=expected.ceil()).contains(&told), "{cost}: {told}, not {expected}");
+        }
+    });
+}
+
+/// A reserve holds back those at the same time for whom it is not there.
+#[test]
+fn a_reserve_bounds_what_is_in_flight() {
+    on_both(|store| {
+        let (upstream, gate) = priced();
+        let cost = "cost: {response_header: X-Cost, reserve: 40}";
+        let gateway = start(store, &upstream, &format!("rate: 100/366d, {cost}"));
+        let clients = under_way(&gateway, &upstream, 2, "/slow/50");
+        assert_eq!(gateway.ask("GET", "/slow/50", &KEY).status, 429, "40 of 20 are not there");
+        gate.open();
+        clients.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
+        owes(&gateway, 366.0 * 86_400.0);
+        assert_eq!(state(&gateway, "k", "remaining"), 0.0);
+    });
+}
+
+const PERIOD: Duration = Duration::from_secs(3);
+
+/// A window is passed by no more than was in flight in it; then it admits nothing until that has left it, so long after
+/// the beginning of the next.
+#[track_caller]
+fn passed_by_what_was_in_flight(algorithm: &str, free: Duration) {
+    let since_epoch = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let into_window = || Duration::from_millis((since_epoch().as_millis() % PERIOD.as_millis()) as u64);
+    on_both(|store| {
+        let (upstream, gate) = priced();
+        let limit = format!("rate: 100/3s, algorithm: {algorithm}, cost: {{response_header: X-Cost}}");
+        let gateway = start(store, &upstream, &limit);
+        until("a window begins", || (into_window() < Duration::from_millis(300)).then_some(()));
+        let window = since_epoch() - into_window();
+        let clients = under_way(&gateway, &upstream, 4, "/slow/50");
+        let opened = since_epoch();
+        gate.open();
+        clients.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
+        until("the window is full", || (state(&gateway, "k", "remaining") == 0.0).then_some(()));
+        let (mut client, mut refused) = (gateway.client(), 0);
+        let admitted = until("a request is admitted again", || {
+            if client.ask("GET", "/1", &KEY).status == 200 {
+                return Some(since_epoch());
+            }
+            refused += 1;
+            None
+        });
+        let due = if algorithm == "sliding_log" { opened } else { window } + PERIOD + free;
+        assert!(refused > 0 && admitted >= due, "{:?} too early", due.saturating_sub(admitted));
+        assert!(admitted - due < Duration::from_secs(1), "{:?} late", admitted - due);
+    });
+}
+
+#[test]
+fn a_fixed_window_is_passed_by_what_was_in_flight() {
+    passed_by_what_was_in_flight("fixed_window", Duration::ZERO);
+}
+
+/// Of 200 in the window before, 100 weigh on the middle of the next.
+#[test]
+fn a_sliding_window_is_passed_by_what_was_in_flight() {
+    passed_by_what_was_in_flight("sliding_window", PERIOD / 2);
+}
+
+#[test]
+fn a_sliding_log_is_passed_by_what_was_in_flight() {
+    passed_by_what_was_in_flight("sliding_log", Duration::ZERO);
+}
+
+/// The costs of requests that are under way while the file is reloaded: less than the 5 that are reserved, and more.
+const SLOW: [u64; 3] = [0, 2, 8];
+
+/// Requests that are under way while `old` is replaced by `new` cost what they are worth under the new numbers, whether
+/// other requests of the key came between the reload and the answer or not.
+///
+/// `left` is what would be left without the request under way, and then what each of [`SLOW`] takes of that. Before the
+/// reload others have spent 10. `drained`: the reload comes after all that was owed has drained.
+#[track_caller]
+fn reloaded_under_way(old: &str, new: &str, drained: bool, (left, costs): (f64, [f64; 3])) {
+    on_both(|store| {
+        let (upstream, gate) = priced();
+        let cost = "cost: {response_header: X-Cost, reserve: 5}";
+        let gateway = start(store, &upstream, &format!("{old}, {cost}"));
+        let names = ["untouched", "touched"].map(|name| SLOW.map(|slow| format!("{name}-{slow}")));
+        let mut clients = Vec::new();
+        for (key, slow) in names.iter().flat_map(|names| names.iter().zip(SLOW)) {
+            let mut client = gateway.client();
+            assert_eq!(client.ask("GET", "/5", &[("x-api-key", key)]).status, 200);
+            client.request("GET", &format!("/slow/{slow}"), &[("x-api-key", key)]);
+            assert_eq!(gateway.ask("GET", "/5", &[("x-api-key", key)]).status, 200);
+            clients.push(client);
+        }
+        upstream.wait_for(3 * clients.len());
+        if drained {
+            names.iter().flatten().for_each(|key| {
+                until("all has drained", || (state(&gateway, key, "reset") == 0.0).then_some(()));
+            });
+        }
+        gateway.reload(&text(store, &format!("{new}, {cost}")));
+        for key in &names[1] {
+            assert_eq!(gateway.ask("GET", "/5", &[("x-api-key", key)]).status, 200, "{key}");
+        }
+        gate.open();
+        for (at, (client, key)) in clients.iter_mut().zip(names.iter().flatten()).enumerate() {
+            assert_eq!(client.response().status, 200);
+            // One more of the same connection, so that the one before it is settled for sure.
+            assert_eq!(client.ask("GET", "/1", &[("x-api-key", key)]).status, 200, "{key}");
+            let touched = if at < SLOW.len() { 0.0 } else { 5.0 };
+            let expected = (left - touched - costs[at % SLOW.len()] - 1.0).floor();
+            let settled = || (state(&gateway, key, "remaining") == expected).then_some(());
+            let told = || state(&gateway, key, "remaining");
+            assert!(within(PATIENCE, settled).is_some(), "{key}: {} are left, not {expected}", told());
+        }
+    });
+}
+
+const WHOLE: [f64; 3] = [0.0, 2.0, 8.0];
+
+/// Another rate of a bucket has another unit of its debt.
+#[test]
+fn a_faster_rate_comes_while_a_request_is_under_way() {
+    reloaded_under_way("rate: 7/10h, burst: 40", "rate: 10/10h, burst: 40", false, (30.0, WHOLE));
+}
+
+/// What has drained is not given back.
+#[test]
+fn a_slower_rate_comes_when_all_has_drained() {
+    reloaded_under_way("rate: 7/s, burst: 40", "rate: 10/10h, burst: 40", true, (40.0, [0.0, 0.0, 3.0]));
+}
+
+/// A bucket at half stays at half, and so does the charge that is given back.
+#[test]
+fn a_smaller_bucket_comes_while_a_request_is_under_way() {
+    let left = (28.0 - 7.0, [0.0, 1.4, 3.5 + 3.0]);
+    reloaded_under_way("rate: 40/600s", "rate: 28/900s", false, left);
+}
+
+#[test]
+fn another_period_of_a_window_comes_while_a_request_is_under_way() {
+    for algorithm in ["fixed_window", "sliding_window", "sliding_window, slices: 10"] {
+        let text = |days: u32| format!("rate: 40/{days}d, algorithm: {algorithm}");
+        reloaded_under_way(&text(100), &text(200), false, (30.0, WHOLE));
+    }
+}
+
+#[test]
+fn another_period_of_a_log_comes_while_a_request_is_under_way() {
+    let text = |seconds: u32| format!("rate: 40/{seconds}s, algorithm: sliding_log");
+    reloaded_under_way(&text(600), &text(1_200), false, (30.0, WHOLE));
+}
+
+/// Places that refusals took the turn of do not come back when they have become free: who fails and then waits can log
+/// in as often as they want, also after a reload.
+#[test]
+fn what_refusals_let_go_never_comes_back() {
+    let limit = |period: &str| {
+        format!("rate: 5/{period}, algorithm: sliding_log, count_rejected: true, cost: {{status: [401]}}")
+    };
+    on_both(|store| {
+        let upstream = Upstream::scripted(|exchange| {
+            let status = if exchange.seen.target == "/bad" { 401 } else { 200 };
+            exchange.answer(status, &[], b"");
+        });
+        let gateway = start(store, &upstream, &limit("4s"));
+        let watch = Watch::start();
+        let [some, all] = ["some", "all"].map(|key| [("x-api-key", key)]);
+        for headers in [&some, &all] {
+            assert_eq!(gateway.statuses(6, "/bad", headers), [401, 401, 401, 401, 401, 429]);
+        }
+        assert_eq!(gateway.statuses(20, "/bad", &all), [429; 20]);
+        let_pass(Duration::from_secs(2).saturating_sub(watch.elapsed()));
+        assert_eq!(gateway.statuses(1, "/bad", &some), [429]);
+        // Four of the places of one key become free, and the last, which the late refusal holds, two seconds later.
+        until("four places are free", || (state(&gateway, "some", "remaining") == 4.0).then_some(()));
+        until("all places are free", || (state(&gateway, "all", "remaining") == 5.0).then_some(()));
+        gateway.reload(&text(store, &limit("1h")));
+        assert!(watch.elapsed() < Duration::from_millis(5_900), "too slow: the last place is free too");
+        for (headers, remaining) in [(&some, 4.0), (&all, 5.0)] {
+            assert_eq!(gateway.statuses(40, "/good", headers), [200; 40], "{headers:?}");
+            until("logins are settled", || {
+                (state(&gateway, headers[0].1, "remaining") == remaining).then_some(())
+            });
+        }
+    });
+}

@@ -1,0 +1,91 @@
+//! The gateway's own log goes to standard error. Whoever reads it may have gone, or may have stopped reading: that
+//! costs lines, which are counted, and nothing else.
+
+#![allow(clippy::disallowed_methods, reason = "how long an answer takes is what is tested")]
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Gateway, PATIENCE, Setup, until};
+
+const FILE: &str = "routes: [{name: all, respond: {status: 200}}]\n";
+const DROPPED: &str = "sluicegate_log_dropped_total";
+/// How long the admin API may take, whatever happens to the log.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// Reloads that are refused, each with a report of its own.
+fn refused_reloads(gateway: &Gateway, count: usize) {
+    for turn in 0..count {
+        gateway.write(&format!("{FILE}unknown-{turn}-{}: 1\n", "x".repeat(4_000)));
+        assert_eq!(gateway.admin_change("POST", "/reload").status, 422);
+    }
+}
+
+/// The gateway answers operators and clients, and ends as it is told to.
+fn lives(mut gateway: Gateway) {
+    let before = Instant::now();
+    assert_eq!(gateway.admin_get("/readyz").status, 200);
+    assert!(before.elapsed() < AT_ONCE, "{:?}", before.elapsed());
+    assert_eq!(gateway.get("/").status, 200);
+    gateway.signal("TERM");
+    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+}
+
+/// What cannot be written is lost and counted.
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let gateway = Setup::default().stderr(full).start(FILE);
+    refused_reloads(&gateway, 3);
+    until("the lines are counted", || (gateway.metric(DROPPED, &[]) >= 3.0).then_some(()));
+    lives(gateway);
+}
+
+/// The program that read the log has died.
+#[test]
+fn a_log_whose_reader_has_died_ends_nothing() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let gateway = Setup::default().stderr(writer).start(FILE);
+    drop(reader);
+    refused_reloads(&gateway, 3);
+    until("the lines are counted", || (gateway.metric(DROPPED, &[]) >= 3.0).then_some(()));
+    lives(gateway);
+}
+
+/// The program that reads the log has stopped: what it leaves in the pipe stops nothing.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let gateway = Setup::default().stderr(writer).start(FILE);
+    refused_reloads(&gateway, 40);
+    lives(gateway);
+}
+
+/// Lines that wait in the gateway are written before it ends, also where writing would block.
+#[test]
+fn a_slow_reader_gets_the_last_line() {
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let mut waiting = 60 << 10; // most of the pipe
+    while waiting > 0 {
+        waiting -= writer.write(&[b'-'; 1 << 10]).unwrap();
+    }
+    let mut gateway = Setup::default().stderr(Stdio::from(writer)).start(FILE);
+    refused_reloads(&gateway, 5);
+    gateway.signal("TERM");
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+    assert!(text.contains("unknown-4-") && text.contains("draining"), "{text}");
+}
+
+/// Other commands that cannot say what is wrong end with the code that says it.
+#[test]
+fn commands_need_no_reader() {
+    for args in [["check", "nothing.yaml"], ["run", "--config=nothing.yaml"], ["replay", "nothing.log"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ended = crate::harness::program().args(args).stderr(full).status().unwrap();
+        assert_eq!(ended.code(), Some(1), "{args:?}");
+    }
+}

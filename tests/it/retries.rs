@@ -1,0 +1,132 @@
+//! What is tried on another server, and what is not: nothing is done twice that was asked for once.
+
+use std::time::Duration;
+
+use crate::harness::{Gateway, Load, Mood, Reserved, Server, Setup, until};
+
+/// The servers `{0}` and `{1}`, one after another; none is ever out.
+fn two(fields: &str) -> String {
+    format!(
+        "upstreams: {{api: {{servers: [\"http://{{0}}\", \"http://{{1}}\"], ejection: off{fields}}}}}\n\
+         limits: {{per-client: {{key: ip, rate: 1000/h}}}}\n\
+         routes: [{{name: api, match: {{path: /*}}, upstream: api, limits: [per-client]}}]\n"
+    )
+}
+
+fn retries(gateway: &Gateway) -> f64 {
+    gateway.metric("sluicegate_upstream_retries_total", &[("upstream", "api")])
+}
+
+/// What could not be sent because nobody listens is sent to somebody else, whatever it is. It costs its limits once.
+#[test]
+fn what_was_never_sent_is_sent_elsewhere() {
+    let (nobody, server) = (Reserved::new(), Server::start(1));
+    let gateway =
+        Setup::default().value("0", nobody.address).value("1", server.address()).workers(1).start(&two(""));
+    let mut client = gateway.client();
+    for _ in 0..2 {
+        assert_eq!(client.get("/").status, 200);
+        assert_eq!(client.ask("POST", "/", &[("content-length", "0")]).status, 200);
+        assert_eq!(client.post("/", &[], b"body").status, 200);
+    }
+    assert_eq!(retries(&gateway), 3.0, "every other request");
+    assert_eq!(gateway.remaining("per-client", "127.0.0.1"), 994);
+    let bodies: Vec<_> = server.upstream.seen().into_iter().filter(|seen| seen.body == b"body").collect();
+    assert_eq!((bodies.len(), server.requests()), (2, 6));
+    let answered = [("upstream", "api"), ("outcome", "answered")];
+    assert_eq!(gateway.metric("sluicegate_upstream_requests_total", &answered), 6.0);
+}
+
+/// What was sent and not answered is sent again only if that changes nothing: never with a body, never a POST.
+#[test]
+fn what_may_have_been_done_is_not_done_again() {
+    for (method, body, expected) in [
+        ("GET", false, 200),
+        ("DELETE", false, 200),
+        ("POST", false, 502),
+        ("PUT", true, 502),
+        ("POST", true, 502),
+    ] {
+        let (servers, setup) = Server::several(2);
+        servers[0].feel(Mood::Breaks);
+        let gateway = setup.workers(1).start(&two(""));
+        let mut client = gateway.client();
+        let length = if body { "4" } else { "0" };
+        client.request(method, "/", &[("content-length", length)]).send(if body { "body" } else { "" });
+        assert_eq!(client.response().status, expected, "{method}, with a body: {body}");
+        let again = usize::from(expected == 200);
+        assert_eq!(
+            [servers[0].requests(), servers[1].requests()],
+            [1, again],
+            "{method}, with a body: {body}"
+        );
+    }
+}
+
+/// An answer that has begun is not asked for again; nor is one that is late.
+#[test]
+fn an_answer_that_has_begun_is_not_asked_for_again() {
+    let half = crate::harness::Upstream::scripted(|exchange| {
+        exchange.write("HTTP/1.1 200 OK\r\n");
+        exchange.close();
+    });
+    let late = crate::harness::Upstream::scripted(|exchange| exchange.silence());
+    for (first, expected) in [(&half, 502), (&late, 504)] {
+        let other = Server::start(1);
+        let setup = Setup::default().value("0", first.address).value("1", other.address()).workers(1);
+        let gateway = setup.start(&two(", timeouts: {response: 300ms}"));
+        assert_eq!(gateway.get("/").status, expected);
+        assert_eq!((other.requests(), retries(&gateway)), (0, 0.0));
+    }
+}
+
+/// `retries: 0` is none; and where all fail, no more than were asked for.
+#[test]
+fn retries_are_as_many_as_the_file_says() {
+    for (fields, expected) in [(", retries: 0", 1), (", retries: 1", 2), (", retries: {attempts: 5}", 3)] {
+        let (servers, setup) = Server::several(3);
+        servers.iter().for_each(|server| server.feel(Mood::Breaks));
+        let gateway = setup.workers(1).start(&two(fields).replace("{1}\"]", "{1}\", \"http://{2}\"]"));
+        assert_eq!(gateway.get("/").status, 502);
+        assert_eq!(servers.iter().map(Server::requests).sum::<usize>(), expected, "{fields}");
+    }
+}
+
+/// In an outage retries stay a share of the requests, and a few.
+#[test]
+fn an_outage_does_not_double_the_traffic() {
+    let (servers, setup) = Server::several(2);
+    servers.iter().for_each(|server| server.feel(Mood::Breaks));
+    let gateway = setup.workers(1).start(&two(", retries: {attempts: 1, budget: 10%}"));
+    let (statuses, took) = crate::harness::timed(|| gateway.statuses(400, "/", &[]));
+    assert!(statuses.iter().all(|status| *status == 502));
+    let sent = servers.iter().map(Server::requests).sum::<usize>();
+    let most = 400 + 40 + 10 + 10 * (took.as_secs() as usize + 1);
+    assert!((440..=most).contains(&sent), "{sent} of 400, at most {most}");
+    assert_eq!(retries(&gateway) as usize, sent - 400);
+}
+
+/// One server of three is killed under load: nobody notices, for all that was in flight is safe to ask for again.
+#[test]
+fn a_server_is_killed_under_load() {
+    let server = || Gateway::start("routes: [{name: all, respond: {status: 200, body: done}}]\n");
+    let mut servers: Vec<Gateway> = (0..3).map(|_| server()).collect();
+    let setup = servers
+        .iter()
+        .enumerate()
+        .fold(Setup::default(), |setup, (at, server)| setup.value(&at.to_string(), server.edge));
+    let gateways = [setup.workers(2).start(
+        "upstreams: {api: {servers: [\"http://{0}\", \"http://{1}\", \"http://{2}\"]}}\n\
+         routes: [{name: api, match: {path: /*}, upstream: api}]\n",
+    )];
+    let load = Load::on(&gateways, 8).pause(Duration::from_millis(10)).start();
+    until("there is load", || (load.answered() > 200).then_some(()));
+    drop(servers.pop());
+    let killed = load.answered();
+    until("it goes on", || (load.answered() > killed + 800).then_some(()));
+    let shots = load.stop();
+    let odd: Vec<_> = shots.iter().filter(|shot| shot.status != 200).collect();
+    assert!(odd.is_empty(), "{} of {}: {:?}", odd.len(), shots.len(), odd[0]);
+    assert!(retries(&gateways[0]) > 0.0);
+    assert_eq!(gateways[0].metric("sluicegate_upstream_ejections_total", &[("upstream", "api")]), 1.0);
+}

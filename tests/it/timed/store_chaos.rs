@@ -1,0 +1,254 @@
+//! Four gateways with one Redis go through faults at random: limits go on holding, and nobody sees an error.
+//!
+//! `SLUICEGATE_CHAOS_SECONDS=600 cargo test --test it timed::store_chaos -- --nocapture` goes on for so long and
+//! prints what was seen; `SLUICEGATE_SEED` chooses other faults.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::harness::faults::{Admitted, Bucket, Random, setting};
+use crate::harness::load::Shot;
+use crate::harness::{Fleet, Load, PATIENCE, RedisServer, Reserved, Watch, let_pass, until};
+
+const TEXT: &str = "limits:\n  second: {key: api_key, rate: 200/s}\n  hour: {key: api_key, rate: 1000/h}\n  \
+                    tight: {key: api_key, rate: 100/366d}\nroutes:\n  \
+                    - {name: second, match: {path: /second}, respond: {status: 200}, limits: [second]}\n  \
+                    - {name: hour, match: {path: /hour}, respond: {status: 200}, limits: [hour]}\n  \
+                    - {name: tight, match: {path: /tight}, respond: {status: 200}, limits: [tight]}\n";
+
+const SECOND: Bucket = Bucket { capacity: 200.0, per_second: 200.0 };
+const HOUR: Bucket = Bucket { capacity: 1_000.0, per_second: 1_000.0 / 3_600.0 };
+
+/// Seconds of faults unless the environment says more.
+const SECONDS: u64 = 8;
+
+/// What may be admitted over what is allowed, in the whole run: faults come several times a second, and gateways that are
+/// back from one ask the store while others still count alone.
+const MOST: f64 = 1.25;
+/// The same of a key of 1000/h that is spent while they come: up to one limit more.
+const MOST_OF_A_KEY: f64 = 2.0;
+
+/// What is done to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// Redis stops and goes on.
+    Stall,
+    /// Redis closes all connections.
+    Disconnect,
+    /// Redis forgets the scripts.
+    FlushScripts,
+    /// Redis takes no writes for a while.
+    ReadOnly,
+    /// Redis lets nobody run scripts for a while.
+    Forbidden,
+    /// Redis has no memory left for a while.
+    NoMemory,
+    /// Redis is killed, and comes back with all that it had told.
+    Kill,
+    /// One gateway ends, and starts again.
+    Restart,
+    /// One gateway reads its file again.
+    Reload,
+}
+
+const FAULTS: [Fault; 9] = [
+    Fault::Stall,
+    Fault::Disconnect,
+    Fault::FlushScripts,
+    Fault::ReadOnly,
+    Fault::Forbidden,
+    Fault::NoMemory,
+    Fault::Kill,
+    Fault::Restart,
+    Fault::Reload,
+];
+
+/// A fault that was, on the clock of the load.
+struct Event {
+    fault: Fault,
+    time: Range<Duration>,
+    gateway: Option<usize>,
+}
+
+/// What faults happen to.
+struct Scene {
+    redis: RedisServer,
+    fleet: Fleet,
+    nobody: Reserved,
+    random: Random,
+}
+
+impl Scene {
+    fn start(random: Random) -> Self {
+        let redis = RedisServer::setup().config("appendonly", &["yes"]);
+        let redis = redis.config("appendfsync", &["always"]).start();
+        let fleet = Fleet::start(4, &(redis.store_within("50ms") + TEXT));
+        Self { redis, fleet, nobody: Reserved::new(), random }
+    }
+
+    /// Has it happen, and end; which gateway it was about.
+    fn cause(&mut self, fault: Fault) -> Option<usize> {
+        let length = self.random.time(10..2_000);
+        let gateway = self.random.below(self.fleet.len());
+        let redis = &mut self.redis;
+        match fault {
+            Fault::Stall => {
+                redis.freeze();
+                let_pass(length);
+                redis.thaw();
+            }
+            Fault::Disconnect => redis.disconnect(),
+            Fault::FlushScripts => redis.run(&["SCRIPT", "FLUSH"]),
+            Fault::ReadOnly => {
+                redis.run::<()>(&["REPLICAOF", "127.0.0.1", &self.nobody.address.port().to_string()]);
+                let_pass(length);
+                redis.run::<()>(&["REPLICAOF", "NO", "ONE"]);
+            }
+            Fault::Forbidden => {
+                redis.run::<()>(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
+                let_pass(length);
+                redis.run::<()>(&["ACL", "SETUSER", "default", "+@all"]);
+            }
+            Fault::NoMemory => {
+                redis.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+                let_pass(length);
+                redis.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+            }
+            Fault::Kill => {
+                redis.kill();
+                let_pass(length / 2);
+                redis.restart();
+            }
+            Fault::Restart => {
+                self.fleet[gateway].signal("TERM");
+                self.fleet[gateway].ended(PATIENCE);
+                let next = self.fleet[gateway].again();
+                self.fleet[gateway] = next;
+                return Some(gateway);
+            }
+            Fault::Reload => {
+                let before = self.fleet[gateway].generation();
+                self.fleet[gateway].signal("HUP");
+                until("the file is read again", || (self.fleet[gateway].generation() > before).then_some(()));
+                return Some(gateway);
+            }
+        }
+        None
+    }
+}
+
+/// All faults in one order after another, for so long.
+fn chaos(scene: &mut Scene, length: Duration, now: impl Fn() -> Duration) -> Vec<Event> {
+    let (mut events, mut left) = (Vec::new(), Vec::new());
+    let begun = now();
+    while now() < begun + length {
+        if left.is_empty() {
+            left = FAULTS.to_vec();
+        }
+        let fault = left.swap_remove(scene.random.below(left.len()));
+        let_pass(scene.random.time(10..1_500));
+        let from = now();
+        let gateway = scene.cause(fault);
+        events.push(Event { fault, time: from..now(), gateway });
+    }
+    events
+}
+
+/// Asks for one key after another, so that each is spent and then asked for on and on: the shots of each.
+fn hours(load: &Load, turn: Duration, over: &AtomicBool) -> Vec<Vec<Shot>> {
+    let mut all = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let running = load.clone().keys(&[format!("hour-{}", all.len())]).start();
+        let watch = Watch::start();
+        while watch.elapsed() < turn && !over.load(Ordering::Relaxed) {
+            let_pass(Duration::from_millis(20));
+        }
+        all.push(running.stop());
+    }
+    all
+}
+
+/// What each fault let pass beyond the rate, until so long after its end.
+fn excesses(seconds: &Admitted, events: &[Event]) -> Vec<f64> {
+    const AFTER: Duration = Duration::from_millis(1_500);
+    let excess = |Event { time, .. }: &Event| {
+        let time = time.start..time.end + AFTER;
+        let allowed = SECOND.per_second * (time.end - time.start).as_secs_f64();
+        seconds.within(time) as f64 - allowed
+    };
+    events.iter().map(excess).collect()
+}
+
+/// Prints the faults by kind, and those that let most pass.
+fn tell(events: &[Event], excesses: &[f64]) {
+    println!("fault          times  most above the rate  of all");
+    for fault in FAULTS {
+        let of_kind = || events.iter().zip(excesses).filter(|(event, _)| event.fault == fault);
+        let most = of_kind().map(|(_, excess)| *excess).fold(f64::MIN, f64::max);
+        let sum: f64 = of_kind().map(|(_, excess)| excess).sum();
+        println!("{:14} {:5} {most:20.0} {sum:7.0}", format!("{fault:?}"), of_kind().count());
+    }
+    let mut worst: Vec<_> = events.iter().zip(excesses).filter(|(_, excess)| **excess > 20.0).collect();
+    worst.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    for (Event { fault, time, gateway }, excess) in worst.iter().take(12) {
+        println!("{excess:.0} above the rate: {fault:?} {time:?} {gateway:?}");
+    }
+}
+
+/// Nobody gets an error, and nobody is left without an answer but by a gateway that ends.
+#[track_caller]
+fn nobody_fails(shots: &[Shot], events: &[Event]) {
+    let ends = |shot: &Shot| {
+        events.iter().filter(|event| event.fault == Fault::Restart).any(|event| {
+            event.gateway == Some(shot.gateway)
+                && shot.at <= event.time.end + Duration::from_millis(100)
+                && shot.at + shot.took >= event.time.start
+        })
+    };
+    let odd = |shot: &&Shot| !(matches!(shot.status, 200 | 429) || (shot.status == 0 && ends(shot)));
+    let odd: Vec<_> = shots.iter().filter(odd).collect();
+    assert!(odd.is_empty(), "{} of {} failed: {:?}", odd.len(), shots.len(), odd[0]);
+}
+
+#[test]
+fn limits_hold_through_faults() {
+    let length = Duration::from_secs(setting("SLUICEGATE_CHAOS_SECONDS").unwrap_or(SECONDS));
+    let mut scene = Scene::start(Random::seeded(7));
+    let pause = Duration::from_millis(20);
+    let over = AtomicBool::new(false);
+    let load = Load::on(&scene.fleet, 8).target("/hour").pause(pause);
+    let turn = Duration::from_secs(6).min(length / 2);
+    let (shots, hours, events) = std::thread::scope(|scope| {
+        let hours = scope.spawn(|| hours(&load, turn, &over));
+        let running = Load::on(&scene.fleet, 16).target("/second").keys(&["second"]).pause(pause).start();
+        until("the bucket is spent", || (running.answered() > 3 * SECOND.capacity as usize).then_some(()));
+        let events = chaos(&mut scene, length, || running.now());
+        let shots = running.stop();
+        over.store(true, Ordering::Relaxed);
+        (shots, hours.join().unwrap(), events)
+    });
+
+    let seconds = Admitted::of(&shots);
+    let slowest = shots.iter().filter(|shot| shot.status != 0).max_by_key(|shot| shot.took).unwrap();
+    let errors = shots.iter().chain(hours.iter().flatten()).filter(|shot| shot.status >= 500).count();
+    println!("{} requests of 200/s, {} admitted, {errors} answers of 5xx", shots.len(), seconds.count());
+    println!("the slowest took {:?}, sent at {:?}", slowest.took, slowest.at);
+    let whole = seconds.ratio(SECOND);
+    println!("200/s:  in the whole run at most {whole:.3} of what is allowed");
+    for stretch in [1, 10, 60].map(Duration::from_secs).into_iter().filter(|stretch| *stretch < length) {
+        println!("        in any {stretch:?} {:.3}", seconds.ratio_of_stretch(SECOND, stretch));
+    }
+    let hours: Vec<f64> = hours.iter().map(|shots| Admitted::of(shots).ratio(HOUR)).collect();
+    let most_of_an_hour = hours.iter().copied().fold(0.0, f64::max);
+    let above = hours.iter().filter(|ratio| **ratio > 1.0).count();
+    println!("1000/h: at most {most_of_an_hour:.3} of what is allowed; above 1: {above} of {}", hours.len());
+    tell(&events, &excesses(&seconds, &events));
+
+    assert_eq!(errors, 0, "answers of 5xx");
+    nobody_fails(&shots, &events);
+    scene.fleet.up();
+    scene.fleet.exactly(100, "/tight", "after");
+    assert!(whole <= MOST, "200/s: {whole:.3} of what is allowed was admitted");
+    assert!(most_of_an_hour <= MOST_OF_A_KEY, "1000/h: {most_of_an_hour:.3} of what is allowed was admitted");
+}

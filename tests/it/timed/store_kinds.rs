@@ -1,0 +1,102 @@
+//! Redis as people run it: with a password, users, databases, TLS, a Unix socket. A limit is shared over each.
+
+use crate::harness::fleet::limit;
+use crate::harness::{Fleet, RedisServer, until};
+
+/// Two gateways share a limit of ten through this store.
+#[track_caller]
+fn shares(store: &str) -> Fleet {
+    let fleet = Fleet::start(2, &(store.to_owned() + &limit("rate: 10/366d")));
+    fleet.exactly(10, "/", "k");
+    assert_eq!(fleet.fallbacks(), 0.0, "{store}");
+    fleet
+}
+
+/// The gateways do not get into the store, say so, and limit by themselves.
+#[track_caller]
+fn stays_outside(store: &str) {
+    let fleet = Fleet::cold(1, &(store.to_owned() + &limit("rate: 10/366d")));
+    assert_eq!(fleet[0].statuses(11, "/", &[("x-api-key", "k")]), [[200; 10].as_slice(), &[429]].concat());
+    fleet.down();
+    until("the log says it", || fleet[0].log().contains("store").then_some(()));
+    assert!(!fleet[0].log().contains("wrong"), "and not the password");
+}
+
+/// One server, as it comes.
+#[test]
+fn a_plain_server() {
+    let redis = RedisServer::start();
+    shares(&redis.store());
+    for key in redis.keys() {
+        assert!(key.starts_with("sluicegate"), "{key}");
+        assert!(redis.run::<i64>(&["TTL", &key]) >= 0, "{key} never goes away");
+    }
+}
+
+/// A password, in the URL or beside it; with a wrong one the gateway limits by itself.
+#[test]
+fn a_server_with_a_password() {
+    let redis = RedisServer::setup().password("secret").start();
+    shares(&redis.store());
+    redis.run::<()>(&["FLUSHALL"]);
+    let bare = redis.bare_url();
+    shares(&format!("store: {{redis: {{url: \"{bare}\", password: secret, timeout: 2s}}}}\n"));
+    stays_outside(&format!("store: {{redis: {{url: \"{bare}\", password: wrong, timeout: 200ms}}}}\n"));
+}
+
+/// A user with the permissions that docs/redis.md names and no other, in the URL or beside it.
+#[test]
+fn a_server_with_users() {
+    let (_, rest) = include_str!("../../../docs/redis.md").split_once("**Permissions**: `").unwrap();
+    let commands: Vec<&str> = rest.split_once('`').unwrap().0.split_whitespace().collect();
+    let rules = [&["~sluicegate:*"], &commands[..]].concat();
+    let redis = RedisServer::setup().user("gate", "secret", &rules).start();
+    shares(&redis.store());
+    redis.run::<()>(&["FLUSHALL"]);
+    let bare = redis.bare_url();
+    shares(&format!(
+        "store: {{redis: {{url: \"{bare}\", username: gate, password: secret, timeout: 2s}}}}\n"
+    ));
+}
+
+/// A database, in the URL or beside it.
+#[test]
+fn a_database() {
+    let redis = RedisServer::setup().database(3).start();
+    shares(&redis.store());
+    assert!(redis.info("keyspace", "db3").is_some() && redis.info("keyspace", "db0").is_none());
+    redis.run::<()>(&["FLUSHALL"]);
+    shares(&format!("store: {{redis: {{url: \"redis://{}\", database: 5, timeout: 2s}}}}\n", redis.address));
+    assert!(redis.info("keyspace", "db5").is_some() && redis.info("keyspace", "db3").is_none());
+}
+
+/// A Unix socket.
+#[test]
+fn a_unix_socket() {
+    let redis = RedisServer::setup().unix().start();
+    shares(&redis.store());
+}
+
+/// TLS with a CA of its own; a server of another CA is not believed.
+#[test]
+fn a_server_with_tls() {
+    let (redis, other) = (RedisServer::setup().tls().start(), RedisServer::setup().tls().start());
+    shares(&redis.store());
+    let store = redis
+        .store_within("200ms")
+        .replace(&redis.ca().display().to_string(), &other.ca().display().to_string());
+    stays_outside(&store);
+}
+
+/// Gateways with different prefixes, and limits of the gateway alone, share nothing.
+#[test]
+fn what_is_not_shared() {
+    let redis = RedisServer::start();
+    shares(&redis.store());
+    let store = redis.store().replace("timeout:", "prefix: staging, timeout:");
+    shares(&store);
+    assert!(redis.keys().iter().any(|key| key.starts_with("staging")));
+    redis.run::<()>(&["FLUSHALL"]);
+    let fleet = Fleet::start(2, &(redis.store() + &limit("rate: 10/366d, scope: local")));
+    assert_eq!(fleet.in_turn(22, "k"), [[200; 20].as_slice(), &[429; 2]].concat());
+}

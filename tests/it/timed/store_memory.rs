@@ -1,0 +1,133 @@
+//! What a gateway remembers of the store's answers is never more than is true, whatever happens to its connection.
+
+use std::time::Duration;
+
+use crate::harness::fleet::limit;
+use crate::harness::load::admitted;
+use crate::harness::{Fleet, Gateway, Load, RedisServer, gated, let_pass, until};
+
+/// The refusal that a client is told after its places were taken at these tenths of a second.
+fn refused_after(gateway: &Gateway, tenths: &[u64]) -> u64 {
+    let key = [("x-api-key", "k")];
+    let mut passed = 0;
+    for at in tenths {
+        let_pass(Duration::from_millis(100 * (at - passed)));
+        passed = *at;
+        assert_eq!(gateway.statuses(1, "/", &key), [200]);
+    }
+    let refusal = gateway.ask("GET", "/", &key);
+    assert_eq!(refusal.status, 429);
+    refusal.number("retry-after")
+}
+
+/// A log whose places were taken one after the other refuses until the first is free, also when the request that
+/// filled it was admitted, and nobody but the gateway's memory is asked.
+#[test]
+fn a_log_is_remembered_for_as_long_as_it_refuses() {
+    let redis = RedisServer::start();
+    let text = limit("algorithm: sliding_log, rate: 3/4s");
+    let fleet = Fleet::start(1, &(redis.store() + &text));
+    let calls = redis.scripts();
+    assert_eq!(refused_after(&fleet[0], &[0, 15, 28]), 2, "the first place is free 4 s after it was taken");
+    let_pass(Duration::from_millis(1_300));
+    assert_eq!(fleet[0].statuses(2, "/", &[("x-api-key", "k")]), [200, 429]);
+    assert!(redis.scripts() >= calls + 4);
+}
+
+/// Looking at a key changes nothing that is remembered of it.
+#[test]
+fn a_look_from_outside_changes_no_refusal() {
+    let redis = RedisServer::start();
+    let text = limit("algorithm: sliding_log, rate: 10/4s, cost: 5");
+    let fleet = Fleet::start(1, &(redis.store() + &text));
+    assert_eq!(refused_after(&fleet[0], &[0, 20]), 2);
+    assert_eq!(fleet[0].remaining("l", "k"), 0);
+    assert_eq!(fleet[0].ask("GET", "/", &[("x-api-key", "k")]).number("retry-after"), 2);
+}
+
+/// Many places come and go while others are prolonged: none is left behind, none is lost.
+#[test]
+fn places_that_are_prolonged_leave_no_ghosts() {
+    let redis = RedisServer::start();
+    let text = limit("algorithm: concurrency, max: 1");
+    let fleet = Fleet::start(1, &(redis.store() + &text));
+    // One client for each key, so that a refusal is never right.
+    let keys: Vec<String> = (0..64).map(|key| format!("key-{key}")).collect();
+    let load = Load::on(&fleet, 1).keys(&keys).pause(Duration::from_millis(1)).start();
+    let_pass(Duration::from_secs(7)); // over two renewals
+    let shots = load.stop();
+    assert_eq!(admitted(&shots), shots.len());
+    until("nothing is left in the store", || {
+        (redis.keys().iter().all(|key| !key.contains(":l:"))).then_some(())
+    });
+}
+
+/// Waits until the store says that so many places are left.
+#[track_caller]
+fn left(gateway: &Gateway, places: u64) {
+    until("what is held is known again", || {
+        let answer = gateway.admin_get("/limits/l/keys/k");
+        (answer.status == 200 && answer.json()["remaining"] == places).then_some(())
+    });
+}
+
+/// Connections that break lose no place and forget none that was freed.
+#[test]
+fn places_survive_broken_connections() {
+    let redis = RedisServer::start();
+    let (upstream, gate) = gated();
+    let text = redis.store()
+        + "limits: {l: {key: api_key, algorithm: concurrency, max: 50}}\n\
+           upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+           routes: [{name: api, match: {path: /*}, upstream: api, limits: [l]}]\n";
+    let fleet = Fleet::of(vec![crate::harness::Setup::default().upstream(&upstream)], &text);
+    fleet.up();
+    let mut waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = fleet[0].client();
+            client.request("GET", "/slow", &[("x-api-key", "k")]);
+            client
+        })
+        .collect();
+    upstream.wait_for(20);
+    for _ in 0..3 {
+        redis.disconnect();
+        left(&fleet[0], 30);
+    }
+    waiting.truncate(5); // the others leave, in the middle of it all
+    redis.disconnect();
+    left(&fleet[0], 45);
+    gate.open();
+    waiting.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+    left(&fleet[0], 50);
+}
+
+/// A full memory of keys that owe nothing makes room.
+#[test]
+fn keys_that_owe_nothing_make_room() {
+    let redis = RedisServer::start();
+    let text = limit("rate: 20/s, burst: 2, max_keys: 8");
+    let fleet = Fleet::start(1, &(redis.store() + &text));
+    for key in 0..8 {
+        fleet[0].statuses(2, "/", &[("x-api-key", &format!("key-{key}"))]);
+    }
+    let_pass(Duration::from_millis(300));
+    let before = redis.scripts();
+    Load::on(&fleet, 4).keys(&["new"]).send(2_000);
+    let calls = redis.scripts() - before;
+    assert!(calls < 1_000, "{calls} calls for 2,000 requests that are nearly all refused");
+}
+
+/// A reload of the same file changes nothing for anybody, and other credentials or another timeout keep what is held.
+#[test]
+fn a_reload_keeps_what_is_remembered_and_held() {
+    let redis = RedisServer::start();
+    let text = limit("rate: 10/366d, burst: 10");
+    let fleet = Fleet::start(1, &(redis.store() + &text));
+    let key = [("x-api-key", "k")];
+    assert_eq!(fleet[0].statuses(4, "/", &key), [200; 4]);
+    fleet[0].reload(&(redis.store_within("700ms") + &text));
+    fleet.up();
+    assert_eq!(fleet[0].statuses(7, "/", &key), [200, 200, 200, 200, 200, 200, 429]);
+    assert_eq!(fleet.sum("sluicegate_store_fallback_total", &[]), 0.0);
+}

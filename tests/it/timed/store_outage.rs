@@ -1,0 +1,254 @@
+//! Redis goes away and comes back: nobody notices but the operator, limits go on limiting, and afterwards they
+//! are exact again.
+
+use std::time::Duration;
+
+use crate::harness::fleet::{has_store, limit};
+use crate::harness::load::{Shot, admitted, latencies};
+use crate::harness::{Fleet, Gateway, Load, RedisServer, Setup, let_pass, until, within};
+
+const TIMEOUT: Duration = Duration::from_millis(50);
+
+/// A limit that nobody reaches, one of 1,000 on `/tight`, and no limit on `/free`.
+const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: api_key, rate: 1000/366d}}\nroutes:\n  \
+                    - {name: free, match: {path: /free}, respond: {status: 200}}\n  \
+                    - {name: tight, match: {path: /tight}, respond: {status: 200}, limits: [tight]}\n  \
+                    - {name: wide, match: {path: /*}, respond: {status: 200}, limits: [wide]}\n";
+
+/// Sends 2,400 requests for a key of `/tight` and counts what passes on each gateway.
+fn tight(fleet: &Fleet, key: &str) -> Vec<usize> {
+    let shots = Load::on(fleet, 200).target("/tight").keys(&[key]).send(2_400);
+    admitted(&shots);
+    let passed =
+        |gateway: usize| shots.iter().filter(|shot| shot.gateway == gateway && shot.status == 200).count();
+    (0..fleet.len()).map(passed).collect()
+}
+
+/// Nobody waits longer than the timeout and 50 ms, and a second after the fault nobody waits for the store. What
+/// requests without any limit took at the same time is the machine's own noise.
+#[track_caller]
+fn nobody_waits(limited: &[Shot], free: &[Shot], fault: Duration) {
+    assert_eq!((admitted(limited), admitted(free)), (limited.len(), free.len()), "nobody is refused");
+    let (slowest, _) = latencies(limited.iter());
+    let (noise, _) = latencies(free.iter());
+    assert!(
+        slowest <= TIMEOUT + Duration::from_millis(50) + noise,
+        "the slowest took {slowest:?}, noise {noise:?}"
+    );
+    let before = |shot: &&Shot| shot.at < fault;
+    let after = |shot: &&Shot| {
+        (fault + Duration::from_secs(1)..fault + Duration::from_millis(2_400)).contains(&shot.at)
+    };
+    let (_, usual) = latencies(limited.iter().filter(before));
+    let (_, then) = latencies(limited.iter().filter(after));
+    let (_, noise) = latencies(free.iter().filter(after));
+    assert!(then <= usual.max(noise) + TIMEOUT / 4, "p99 {then:?} instead of {usual:?}, noise {noise:?}");
+}
+
+/// Redis is killed under load and comes back empty.
+#[test]
+fn redis_is_killed_under_load() {
+    let mut redis = RedisServer::start();
+    let fleet = Fleet::start(4, &(redis.store_within("50ms") + TEXT));
+    let spent: Vec<u16> =
+        fleet.iter().flat_map(|gateway| gateway.statuses(251, "/tight", &[("x-api-key", "spent")])).collect();
+    assert_eq!(spent.iter().filter(|&&status| status == 200).count(), 1_000);
+    fleet.iter().for_each(|gateway| assert_eq!(gateway.remaining("tight", "spent"), 0));
+
+    let pause = Duration::from_millis(10);
+    let limited = Load::on(&fleet, 24).keys(&["steady"]).pause(pause).start();
+    let free = Load::on(&fleet, 8).target("/free").pause(pause).start();
+    let_pass(Duration::from_secs(1));
+    let fault = limited.now();
+    redis.kill();
+    let_pass(Duration::from_millis(2_500));
+    nobody_waits(&limited.stop(), &free.stop(), fault);
+
+    assert_eq!(tight(&fleet, "outage"), [250; 4], "each gateway has its share");
+    assert_eq!(tight(&fleet, "spent"), [0; 4], "and what is known to be spent is spent");
+
+    redis.restart();
+    fleet.up_within(Duration::from_secs(2));
+    fleet.exactly(1_000, "/tight", "after");
+    until("what was spent meanwhile is written back", || {
+        (fleet[0].remaining("tight", "outage") == 0).then_some(())
+    });
+    assert_eq!(tight(&fleet, "outage"), [0; 4]);
+}
+
+/// Redis freezes under the load of four workers: those that are on their way at that moment stop waiting early, those
+/// that come later do not wait, and the connections stay.
+#[test]
+fn nobody_pays_the_whole_timeout_for_a_freeze() {
+    let redis = RedisServer::start();
+    let text = redis.store_within("100ms") + TEXT;
+    let fleet = Fleet::of(vec![Setup::default().workers(4)], &text);
+    fleet.up();
+    let keys: Vec<String> = (0..64).map(|key| format!("key-{key}")).collect();
+    let load = Load::on(&fleet, 48).keys(&keys).start();
+    let mut slow = Vec::new();
+    for _ in 0..5 {
+        let_pass(Duration::from_millis(700));
+        let connections = redis.info("stats", "total_connections_received");
+        let fault = load.now();
+        redis.freeze();
+        let_pass(Duration::from_millis(400));
+        redis.thaw();
+        slow.push((fault, load.now()));
+        let_pass(Duration::from_millis(300));
+        let after = redis.info("stats", "total_connections_received");
+        assert_eq!(number(after), number(connections) + 1, "but for the one that asks");
+        assert!(has_store(&fleet[0]));
+    }
+    let shots = load.stop();
+    admitted(&shots);
+    let slow: Vec<usize> = slow
+        .into_iter()
+        .map(|(from, to)| {
+            let of = shots.iter().filter(|shot| (from..to).contains(&(shot.at + shot.took)));
+            of.filter(|shot| shot.took >= Duration::from_millis(90)).count()
+        })
+        .collect();
+    assert!(slow.iter().all(|slow| *slow <= 4), "one of each worker at most: {slow:?}");
+}
+
+/// Three calls in a row that are late say that a server is ill; three within ten seconds do not.
+#[test]
+fn calls_that_are_late_now_and_then() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::of(vec![Setup::default().workers(1)], &(redis.store_within("50ms") + TEXT));
+    fleet.up();
+    let connections = || number(redis.info("stats", "total_connections_received"));
+    let before = connections();
+    for round in 1..=4 {
+        redis.freeze();
+        assert_eq!(fleet[0].statuses(1, "/", &[("x-api-key", "k")]), [200]);
+        let_pass(Duration::from_millis(50));
+        redis.thaw();
+        let_pass(Duration::from_millis(1_200));
+        assert_eq!(connections(), before + round, "but for those that ask");
+    }
+    assert!(has_store(&fleet[0]));
+}
+
+fn number(text: Option<String>) -> u64 {
+    text.unwrap().parse().unwrap()
+}
+
+/// Redis is frozen for five seconds: calls that nobody waits for any more spend nothing when it goes on.
+#[test]
+fn redis_is_frozen_and_goes_on() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::start(2, &(redis.store_within("50ms") + TEXT));
+    let before = fleet.in_turn(10, "steady").len();
+    // Nobody is in flight at this moment, so that each admitted request is either Redis' or the gateway's own.
+    redis.freeze();
+    let pause = Duration::from_millis(10);
+    let limited = Load::on(&fleet, 24).keys(&["steady"]).pause(pause).start();
+    let free = Load::on(&fleet, 8).target("/free").pause(pause).start();
+    let_pass(Duration::from_secs(5));
+    redis.thaw();
+    fleet.up_within(Duration::from_secs(2));
+    let_pass(Duration::from_millis(500));
+    let (limited, free) = (limited.stop(), free.stop());
+    let (noise, _) = latencies(free.iter());
+    let (slowest, _) = latencies(limited.iter());
+    assert!(
+        slowest <= TIMEOUT + Duration::from_millis(50) + noise,
+        "the slowest took {slowest:?}, noise {noise:?}"
+    );
+    let spent = before + admitted(&limited);
+    assert_eq!(spent, before + limited.len(), "nobody is refused");
+    let settled = within(Duration::from_secs(3), || {
+        (fleet[0].remaining("wide", "steady") == 1_000_000 - spent as u64).then_some(())
+    });
+    assert!(settled.is_some(), "{spent} were admitted, {} are left", fleet[0].remaining("wide", "steady"));
+}
+
+/// Without a store the gateway starts, limits by itself, and is exact once the store comes.
+#[test]
+fn the_store_is_away_at_the_start() {
+    let mut redis = RedisServer::start();
+    redis.kill();
+    let fleet = Fleet::cold(2, &(redis.store_within("50ms") + TEXT));
+    assert!(!has_store(&fleet[0]));
+    for passed in tight(&fleet, "early") {
+        assert!((1..=1_000).contains(&passed), "{passed} passed");
+    }
+    redis.restart();
+    fleet.up();
+    fleet.exactly(1_000, "/tight", "after");
+}
+
+/// What happens without the store is each limit's own choice.
+#[test]
+fn every_limit_has_its_own_policy() {
+    let mut redis = RedisServer::start();
+    let mut text = redis.store_within("50ms") + "limits:\n";
+    let policies = ["local", "open", "closed"];
+    for name in policies {
+        text += &format!("  {name}: {{key: api_key, rate: 10/366d, on_store_failure: {name}}}\n");
+    }
+    text += "routes:\n";
+    for name in policies {
+        text += &format!(
+            "  - {{name: {name}, match: {{path: /{name}}}, respond: {{status: 200}}, limits: [{name}]}}\n"
+        );
+    }
+    let fleet = Fleet::start(1, &text);
+    let gateway = &fleet[0];
+    let key = [("x-api-key", "k")];
+    for name in policies {
+        assert_eq!(gateway.statuses(2, &format!("/{name}"), &key), [200; 2], "{name}");
+    }
+    redis.kill();
+    assert_eq!(gateway.statuses(20, "/open", &key), [200; 20]);
+    assert_eq!(gateway.statuses(20, "/closed", &key), [503; 20]);
+    let local = gateway.statuses(20, "/local", &key).into_iter().filter(|&status| status == 200).count();
+    assert_eq!(local, 8, "two were spent before");
+    let closed = gateway.ask("GET", "/closed", &key);
+    let problem = closed.problem();
+    let kind = problem["type"].as_str().unwrap();
+    assert!(kind.ends_with("http-problem-types#temporary-reduced-capacity"), "{problem}");
+    assert!((1..=60).contains(&closed.number("retry-after")));
+    assert_eq!(closed.header("cache-control"), Some("no-store"));
+    for name in policies {
+        let labels = [("limit", name), ("policy", name)];
+        assert!(gateway.metric("sluicegate_store_fallback_total", &labels) >= 20.0, "{name}");
+    }
+    redis.restart();
+    fleet.up();
+    for name in ["open", "closed"] {
+        let statuses = gateway.statuses(11, &format!("/{name}"), &[("x-api-key", "after")]);
+        assert_eq!(statuses, [[200; 10].as_slice(), &[429]].concat(), "{name}");
+    }
+}
+
+/// Metrics and /status tell whether the store is there, and the log tells when that changes, once.
+#[test]
+fn operators_see_the_store_come_and_go() {
+    let mut redis = RedisServer::start();
+    let fleet = Fleet::start(1, &(redis.store_within("50ms") + &limit("rate: 1000/366d")));
+    let gateway = &fleet[0];
+    let operations = |outcome| gateway.metric("sluicegate_store_operations_total", &[("outcome", outcome)]);
+    let up = |gateway: &Gateway| gateway.admin_get("/status").json()["store"]["up"].as_bool().unwrap();
+    let key = [("x-api-key", "k")];
+    gateway.statuses(10, "/", &key);
+    assert!(operations("ok") >= 1.0 && up(gateway));
+    assert!(gateway.metric("sluicegate_store_duration_seconds_count", &[]) >= 1.0);
+    let logged = gateway.log().len();
+    redis.kill();
+    gateway.statuses(50, "/", &key);
+    fleet.down();
+    assert!(!up(gateway));
+    assert!(operations("error") + operations("timeout") >= 1.0);
+    gateway.statuses(50, "/", &key);
+    redis.restart();
+    fleet.up();
+    gateway.statuses(50, "/", &key);
+    assert!(up(gateway));
+    let log = gateway.log()[logged..].to_lowercase();
+    let lines: Vec<&str> =
+        log.lines().filter(|line| line.contains("store") || line.contains("redis")).collect();
+    assert_eq!(lines.len(), 2, "one line when it went and one when it came: {lines:#?}");
+}

@@ -1,0 +1,167 @@
+//! Shared counters are one state: it is seen and changed from every gateway, it outlives reloads, and what a dead
+//! gateway held is free again.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::harness::fleet::limit;
+use crate::harness::{Client, Fleet, RedisServer, Setup, Upstream, Watch, at_once, gated, until, within};
+
+const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
+
+/// What one gateway has spent, all see.
+#[test]
+fn every_gateway_shows_the_shared_state() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::start(3, &(redis.store() + &limit("rate: 100/366d")));
+    assert_eq!(fleet[0].statuses(30, "/", &KEY), [200; 30]);
+    assert_eq!(fleet[1].ask("GET", "/", &KEY).number("x-ratelimit-remaining"), 69);
+    fleet.iter().for_each(|gateway| assert_eq!(gateway.remaining("l", "k"), 69));
+}
+
+/// A pardon on one gateway is one on all, within two seconds, and for this key alone.
+#[test]
+fn a_pardon_holds_on_every_gateway() {
+    let redis = RedisServer::start();
+    let text = ["token_bucket", "sliding_log", "fixed_window"].map(|name| {
+        (name, format!("{}{}", redis.store(), limit(&format!("rate: 4/366d, algorithm: {name}"))))
+    });
+    for (name, text) in text {
+        redis.run::<()>(&["FLUSHALL"]);
+        let fleet = Fleet::start(2, &text);
+        for key in ["k", "other"] {
+            assert_eq!(fleet.in_turn(8, key), [200, 200, 200, 200, 429, 429, 429, 429], "{name}");
+        }
+        assert_eq!(fleet[0].admin_change("DELETE", "/limits/l/keys/k").status, 200);
+        fleet.iter().for_each(|gateway| assert_eq!(gateway.remaining("l", "k"), 4, "{name}"));
+        assert_eq!(fleet[0].ask("GET", "/", &KEY).status, 200, "{name}");
+        let passes = || (fleet[1].ask("GET", "/", &KEY).status == 200).then_some(());
+        assert!(
+            within(Duration::from_secs(2), passes).is_some(),
+            "{name}: the other gateway goes on refusing"
+        );
+        assert_eq!(fleet.in_turn(4, "k"), [200, 200, 429, 429], "{name}");
+        assert_eq!(fleet.in_turn(2, "other"), [429; 2], "{name}");
+    }
+}
+
+/// A changed burst applies to what stands, also to what stands in Redis.
+#[test]
+fn a_bucket_at_half_stays_at_half() {
+    let redis = RedisServer::start();
+    let text = |burst: u64| redis.store() + &limit(&format!("rate: 100/366d, burst: {burst}"));
+    let fleet = Fleet::start(2, &text(100));
+    assert_eq!(fleet.in_turn(50, "k"), [200; 50]);
+    for (burst, half) in [(200, 100), (40, 20), (100, 50)] {
+        fleet.iter().for_each(|gateway| gateway.reload(&text(burst)));
+        fleet.iter().for_each(|gateway| assert_eq!(gateway.remaining("l", "k"), half, "of {burst}"));
+    }
+    let passed = fleet.in_turn(60, "k").iter().filter(|&&status| status == 200).count();
+    assert_eq!(passed, 50);
+}
+
+/// A reload that only changes something else leaves every shared counter as it is.
+#[test]
+fn a_reload_keeps_what_is_counted() {
+    let redis = RedisServer::start();
+    for name in ["token_bucket", "fixed_window", "sliding_log", "sliding_window"] {
+        redis.run::<()>(&["FLUSHALL"]);
+        let text = |rate: u64| redis.store() + &limit(&format!("rate: {rate}/366d, algorithm: {name}"));
+        let fleet = Fleet::start(2, &text(10));
+        assert_eq!(fleet.in_turn(5, "k"), [200; 5], "{name}");
+        fleet.iter().for_each(|gateway| gateway.reload(&(text(10) + "headers: [x-ratelimit]\n")));
+        fleet.iter().for_each(|gateway| assert_eq!(gateway.remaining("l", "k"), 5, "{name}"));
+        assert_eq!(fleet.in_turn(7, "k"), [200, 200, 200, 200, 200, 429, 429], "{name}");
+    }
+}
+
+/// Requests that are held are spaced out over all gateways together.
+#[test]
+fn a_shared_queue_spaces_requests_out() {
+    let redis = RedisServer::start();
+    let arrivals = Arc::new(Mutex::new(Vec::new()));
+    let (watch, seen) = (Watch::start(), Arc::clone(&arrivals));
+    let upstream = Upstream::scripted(move |exchange| {
+        seen.lock().unwrap().push(watch.elapsed());
+        exchange.answer(200, &[], b"done");
+    });
+    let text = redis.store()
+        + "limits: {l: {key: global, rate: 10/s, burst: 10, algorithm: leaky_bucket}}\n\
+           upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+           routes: [{name: api, match: {path: /*}, upstream: api, limits: [l]}]\n";
+    let fleet = Fleet::of((0..2).map(|_| Setup::default().upstream(&upstream)).collect(), &text);
+    fleet.up();
+    let watch = Watch::start();
+    let statuses = at_once(10, |index| fleet[index % 2].get("/").status);
+    assert_eq!(statuses, [200; 10]);
+    assert!(watch.elapsed() >= Duration::from_millis(880), "the tenth came after {:?}", watch.elapsed());
+    let mut arrivals = arrivals.lock().unwrap().clone();
+    arrivals.sort_unstable();
+    // A noisy machine delays some, and never makes any early: the last five cannot all come at once.
+    let spread = arrivals[9] - arrivals[0];
+    assert!(spread >= Duration::from_millis(500) && spread <= Duration::from_secs(5), "{arrivals:?}");
+}
+
+/// A client that leaves a shared queue, or its end, gives a place to whoever is next, on any gateway.
+#[test]
+fn places_are_free_as_soon_as_requests_end() {
+    let redis = RedisServer::start();
+    let (upstream, gate) = gated();
+    let text = redis.store()
+        + "limits: {l: {key: api_key, algorithm: concurrency, max: 2}}\n\
+           upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+           routes: [{name: api, match: {path: /*}, upstream: api, limits: [l]}]\n";
+    let fleet = Fleet::of((0..2).map(|_| Setup::default().upstream(&upstream)).collect(), &text);
+    fleet.up();
+    let hold = |index: usize| -> Client {
+        let (mut client, seen) = (fleet[index].client(), upstream.seen().len());
+        client.request("GET", "/slow", &KEY);
+        upstream.wait_for(seen + 1);
+        client
+    };
+    let (leaves, mut stays) = (hold(0), hold(0));
+    assert_eq!(fleet[1].ask("GET", "/", &KEY).status, 429);
+    assert_eq!(fleet[1].remaining("l", "k"), 0);
+    drop(leaves);
+    let free = |index: usize, places: u64| {
+        let free =
+            within(Duration::from_secs(2), || (fleet[index].remaining("l", "k") == places).then_some(()));
+        assert!(free.is_some(), "{} instead of {places}", fleet[index].remaining("l", "k"));
+    };
+    free(1, 1);
+    assert_eq!(fleet[1].ask("GET", "/", &KEY).status, 200, "the place of who has left");
+    free(1, 1);
+    gate.open();
+    assert_eq!(stays.response().status, 200);
+    free(1, 2);
+}
+
+/// The places of a gateway that is killed are free when their leases expire; those of requests that last longer
+/// than a lease are kept.
+#[test]
+fn places_of_a_dead_gateway_are_free_again() {
+    let redis = RedisServer::start();
+    let (upstream, gate) = gated();
+    let text = redis.store()
+        + "limits: {l: {key: api_key, algorithm: concurrency, max: 4}}\n\
+           upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {response: 60s}}}\n\
+           routes: [{name: api, match: {path: /*}, upstream: api, limits: [l]}]\n";
+    let mut fleet = Fleet::of((0..2).map(|_| Setup::default().upstream(&upstream)).collect(), &text);
+    fleet.up();
+    let mut clients: Vec<Client> = (0..4).map(|index| fleet[index % 2].client()).collect();
+    clients.iter_mut().for_each(|client| {
+        client.request("GET", "/slow", &KEY);
+    });
+    upstream.wait_for(4);
+    assert_eq!(fleet[1].remaining("l", "k"), 0);
+    let watch = Watch::start();
+    fleet[0].signal("KILL");
+    fleet[0].ended(Duration::from_secs(5));
+    let free = within(Duration::from_secs(14), || (fleet[1].remaining("l", "k") > 0).then_some(()));
+    assert!(free.is_some(), "after {:?} no place is free", watch.elapsed());
+    // Any lease that was taken and not renewed would have gone by now too.
+    until("both places of the dead are free", || (fleet[1].remaining("l", "k") == 2).then_some(()));
+    assert!(within(Duration::from_secs(2), || (fleet[1].remaining("l", "k") > 2).then_some(())).is_none());
+    gate.open();
+    assert_eq!([clients[1].response().status, clients[3].response().status], [200; 2]);
+}
