@@ -269,6 +269,7 @@ pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
 pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: Inbound) -> Response {
     let view = connection.worker.view();
     let now = connection.worker.clock().now();
+    view.snapshot.underscores.clean(&mut parts.headers);
     let mut exchange = Exchange::begin(connection, &view, now, Some(parts));
 
     // What is found and judged stands in functions that wait for nothing: whatever stands here is memory that each

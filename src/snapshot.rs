@@ -14,7 +14,7 @@ use crate::config::{
     UpstreamConfig,
 };
 use crate::fields::Fields;
-use crate::forward::UpstreamState;
+use crate::forward::{Underscores, UpstreamState};
 use crate::key::{KeySecret, KeySpec, Part};
 use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::listen::Door;
@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub store: Option<Arc<StoreState>>,
     /// Headers that routes, limits and credentials are made of: no client has them removed on the way.
     pub reserved: Vec<HeaderName>,
+    /// Which request headers with underscores in their names may pass.
+    pub underscores: Underscores,
     /// Verifies user tokens.
     pub jwt: Option<Arc<Jwt>>,
 }
@@ -201,7 +203,9 @@ impl Lineage {
             .as_ref()
             .map(|config| same_store(config).unwrap_or_else(|| new_store(config)))
             .inspect(|store| store.keeps(&limits));
+        let reserved = reserved(&config);
         Snapshot {
+            underscores: Underscores::new(&config, &reserved),
             upstreams: config.upstreams.iter().map(upstream).collect(),
             store,
             generation: before.map_or(1, |before| before.generation + 1),
@@ -219,7 +223,7 @@ impl Lineage {
             limits,
             jwt,
             secret: self.secret.clone(),
-            reserved: reserved(&config),
+            reserved,
             config,
         }
     }

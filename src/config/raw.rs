@@ -72,6 +72,10 @@ mapping! {
         /// The least bytes a second of a request body, on average; 0 for no bound. Default: 240.
         #[schemars(with = "Option<RawCount>")]
         min_body_rate: RawText,
+        /// Request headers with underscores in their names, which some servers take for others: removed (default) or
+        /// forwarded, but for those that read like a header that the gateway sets or trusts.
+        #[schemars(extend("enum" = ["removed", "forwarded"]))]
+        underscores: RawText,
         /// How long to wait for clients.
         timeouts: RawClientTimeouts,
         /// What one HTTP/2 connection may send of frames that cost their sender nothing.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use sluicegate_limiter::Time;
 
 use super::fleet::Slot;
+use super::underscores::Underscores;
 use super::upload::Upload;
 use crate::config::DetailedCost;
 use crate::fields::Fields;
@@ -197,6 +198,11 @@ impl Exchange {
     /// Whether the peer is a proxy that is believed.
     pub(super) fn trusts_peer(&self) -> bool {
         self.view.snapshot.config.client_ip.trusts(self.connection.peer_ip())
+    }
+
+    /// Which header names with underscores may pass.
+    pub(super) fn underscores(&self) -> &Underscores {
+        &self.view.snapshot.underscores
     }
 
     /// When the limits let it go.

@@ -52,6 +52,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "workers": config.workers,
         "max_head": config.max_head,
         "max_headers": config.client.max_headers,
+        "underscores": if config.client.underscores { "forwarded" } else { "removed" },
         "min_body_rate": config.client.min_body_rate,
         "timeouts": {
             "head": seconds(config.client.head),

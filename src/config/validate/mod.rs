@@ -24,6 +24,7 @@ mod shape;
 mod store;
 mod template;
 mod tls;
+mod underscores;
 mod upstream;
 mod upstream_tls;
 mod uri;
