@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::node::Node;
 use super::raw_ban::RawBan;
+use super::raw_cors::RawCors;
 use super::raw_drain::RawDrain;
 use super::raw_h2::RawH2;
 use super::raw_jwt::RawJwt;
@@ -51,6 +52,8 @@ mapping! {
         /// Families of answer headers: x-ratelimit, ietf, retry-after. Default: all.
         #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
+        /// Which pages of other origins may read answers (CORS): a mapping, or off. Default: off.
+        cors: RawCors,
         /// Headers of requests that are changed before they are forwarded, on all routes.
         request_headers: RawHeaderChanges,
         /// Headers of answers that are changed, on all routes and where none matches.

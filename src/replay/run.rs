@@ -155,6 +155,11 @@ impl<'s> Replay<'s> {
                 route: Some(snapshot.routes[route].name.clone()),
                 ..unmatched
             },
+            Unjudged::Preflight { route } => Row {
+                outcome: Outcome::Admitted, // the gateway answers it, which spends nothing
+                route: route.map(|route| snapshot.routes[route].name.clone()),
+                ..unmatched
+            },
             why => {
                 self.unmatched.note(snapshot, self.listener, &request.parts, &why);
                 unmatched
