@@ -40,6 +40,11 @@ pub enum Unjudged {
     Framing,
     /// It asks what the gateway itself can do: `OPTIONS *`.
     Gateway,
+    /// A browser asks whether a page may send a request (CORS), and the gateway answers that itself.
+    Preflight {
+        /// The index of the route that would take that request.
+        route: Option<usize>,
+    },
     /// No route matches.
     NoRoute,
     /// Its address is not let in.

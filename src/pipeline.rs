@@ -201,7 +201,11 @@ pub fn find<'s>(
         path: &path,
         headers: &parts.headers,
     };
-    let (route_index, params) = snapshot.table.find(&asked).ok_or(Unjudged::NoRoute)?;
+    let found = snapshot.table.find(&asked);
+    if let Some(route) = snapshot.preflight(&asked, found.as_ref().map(|(index, _)| *index)) {
+        return Err(Unjudged::Preflight { route }.into());
+    }
+    let (route_index, params) = found.ok_or(Unjudged::NoRoute)?;
     let route = &snapshot.routes[route_index];
     let configs = &snapshot.config.routes;
     if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(parts.target.path()) {
@@ -269,6 +273,7 @@ pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
 pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: Inbound) -> Response {
     let view = connection.worker.view();
     let now = connection.worker.clock().now();
+    view.snapshot.underscores.clean(&mut parts.headers);
     let mut exchange = Exchange::begin(connection, &view, now, Some(parts));
 
     // What is found and judged stands in functions that wait for nothing: whatever stands here is memory that each
@@ -469,7 +474,10 @@ fn turned_away(judged: &Judged<'_>, view: &View, exchange: &Exchange, parts: &Re
 /// The answer to a request that never comes to its limits.
 fn unjudged(why: Unjudged, exchange: &mut Exchange, parts: &RequestHead) -> Response {
     exchange.unjudged(&why, parts);
-    respond::unjudged(why, parts, exchange.id())
+    match why {
+        Unjudged::Preflight { .. } => respond::preflight(exchange.cors(), parts, exchange.id()),
+        why => respond::unjudged(why, parts, exchange.id()),
+    }
 }
 
 /// `target` with another path, and the same query and authority.

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use sluicegate_limiter::Time;
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
-    Action, ApiKeySource, Config, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject, RouteConfig,
-    UpstreamConfig,
+    Action, ApiKeySource, Config, CorsConfig, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject,
+    RouteConfig, UpstreamConfig,
 };
 use crate::fields::Fields;
-use crate::forward::UpstreamState;
+use crate::forward::{Underscores, UpstreamState};
 use crate::key::{KeySecret, KeySpec, Part};
 use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::listen::Door;
 use crate::respond::refusal_headers;
-use crate::route::RouteTable;
+use crate::route::{Asked, RouteTable, preflight};
 use crate::shape::{HeaderChange, UriTemplate, Variable};
 
 /// A configuration in force. Immutable; a reload makes another.
@@ -44,6 +44,10 @@ pub struct Snapshot {
     pub store: Option<Arc<StoreState>>,
     /// Headers that routes, limits and credentials are made of: no client has them removed on the way.
     pub reserved: Vec<HeaderName>,
+    /// Whether any answers say which pages of other origins may read them.
+    pub has_cors: bool,
+    /// Which request headers with underscores in their names may pass.
+    pub underscores: Underscores,
     /// Verifies user tokens.
     pub jwt: Option<Arc<Jwt>>,
 }
@@ -201,7 +205,10 @@ impl Lineage {
             .as_ref()
             .map(|config| same_store(config).unwrap_or_else(|| new_store(config)))
             .inspect(|store| store.keeps(&limits));
+        let reserved = reserved(&config);
         Snapshot {
+            has_cors: config.cors.is_some() || config.routes.iter().any(|route| route.cors.is_some()),
+            underscores: Underscores::new(&config, &reserved),
             upstreams: config.upstreams.iter().map(upstream).collect(),
             store,
             generation: before.map_or(1, |before| before.generation + 1),
@@ -219,7 +226,7 @@ impl Lineage {
             limits,
             jwt,
             secret: self.secret.clone(),
-            reserved: reserved(&config),
+            reserved,
             config,
         }
     }
@@ -321,6 +328,23 @@ impl Snapshot {
     /// The changes of the headers of answers, of a route or where there is none.
     pub fn answer_headers(&self, route: Option<usize>) -> &[HeaderChange] {
         route.map_or(&self.config.answer_headers, |route| &self.config.routes[route].shape.answer)
+    }
+
+    /// Which pages of other origins may read the answers of a route, or those where there is none.
+    pub fn cors(&self, route: Option<usize>) -> Option<&CorsConfig> {
+        let of_route = |index: usize| self.config.routes[index].cors.as_deref();
+        if self.has_cors { route.map_or(self.config.cors.as_deref(), of_route) } else { None }
+    }
+
+    /// The route that would take the request that a preflight request asks for, if the gateway answers that itself: the
+    /// route says who may ask, or the one that was `found` for the preflight request does.
+    pub fn preflight(&self, asked: &Asked<'_>, found: Option<usize>) -> Option<Option<usize>> {
+        if !self.has_cors {
+            return None;
+        }
+        let method = Method::from_bytes(preflight(asked.method, asked.headers)?).ok()?;
+        let meant = self.table.find(&Asked { method: &method, ..*asked }).map(|(index, _)| index);
+        (self.cors(meant).is_some() || self.cors(found).is_some()).then_some(meant)
     }
 
     /// The upstream that a target leads to.

@@ -19,6 +19,8 @@ pub struct ClientConfig {
     pub min_body_rate: u64,
     /// Headers of a request.
     pub max_headers: usize,
+    /// Whether headers with underscores in their names are forwarded.
+    pub underscores: bool,
 }
 
 impl Default for ClientConfig {
@@ -31,6 +33,7 @@ impl Default for ClientConfig {
             request: None,
             min_body_rate: 240,
             max_headers: 100,
+            underscores: false,
         }
     }
 }

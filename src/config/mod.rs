@@ -2,6 +2,7 @@
 
 mod client;
 mod conceal;
+mod cors;
 mod cost;
 mod drain;
 mod env;
@@ -16,6 +17,7 @@ mod node;
 mod raw;
 mod raw_balance;
 mod raw_ban;
+mod raw_cors;
 mod raw_drain;
 mod raw_h2;
 mod raw_jwt;
@@ -40,6 +42,7 @@ mod watch;
 use std::path::{Path, PathBuf};
 
 pub use client::ClientConfig;
+pub use cors::{Below, CorsConfig, Origins};
 pub use cost::{Cost, DetailedCost};
 pub use drain::DrainConfig;
 pub use h2::{BUDGETS, Budget, H2Config};

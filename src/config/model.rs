@@ -10,6 +10,7 @@ use sluicegate_limiter::{
 };
 
 use super::client::ClientConfig;
+use super::cors::CorsConfig;
 use super::cost::Cost;
 use super::drain::DrainConfig;
 use super::h2::H2Config;
@@ -49,6 +50,8 @@ pub struct Config {
     pub upstreams: Vec<UpstreamConfig>,
     /// The routes, in the order of the file.
     pub routes: Vec<RouteConfig>,
+    /// Which pages of other origins may read answers to requests that no route takes.
+    pub cors: Option<Arc<CorsConfig>>,
     /// Headers of answers to requests that no route takes.
     pub answer_headers: Vec<HeaderChange>,
     /// Where a line of each request goes; without it, nowhere.

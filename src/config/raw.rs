@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::node::Node;
 use super::raw_ban::RawBan;
+use super::raw_cors::RawCors;
 use super::raw_drain::RawDrain;
 use super::raw_h2::RawH2;
 use super::raw_jwt::RawJwt;
@@ -51,6 +52,8 @@ mapping! {
         /// Families of answer headers: x-ratelimit, ietf, retry-after. Default: all.
         #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
+        /// Which pages of other origins may read answers (CORS): a mapping, or off. Default: off.
+        cors: RawCors,
         /// Headers of requests that are changed before they are forwarded, on all routes.
         request_headers: RawHeaderChanges,
         /// Headers of answers that are changed, on all routes and where none matches.
@@ -72,6 +75,10 @@ mapping! {
         /// The least bytes a second of a request body, on average; 0 for no bound. Default: 240.
         #[schemars(with = "Option<RawCount>")]
         min_body_rate: RawText,
+        /// Request headers with underscores in their names, which some servers take for others: removed (default) or
+        /// forwarded, but for those that read like a header that the gateway sets or trusts.
+        #[schemars(extend("enum" = ["removed", "forwarded"]))]
+        underscores: RawText,
         /// How long to wait for clients.
         timeouts: RawClientTimeouts,
         /// What one HTTP/2 connection may send of frames that cost their sender nothing.

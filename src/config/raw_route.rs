@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::forms::{RawAnswer, RawCount};
 use super::node::Node;
 use super::raw::RawText;
+use super::raw_cors::RawCors;
 use super::raw_shape::{RawHeaderChanges, RawRedirect, RawRewrite};
 use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
@@ -31,6 +32,8 @@ mapping! {
         /// CORS preflight requests: counted (default), or exempt from limits and authentication.
         #[schemars(extend("enum" = ["counted", "exempt"]))]
         preflight: RawText,
+        /// Which pages of other origins may read answers (CORS), instead of what is said on top; or off.
+        cors: RawCors,
         /// The limits that all have to admit them.
         limits: Vec<At<RawText>>,
         /// The path that is forwarded: normalized (default) or original.

@@ -1,9 +1,11 @@
 //! Routes: which requests, and what becomes of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
+use super::cors::CorsConfig;
 use super::lists::Access;
 use crate::route::{HostPattern, PathPattern};
 use crate::shape::{HeaderChange, PathChange, UriTemplate, Variable};
@@ -17,6 +19,8 @@ pub struct RouteConfig {
     pub matches: Match,
     /// Whom it lets in.
     pub access: Access,
+    /// Which pages of other origins may read their answers; `None` where the gateway says nothing of that.
+    pub cors: Option<Arc<CorsConfig>>,
     /// What becomes of them.
     pub action: Action,
     /// Indices into [`Config::limits`](super::Config::limits).

@@ -13,6 +13,7 @@ use super::raw_balance::{
     RawBalance, RawBalanceFields, RawEjection, RawEjectionFields, RawRetries, RawRetriesFields,
 };
 use super::raw_ban::{RawBan, RawBanFields};
+use super::raw_cors::{RawCors, RawCorsFields};
 use super::raw_drain::{RawDrain, RawDrainFields};
 use super::raw_listen::RawListenerFields;
 use super::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawSampleFields};
@@ -130,6 +131,10 @@ told_as! {
     RawSample, "Sample" => generator either::<RawSampleFields>(generator);
     RawRedirect, "Redirect" => generator either::<RawRedirectFields>(generator);
     RawRewrite, "Rewrite" => generator either::<RawRewriteFields>(generator);
+    RawCors, "Cors" => generator {
+        let fields = generator.subschema_for::<RawCorsFields>();
+        json_schema!({ "anyOf": [{ "type": "string", "enum": ["off"] }, fields] })
+    };
     RawBan, "Ban" => generator either::<RawBanFields>(generator);
     RawDrain, "Drain" => generator either::<RawDrainFields>(generator);
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);

@@ -32,6 +32,8 @@ pub struct Fields {
     lines: Vec<Line>,
     /// A bit for each tag that a line has or had: most names that are asked for are not there at all.
     seen: u64,
+    /// Whether a name that was read has an underscore.
+    underscored: bool,
 }
 
 thread_local! {
@@ -55,7 +57,7 @@ impl Drop for Fields {
             {
                 text.clear();
                 lines.clear();
-                used.push(Self { text, lines, seen: 0 });
+                used.push(Self { text, lines, seen: 0, underscored: false });
             }
         });
     }
@@ -120,7 +122,7 @@ pub struct TooLong;
 impl Fields {
     /// No fields.
     pub const fn new() -> Self {
-        Self { text: Vec::new(), lines: Vec::new(), seen: 0 }
+        Self { text: Vec::new(), lines: Vec::new(), seen: 0, underscored: false }
     }
 
     /// No fields, and room for those of an answer.
@@ -140,7 +142,12 @@ impl Fields {
     /// No fields, in memory that others had before, if there is some.
     fn recycled() -> Self {
         let used = USED.with_borrow_mut(Vec::pop);
-        used.unwrap_or_else(|| Self { text: Vec::new(), lines: Vec::with_capacity(LINES), seen: 0 })
+        used.unwrap_or_else(|| Self {
+            text: Vec::new(),
+            lines: Vec::with_capacity(LINES),
+            seen: 0,
+            underscored: false,
+        })
     }
 
     /// The text of a head whose lines are [told](Self::tell) next.
@@ -164,8 +171,19 @@ impl Fields {
         text.make_ascii_lowercase();
         line.tag = tag(text);
         self.seen |= bit(line.tag);
+        self.underscored |= text.contains(&b'_');
         self.lines.push(line);
         Ok(())
+    }
+
+    /// Whether a name has an underscore, of those that were read from a connection.
+    pub const fn has_underscores(&self) -> bool {
+        self.underscored
+    }
+
+    /// Notes that a name that was read has an underscore.
+    pub const fn note_underscore(&mut self) {
+        self.underscored = true;
     }
 
     /// The lines.

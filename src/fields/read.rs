@@ -3,8 +3,9 @@
 
 use super::{ADDED, Fields, Line, bit, tag};
 
-/// The characters of names (RFC 9110 §5.6.2) in lower case; all others are [`OTHER`].
-static TOKEN: [u8; 256] = {
+/// The characters of names (RFC 9110 §5.6.2) in lower case, with a mark on the underscore; all others are [`OTHER`].
+/// The marks cost nothing: a name is looked at once, whatever is to be found out about it.
+static TOKEN: [u16; 256] = {
     let mut token = [OTHER; 256];
     let mut at = 0;
     while at < 128 {
@@ -17,20 +18,38 @@ static TOKEN: [u8; 256] = {
             i += 1;
         }
         if is {
-            token[at] = b.to_ascii_lowercase();
+            token[at] = b.to_ascii_lowercase() as u16;
         }
         at += 1;
     }
+    token[b'_' as usize] |= UNDERSCORE;
     token
 };
 
-/// What no character of a name is, nor any number of them together.
-const OTHER: u8 = 0x80;
+/// The mark of what is no character of a name.
+const OTHER: u16 = 0x100;
+/// The mark of an underscore.
+const UNDERSCORE: u16 = 0x200;
 
-/// Whether these bytes are a name in lower case, as HTTP/2 has them (RFC 9113 §8.2).
-pub fn is_lower_name(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name.iter().fold(true, |good, b| good & (TOKEN[usize::from(*b)] == *b) & (*b != OTHER))
+/// What bytes are as a name in lower case, as HTTP/2 has them (RFC 9113 §8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LowerName {
+    /// A name without underscores.
+    Plain,
+    /// A name with an underscore.
+    Underscored,
+    /// No name, or not in lower case.
+    Malformed,
+}
+
+/// What these bytes are as a name in lower case.
+pub fn lower_name(name: &[u8]) -> LowerName {
+    match name.iter().fold(0, |marks, b| marks | (TOKEN[usize::from(*b)] ^ u16::from(*b))) {
+        _ if name.is_empty() => LowerName::Malformed,
+        0 => LowerName::Plain,
+        UNDERSCORE => LowerName::Underscored,
+        _ => LowerName::Malformed,
+    }
 }
 
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
@@ -82,7 +101,7 @@ pub fn request(read: &[u8], max_lines: usize) -> Option<(RequestLine<'_>, Fields
         b" HTTP/1.0" => true,
         _ => return None,
     };
-    let is_method = !method.is_empty() && method.iter().all(|b| TOKEN[usize::from(*b)] != OTHER);
+    let is_method = !method.is_empty() && method.iter().all(|b| TOKEN[usize::from(*b)] & OTHER == 0);
     let is_target = !target.is_empty() && target.iter().fold(true, |good, b| good & matches!(b, 0x21..=0x7e));
     if !is_method || !is_target {
         return None;
@@ -145,12 +164,13 @@ fn fields(read: &[u8], first: usize, max_lines: usize) -> Option<(Fields, usize)
     let head = &read[..end];
     fields.text.reserve(end + ADDED);
     fields.text.extend_from_slice(head);
+    let mut all = 0;
     for line in &mut fields.lines {
         let name = &mut fields.text[line.name as usize..][..usize::from(line.name_length)];
-        let mut all = 0;
         for b in &mut *name {
-            *b = TOKEN[usize::from(*b)];
-            all |= *b;
+            let token = TOKEN[usize::from(*b)];
+            *b = token as u8;
+            all |= token;
         }
         if name.is_empty() || all & OTHER != 0 {
             return None;
@@ -158,6 +178,7 @@ fn fields(read: &[u8], first: usize, max_lines: usize) -> Option<(Fields, usize)
         line.tag = tag(name);
         fields.seen |= bit(line.tag);
     }
+    fields.underscored = all & UNDERSCORE != 0;
     Some((fields, end))
 }
 
@@ -234,9 +255,26 @@ mod tests {
         for byte in 0..=u8::MAX {
             let is_one =
                 byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            assert_eq!(is_lower_name(&[b'x', byte]), is_one, "{byte:#x}");
+            let wanted = match byte {
+                b'_' => LowerName::Underscored,
+                _ if is_one => LowerName::Plain,
+                _ => LowerName::Malformed,
+            };
+            assert_eq!(lower_name(&[b'x', byte]), wanted, "{byte:#x}");
+            assert_eq!(lower_name(&[byte, b'_', b'X']), LowerName::Malformed, "{byte:#x}");
         }
-        assert!(!is_lower_name(b""));
+        assert_eq!(lower_name(b""), LowerName::Malformed);
+    }
+
+    #[test]
+    fn underscores_in_names_are_noted_and_no_others() {
+        let noted = |line: &str| {
+            let head = format!("GET /a_b HTTP/1.1\r\nHost: a_b\r\n{line}\r\n\r\n");
+            request(head.as_bytes(), MAX).map(|(_, fields, _)| fields.has_underscores())
+        };
+        assert_eq!(noted("X-Key: a_b"), Some(false));
+        assert_eq!(noted("X_Key: ab"), Some(true));
+        assert_eq!(noted("_: ab\r\nX-Key: ab"), Some(true));
     }
 
     #[test]

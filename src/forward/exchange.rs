@@ -11,16 +11,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::header;
 use sluicegate_limiter::Time;
 
 use super::fleet::Slot;
+use super::underscores::Underscores;
 use super::upload::Upload;
-use crate::config::DetailedCost;
+use crate::config::{CorsConfig, DetailedCost};
 use crate::fields::Fields;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
 use crate::message::{RequestHead, RequestId, Response};
 use crate::observe::Record;
+use crate::respond;
 use crate::shape::{Values, apply};
 use crate::trace::Trace;
 use crate::worker::View;
@@ -61,6 +64,8 @@ pub struct Exchange {
     /// What varies of the headers that the route changes.
     request_values: Values,
     answer_values: Values,
+    /// The origin of the page that sends the request, where answers say which may read them.
+    origin: Option<Box<[u8]>>,
     /// What is logged, if anything is.
     record: RefCell<Option<Box<Record>>>,
 }
@@ -75,6 +80,8 @@ impl Exchange {
     ) -> Box<Self> {
         connection.begin();
         connection.queued.set(false);
+        let origin =
+            parts.filter(|_| view.snapshot.has_cors).and_then(|parts| parts.headers.only(header::ORIGIN));
         // It is handed on from one to the next until the answer has ended.
         let exchange = Box::new(Self {
             connection: Rc::clone(connection),
@@ -96,6 +103,7 @@ impl Exchange {
             complete: Cell::new(false),
             request_values: Values::new(),
             answer_values: Values::new(),
+            origin: origin.map(Box::from),
             record: RefCell::new(None),
         });
         if let Some(parts) = parts {
@@ -199,6 +207,16 @@ impl Exchange {
         self.view.snapshot.config.client_ip.trusts(self.connection.peer_ip())
     }
 
+    /// Which pages of other origins may read the answer.
+    pub fn cors(&self) -> Option<&CorsConfig> {
+        self.view.snapshot.cors(self.route)
+    }
+
+    /// Which header names with underscores may pass.
+    pub(super) fn underscores(&self) -> &Underscores {
+        &self.view.snapshot.underscores
+    }
+
     /// When the limits let it go.
     pub(super) fn released(&self) -> Time {
         self.released
@@ -285,6 +303,9 @@ impl Exchange {
         self.code = response.status.as_u16();
         let changes = self.view.snapshot.answer_headers(self.route);
         apply(changes, &self.answer_values, &mut response.headers);
+        if let Some(cors) = self.cors() {
+            respond::share(cors, self.origin.as_deref(), &mut response.headers);
+        }
         response.body.ends(self);
         response
     }

@@ -4,6 +4,7 @@ use http::header::{self, HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
 use super::names::{Kind, kind};
+use super::underscores::Underscores;
 use crate::auth::{Told, disown, reads_like};
 use crate::fields::{Fields, Looks};
 use crate::listen::Connection;
@@ -12,10 +13,10 @@ const X_FORWARDED_FOR: &str = "x-forwarded-for";
 const X_FORWARDED_HOST: &str = "x-forwarded-host";
 const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
 pub(super) const X_REQUEST_ID: &str = "x-request-id";
-const X_CONSUMER_NAME: &str = "x-consumer-name";
+pub(super) const X_CONSUMER_NAME: &str = "x-consumer-name";
 /// Made for standing behind a body (RFC 9530).
 const CONTENT_DIGEST: &str = "content-digest";
-const X_CONSUMER_PLAN: &str = "x-consumer-plan";
+pub(super) const X_CONSUMER_PLAN: &str = "x-consumer-plan";
 
 /// What is meant for one connection only, whether Connection names it or not.
 const HOP_BY_HOP: [&[u8]; 8] = [
@@ -83,10 +84,11 @@ pub(super) fn answer_trailers(trailers: &mut HeaderMap) {
     *trailers = fields.into();
 }
 
-/// The fields that a request says will stand behind its body.
-pub(super) fn announced(headers: &Fields) -> SmallVec<[HeaderName; 2]> {
+/// The fields that a request says will stand behind its body, and that may pass.
+pub(super) fn announced(headers: &Fields, underscores: &Underscores) -> SmallVec<[HeaderName; 2]> {
     let lines = headers.get_all(header::TRAILER).flat_map(|line| line.split(|b| *b == b','));
-    lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect()
+    let names = lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
+    names.filter(|name| underscores.pass(name.as_ref())).collect()
 }
 
 /// What stands behind the body of a request, as it goes on: what was announced, and is no header that says how the
@@ -155,7 +157,7 @@ pub(super) fn request(
                 forwarded_proto |= trusted && name == b"x-forwarded-proto";
                 trusted
             }
-            Some(Kind::Disguised) => false,
+            Some(Kind::Proxy) => false,
             Some(Kind::Override) => overrides,
             None => true,
         }

@@ -107,7 +107,7 @@ impl RequestBody {
             waker: RefCell::default(),
             connection: Rc::clone(exchange.connection()),
             deadline: Rc::clone(exchange.deadline()),
-            announced: headers::announced(head),
+            announced: headers::announced(head, exchange.underscores()),
             patience: config.response.min(exchange.connection().worker.client().body),
             idle: config.idle,
         });

@@ -1,5 +1,7 @@
 //! The configuration in force, defaults included. It is built from known fields, and secrets are none of them.
 
+mod cors;
+
 use serde_json::{Map, Value, json};
 
 use crate::config::{
@@ -39,6 +41,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "upstreams": upstreams,
         "routes": config.routes.iter().map(|r| route(config, r)).collect::<Vec<_>>(),
         "response_headers": header_changes(&config.answer_headers),
+        "cors": config.cors.as_deref().map(cors::cors),
         "access_log": config.access_log.as_ref().map(access_log),
         "trace": {
             "accept": match config.trace.accept {
@@ -52,6 +55,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "workers": config.workers,
         "max_head": config.max_head,
         "max_headers": config.client.max_headers,
+        "underscores": if config.client.underscores { "forwarded" } else { "removed" },
         "min_body_rate": config.client.min_body_rate,
         "timeouts": {
             "head": seconds(config.client.head),
@@ -301,6 +305,7 @@ fn route(config: &Config, route: &RouteConfig) -> Value {
         "deny": names(&config.lists, &route.access.deny),
         "allow": names(&config.lists, &route.access.allow),
         "preflight": if route.matches.preflight { "exempt" } else { "counted" },
+        "cors": route.cors.as_deref().map(cors::cors),
         "limits": route.limits.iter().map(|index| config.limits[*index].name.clone()).collect::<Vec<_>>(),
         "headers": families(route.headers),
         "max_body": route.max_body,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use crate::fields::Fields;
 use crate::message::RequestHead;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
 use serde::Deserialize;
@@ -231,7 +232,11 @@ fn parts(
         return bad(format!("`{method}` is not a method"));
     };
     let Ok(uri) = target.parse::<Uri>() else { return bad(format!("`{target}` is not a request target")) };
-    let headers = headers.into_iter().collect();
+    let underscored = headers.iter().any(|(name, _)| name.as_str().contains('_'));
+    let mut headers: Fields = headers.into_iter().collect();
+    if underscored {
+        headers.note_underscore();
+    }
     let mut parts = RequestHead { method, target: uri.into(), version: Version::HTTP_11, headers };
     if let Some(host) = host {
         let Ok(host) = HeaderValue::from_str(host) else { return bad("`host` is not a host") };

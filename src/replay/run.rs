@@ -1,5 +1,6 @@
 //! One request of a log after another.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -117,7 +118,11 @@ impl<'s> Replay<'s> {
         }
         let snapshot = self.snapshot;
         let origin = Origin { listener: self.listener, peer: request.client, tls: None };
-        let why = match find(snapshot, origin, &request.parts, self.now, &limit::may_refuse) {
+        let mut parts = Cow::Borrowed(&request.parts);
+        if parts.headers.has_underscores() {
+            snapshot.underscores.clean(&mut parts.to_mut().headers);
+        }
+        let why = match find(snapshot, origin, &parts, self.now, &limit::may_refuse) {
             Ok(found) if found.route.target.is_none() => {
                 return Row {
                     outcome: Outcome::Admitted, // it tells what is left, which spends nothing
@@ -148,6 +153,11 @@ impl<'s> Replay<'s> {
             Unjudged::NotLetIn { route } => Row {
                 outcome: Outcome::Refused,
                 route: Some(snapshot.routes[route].name.clone()),
+                ..unmatched
+            },
+            Unjudged::Preflight { route } => Row {
+                outcome: Outcome::Admitted, // the gateway answers it, which spends nothing
+                route: route.map(|route| snapshot.routes[route].name.clone()),
                 ..unmatched
             },
             why => {

@@ -167,7 +167,7 @@ impl From<Unjudged> for LocalError {
             Unjudged::Method => Self::Method,
             Unjudged::Nominated => Self::Malformed("the Connection header names what the request needs"),
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
-            Unjudged::Gateway => Self::Method, // which is answered without an error
+            Unjudged::Gateway | Unjudged::Preflight { .. } => Self::Method, // which are answered without an error
             Unjudged::NoRoute => Self::NoRoute,
             Unjudged::NotLetIn { .. } => Self::NotLetIn,
             Unjudged::KeyMissing { of_user: true, .. } => Self::UserMissing,

@@ -7,7 +7,7 @@ use super::super::raw::RawConfig;
 use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::values;
-use super::{in_range, value};
+use super::{in_range, underscores, value};
 
 /// The longest time that can be meant: a longer one is a mistake of the unit.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -31,6 +31,7 @@ pub(super) fn client(raw: &RawConfig, report: &mut Report) -> ClientConfig {
         request,
         min_body_rate: min_body_rate.unwrap_or(usual.min_body_rate),
         max_headers: max_headers.map_or(usual.max_headers, |n| n as usize),
+        underscores: underscores::forwarded(raw, report),
     }
 }
 

@@ -4,6 +4,7 @@ mod api_key;
 mod balance;
 mod ban;
 mod client;
+mod cors;
 mod cost;
 mod drain;
 mod edge;
@@ -24,6 +25,7 @@ mod shape;
 mod store;
 mod template;
 mod tls;
+mod underscores;
 mod upstream;
 mod upstream_tls;
 mod uri;
@@ -99,7 +101,9 @@ pub(super) fn config(
     let told = jwt.as_ref().map_or(&[][..], |jwt| &jwt.forward);
     let requests = shape::headers(raw.request_headers.as_ref(), shape::Of::Requests, told, names, report);
     let answers = shape::headers(raw.response_headers.as_ref(), shape::Of::Answers, told, names, report);
+    let cors = cors::cors(raw.cors.as_ref(), report);
     let known = route::Known {
+        cors: cors.as_ref(),
         names,
         told,
         requests: &requests,
@@ -125,6 +129,7 @@ pub(super) fn config(
     let access_log = log::access_log(raw.access_log.as_ref(), folder, &api_key, jwt.as_ref(), report);
     let trace = log::trace(raw.trace.as_ref(), report);
     Some(Config {
+        cors,
         answer_headers: answers,
         access_log,
         trace,

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
+use super::super::cors::CorsConfig;
 use super::super::forms::{RawAnswer, RawCount};
 use super::super::listener::ListenerConfig;
 use super::super::lists::{Access, ListConfig};
@@ -21,7 +23,7 @@ use super::lists::of_route;
 use super::matching::{matches, unreachable};
 use super::section::Section;
 use super::template::Names;
-use super::{check_name, empty, families, in_range, missing, value, word};
+use super::{check_name, cors, empty, families, in_range, missing, value, word};
 use super::{shape, uri};
 use crate::key::Part;
 use crate::shape::HeaderChange;
@@ -35,6 +37,8 @@ pub(super) struct Known<'a> {
     pub(super) limits: &'a Section<LimitConfig>,
     pub(super) upstreams: &'a Section<UpstreamConfig>,
     pub(super) headers: HeaderFamilies,
+    /// Which pages may read answers.
+    pub(super) cors: Option<&'a Arc<CorsConfig>>,
     pub(super) max_body: Option<u64>,
     /// From a request's head to the last byte of its answer.
     pub(super) timeout: Option<Duration>,
@@ -125,6 +129,7 @@ fn route(
     });
     let headers = families(raw.headers.as_ref(), report).unwrap_or(known.headers);
     let access = of_route(raw, known.access, known.lists, report);
+    let cors = cors::of_route(raw, known.cors, report);
     let names = Names { matches: Some(&matches), ..known.names };
     let shape = self::shape(raw, names, known, report);
     let action = action(name, raw, names, known, report)?;
@@ -132,6 +137,7 @@ fn route(
         name: name.value.clone(),
         matches,
         access,
+        cors,
         action,
         limits,
         headers,

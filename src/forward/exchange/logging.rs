@@ -30,7 +30,8 @@ impl Exchange {
     pub fn unjudged(&mut self, why: &Unjudged, parts: &RequestHead) {
         if let Unjudged::KeyMissing { route, .. }
         | Unjudged::Unproven { route, .. }
-        | Unjudged::NotLetIn { route } = why
+        | Unjudged::NotLetIn { route }
+        | Unjudged::Preflight { route: Some(route) } = why
         {
             self.set_route(*route, parts, None);
         }

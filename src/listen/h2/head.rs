@@ -4,7 +4,7 @@
 use http::uri::Uri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 
-use crate::fields::read::is_lower_name;
+use crate::fields::read::{LowerName, lower_name};
 use crate::fields::{Fields, is_value};
 use crate::message::RequestHead;
 use crate::number::read_decimal;
@@ -136,6 +136,11 @@ impl Reader {
         if !is_line(name, value) {
             return Err(Wrong::Malformed);
         }
+        match lower_name(name) {
+            LowerName::Plain => {}
+            LowerName::Underscored => self.fields.note_underscore(),
+            LowerName::Malformed => return Err(Wrong::Malformed),
+        }
         match name {
             b"content-length" => {
                 let length = read_decimal(value).ok_or(Wrong::Malformed)?;
@@ -214,12 +219,9 @@ pub(super) fn is_of_connection(name: &[u8]) -> bool {
     matches!(name, b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade")
 }
 
-/// Whether a line can be one of a message over HTTP/2 (RFC 9113 §8.2).
+/// Whether a line with such a name can be one of a message over HTTP/2 (RFC 9113 §8.2).
 fn is_line(name: &[u8], value: &[u8]) -> bool {
-    is_lower_name(name)
-        && is_value(value)
-        && !is_of_connection(name)
-        && (name != b"te" || value == b"trailers")
+    is_value(value) && !is_of_connection(name) && (name != b"te" || value == b"trailers")
 }
 
 /// What stands behind a body, as its lines are told one by one.

@@ -142,6 +142,7 @@ impl Record {
             Unjudged::KeyMissing { .. } | Unjudged::Unproven { .. } | Unjudged::NotLetIn { .. } => {
                 Outcome::Refused
             }
+            Unjudged::Preflight { .. } => Outcome::Admitted,
             _ => Outcome::Unmatched,
         });
     }

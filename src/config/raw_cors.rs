@@ -1,0 +1,44 @@
+//! `cors` as it is written: a mapping, or `off`.
+
+use super::node::{Node, Value};
+use super::raw::RawText;
+use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key, wrong_kind};
+use super::report::{Place, Report};
+
+/// Which pages may read answers; `None` for none.
+#[derive(Clone, Debug)]
+pub(super) struct RawCors(pub(super) Option<RawCorsFields>);
+
+mapping! {
+    /// Which pages of other origins may read answers (CORS).
+    "cors"
+    struct RawCorsFields {
+        /// Origins: https://app.example.com, https://*.example.com for all hosts below, or `*` alone for all.
+        #[schemars(required)]
+        origins: OneOrMany<At<RawText>>,
+        /// Whether their requests may carry cookies and client certificates. Default: false.
+        credentials: bool,
+        /// Answer headers that pages may read, besides those that tell of limits.
+        expose: OneOrMany<At<RawText>>,
+        /// Methods that pages may use. Default: the one that is asked for.
+        methods: OneOrMany<At<RawText>>,
+        /// Request headers that pages may set. Default: those that are asked for.
+        headers: OneOrMany<At<RawText>>,
+        /// How long browsers may remember the answer to a preflight request, up to 24h.
+        max_age: RawText,
+    }
+}
+
+impl Read for RawCors {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) if text == "off" => Some(Self(None)),
+            Value::Map(_) => RawCorsFields::read(node, report).map(|fields| Self(Some(fields))),
+            _ => wrong_kind(
+                node,
+                "cors (a mapping such as {origins: [https://app.example.com]}) or off",
+                report,
+            ),
+        }
+    }
+}

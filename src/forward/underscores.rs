@@ -1,0 +1,149 @@
+//! Request headers with underscores in their names.
+//!
+//! CGI, WSGI and their like turn the hyphens of header names into underscores, so an application behind such a server
+//! cannot tell `X_Real_IP`, which a client wrote, from `X-Real-IP`, which the gateway wrote. By default such headers are
+//! removed from a request before anything reads it, as nginx does.
+
+use http::HeaderName;
+
+use super::headers::{X_CONSUMER_NAME, X_CONSUMER_PLAN, X_REQUEST_ID};
+use super::names::kind;
+use crate::config::Config;
+use crate::fields::Fields;
+
+/// What frames a message, or what authenticating proxies say of a user, besides what [`kind`] knows.
+const TRUSTED: [&str; 10] = [
+    "auth-type",
+    "auth-user",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "transfer-encoding",
+    "x-client-cert",
+    "x-client-verify",
+];
+/// What all names of some families of these begin with.
+const FAMILIES: [&str; 9] = [
+    "content-",
+    "remote-",
+    "ssl-client-",
+    "x-auth-request-",
+    "x-authenticated-",
+    "x-consumer-",
+    "x-remote-",
+    "x-ssl-client-",
+    "x-webauth-",
+];
+
+/// Which request headers with underscores in their names may pass.
+#[derive(Debug)]
+pub struct Underscores {
+    forwarded: bool,
+    /// Headers that the gateway reads or writes, in order; those that the file names with underscores as they are.
+    own: Vec<Box<[u8]>>,
+}
+
+impl Underscores {
+    /// The rule of a configuration; routes, limits and credentials are made of the `reserved` headers.
+    pub fn new(config: &Config, reserved: &[HeaderName]) -> Self {
+        let told = config.jwt.iter().flat_map(|jwt| &jwt.forward).map(|(name, _)| name);
+        let changed = config.routes.iter().flat_map(|route| &route.shape.request).map(|change| &change.name);
+        let names = reserved.iter().chain(told).chain(changed).map(HeaderName::as_str);
+        let names = names.chain([X_REQUEST_ID, X_CONSUMER_NAME, X_CONSUMER_PLAN]);
+        let mut own: Vec<Box<[u8]>> = names.map(|name| name.as_bytes().into()).collect();
+        own.sort();
+        own.dedup();
+        Self { forwarded: config.client.underscores, own }
+    }
+
+    /// Removes from a request what may not pass. Nearly all requests have no such header at all.
+    #[inline]
+    pub fn clean(&self, headers: &mut Fields) {
+        if headers.has_underscores() {
+            self.remove(headers);
+        }
+    }
+
+    #[cold]
+    fn remove(&self, headers: &mut Fields) {
+        headers.retain(|name, _| self.pass(name));
+    }
+
+    /// Whether a header with this name, which is in lower case, may pass. One that the file names as it is does; one that
+    /// an upstream may take for another that the gateway reads, writes or leaves to proxies does not.
+    pub fn pass(&self, name: &[u8]) -> bool {
+        if !name.contains(&b'_') {
+            return true;
+        }
+        if !self.forwarded {
+            return false;
+        }
+        let is_own = |name: &[u8]| self.own.binary_search_by(|own| (**own).cmp(name)).is_ok();
+        let meant: Vec<u8> = name.iter().map(|b| if *b == b'_' { b'-' } else { *b }).collect();
+        let is_trusted = TRUSTED.iter().any(|known| known.as_bytes() == meant)
+            || FAMILIES.iter().any(|begin| meant.starts_with(begin.as_bytes()));
+        is_own(name) || !(is_own(&meant) || is_trusted || kind(&meant).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::parse;
+
+    fn underscores(rule: &str) -> Underscores {
+        let text = format!(
+            "listen: [127.0.0.1:8080]\nunderscores: {rule}\n\
+             routes: [{{respond: {{status: 200}}}}]\n"
+        );
+        let loaded = parse(text, "gateway.yaml", Path::new(""));
+        let config = loaded.config.unwrap_or_else(|| panic!("{}", loaded.rendered));
+        let reserved = ["x-tenant", "x-api-key", "own_key"].map(HeaderName::from_static);
+        Underscores::new(&config, &reserved)
+    }
+
+    #[test]
+    fn by_default_none_passes() {
+        let underscores = underscores("removed");
+        for name in ["x_custom", "x_tenant", "own_key", "_", "a_"] {
+            assert!(!underscores.pass(name.as_bytes()), "{name}");
+        }
+        assert!(underscores.pass(b"x-tenant") && underscores.pass(b"host"));
+    }
+
+    #[test]
+    fn forwarded_are_those_that_read_like_nothing_that_is_relied_on() {
+        let underscores = underscores("forwarded");
+        for name in ["x_custom", "own_key", "x_forward_me", "user_agent", "x-b3_trace", "content", "_"] {
+            assert!(underscores.pass(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "x_tenant",
+            "x_api-key",
+            "x-request_id",
+            "x_consumer_name",
+            "x_consumer_plan",
+            "content_length",
+            "content_type",
+            "transfer_encoding",
+            "remote_user",
+            "remote_addr",
+            "x_remote_user",
+            "x_real_ip",
+            "x_forwarded_for",
+            "x-forwarded_proto",
+            "x_forwarded_user",
+            "true_client_ip",
+            "x_original_url",
+            "x_http_method_override",
+            "proxy_authorization",
+            "ssl_client_verify",
+        ] {
+            assert!(!underscores.pass(name.as_bytes()), "{name}");
+        }
+    }
+}

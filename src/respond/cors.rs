@@ -1,0 +1,76 @@
+//! Cross-origin resource sharing (Fetch standard, §3.3): what tells a browser which pages may read an answer, and the answer
+//! to its question whether a page may send a request.
+
+use http::{StatusCode, header};
+
+use super::problem::X_REQUEST_ID;
+use crate::config::{CorsConfig, Origins};
+use crate::fields::Fields;
+use crate::forward::Body;
+use crate::message::{RequestHead, RequestId, Response};
+
+/// What says who may read an answer.
+const OWN: [&str; 3] =
+    ["access-control-allow-origin", "access-control-allow-credentials", "access-control-expose-headers"];
+/// What the answer to a preflight request depends on, besides the origin.
+const ASKED: &str = "Access-Control-Request-Method, Access-Control-Request-Headers";
+
+/// Says on any answer which pages may read it, in place of what the upstream says. `origin` is that of the request.
+pub fn share(cors: &CorsConfig, origin: Option<&[u8]>, headers: &mut Fields) {
+    headers.remove_all(&OWN);
+    let origin: &[u8] = match (&cors.origins, origin) {
+        (Origins::Any, _) => b"*",
+        (origins, origin) => {
+            // A cache must not give the answer to one origin to another.
+            if !varies(headers) {
+                headers.append("vary", "Origin");
+            }
+            let Some(origin) = origin.filter(|origin| origins.admit(origin)) else { return };
+            origin
+        }
+    };
+    headers.append(OWN[0], origin);
+    if cors.credentials {
+        headers.append(OWN[1], "true");
+    }
+    headers.append(OWN[2], &cors.expose);
+}
+
+/// Whether an answer says already that it depends on the origin.
+fn varies(headers: &Fields) -> bool {
+    let names = headers.get_all("vary").flat_map(|line| line.split(|b| *b == b','));
+    names.map(<[u8]>::trim_ascii).any(|name| name == b"*" || name.eq_ignore_ascii_case(b"origin"))
+}
+
+/// The answer to a preflight request; `cors` is that of the route that would take the request it asks for. An origin that is
+/// not admitted is told nothing, which browsers take for no.
+#[cold]
+pub fn preflight(cors: Option<&CorsConfig>, parts: &RequestHead, id: &RequestId) -> Response {
+    let mut response = Response::new(StatusCode::NO_CONTENT, Body::empty());
+    let headers = &mut response.headers;
+    headers.append(X_REQUEST_ID, id);
+    headers.append("vary", ASKED);
+    let asked = |name| parts.headers.only(name);
+    let admitted = cors.filter(|cors| asked(header::ORIGIN).is_some_and(|origin| cors.origins.admit(origin)));
+    let Some(cors) = admitted else { return response };
+    let mut allow = |name, configured: Option<&str>, asked: Option<&[u8]>| {
+        let value = configured.map(str::as_bytes).or(asked).filter(|value| !value.is_empty());
+        if let Some(value) = value {
+            headers.append(name, value);
+        }
+    };
+    allow(
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        cors.methods.as_deref(),
+        asked(header::ACCESS_CONTROL_REQUEST_METHOD),
+    );
+    allow(
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        cors.headers.as_deref(),
+        asked(header::ACCESS_CONTROL_REQUEST_HEADERS),
+    );
+    if let Some(seconds) = cors.max_age {
+        headers.append_number(header::ACCESS_CONTROL_MAX_AGE, seconds);
+    }
+    response
+}
