@@ -1,13 +1,9 @@
 //! Request headers with underscores in their names, which CGI and WSGI take for others: none reaches an upstream, a limit or
 //! a route, unless the file forwards them; and then none that reads like a header that is relied on.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod harness;
-
-use harness::folder::{outcomes, text};
-use harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, block, frame, pseudo};
-use harness::{Folder, Gateway, Upstream};
+use crate::harness::folder::{outcomes, text};
+use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, block, frame, pseudo};
+use crate::harness::{Folder, Gateway, Upstream};
 
 /// What a client may write to be taken for somebody else, or for another request.
 const FORGED: [(&str, &str); 9] = [

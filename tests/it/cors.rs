@@ -1,14 +1,10 @@
 //! What browsers let pages of other origins do and read (CORS): preflight requests are answered by the gateway, and every
 //! answer, also one of the gateway's own, says who may read it.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod harness;
-
 use std::net::TcpListener;
 
+use crate::harness::{Gateway, Response, Setup, Upstream};
 use bytes::Bytes;
-use harness::{Gateway, Response, Setup, Upstream};
 use http_body_util::{BodyExt, Empty};
 
 const APP: &str = "https://app.example.com";
