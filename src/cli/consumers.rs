@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{COULD_NOT, USERS_MISTAKE, fail, print_and_exit, say};
+use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print_and_exit, say};
 use crate::auth::edit::{self, EditError};
 use crate::config;
 
@@ -54,11 +54,10 @@ pub(super) enum Command {
 #[derive(clap::Args)]
 pub(super) struct Place {
     /// The file of consumers [default: the one that the configuration names]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// The configuration
-    #[arg(long, value_name = "FILE", default_value = "gateway.yaml", conflicts_with = "file")]
-    config: PathBuf,
+    #[command(flatten)]
+    option: ConfigOption,
 }
 
 pub(super) fn run(command: &Command) -> ExitCode {
@@ -99,8 +98,8 @@ impl Place {
         if let Some(file) = &self.file {
             return Ok((file.clone(), Vec::new()));
         }
-        config::consumers_file(&self.config)?.ok_or_else(|| {
-            let config = self.config.display();
+        let config = &self.option.config;
+        config::consumers_file(config)?.ok_or_else(|| {
             format!(
                 "{config} names no file of consumers: add `auth: {{api_key: {{consumers: consumers.yaml}}}}`, or use --file"
             )
