@@ -26,6 +26,7 @@ use tokio::task::{AbortHandle, LocalSet};
 
 use crate::auth::jwt::Keys;
 use crate::clock::Clock;
+use crate::config::Source;
 use crate::forward::UpstreamState;
 use crate::limit::Store;
 use crate::listen::{Budget, Opened};
@@ -43,8 +44,8 @@ use sockets::{Held, Sockets};
 /// What the command line says.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The configuration file.
-    pub config: PathBuf,
+    /// Where the configuration is read from.
+    pub config: Source,
     /// Serving threads, instead of the file's number.
     pub workers: Option<usize>,
     /// A Unix socket: whoever serves there hands its listening sockets over, and the next one finds this one there.
@@ -64,7 +65,7 @@ pub enum StartError {
 
 /// The thread that serves nobody: it loads, reloads, and ends.
 struct Supervisor {
-    path: PathBuf,
+    source: Source,
     shared: Arc<Shared>,
     lineage: Lineage,
     workers: Vec<mpsc::UnboundedSender<Command>>,
@@ -119,7 +120,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         clock,
         budget: Budget::of_process(workers, listeners.len()),
         access_log: ArcSwapOption::new(access_log),
-        status: Mutex::new(Status { file: options.config.display().to_string(), ..Status::default() }),
+        status: Mutex::new(Status { file: options.config.to_string(), ..Status::default() }),
     });
     let (vital, failures) = mpsc::unbounded_channel();
     let vital = Vital::new(vital);
@@ -127,7 +128,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     let workers = (0..workers).map(start).collect::<Result<_, _>>()?;
     let (reloads, requests) = mpsc::channel(8);
     let mut supervisor = Supervisor {
-        path: options.config.clone(),
+        source: options.config.clone(),
         shared,
         lineage,
         workers,

@@ -56,7 +56,7 @@ fn check(metadata: &Metadata, largest: u64) -> Result<(), Error> {
 }
 
 /// Reads to the end; a file may grow while it is read.
-fn bounded(file: File, size: u64, largest: u64) -> Result<Vec<u8>, Error> {
+pub(crate) fn bounded(file: impl Read, size: u64, largest: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
     file.take(largest + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > largest { Err(too_large(largest)) } else { Ok(bytes) }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use harness::steady::{Link, RULES, upstream};
 use harness::{PATIENCE, Reserved};
 use sluicegate::app::{self, Options};
+use sluicegate::config::Source;
 use sluicegate::observe::ProcessLog;
 
 /// Allocations on all threads but those of the test.
@@ -70,7 +71,7 @@ fn a_request_allocates_what_it_did() {
     std::fs::write(&config, rules).unwrap();
     // It serves until the process ends.
     let log = ProcessLog::open().unwrap();
-    let options = Options { config, workers: Some(1), handover: None };
+    let options = Options { config: Source::File(config), workers: Some(1), handover: None };
     std::thread::spawn(move || app::run(&options, &log).unwrap());
     let mut client = Link::connect(edge.address, PATIENCE);
     client.ask("/v0/items", 1, "200");

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::signals::{Signal, Signals};
 use super::sockets::{Held, Sockets};
 use super::{StartError, Supervisor};
 use super::{log, reload};
-use crate::config;
+use crate::config::{self, Source};
 use crate::observe::ReloadRequest;
 
 /// What the supervisor is asked by others.
@@ -58,7 +58,10 @@ impl Supervisor {
     pub(super) async fn run(self, asked: Asked) -> Result<(), StartError> {
         let Asked { mut signals, mut requests, mut failures, mut door } = asked;
         let shared = Arc::clone(&self.shared);
-        let path = self.path.clone();
+        let path = match &self.source {
+            Source::File(path) => path.clone(),
+            Source::Stdin => PathBuf::from("."), // the files that it names may be there
+        };
         let supervisor = Rc::new(tokio::sync::Mutex::new(self));
         let watching = config::watch(&path, async || supervisor.lock().await.look().await);
         let hangup = Notify::new();

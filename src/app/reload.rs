@@ -1,7 +1,7 @@
 //! A configuration comes into force, or changes nothing.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::log;
 use super::sockets::Held;
 use futures_util::future::join_all;
 
-use crate::config::{self, Config, ListenerConfig, Loaded};
+use crate::config::{Config, ListenerConfig, Loaded, Source};
 use crate::file;
 use crate::snapshot::Snapshot;
 use crate::worker::Command;
@@ -20,14 +20,18 @@ use crate::worker::Command;
 /// How long a bad file may be half-written before it is reported.
 const HALF_WRITTEN: Duration = Duration::from_millis(100);
 
+/// The answer to a request for a reload when there is no file to read again.
+const READ_ONCE: &str = "nothing is reloaded: the configuration was read from standard input, which can be read once; \
+                         start the gateway with a file, or replace it with --handover";
+
 /// What the file says now. `before` is the configuration in force.
-pub(super) fn read(path: &Path, before: Option<&Config>) -> Result<Loaded, String> {
-    config::load_after(path, before).map_err(|error| format!("cannot read {}: {error}", path.display()))
+pub(super) fn read(source: &Source, before: Option<&Config>) -> Result<Loaded, String> {
+    source.load_after(before).map_err(|error| format!("cannot read {source}: {error}"))
 }
 
 /// What is said of a file with errors.
-pub(super) fn not_in_force(path: &Path) -> String {
-    format!("{} has errors and is not in force", path.display())
+pub(super) fn not_in_force(source: &Source) -> String {
+    format!("{source} has errors and is not in force")
 }
 
 /// Waits a moment for the addresses of servers that are new.
@@ -38,7 +42,14 @@ pub(super) async fn find_servers(snapshot: &Snapshot) {
 impl Supervisor {
     /// Loads the file if it has changed.
     pub(super) async fn look(&mut self) {
-        let path = self.path.clone();
+        if let Source::File(path) = &self.source {
+            let path = path.clone();
+            self.look_at_config(path).await;
+        }
+        self.look_at_files().await;
+    }
+
+    async fn look_at_config(&mut self, path: PathBuf) {
         let read = tokio::task::spawn_blocking(move || file::read_text(&path, file::CONFIG)).await;
         match read.unwrap_or_else(|error| Err(error.into())) {
             Ok(text) if text == self.text => {}
@@ -51,18 +62,21 @@ impl Supervisor {
                 let _ = self.reload().await; // reported where operators look
             }
         }
-        self.look_at_files().await;
     }
 
     /// Loads the file. A bad one changes nothing, is logged once and stands in /status.
     pub(super) async fn reload(&mut self) -> Result<u64, String> {
+        if self.source == Source::Stdin {
+            tracing::warn!("{READ_ONCE}");
+            return Err(READ_ONCE.to_owned());
+        }
         let result = self.try_reload().await;
         match &result {
-            Ok(generation) => tracing::info!("{} is in force, generation {generation}", self.path.display()),
+            Ok(generation) => tracing::info!("{} is in force, generation {generation}", self.source),
             Err(report) => {
                 let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
                 if status.last_error.as_ref() != Some(report) {
-                    tracing::error!("{}\n{report}", not_in_force(&self.path));
+                    tracing::error!("{}\n{report}", not_in_force(&self.source));
                 }
                 status.last_error = Some(report.clone());
                 self.shared.metrics.reload_successful.store(0, Ordering::Relaxed);
@@ -120,9 +134,9 @@ impl Supervisor {
     /// Reads the file on a thread of its own: a million consumers take a moment, in which the admin API goes on
     /// answering.
     async fn read_after(&self, before: &Arc<Snapshot>) -> Result<Loaded, String> {
-        let (path, before) = (self.path.clone(), Arc::clone(before));
-        let read = tokio::task::spawn_blocking(move || read(&path, Some(&before.config))).await;
-        read.unwrap_or_else(|error| Err(format!("cannot read {}: {error}", self.path.display())))
+        let (source, before) = (self.source.clone(), Arc::clone(before));
+        let read = tokio::task::spawn_blocking(move || read(&source, Some(&before.config))).await;
+        read.unwrap_or_else(|error| Err(format!("cannot read {}: {error}", self.source)))
     }
 
     /// Lets the workers serve under `config` from their next request on.

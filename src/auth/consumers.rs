@@ -230,7 +230,7 @@ impl Building {
         let metadata = (self.text.len() - at as usize - entry.name.len()) as u16;
         self.records.push(Record { at, name, plan, metadata });
         self.lines.push(line);
-        self.keys.extend(entry.keys.iter().map(|digest| Key { digest: *digest, owner }));
+        self.keys.extend(entry.keys.iter().map(|key| Key { digest: key.digest, owner }));
     }
 
     /// The number of a plan; `None` if there are too many.

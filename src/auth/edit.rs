@@ -1,8 +1,9 @@
-//! Changes to the file of consumers: a new key, one consumer less. Whoever reads the file meanwhile sees the old text
+//! Changes to the file of consumers: keys and consumers that come and go. Whoever reads the file meanwhile sees the old text
 //! or the new one, and everything else in it stays as it was.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
 
@@ -11,6 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::consumers::{Consumers, known_plan};
 use super::read::{check_name, check_plan, read};
+use super::rekey::{with_key, with_only_key, without_key};
 use crate::file;
 use crate::watched::{Mistakes, Unusable, Watched, sha256};
 
@@ -21,9 +23,11 @@ pub struct Listed {
     pub name: String,
     /// Its plan.
     pub plan: Option<String>,
-    /// How many keys it has.
-    pub keys: usize,
+    /// The fingerprints of its keys.
+    pub keys: Vec<String>,
     lines: (u32, u32),
+    /// Where the keys are in the text.
+    places: Vec<Range<usize>>,
 }
 
 /// Why a file was not changed.
@@ -41,6 +45,10 @@ pub enum EditError {
 const SECRET: usize = 32;
 /// What keys begin with, so that people and scanners for leaked secrets know one when they see it.
 const PREFIX: &str = "sk_";
+/// Digits of a key's SHA-256 that are shown of it, as in replays.
+const SHOWN: usize = 16;
+/// The fewest that name a key.
+const FEWEST: usize = 8;
 /// A new file: the digests are nobody else's business.
 const MODE: u32 = 0o640;
 
@@ -70,9 +78,7 @@ pub fn add(path: &Path, name: &str, plan: Option<&str>, plans: &[String]) -> Res
     if let Some(plan) = plan.filter(|_| !plans.is_empty()) {
         known_plan(plan, "", plans).map_err(EditError::Refused)?;
     }
-    let mut secret = [0; SECRET];
-    aws_lc_rs::rand::fill(&mut secret).map_err(|_| io::Error::other("the system gives no random bytes"))?;
-    let key = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(secret));
+    let key = new_key()?;
     change(path, true, |text| {
         if listed(text, path)?.iter().any(|consumer| consumer.name == name) {
             return Err(EditError::Refused(format!("{} has a consumer `{name}` already", path.display())));
@@ -88,24 +94,116 @@ pub fn add(path: &Path, name: &str, plan: Option<&str>, plans: &[String]) -> Res
 /// When there is none of that name, when the file has mistakes, or when it cannot be written.
 pub fn remove(path: &Path, name: &str) -> Result<(), EditError> {
     change(path, false, |text| {
-        let found = listed(text, path)?.into_iter().find(|consumer| consumer.name == name);
-        let Some(Listed { lines: (from, to), .. }) = found else {
-            return Err(EditError::Refused(format!("{} has no consumer `{name}`", path.display())));
-        };
+        let Listed { lines: (from, to), .. } = find(text, path, name)?;
         let lines = (1_u32..).zip(text.split_inclusive('\n'));
         Ok(lines.filter(|(number, _)| !(from..=to).contains(number)).map(|(_, line)| line).collect())
     })
+}
+
+/// Gives a consumer a key beside those that it has. Returns the key, which stands nowhere else.
+///
+/// # Errors
+/// When there is none of that name, when the file has mistakes, or when it cannot be written.
+pub fn add_key(path: &Path, name: &str) -> Result<String, EditError> {
+    let key = new_key()?;
+    change(path, false, |text| {
+        let consumer = find(text, path, name)?;
+        with_key(text, &consumer.places, &digest_of(&key)).ok_or_else(|| not_so_written(path, name))
+    })?;
+    Ok(key)
+}
+
+/// Gives a consumer one key in the place of all that it has. Returns the key, which stands nowhere else, and how many
+/// there were.
+///
+/// # Errors
+/// When there is none of that name, when the file has mistakes, or when it cannot be written.
+pub fn rotate(path: &Path, name: &str) -> Result<(String, usize), EditError> {
+    let key = new_key()?;
+    let mut before = 0;
+    change(path, false, |text| {
+        let consumer = find(text, path, name)?;
+        before = consumer.places.len();
+        with_only_key(text, &consumer.places, &digest_of(&key)).ok_or_else(|| not_so_written(path, name))
+    })?;
+    Ok((key, before))
+}
+
+/// Removes the key of a consumer whose fingerprint begins with `wanted`. Its last key stays.
+///
+/// # Errors
+/// When there is no such key or more than one, when it is the last one, when the file has mistakes, or when it cannot be
+/// written.
+pub fn remove_key(path: &Path, name: &str, wanted: &str) -> Result<(), EditError> {
+    let refused = |why: String| EditError::Refused(why);
+    let digits = wanted.strip_prefix("sha256:").unwrap_or(wanted).to_ascii_lowercase();
+    if digits.len() < FEWEST || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        // What was given may be a key itself, so it is not told.
+        return Err(refused(format!(
+            "a key is named by the first digits of its SHA-256, {FEWEST} or more, as `sluicegate consumers list` shows"
+        )));
+    }
+    change(path, false, |text| {
+        let consumer = find(text, path, name)?;
+        let is_meant = |at: &&Range<usize>| digits_of(text, at).starts_with(&digits);
+        let mut found = consumer.places.iter().filter(is_meant);
+        match (found.next(), found.next()) {
+            (None, _) => Err(refused(format!("`{name}` has no key sha256:{digits}"))),
+            (Some(_), Some(_)) => {
+                Err(refused(format!("`{name}` has several keys sha256:{digits}…; give more digits")))
+            }
+            (Some(_), None) if consumer.places.len() == 1 => Err(refused(format!(
+                "it is the only key of `{name}`; `consumers rotate` replaces it, `consumers remove` removes the consumer"
+            ))),
+            (Some(key), None) => without_key(text, key).ok_or_else(|| not_so_written(path, name)),
+        }
+    })
+}
+
+fn new_key() -> Result<String, EditError> {
+    let mut secret = [0; SECRET];
+    aws_lc_rs::rand::fill(&mut secret).map_err(|_| io::Error::other("the system gives no random bytes"))?;
+    Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(secret)))
+}
+
+/// A key as the file has it.
+fn digest_of(key: &str) -> String {
+    let digits: String = sha256(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+/// The digits of the SHA-256 that is at `at`.
+fn digits_of(text: &str, at: &Range<usize>) -> String {
+    text[at.clone()].trim_start_matches("sha256:").to_ascii_lowercase()
+}
+
+fn find(text: &str, path: &Path, name: &str) -> Result<Listed, EditError> {
+    let found = listed(text, path)?.into_iter().find(|consumer| consumer.name == name);
+    found.ok_or_else(|| EditError::Refused(format!("{} has no consumer `{name}`", path.display())))
+}
+
+fn not_so_written(path: &Path, name: &str) -> EditError {
+    let path = path.display();
+    EditError::Refused(format!(
+        "{path} has keys of `{name}` in more than one field; write them as one list, `keys: […]`"
+    ))
 }
 
 fn listed(text: &str, path: &Path) -> Result<Vec<Listed>, EditError> {
     Consumers::parse(text, &path.display().to_string())?;
     let mut all = Vec::new();
     read(text, &mut Mistakes::default(), |entry, _| {
+        let place = |key: &str| {
+            let start = key.as_ptr().addr() - text.as_ptr().addr(); // it is a piece of the text
+            start..start + key.len()
+        };
+        let places: Vec<_> = entry.keys.iter().map(|key| place(key.text)).collect();
         all.push(Listed {
             name: entry.name.into_owned(),
             plan: entry.plan.map(Into::into),
-            keys: entry.keys.len(),
+            keys: places.iter().map(|at| format!("sha256:{}", &digits_of(text, at)[..SHOWN])).collect(),
             lines: entry.lines,
+            places,
         });
     });
     Ok(all)
@@ -121,8 +219,7 @@ fn with_entry(text: &str, name: &str, plan: Option<&str>, key: &str) -> String {
     let is_entry = |line: &&str| line.trim_start().starts_with("- ") || line.trim() == "-";
     let indent = text.lines().find(is_entry).map_or(0, |line| line.len() - line.trim_start().len());
     let indent = " ".repeat(indent);
-    let digest: String = sha256(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    out += &format!("{indent}- name: {}\n{indent}  key: sha256:{digest}\n", quoted(name));
+    out += &format!("{indent}- name: {}\n{indent}  key: {}\n", quoted(name), digest_of(key));
     if let Some(plan) = plan {
         out += &format!("{indent}  plan: {}\n", quoted(plan));
     }

@@ -8,6 +8,7 @@ pub mod edit;
 mod headers;
 pub mod jwt;
 mod read;
+mod rekey;
 mod scan;
 
 use std::sync::Arc;

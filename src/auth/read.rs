@@ -17,8 +17,16 @@ pub(super) struct Entry<'t> {
     pub(super) lines: (u32, u32),
     pub(super) name: Cow<'t, str>,
     pub(super) plan: Option<Cow<'t, str>>,
-    pub(super) keys: SmallVec<[Digest; 1]>,
+    pub(super) keys: SmallVec<[Key<'t>; 1]>,
     pub(super) metadata: Vec<(Cow<'t, str>, Cow<'t, str>)>,
+}
+
+/// A key as the file has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'t> {
+    pub(super) digest: Digest,
+    /// The piece of the file's text, without quotes.
+    pub(super) text: &'t str,
 }
 
 /// The longest name of a consumer and of a plan, and the longest metadata.
@@ -78,7 +86,7 @@ struct Draft<'t> {
     given: SmallVec<[&'static str; 5]>,
     name: Cow<'t, str>,
     plan: Option<Cow<'t, str>>,
-    keys: SmallVec<[Digest; 1]>,
+    keys: SmallVec<[Key<'t>; 1]>,
     metadata: Vec<(Cow<'t, str>, Cow<'t, str>)>,
     wrong: bool,
 }
@@ -221,8 +229,12 @@ impl<'t> Draft<'t> {
         let Value::Text(text) = value else {
             return self.mistake("a key is a text: sha256:…", mistakes);
         };
-        match digest(&text) {
-            Some(digest) => self.keys.push(digest),
+        let read = match text {
+            Cow::Borrowed(text) => digest(text).map(|digest| Key { digest, text }),
+            Cow::Owned(_) => None, // it had escapes, and a digest has nothing to escape
+        };
+        match read {
+            Some(key) => self.keys.push(key),
             // What stands there may be a key itself, so it is not told.
             None => self.mistake(
                 "a key is `sha256:` and the 64 hexadecimal digits of its SHA-256, never the key itself; \

@@ -1,22 +1,23 @@
 //! `sluicegate check`
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{USERS_MISTAKE, fail, say};
-use crate::config::{self, LogTarget};
+use super::{ConfigFile, ConfigOption, USERS_MISTAKE, fail, say};
+use crate::config::LogTarget;
 use crate::limit::try_store;
 
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit code: 0 if the file can be used, 1 if not; with --strict, 1 also for warnings.\n\n\
                         Examples:\n  sluicegate check\n  sluicegate check --strict deploy/gateway.yaml\n  \
-                        sluicegate check --connect gateway.yaml    can the store be used, too?"
+                        sluicegate check --connect gateway.yaml    can the store be used, too?\n  \
+                        helm template . | yq … | sluicegate check -"
 )]
 pub(super) struct Args {
-    /// The configuration
-    #[arg(value_name = "FILE", default_value = "gateway.yaml")]
-    file: PathBuf,
+    #[command(flatten)]
+    file: ConfigFile,
+    #[command(flatten)]
+    option: ConfigOption,
     /// Also fail on warnings
     #[arg(long)]
     strict: bool,
@@ -26,9 +27,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let loaded = match config::load(&args.file) {
+    let source = args.file.or(&args.option);
+    let loaded = match source.load() {
         Ok(loaded) => loaded,
-        Err(error) => return fail(USERS_MISTAKE, format!("cannot read {}: {error}", args.file.display())),
+        Err(error) => return fail(USERS_MISTAKE, format!("cannot read {source}: {error}")),
     };
     let access_log = loaded.config.as_ref().and_then(|config| config.access_log.as_ref());
     if let Some(LogTarget::File(path)) = access_log.map(|log| &log.target) {
@@ -44,8 +46,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let (errors, warnings) = (loaded.report.errors.len(), loaded.report.warnings.len());
     say(&loaded.rendered);
     let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
-    let summary =
-        format!("{}: {}, {}", args.file.display(), count(errors, "error"), count(warnings, "warning"));
+    let summary = format!("{source}: {}, {}", count(errors, "error"), count(warnings, "warning"));
     if errors > 0 || (args.strict && warnings > 0) {
         say(format_args!("{summary}\n"));
         return ExitCode::from(USERS_MISTAKE);

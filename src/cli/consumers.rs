@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{COULD_NOT, USERS_MISTAKE, fail, print_and_exit, say};
+use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print_and_exit, say};
 use crate::auth::edit::{self, EditError};
 use crate::config;
 
@@ -11,6 +11,7 @@ use crate::config;
 #[command(after_help = "A gateway that runs takes a change over by itself.\n\nExamples:\n  \
                   sluicegate consumers add acme --plan pro    make a key and print it, once\n  \
                   sluicegate consumers list\n  \
+                  sluicegate consumers add-key acme           a second key, beside the first\n  \
                   sluicegate consumers remove acme")]
 pub(super) enum Command {
     /// Make a key for a new consumer, and print it: it stands nowhere else
@@ -31,10 +32,51 @@ pub(super) enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// List the consumers: name, plan, number of keys
+    /// List the consumers: name, plan, number of keys, and the beginning of each key's SHA-256
     #[command(after_help = "Examples:\n  sluicegate consumers list\n  \
                             sluicegate consumers list --file consumers.yaml | grep pro")]
     List {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Give a consumer another key beside those that it has, and print it
+    #[command(
+        after_help = "To replace a key while no client is refused: add a key, move the clients to it, then remove the \
+                            old one.\n\nExamples:\n  \
+                            sluicegate consumers add-key acme > acme.key\n  \
+                            sluicegate consumers list | grep acme\n  \
+                            sluicegate consumers remove-key acme sha256:6ab9f1eb8f7d3388"
+    )]
+    AddKey {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Remove one key of a consumer that has others
+    #[command(after_help = "Example:\n  sluicegate consumers remove-key acme sha256:6ab9f1eb8f7d3388")]
+    RemoveKey {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The first digits of the key's SHA-256, 8 or more, as `consumers list` shows them
+        #[arg(value_name = "SHA256")]
+        key: String,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Replace all keys of a consumer by a new one at once, and print it: for a key that has leaked
+    #[command(
+        after_help = "Clients that send an old key are refused when the gateway has read the file, within a second. \
+                            To move them first, use add-key and remove-key.\n\nExamples:\n  \
+                            sluicegate consumers rotate acme > acme.key\n  \
+                            sluicegate consumers rotate acme --file consumers.yaml"
+    )]
+    Rotate {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
         #[command(flatten)]
         place: Place,
     },
@@ -54,15 +96,19 @@ pub(super) enum Command {
 #[derive(clap::Args)]
 pub(super) struct Place {
     /// The file of consumers [default: the one that the configuration names]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// The configuration
-    #[arg(long, value_name = "FILE", default_value = "gateway.yaml", conflicts_with = "file")]
-    config: PathBuf,
+    #[command(flatten)]
+    option: ConfigOption,
 }
 
 pub(super) fn run(command: &Command) -> ExitCode {
-    let (Command::Add { place, .. } | Command::List { place } | Command::Remove { place, .. }) = command;
+    let (Command::Add { place, .. }
+    | Command::AddKey { place, .. }
+    | Command::RemoveKey { place, .. }
+    | Command::Rotate { place, .. }
+    | Command::List { place }
+    | Command::Remove { place, .. }) = command;
     let (file, plans) = match place.file() {
         Ok(found) => found,
         Err(message) => return fail(USERS_MISTAKE, message),
@@ -75,9 +121,33 @@ pub(super) fn run(command: &Command) -> ExitCode {
             ));
             key + "\n"
         }),
+        Command::AddKey { name, .. } => edit::add_key(&file, name).map(|key| {
+            say(format_args!(
+                "{} has another key of `{name}`, beside those before; it is not shown again:\n",
+                file.display()
+            ));
+            key + "\n"
+        }),
+        Command::RemoveKey { name, key, .. } => edit::remove_key(&file, name, key).map(|()| {
+            say(format_args!("{} has that key of `{name}` no more\n", file.display()));
+            String::new()
+        }),
+        Command::Rotate { name, .. } => edit::rotate(&file, name).map(|(key, before)| {
+            let gone = if before == 1 {
+                "the key before is".into()
+            } else {
+                format!("the {before} keys before are")
+            };
+            say(format_args!(
+                "{} has one key of `{name}`, a new one, and it is not shown again; {gone} removed:\n",
+                file.display()
+            ));
+            key + "\n"
+        }),
         Command::List { .. } => edit::list(&file).map(|all| {
             let line = |one: &edit::Listed| {
-                format!("{}\t{}\t{}\n", one.name, one.plan.as_deref().unwrap_or("-"), one.keys)
+                let (plan, keys) = (one.plan.as_deref().unwrap_or("-"), one.keys.join(","));
+                format!("{}\t{plan}\t{}\t{keys}\n", one.name, one.keys.len())
             };
             all.iter().map(line).collect()
         }),
@@ -99,8 +169,8 @@ impl Place {
         if let Some(file) = &self.file {
             return Ok((file.clone(), Vec::new()));
         }
-        config::consumers_file(&self.config)?.ok_or_else(|| {
-            let config = self.config.display();
+        let config = &self.option.config;
+        config::consumers_file(config)?.ok_or_else(|| {
             format!(
                 "{config} names no file of consumers: add `auth: {{api_key: {{consumers: consumers.yaml}}}}`, or use --file"
             )

@@ -1,7 +1,10 @@
 //! The commands.
 
 mod check;
+mod completions;
 mod consumers;
+mod health;
+mod man;
 mod replay;
 mod run;
 mod schema;
@@ -9,7 +12,9 @@ mod schema;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, ValueHint};
+
+use crate::config::Source;
 
 /// Exit codes: 0 fine, 1 a user's mistake, 2 could not start or run.
 const USERS_MISTAKE: u8 = 1;
@@ -20,17 +25,20 @@ const COULD_NOT: u8 = 2;
     version,
     about = "A rate-limiting edge gateway: exact limits in front of an existing HTTP API",
     after_help = "Examples:\n  sluicegate                         serve ./gateway.yaml\n  \
-                  sluicegate run --config api.yaml   serve another file\n  \
+                  sluicegate run api.yaml            serve another file\n  \
                   sluicegate check                   is ./gateway.yaml right?\n  \
                   sluicegate replay access.log       what would these rules have done?\n  \
-                  sluicegate consumers add acme      make an API key",
+                  sluicegate consumers add acme      make an API key\n\n\
+                  Commands that read a configuration take ./gateway.yaml, --config FILE, or --config - for standard \
+                  input; run and check also take FILE alone. Files that standard input names are looked for in the \
+                  current folder.",
     args_conflicts_with_subcommands = true
 )]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    run: run::Args,
+    run: run::Options,
 }
 
 #[derive(Subcommand)]
@@ -41,11 +49,41 @@ enum Command {
     Check(check::Args),
     /// Run a log through the rules: who would have been refused?
     Replay(replay::Args),
-    /// Make API keys, and list and remove those who have them
+    /// Make, replace and remove API keys, and list those who have them
     #[command(subcommand)]
     Consumers(consumers::Command),
+    /// Ask a gateway on this machine whether it serves: for health checks of containers
+    Health(health::Args),
     /// Print the JSON Schema of gateway.yaml, for editors
+    #[command(after_help = "Example:\n  sluicegate schema > gateway.schema.json")]
     Schema,
+    /// Print what a shell needs to complete commands and options
+    Completions(completions::Args),
+    /// Print the manual pages of all commands, or write them into a folder
+    Man(man::Args),
+}
+
+/// The configuration of a command whose other arguments stand alone.
+#[derive(clap::Args)]
+struct ConfigOption {
+    /// The configuration; - for standard input
+    #[arg(long, value_name = "FILE", default_value = "gateway.yaml", value_hint = ValueHint::FilePath)]
+    config: Source,
+}
+
+/// The configuration of a command that may be given it alone.
+#[derive(clap::Args)]
+struct ConfigFile {
+    /// The configuration; - for standard input [default: gateway.yaml]
+    #[arg(value_name = "FILE", conflicts_with = "config", value_hint = ValueHint::FilePath)]
+    file: Option<Source>,
+}
+
+impl ConfigFile {
+    /// What was given alone, or by `--config`.
+    fn or<'a>(&'a self, option: &'a ConfigOption) -> &'a Source {
+        self.file.as_ref().unwrap_or(&option.config)
+    }
 }
 
 /// Runs the command that the arguments name.
@@ -58,12 +96,15 @@ pub fn main() -> ExitCode {
         }
     };
     match cli.command {
-        None => run::run(&cli.run),
-        Some(Command::Run(args)) => run::run(&args),
+        None => run::run(&cli.run, cli.run.source()),
+        Some(Command::Run(args)) => args.run(),
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Consumers(command)) => consumers::run(&command),
+        Some(Command::Health(args)) => health::run(&args),
         Some(Command::Schema) => schema::run(),
+        Some(Command::Completions(args)) => completions::run(&args, &mut Cli::command()),
+        Some(Command::Man(args)) => man::run(&args, Cli::command()),
     }
 }
 
@@ -91,5 +132,23 @@ fn print_and_exit(text: &str) -> ExitCode {
     match print(text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(COULD_NOT, format!("cannot write: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command has a description and an example, so that its help and its manual page do.
+    #[test]
+    fn every_command_shows_examples() {
+        fn look(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{}: {help}", command.get_name());
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            command.get_subcommands().for_each(look);
+        }
+        Cli::command().debug_assert();
+        look(&Cli::command());
     }
 }

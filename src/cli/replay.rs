@@ -13,8 +13,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sluicegate_limiter::Time;
 
 use self::report::{Totals, escaped, of_unmatched};
-use super::{COULD_NOT, USERS_MISTAKE, fail, print, say};
-use crate::config::{self, Config};
+use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print, say};
+use crate::config::{Config, Source};
 use crate::replay::{LogFile, Outcome, Replay, RowWriter, parse};
 use crate::route::host_name;
 use crate::snapshot::{Lineage, Snapshot};
@@ -33,9 +33,8 @@ pub(super) struct Args {
     /// Logs, in the order of time; .gz too; - for standard input
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
-    /// The rules
-    #[arg(long, value_name = "FILE", default_value = "gateway.yaml")]
-    config: PathBuf,
+    #[command(flatten)]
+    rules: ConfigOption,
     /// The host of requests for which the log names none
     #[arg(long, value_name = "HOST", value_parser = host)]
     host: Option<HeaderValue>,
@@ -46,6 +45,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     decisions: Option<PathBuf>,
 }
+
+/// The log that is read from standard input.
+const STDIN: &str = "-";
 
 /// What a log was like.
 #[derive(Default)]
@@ -73,13 +75,19 @@ fn host(text: &str) -> Result<HeaderValue, String> {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let loaded = match config::load(&args.config) {
+    let source = &args.rules.config;
+    if *source == Source::Stdin && args.logs.iter().any(|log| log == Path::new(STDIN)) {
+        let message =
+            "standard input cannot be both the log and the configuration; name a file for one of them";
+        return fail(USERS_MISTAKE, message);
+    }
+    let loaded = match source.load() {
         Ok(loaded) => loaded,
-        Err(error) => return fail(USERS_MISTAKE, format!("cannot read {}: {error}", args.config.display())),
+        Err(error) => return fail(USERS_MISTAKE, format!("cannot read {source}: {error}")),
     };
     say(&loaded.rendered);
     let Some(mut config) = loaded.config else {
-        return fail(USERS_MISTAKE, format!("{} has errors", args.config.display()));
+        return fail(USERS_MISTAKE, format!("{source} has errors"));
     };
     for limit in &mut config.limits {
         // Decisions name the keys; no store is asked, so nothing else needs them.
@@ -109,7 +117,7 @@ fn listener(args: &Args, config: &Config) -> Result<usize, String> {
     let found = config.listeners.iter().position(|listener| listener.name == *name);
     found.ok_or_else(|| {
         let names: Vec<&str> = config.listeners.iter().map(|listener| listener.name.as_str()).collect();
-        let file = args.config.display();
+        let file = &args.rules.config;
         format!("{file} has no listener called `{}`; it has {}", escaped(name), names.join(", "))
     })
 }
@@ -233,7 +241,7 @@ fn unwritten(path: &Path, error: &io::Error) -> Failure {
 
 /// Whether a log can be read at all: it is better said before an hour's work than after it.
 fn check_readable(log: &Path) -> io::Result<()> {
-    if log == Path::new("-") {
+    if log == Path::new(STDIN) {
         return Ok(());
     }
     let kind = std::fs::metadata(log)?.file_type();
@@ -257,7 +265,7 @@ fn progress(logs: &[PathBuf]) -> ProgressBar {
 }
 
 fn open(log: &Path, progress: &ProgressBar) -> io::Result<LogFile> {
-    let source: Box<dyn Read> = if log == Path::new("-") {
+    let source: Box<dyn Read> = if log == Path::new(STDIN) {
         Box::new(io::stdin())
     } else {
         Box::new(progress.wrap_read(File::open(log)?))

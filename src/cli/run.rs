@@ -9,15 +9,30 @@ use std::sync::Arc;
 
 use tracing_subscriber::EnvFilter;
 
-use super::{COULD_NOT, USERS_MISTAKE, fail};
-use crate::app::{self, Options, StartError};
+use super::{COULD_NOT, ConfigFile, ConfigOption, USERS_MISTAKE, fail};
+use crate::app::{self, StartError};
+use crate::config::Source;
 use crate::observe::ProcessLog;
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "A changed file is in force by itself. What came from standard input stays as it is until the \
+                        gateway ends; the files that it names are watched all the same.\n\n\
+                        Examples:\n  sluicegate run\n  sluicegate run api.yaml --workers 4\n  \
+                        sluicegate run --config gateway.yaml --handover /run/sluicegate/handover.sock\n  \
+                        envsubst < gateway.template | sluicegate run -"
+)]
 pub(super) struct Args {
-    /// The configuration
-    #[arg(long, value_name = "FILE", default_value = "gateway.yaml")]
-    config: PathBuf,
+    #[command(flatten)]
+    file: ConfigFile,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(clap::Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    option: ConfigOption,
     /// Serving threads, each with its own sockets [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
@@ -27,7 +42,19 @@ pub(super) struct Args {
     handover: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args) -> ExitCode {
+impl Args {
+    pub(super) fn run(&self) -> ExitCode {
+        run(&self.options, self.file.or(&self.options.option))
+    }
+}
+
+impl Options {
+    pub(super) fn source(&self) -> &Source {
+        &self.option.config
+    }
+}
+
+pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
     let log = match ProcessLog::open() {
         Ok(log) => Arc::new(log),
         Err(error) => return fail(COULD_NOT, format_args!("cannot start: {error}")),
@@ -41,8 +68,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
         .log_internal_errors(false) // it would write to standard error, past the queue
         .init();
     std::panic::set_hook(Box::new(tell_panic));
-    let options = Options {
-        config: args.config.clone(),
+    let options = app::Options {
+        config: source.clone(),
         workers: args.workers.map(usize::from),
         handover: args.handover.clone(),
     };

@@ -31,6 +31,7 @@ mod read;
 mod report;
 mod route;
 mod schema;
+mod source;
 mod store;
 mod syntax;
 mod upstream;
@@ -63,6 +64,7 @@ pub use model::{
 pub(crate) use report::nearest;
 pub use report::{Place, Problem, Report};
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
+pub use source::Source;
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use upstream::{
     Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,
@@ -72,8 +74,6 @@ pub use watch::watch;
 
 use node::Value;
 use read::Read;
-
-use crate::file;
 
 /// A file that was read: what it means if it means anything, and what is to be said of it.
 #[derive(Debug)]
@@ -86,28 +86,6 @@ pub struct Loaded {
     pub rendered: String,
     /// The text that was read.
     pub text: String,
-}
-
-/// Reads a file, which may be a pipe.
-///
-/// # Errors
-/// When the file itself cannot be read; what is wrong inside it stands in the report.
-pub fn load(path: &Path) -> Result<Loaded, std::io::Error> {
-    Ok(parse_at(file::read_any_text(path, file::CONFIG)?, path, None))
-}
-
-/// Reads a regular file in the place of one that is in force, of which the large parts are kept where they are the
-/// same.
-///
-/// # Errors
-/// When the file itself cannot be read; what is wrong inside it stands in the report.
-pub fn load_after(path: &Path, before: Option<&Config>) -> Result<Loaded, std::io::Error> {
-    Ok(parse_at(file::read_text(path, file::CONFIG)?, path, before))
-}
-
-fn parse_at(text: String, path: &Path, before: Option<&Config>) -> Loaded {
-    let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    parse_after(text, &path.display().to_string(), &folder, before)
 }
 
 /// Reads a text as if it stood in `file`; other files it names are looked for in `folder`.
@@ -124,22 +102,21 @@ fn parse_after(text: String, file: &str, folder: &Path, before: Option<&Config>)
     Loaded { config, report, rendered, text }
 }
 
-/// The file of consumers that a file names, whether or not it can be read, and the plans that they can be on; none if
-/// they can be on any.
+/// The file of consumers that a configuration names, whether or not it can be read, and the plans that they can be on;
+/// none if they can be on any.
 ///
 /// # Errors
-/// When `path` cannot be read as far as that.
-pub fn consumers_file(path: &Path) -> Result<Option<(PathBuf, Vec<String>)>, String> {
-    let text = file::read_any_text(path, file::CONFIG)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+/// When the configuration cannot be read as far as that.
+pub fn consumers_file(source: &Source) -> Result<Option<(PathBuf, Vec<String>)>, String> {
+    let text = source.text().map_err(|error| format!("cannot read {source}: {error}"))?;
     let mut report = Report::default();
     let raw = raw(&text, &mut report);
     let plans = raw.as_ref().map(validate::plans).unwrap_or_default();
     let named = raw.and_then(|raw| raw.auth?.value.api_key?.value.consumers);
     match named {
-        Some(file) => Ok(Some((relative(path.parent().unwrap_or(Path::new("")), &file.value), plans))),
+        Some(file) => Ok(Some((relative(source.folder(), &file.value), plans))),
         None if report.errors.is_empty() => Ok(None),
-        None => Err(report.render(&path.display().to_string(), &text).trim_end().to_owned()),
+        None => Err(report.render(&source.to_string(), &text).trim_end().to_owned()),
     }
 }
 

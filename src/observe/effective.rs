@@ -419,15 +419,13 @@ fn seconds(duration: std::time::Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::config::load;
+    use crate::config::Source;
     use crate::snapshot::Lineage;
     use sluicegate_limiter::Time;
 
     fn shown(file: &str) -> Value {
-        let loaded = load(&Path::new("tests/config/good").join(file)).unwrap();
+        let loaded = Source::File(format!("tests/config/good/{file}").into()).load().unwrap();
         config(&Lineage::default().next(loaded.config.unwrap(), None, Time::from_nanos(0)))
     }
 

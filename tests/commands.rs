@@ -1,0 +1,179 @@
+//! Where commands read the configuration, and the commands beside those that need one.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod harness;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::{Child, Output, Stdio};
+
+use harness::folder::text;
+use harness::{Folder, Gateway, Reserved, Setup, program, until};
+
+const GOOD: &str = "listen: [127.0.0.1:18080]\nauth: {api_key: {consumers: consumers.yaml}}\n\
+                    limits: {l: {key: ip, rate: 1/day}}\n\
+                    routes: [{name: all, respond: {status: 200}, limits: [l]}]\n";
+const LOG: &str = "192.0.2.1 - - [03/Jul/2024:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n";
+
+fn folder() -> Folder {
+    let consumers = format!("- {{name: acme, key: sha256:{}}}\n", "0".repeat(64));
+    Folder::with(&[
+        ("gateway.yaml", GOOD),
+        ("other.yaml", GOOD),
+        ("log", LOG),
+        ("consumers.yaml", &consumers),
+    ])
+}
+
+#[track_caller]
+fn is(output: &Output, code: i32, word: &str) {
+    assert_eq!(output.status.code(), Some(code), "{}", text(output));
+    assert!(text(output).contains(word), "{word} is missing in:\n{}", text(output));
+}
+
+/// Every command that reads a configuration takes it as `--config FILE` and from standard input, and looks for the
+/// files that it names in the current folder then.
+#[test]
+fn all_commands_read_the_configuration_alike() {
+    let folder = folder();
+    for command in [
+        &["check", "other.yaml"][..],
+        &["check", "--config", "other.yaml"],
+        &["replay", "log", "--config", "other.yaml"],
+        &["consumers", "list", "--config", "other.yaml"],
+    ] {
+        is(&folder.run(command), 0, "");
+    }
+    for command in [
+        &["check", "-"][..],
+        &["check", "--config", "-"],
+        &["replay", "log", "--config", "-"],
+        &["consumers", "list", "--config", "-"],
+    ] {
+        is(&folder.pipe(command, GOOD.as_bytes()), 0, "");
+    }
+    let bad = GOOD.replace("rate", "rat");
+    for command in [&["check", "-"][..], &["run", "-"], &["--config", "-"], &["replay", "log", "--config=-"]]
+    {
+        is(&folder.pipe(command, bad.as_bytes()), 1, "<stdin>:3:");
+    }
+    let nowhere = GOOD.replace("consumers.yaml", "nowhere.yaml");
+    is(&folder.pipe(&["check", "-"], nowhere.as_bytes()), 1, "nowhere.yaml");
+    is(&folder.pipe(&["check", "-"], b"\xff"), 1, "cannot read <stdin>: line 1 is not UTF-8");
+}
+
+/// What cannot be meant is told.
+#[test]
+fn two_configurations_are_none() {
+    let folder = folder();
+    for command in [&["check"][..], &["run"]] {
+        let both = [command, &["other.yaml", "--config", "gateway.yaml"]].concat();
+        is(&folder.run(&both), 1, "cannot be used with");
+    }
+    let both = folder.pipe(&["replay", "-", "--config", "-"], GOOD.as_bytes());
+    is(&both, 1, "cannot be both the log and the configuration");
+}
+
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A gateway whose configuration came from standard input serves; it cannot be reloaded and says so, while the files
+/// that its configuration names are watched.
+#[test]
+fn a_gateway_runs_on_standard_input() {
+    let (edge, admin) = (Reserved::new(), Reserved::new());
+    let folder = Folder::with(&[("blocked.txt", "# nobody\n")]);
+    let rules = format!(
+        "listen: [\"{}\"]\nadmin: {{address: \"{}\", token: t}}\nlists: {{blocked: {{file: blocked.txt}}}}\n\
+         deny: [blocked]\nroutes: [{{name: all, respond: {{status: 200}}}}]\n",
+        edge.address, admin.address
+    );
+    let mut command = program();
+    command.args(["run", "-"]).current_dir(folder.path("")).stdin(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+    let _process = Process(child);
+    until("it serves", || TcpStream::connect(edge.address).ok());
+    let ask = |method: &str, address, target: &str| {
+        harness::Client::connect(address).ask(
+            method,
+            target,
+            &[("host", "localhost"), ("authorization", "Bearer t")],
+        )
+    };
+    let reload = ask("POST", admin.address, "/reload");
+    assert_eq!(reload.status, 422);
+    assert!(reload.text().contains("read from standard input"), "{}", reload.text());
+    let status = ask("GET", admin.address, "/status").json();
+    assert_eq!(
+        (&status["config_file"], &status["last_reload_error"]),
+        (&"<stdin>".into(), &serde_json::Value::Null)
+    );
+    assert_eq!(ask("GET", edge.address, "/").status, 200);
+    std::fs::write(folder.path("blocked.txt"), "127.0.0.1\n").unwrap();
+    until("the list is in force", || (ask("GET", edge.address, "/").status == 403).then_some(()));
+}
+
+/// Every shell gets a script that names the commands and their options.
+#[test]
+fn shells_complete_commands() {
+    let folder = Folder::with(&[]);
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = folder.run(&["completions", shell]);
+        is(&script, 0, "add-key");
+        is(&script, 0, "handover");
+    }
+    is(&folder.run(&["completions", "tcsh"]), 1, "bash");
+    let bash = folder.run(&["completions", "bash"]).stdout;
+    std::fs::write(folder.path("bash"), bash).unwrap();
+    let completed = "source ./bash; COMP_WORDS=(sluicegate che); COMP_CWORD=1; \
+                     _sluicegate sluicegate che sluicegate; echo \"${COMPREPLY[@]}\"";
+    let mut shell = std::process::Command::new("bash");
+    let output = shell.args(["-c", completed]).current_dir(folder.path("")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "check");
+}
+
+/// There is a manual page for every command, with its examples.
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = Folder::with(&[]);
+    is(&folder.run(&["man", "--dir", "man/man1"]), 0, "");
+    let page = |name: &str| std::fs::read_to_string(folder.path(&format!("man/man1/{name}.1"))).unwrap();
+    for (name, example) in [
+        ("sluicegate", "serve ./gateway.yaml"),
+        ("sluicegate-check", "\\-\\-strict"),
+        ("sluicegate-consumers-add-key", "remove\\-key acme"),
+        ("sluicegate-health", "HEALTHCHECK"),
+    ] {
+        let text = page(name);
+        assert!(
+            text.contains(".TH ") && text.contains("Example") && text.contains(example),
+            "{name}: {text}"
+        );
+    }
+    let all = String::from_utf8(folder.run(&["man"]).stdout).unwrap();
+    assert_eq!(all.matches(".TH ").count(), std::fs::read_dir(folder.path("man/man1")).unwrap().count());
+    is(&folder.run(&["man", "--dir", "man/man1/sluicegate.1"]), 2, "sluicegate.1");
+}
+
+/// `health` is 0 while the gateway serves, else 1, as container engines want it.
+#[test]
+fn health_says_whether_a_gateway_serves() {
+    let mut gateway: Gateway =
+        Setup::default().start("routes: [{match: {path: /x}, respond: {status: 200}}]\n");
+    let admin = gateway.admin.to_string();
+    let ask = || program().args(["health", "--admin", &admin]).output().unwrap();
+    is(&ask(), 0, "ready");
+    let edge = gateway.edge.to_string();
+    is(&program().args(["health", "--admin", &edge]).output().unwrap(), 1, "says 404");
+    gateway.signal("TERM");
+    gateway.ended(harness::PATIENCE);
+    is(&ask(), 1, &admin);
+}

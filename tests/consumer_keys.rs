@@ -1,0 +1,98 @@
+//! A consumer's keys come and go one by one, and all at once, while a gateway serves.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod harness;
+
+use std::process::Output;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use harness::folder::text;
+use harness::{Folder, Gateway, Setup, program, until};
+
+const RULES: &str = "auth: {api_key: {consumers: consumers.yaml, required: true}}\n\
+                     routes: [{name: all, respond: {status: 200}}]\n";
+
+fn hashed(key: &str) -> String {
+    let digest = digest(&SHA256, key.as_bytes());
+    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+fn printed(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", text(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn consumers(gateway: &Gateway, arguments: &[&str]) -> Output {
+    program().arg("consumers").args(arguments).current_dir(gateway.path("")).output().unwrap()
+}
+
+fn becomes(gateway: &Gateway, key: &str, status: u16) {
+    until(&format!("{key} is answered {status}"), || {
+        (gateway.ask("GET", "/", &[("x-api-key", key)]).status == status).then_some(())
+    });
+}
+
+/// A second key comes beside the first, the first one goes, and no client is refused in between.
+#[test]
+fn a_key_is_replaced_while_clients_move() {
+    let file = format!("# ours\n- name: acme # since 2024\n  key: {} # laptop\n  plan: pro\n", hashed("old"));
+    let gateway = Setup::default().file("consumers.yaml", &file).start(RULES);
+    let output = consumers(&gateway, &["add-key", "acme"]);
+    assert!(!text(&output).contains(&hashed("old")[..20]), "{}", text(&output));
+    let new = printed(&output).trim().to_owned();
+    assert!(new.starts_with("sk_") && new.len() == 46, "{new}");
+    becomes(&gateway, &new, 200);
+    becomes(&gateway, "old", 200);
+    let (old, fresh) = (hashed("old"), hashed(&new));
+    let listed = printed(&consumers(&gateway, &["list"]));
+    assert_eq!(listed, format!("acme\tpro\t2\t{},{}\n", &old[..23], &fresh[..23]));
+    assert_eq!(printed(&consumers(&gateway, &["remove-key", "acme", &old[..23]])), "");
+    becomes(&gateway, "old", 401);
+    becomes(&gateway, &new, 200);
+    let now = std::fs::read_to_string(gateway.path("consumers.yaml")).unwrap();
+    assert_eq!(now, format!("# ours\n- name: acme # since 2024\n  keys: [{fresh}] # laptop\n  plan: pro\n"));
+}
+
+/// `rotate` replaces all keys in one step, and touches nothing else.
+#[test]
+fn all_keys_are_replaced_at_once() {
+    let other = format!("- {{name: beta, key: {}}}\n", hashed("b"));
+    let file = format!("- name: acme\n  keys:\n    - {}\n    - {}\n{other}", hashed("k1"), hashed("k2"));
+    let gateway = Setup::default().file("consumers.yaml", &file).start(RULES);
+    let output = consumers(&gateway, &["rotate", "acme"]);
+    assert!(text(&output).contains("the 2 keys before are removed"), "{}", text(&output));
+    let new = printed(&output).trim().to_owned();
+    becomes(&gateway, &new, 200);
+    for (key, status) in [("k1", 401), ("k2", 401), ("b", 200)] {
+        becomes(&gateway, key, status);
+    }
+    let now = std::fs::read_to_string(gateway.path("consumers.yaml")).unwrap();
+    assert_eq!(now, format!("- name: acme\n  keys:\n    - {}\n{other}", hashed(&new)));
+}
+
+/// What cannot be done changes nothing, prints no key, and says why. A key that was given by mistake is not repeated.
+#[test]
+fn what_cannot_be_done_changes_nothing() {
+    let one = format!("- {{name: acme, key: {}}}\n", hashed("k"));
+    let mixed = format!("- name: mixed\n  key: {}\n  keys: [{}]\n", hashed("m1"), hashed("m2"));
+    let file = one + &mixed;
+    let folder = Folder::with(&[("c.yaml", &file)]);
+    let digits = hashed("k")[..15].to_owned();
+    for (arguments, why) in [
+        (&["add-key", "nobody"][..], "no consumer `nobody`"),
+        (&["rotate", "nobody"], "no consumer `nobody`"),
+        (&["rotate", "mixed"], "in more than one field"),
+        (&["remove-key", "acme", &digits], "the only key"),
+        (&["remove-key", "acme", "sha256:0000000000"], "no key sha256:0000000000"),
+        (&["remove-key", "acme", "sha256:12"], "8 or more"),
+        (&["remove-key", "acme", "sk_sesame"], "first digits"),
+    ] {
+        let output = folder.run(&[&["consumers"], arguments, &["--file", "c.yaml"]].concat());
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]), "{arguments:?}");
+        assert!(text(&output).contains(why), "{arguments:?}: {}", text(&output));
+        assert!(!text(&output).contains("sesame"), "{}", text(&output));
+        assert_eq!(std::fs::read_to_string(folder.path("c.yaml")).unwrap(), file);
+    }
+}
