@@ -1,14 +1,10 @@
 //! A consumer's keys come and go one by one, and all at once, while a gateway serves.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod harness;
-
 use std::process::Output;
 
+use crate::harness::folder::text;
+use crate::harness::{Folder, Gateway, Setup, program, until};
 use aws_lc_rs::digest::{SHA256, digest};
-use harness::folder::text;
-use harness::{Folder, Gateway, Setup, program, until};
 
 const RULES: &str = "auth: {api_key: {consumers: consumers.yaml, required: true}}\n\
                      routes: [{name: all, respond: {status: 200}}]\n";

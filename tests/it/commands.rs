@@ -1,15 +1,11 @@
 //! Where commands read the configuration, and the commands beside those that need one.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod harness;
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::{Child, Output, Stdio};
 
-use harness::folder::text;
-use harness::{Folder, Gateway, Reserved, Setup, program, until};
+use crate::harness::folder::text;
+use crate::harness::{Folder, Gateway, Reserved, Setup, program, until};
 
 const GOOD: &str = "listen: [127.0.0.1:18080]\nauth: {api_key: {consumers: consumers.yaml}}\n\
                     limits: {l: {key: ip, rate: 1/day}}\n\
@@ -102,7 +98,7 @@ fn a_gateway_runs_on_standard_input() {
     let _process = Process(child);
     until("it serves", || TcpStream::connect(edge.address).ok());
     let ask = |method: &str, address, target: &str| {
-        harness::Client::connect(address).ask(
+        crate::harness::Client::connect(address).ask(
             method,
             target,
             &[("host", "localhost"), ("authorization", "Bearer t")],
@@ -174,6 +170,6 @@ fn health_says_whether_a_gateway_serves() {
     let edge = gateway.edge.to_string();
     is(&program().args(["health", "--admin", &edge]).output().unwrap(), 1, "says 404");
     gateway.signal("TERM");
-    gateway.ended(harness::PATIENCE);
+    gateway.ended(crate::harness::PATIENCE);
     is(&ask(), 1, &admin);
 }
