@@ -30,6 +30,7 @@ mod report;
 mod route;
 mod schema;
 mod store;
+mod suggest;
 mod syntax;
 mod upstream;
 mod upstream_tls;
