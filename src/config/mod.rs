@@ -33,6 +33,7 @@ mod route;
 mod schema;
 mod source;
 mod store;
+mod suggest;
 mod syntax;
 mod upstream;
 mod upstream_tls;

@@ -80,6 +80,11 @@ impl Mistake {
         Self { help: Some(help.into()), ..self }
     }
 
+    /// The same advice below another message.
+    pub(super) fn saying(self, message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..self }
+    }
+
     /// The problem that it is in its place.
     pub(super) fn at(self, at: Place) -> Problem {
         let problem = Problem::new(at, self.message);

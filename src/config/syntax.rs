@@ -3,13 +3,12 @@
 use super::report::{Place, Problem};
 
 /// Words of the library, and the advice for those who meet them. The first that fits counts.
-const ADVICE: [(&str, &str); 12] = [
+const ADVICE: [(&str, &str); 11] = [
     ("unclosed bracket", "close it, or put a value with brackets in quotes"),
     ("misplaced bracket", "no bracket is open here; put a value with brackets in quotes"),
     ("illegal placement of ':'", "is a bracket or a quote above this line still open?"),
     ("multiline quoted scalar", "is a quote above this line still open?"),
     ("unclosed quote", "is a quote above this line still open?"),
-    ("tabs disallowed", "indent with spaces"),
     ("trailing content after", "put a value that holds one kind of quotes in the other kind"),
     ("unknown escape character", "a backslash needs single quotes: '\\d'"),
     (
@@ -37,6 +36,16 @@ pub(super) fn explain(text: &str, at: Place, message: &str) -> Problem {
     }
     if message.contains("recursive references") {
         return Problem::new(at, "not valid YAML: what is repeated here contains this very place");
+    }
+    if let Some(tab) = tab(text, at, message) {
+        return Problem::new(tab, "not valid YAML: a tab where only spaces may indent")
+            .help("indent with spaces");
+    }
+    if let Some((at, value)) = reference(line, at).filter(|_| message.contains("while parsing a flow")) {
+        // A value with more in it than a name may hold a secret.
+        let quoted = if is_name(value) { value } else { "127.0.0.1:${PORT}" };
+        return Problem::new(at, "not valid YAML: between brackets or braces, `${` begins a mapping")
+            .help(format!("put the whole value in quotes: \"{quoted}\""));
     }
     let problem = Problem::new(at, format!("not valid YAML: {message}"));
     if message.contains("mapping values are not allowed") {
@@ -68,6 +77,39 @@ pub(super) fn explain(text: &str, at: Place, message: &str) -> Problem {
         Some((_, advice)) => problem.help(*advice),
         None => problem,
     }
+}
+
+/// The tab that indents a line. The library may tell of it at the end of a value above that line.
+fn tab(text: &str, at: Place, message: &str) -> Option<Place> {
+    if !message.contains("tab") {
+        return None;
+    }
+    let indenting = |line: &str| {
+        let place = line.find(|c: char| c != ' ')?;
+        line[place..].starts_with('\t').then_some(place as u64 + 1)
+    };
+    let mut lines = (1..).zip(text.lines()).skip(at.line as usize - 1);
+    lines.find_map(|(number, line)| Some(Place::new(number, indenting(line)?, 1)))
+}
+
+/// The value with a reference to the environment whose brace is at `at`, and its own place.
+fn reference(line: &str, at: Place) -> Option<(Place, &str)> {
+    let (brace, _) = line.char_indices().nth(at.column as usize - 1)?;
+    if !line[..brace].ends_with('$') || !line[brace..].starts_with('{') {
+        return None;
+    }
+    let start = line[..brace].rfind([' ', '\t', ',', '[', '{']).map_or(0, |before| before + 1);
+    let close = brace + line[brace..].find('}')? + 1;
+    let end = line[close..].find([' ', '\t', ',', ']', '}']).map_or(line.len(), |end| close + end);
+    let value = &line[start..end];
+    let column = line[..start].chars().count() as u64 + 1;
+    Some((Place::new(at.line, column, value.chars().count() as u64), value))
+}
+
+/// Whether a value is `${NAME}` and nothing else.
+fn is_name(value: &str) -> bool {
+    let name = value.strip_prefix("${").and_then(|name| name.strip_suffix('}'));
+    name.is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
 }
 
 /// The `---` above the first value of the second document.

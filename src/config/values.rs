@@ -5,6 +5,7 @@ use std::time::Duration;
 use sluicegate_limiter::{MAX_COUNT, QuotaError, Rate, Span};
 
 use super::report::Mistake;
+use super::suggest;
 
 const UNITS: [(&str, u64); 19] = [
     ("us", 1_000),
@@ -29,8 +30,14 @@ const UNITS: [(&str, u64); 19] = [
 ];
 
 /// `20`, `10k`, `1M`.
-pub(super) fn count(text: &str) -> Result<u64, String> {
-    let bad = || format!("expected a whole number such as 20, 10k or 1M, found `{text}`");
+pub(super) fn count(text: &str) -> Result<u64, Mistake> {
+    plain_count(text).ok_or_else(|| {
+        let mistake = Mistake::new(format!("expected a whole number such as 20, 10k or 1M, found `{text}`"));
+        with_spelling(mistake, suggest::count(text).filter(|better| plain_count(better).is_some()))
+    })
+}
+
+fn plain_count(text: &str) -> Option<u64> {
     let text = text.trim();
     let (digits, factor) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
@@ -39,39 +46,50 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
         _ => (text, 1),
     };
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(bad());
+        return None;
     }
-    digits.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(bad)
+    digits.parse::<u64>().ok().and_then(|n| n.checked_mul(factor))
+}
+
+/// A mistake with the spelling that was probably meant, if there is one.
+fn with_spelling(mistake: Mistake, better: Option<String>) -> Mistake {
+    match better {
+        Some(better) => mistake.help(format!("write {better}")),
+        None => mistake,
+    }
 }
 
 /// `250ms`, `30s`, `5min`, `1h30m`.
 pub(super) fn span(text: &str) -> Result<Span, Mistake> {
-    let bad = || {
+    plain_span(text).ok_or_else(|| {
         let mistake =
             Mistake::new(format!("expected a duration such as 250ms, 30s, 5min or 2h, found `{text}`"));
-        let text = text.trim();
-        if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            mistake.help(format!("give it a unit: {text}s"))
-        } else if text.contains('.') {
-            mistake.help("whole numbers only, in a smaller unit: 1500ms")
-        } else {
-            mistake
+        let better = suggest::duration(text).filter(|better| plain_span(better).is_some());
+        match better {
+            Some(better) if text.trim().bytes().all(|b| b.is_ascii_digit()) => {
+                mistake.help(format!("give it a unit: {better}"))
+            }
+            None if text.contains('.') => mistake.help("whole numbers only, in a smaller unit: 1500ms"),
+            better => with_spelling(mistake, better),
         }
-    };
+    })
+}
+
+fn plain_span(text: &str) -> Option<Span> {
     let mut rest = text.trim();
     if rest.is_empty() {
-        return Err(bad());
+        return None;
     }
     let mut nanos = 0_u64;
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
         let letters = rest[digits..].find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len() - digits);
-        let number = rest[..digits].parse::<u64>().map_err(|_| bad())?;
-        let unit = unit(&rest[digits..digits + letters]).ok_or_else(bad)?;
-        nanos = number.checked_mul(unit).and_then(|n| nanos.checked_add(n)).ok_or_else(bad)?;
+        let number = rest[..digits].parse::<u64>().ok()?;
+        let unit = unit(&rest[digits..digits + letters])?;
+        nanos = number.checked_mul(unit).and_then(|n| nanos.checked_add(n))?;
         rest = &rest[digits + letters..];
     }
-    Ok(Span::from_nanos(nanos))
+    Some(Span::from_nanos(nanos))
 }
 
 /// A duration for the operating system's timers.
@@ -81,13 +99,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
 
 /// `100/min`, `20/15s`.
 pub(super) fn rate(text: &str) -> Result<Rate, Mistake> {
-    let bad = || Mistake::new(format!("expected a rate such as 100/min, 10/s or 20/15s, found `{text}`"));
-    let (left, right) = text.split_once('/').ok_or_else(bad)?;
-    let number = count(left).map_err(|_| bad())?;
-    let right = right.trim();
-    let period = match unit(right) {
-        Some(nanos) => Span::from_nanos(nanos),
-        None => span(right).map_err(|_| bad())?,
+    let Some((number, period)) = plain_rate(text) else {
+        let mistake =
+            Mistake::new(format!("expected a rate such as 100/min, 10/s or 20/15s, found `{text}`"));
+        let better = suggest::rate(text).filter(|better| plain_rate(better).is_some());
+        return Err(match plain_count(text) {
+            Some(_) => mistake.help(format!("say per what: {0}/s or {0}/min", text.trim())),
+            None => with_spelling(mistake, better),
+        });
     };
     Rate::new(number, period).map_err(|error| {
         let why = match error {
@@ -98,6 +117,13 @@ pub(super) fn rate(text: &str) -> Result<Rate, Mistake> {
         };
         Mistake::new(format!("in the rate `{text}`: {why}"))
     })
+}
+
+/// A count and a period, whatever they are.
+fn plain_rate(text: &str) -> Option<(u64, Span)> {
+    let (left, right) = text.split_once('/')?;
+    let right = right.trim();
+    Some((plain_count(left)?, unit(right).map(Span::from_nanos).or_else(|| plain_span(right))?))
 }
 
 /// What is said of a number out of bounds, everywhere in the same words.
@@ -119,8 +145,14 @@ pub(super) fn grouped(n: u64) -> String {
 }
 
 /// `512`, `64KiB`, `10MB`.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    let bad = || format!("expected a size such as 64KiB, 10MB or 1GiB, found `{text}`");
+pub(super) fn bytes(text: &str) -> Result<u64, Mistake> {
+    plain_bytes(text).ok_or_else(|| {
+        let mistake = Mistake::new(format!("expected a size such as 64KiB, 10MB or 1GiB, found `{text}`"));
+        with_spelling(mistake, suggest::size(text).filter(|better| plain_bytes(better).is_some()))
+    })
+}
+
+fn plain_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let factor = match text[split..].trim().to_ascii_lowercase().as_str() {
@@ -131,9 +163,9 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         "mib" => 1 << 20,
         "g" | "gb" => 1_000_000_000,
         "gib" => 1 << 30,
-        _ => return Err(bad()),
+        _ => return None,
     };
-    text[..split].parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(bad)
+    text[..split].parse::<u64>().ok().and_then(|n| n.checked_mul(factor))
 }
 
 fn unit(text: &str) -> Option<u64> {

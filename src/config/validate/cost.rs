@@ -26,8 +26,9 @@ fn simple(text: &At<String>, quota: Option<&Quota>, report: &mut Report) -> Opti
         return key::header(text, name, report).map(Cost::Header);
     }
     let cost = value(text, report, |text| {
-        values::count(text)
-            .map_err(|_| format!("expected a number, header:NAME or a mapping as the cost, found `{text}`"))
+        values::count(text).map_err(|mistake| {
+            mistake.saying(format!("expected a number, header:NAME or a mapping as the cost, found `{text}`"))
+        })
     })?;
     if cost == 0 {
         let zero = Mistake::new("a cost is at least 1").help("use `mode: off` to count nothing");
@@ -85,8 +86,10 @@ fn detailed(raw: &RawCostFields, quota: Option<&Quota>, report: &mut Report) -> 
             Some(name) => cost.request_header = key::header(text, name, report),
             None => {
                 let said = value(text, report, |text| {
-                    values::count(text)
-                        .map_err(|_| format!("expected a number or header:NAME as the cost, found `{text}`"))
+                    values::count(text).map_err(|mistake| {
+                        mistake
+                            .saying(format!("expected a number or header:NAME as the cost, found `{text}`"))
+                    })
                 });
                 if let Some(said) = said.filter(|said| fits(*said, text, quota, report)) {
                     cost.request = said;

@@ -7,8 +7,8 @@ use super::super::read::{At, OneOrMany};
 use super::super::report::{Mistake, Report, nearest};
 use super::super::route::Match;
 use super::route::Known;
-use super::{empty, header_name, value, word};
-use crate::route::{HostPattern, PathPattern, Wider, normalize};
+use super::{empty, header_name, path, value, word};
+use crate::route::{HostPattern, PathPattern, Wider};
 
 /// The methods of RFC 9110 and 5789; others exist, but one that is nearly one of these is a slip.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
@@ -28,12 +28,15 @@ pub(super) fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) ->
     for text in raw.methods.as_ref().map_or(&[][..], |methods| &methods.value.0) {
         doubt_method(text, report);
     }
+    for text in raw.path.as_ref().map_or(&[][..], |paths| &paths.value.0) {
+        path::doubt(text, report);
+    }
     let words = [("loose", false), ("exact", true)];
     let spelling = raw.spelling.as_ref().and_then(|text| word(text, "spelling", &words, report));
     Match {
         listener: listener.map(|(index, _)| index),
         hosts: each("host", raw.host.as_ref(), report, host),
-        paths: each("path", raw.path.as_ref(), report, path),
+        paths: each("path", raw.path.as_ref(), report, path::read),
         methods: each("methods", raw.methods.as_ref(), report, method),
         preflight: false, // the route says it
         headers,
@@ -83,43 +86,6 @@ fn host(text: &str) -> Result<HostPattern, Mistake> {
             mistake
         }
     })
-}
-
-fn path(text: &str) -> Result<PathPattern, Mistake> {
-    PathPattern::parse(text).map_err(|error| {
-        if let Some((_, rest)) = text.split_once("://") {
-            let path = rest.find('/').map_or("/", |at| &rest[at..]);
-            return Mistake::new(format!("expected a path such as /v1/*, found the URL `{text}`"))
-                .help(format!("write the path alone, {path}; the name goes into `host`"));
-        }
-        if let Some((path, _)) = text.split_once(['?', '#']) {
-            return Mistake::new(format!("the path `{text}` has a query, and paths are matched without it"))
-                .help(format!("write {path}"));
-        }
-        if let Some(part) = text.split('/').find(|part| part.starts_with('{') && !part.contains('}')) {
-            return Mistake::new(format!("the parameter `{part}` has no closing brace"))
-                .help(format!("write {part}}}"));
-        }
-        let mistake = Mistake::from(error);
-        match normal_form(text) {
-            Some(normal) => mistake.help(format!("write {normal}")),
-            None => mistake,
-        }
-    })
-}
-
-/// How the path is written in the form in which paths are matched, if that makes it a pattern.
-fn normal_form(text: &str) -> Option<String> {
-    let encode = |c: char| {
-        let mut bytes = [0; 4];
-        if c.is_ascii_graphic() {
-            return c.to_string();
-        }
-        c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
-    };
-    let encoded: String = text.chars().map(encode).collect();
-    let normal = normalize(&encoded).ok()?.into_owned();
-    PathPattern::parse(&normal).is_ok().then_some(normal)
 }
 
 /// Warns of routes behind one that takes all their requests. `routes` have names and stand in order.

@@ -15,6 +15,7 @@ mod limit;
 mod lists;
 mod log;
 mod matching;
+mod path;
 mod plan;
 mod quota;
 mod redis_tls;
@@ -161,9 +162,9 @@ fn max_head(text: &At<String>, report: &mut Report) -> Option<u64> {
 
 fn max_body(text: &At<String>, report: &mut Report) -> Option<u64> {
     value(text, report, |text| {
-        values::bytes(text).map_err(|message| match text.contains(|c: char| c.is_ascii_digit()) {
-            true => Mistake::new(message),
-            false => Mistake::new(message).help("leave `max_body` out for no bound"),
+        values::bytes(text).map_err(|mistake| match text.contains(|c: char| c.is_ascii_digit()) {
+            true => mistake,
+            false => mistake.help("leave `max_body` out for no bound"),
         })
     })
 }
