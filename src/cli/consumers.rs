@@ -32,10 +32,14 @@ pub(super) enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// List the consumers: name, plan, number of keys, and the beginning of each key's SHA-256
+    /// List the consumers: name, plan, number of keys
     #[command(after_help = "Examples:\n  sluicegate consumers list\n  \
-                            sluicegate consumers list --file consumers.yaml | grep pro")]
+                            sluicegate consumers list --file consumers.yaml | grep pro\n  \
+                            sluicegate consumers list --keys | grep acme")]
     List {
+        /// Also the first digits of the SHA-256 of each key
+        #[arg(long)]
+        keys: bool,
         #[command(flatten)]
         place: Place,
     },
@@ -44,7 +48,7 @@ pub(super) enum Command {
         after_help = "To replace a key while no client is refused: add a key, move the clients to it, then remove the \
                             old one.\n\nExamples:\n  \
                             sluicegate consumers add-key acme > acme.key\n  \
-                            sluicegate consumers list | grep acme\n  \
+                            sluicegate consumers list --keys | grep acme\n  \
                             sluicegate consumers remove-key acme sha256:6ab9f1eb8f7d3388"
     )]
     AddKey {
@@ -60,7 +64,7 @@ pub(super) enum Command {
         /// Its name
         #[arg(value_name = "NAME")]
         name: String,
-        /// The first digits of the key's SHA-256, 8 or more, as `consumers list` shows them
+        /// The first digits of the key's SHA-256, 8 or more, as `consumers list --keys` shows them
         #[arg(value_name = "SHA256")]
         key: String,
         #[command(flatten)]
@@ -107,7 +111,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
     | Command::AddKey { place, .. }
     | Command::RemoveKey { place, .. }
     | Command::Rotate { place, .. }
-    | Command::List { place }
+    | Command::List { place, .. }
     | Command::Remove { place, .. }) = command;
     let (file, plans) = match place.file() {
         Ok(found) => found,
@@ -144,10 +148,11 @@ pub(super) fn run(command: &Command) -> ExitCode {
             ));
             key + "\n"
         }),
-        Command::List { .. } => edit::list(&file).map(|all| {
+        Command::List { keys, .. } => edit::list(&file).map(|all| {
             let line = |one: &edit::Listed| {
-                let (plan, keys) = (one.plan.as_deref().unwrap_or("-"), one.keys.join(","));
-                format!("{}\t{plan}\t{}\t{keys}\n", one.name, one.keys.len())
+                let plan = one.plan.as_deref().unwrap_or("-");
+                let keys = if *keys { format!("\t{}", one.keys.join(",")) } else { String::new() };
+                format!("{}\t{plan}\t{}{keys}\n", one.name, one.keys.len())
             };
             all.iter().map(line).collect()
         }),

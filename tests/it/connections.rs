@@ -22,7 +22,9 @@ fn served(gateway: &Gateway, count: usize) -> Vec<Client> {
 }
 
 fn one_too_many(gateway: &Gateway, reason: &str, places: usize) {
-    // The harness itself has looked whether somebody listens.
+    // The harness itself has looked whether somebody listens. The one worker accepts in order, so with this answer it
+    // has accepted that connection, too.
+    gateway.get("/");
     until("nobody is connected", || {
         (gateway.metric("sluicegate_connections", &[("listener", "edge")]) == 0.0).then_some(())
     });
@@ -37,9 +39,9 @@ fn one_too_many(gateway: &Gateway, reason: &str, places: usize) {
 
 #[test]
 fn a_listener_has_so_many_places() {
-    let gateway = Gateway::start(&format!(
-        "listen: [{{name: edge, address: \"{{edge}}\", max_connections: 3}}]\n{ROUTES}"
-    ));
+    let gateway = Setup::default()
+        .workers(1)
+        .start(&format!("listen: [{{name: edge, address: \"{{edge}}\", max_connections: 3}}]\n{ROUTES}"));
     one_too_many(&gateway, "listener_full", 3);
     gateway.reload(&format!("listen: [{{name: edge, address: \"{{edge}}\", max_connections: 5}}]\n{ROUTES}"));
     one_too_many(&gateway, "listener_full", 5);
@@ -48,7 +50,7 @@ fn a_listener_has_so_many_places() {
 #[test]
 fn an_address_has_so_many_places() {
     let listen = "listen: [{name: edge, address: \"{edge}\", max_connections_per_ip: 3}]\n";
-    let gateway = Gateway::start(&format!("{listen}{ROUTES}"));
+    let gateway = Setup::default().workers(1).start(&format!("{listen}{ROUTES}"));
     one_too_many(&gateway, "address_full", 3);
     // Proxies bring the clients of everybody.
     gateway.reload(&format!("{listen}client_ip: {{trusted_proxies: [127.0.0.1]}}\n{ROUTES}"));

@@ -42,7 +42,7 @@ fn a_key_is_replaced_while_clients_move() {
     becomes(&gateway, &new, 200);
     becomes(&gateway, "old", 200);
     let (old, fresh) = (hashed("old"), hashed(&new));
-    let listed = printed(&consumers(&gateway, &["list"]));
+    let listed = printed(&consumers(&gateway, &["list", "--keys"]));
     assert_eq!(listed, format!("acme\tpro\t2\t{},{}\n", &old[..23], &fresh[..23]));
     assert_eq!(printed(&consumers(&gateway, &["remove-key", "acme", &old[..23]])), "");
     becomes(&gateway, "old", 401);
