@@ -96,7 +96,9 @@ fn a_gateway_runs_on_standard_input() {
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
     let _process = Process(child);
-    until("it serves", || TcpStream::connect(edge.address).ok());
+    for address in [edge.address, admin.address] {
+        until("it serves", || TcpStream::connect(address).ok());
+    }
     let ask = |method: &str, address, target: &str| {
         crate::harness::Client::connect(address).ask(
             method,
