@@ -161,7 +161,7 @@ fn a_server_without_http2_is_found_out() {
         assert_eq!(gateway.client().post("/", &[], b"body").status, 502);
     }
     assert!(upstream.seen().iter().all(|seen| seen.method == "PRI"), "{:?}", upstream.seen());
-    until("it is logged", || gateway.log().contains("upstream api: 127.0.0.1:").then_some(()));
+    until("it is logged", || gateway.log().contains("api: 127.0.0.1:").then_some(()));
 }
 
 /// Servers that say nothing are given up in time: without an answer, and in the middle of one.
