@@ -167,6 +167,14 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_kept_again_after_a_minute() {
+        let member = Member::new("a:80", "127.0.0.1:80".parse().unwrap());
+        assert!(member.is_kept(0) && member.keep_none(1_000) && !member.is_kept(1_000));
+        assert!(!member.keep_none(60_999), "it is known already");
+        assert!(!member.is_kept(120_998) && member.is_kept(120_999) && member.keep_none(120_999));
+    }
+
+    #[test]
     fn places_are_counted() {
         let member = Member::new("a:80", "127.0.0.1:80".parse().unwrap());
         assert!(member.enter(2) && member.enter(2) && !member.enter(2) && !member.has_room(2));
