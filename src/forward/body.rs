@@ -8,16 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::SendRequest;
 
 use super::exchange::Exchange;
-use super::framing::{Framing, Taken};
 use super::headers;
 use super::lines::Stream;
 use super::pool::Pool;
 use super::tunnel::Tunnel;
-use super::upload::{RequestBody, Upload};
 use super::wire::{Answer, Wire};
+use crate::framing::{Framing, Taken};
 
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
 pub struct Body {
@@ -30,38 +28,19 @@ enum Kind {
     Full(Bytes),
     /// Written for this answer alone.
     Text(Vec<u8>),
-    /// From an upstream, through hyper's client.
+    /// From an upstream that speaks HTTP/2.
     Forwarded(Forwarded),
-    /// From an upstream, off its own connection.
+    /// From an upstream that speaks HTTP/1.1, off its own connection.
     Wired(Wired),
     /// Another protocol, in place of a body, and how long nothing may move.
     Switched(Wire, Duration),
 }
 
-/// A body that hyper's client reads.
+/// A body on a stream of HTTP/2.
 pub(super) struct Forwarded {
     pub(super) body: Incoming,
-    /// Goes back to the pool when the body has ended; `None` once it has.
-    pub(super) connection: Option<Returning>,
-}
-
-/// What is given back when an answer has been read to its end.
-pub(super) enum Returning {
-    /// A connection.
-    Kept(Kept),
-    /// A place on one.
-    Stream(Stream),
-}
-
-/// A connection of hyper's client that goes back to its pool.
-pub(super) struct Kept {
-    pub(super) sender: SendRequest<RequestBody>,
-    /// `None` for a connection that is of no use to others.
-    pub(super) pool: Option<Rc<Pool<SendRequest<RequestBody>>>>,
-    /// The worker's milliseconds.
-    pub(super) now: u64,
-    /// The request's body.
-    pub(super) upload: Option<Rc<Upload>>,
+    /// Its place on the connection; `None` once the body has ended.
+    pub(super) stream: Option<Stream>,
 }
 
 /// A body that is read off the server's connection.
@@ -70,7 +49,7 @@ pub(super) struct Wired {
     /// `None` once the body has ended or broken off.
     wire: Option<Wire>,
     keeps: bool,
-    pool: Rc<Pool<Wire>>,
+    pool: Rc<Pool>,
     now: u64,
 }
 
@@ -92,6 +71,9 @@ pub enum BodyError {
     /// The upstream sent nothing for too long.
     #[error("the upstream stopped in the middle of its answer")]
     Stalled,
+    /// The client broke off its request while it was answered already.
+    #[error("the request's body did not come whole")]
+    Upload,
 }
 
 impl Body {
@@ -122,18 +104,15 @@ impl Body {
         Some(text)
     }
 
-    pub(super) fn forwarded(mut forwarded: Forwarded) -> Self {
+    pub(super) fn forwarded(forwarded: Forwarded) -> Self {
         if forwarded.body.is_end_stream() {
-            if let Some(connection) = forwarded.connection.take() {
-                connection.give_back();
-            }
             return Self::empty();
         }
         Self { kind: Kind::Forwarded(forwarded), exchange: None }
     }
 
     /// The body of an answer on `wire`, which goes back to the pool behind it.
-    pub(super) fn wired(answer: &mut Answer, wire: Wire, pool: Rc<Pool<Wire>>, now: u64) -> Self {
+    pub(super) fn wired(answer: &mut Answer, wire: Wire, pool: Rc<Pool>, now: u64) -> Self {
         let framing = std::mem::replace(&mut answer.framing, Framing::Ended);
         let mut wired = Wired { framing, wire: Some(wire), keeps: answer.keeps, pool, now };
         if wired.framing == Framing::Ended {
@@ -153,6 +132,16 @@ impl Body {
         match (self.kind, self.exchange) {
             (Kind::Switched(wire, idle), Some(exchange)) => Some(Tunnel { wire, exchange, idle }),
             _ => None,
+        }
+    }
+
+    /// Goes on with the request's body while the client takes nothing of the answer.
+    pub(crate) fn poll_upload(&mut self, context: &mut Context<'_>) {
+        if let (Kind::Wired(Wired { wire: Some(wire), .. }), Some(exchange)) =
+            (&mut self.kind, &self.exchange)
+        {
+            // One that fails fails again when the answer is asked for more.
+            let _ = wire.poll_upload(context, Some(&exchange.connection().worker.buffers));
         }
     }
 
@@ -214,8 +203,7 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Empty | Kind::Switched(..) => true,
             Kind::Full(_) | Kind::Text(_) => false,
-            // Its end has to be polled for: only then does the connection go back to the pool.
-            Kind::Forwarded(forwarded) => forwarded.connection.is_none(),
+            Kind::Forwarded(forwarded) => forwarded.stream.is_none(),
             Kind::Wired(wired) => wired.framing == Framing::Ended && wired.wire.is_none(),
         }
     }
@@ -246,7 +234,7 @@ impl Forwarded {
         }
         if let Some(exchange) = exchange {
             exchange.moved();
-            if let Some(Returning::Stream(stream)) = &self.connection {
+            if let Some(stream) = &self.stream {
                 stream.heard(exchange.connection().worker.deadlines.now());
             }
         }
@@ -255,33 +243,12 @@ impl Forwarded {
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)));
         }
         // A reset without an error says that the request is not wanted further. hyper ends the body there, whole or not.
-        if frame.is_none()
-            && matches!(self.connection, Some(Returning::Stream(_)))
-            && !self.body.is_end_stream()
-        {
-            self.connection = None;
+        let is_truncated = frame.is_none() && self.stream.is_some() && !self.body.is_end_stream();
+        self.stream = None;
+        if is_truncated {
             return Poll::Ready(Some(Err(BodyError::Truncated)));
         }
-        if let Some(connection) = self.connection.take().filter(|_| !matches!(frame, Some(Err(_)))) {
-            connection.give_back();
-        }
         Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)))
-    }
-}
-
-impl Returning {
-    /// Puts the connection back. Call it when the answer has been read to its end: hyper then makes it ready
-    /// by itself, or closes it.
-    fn give_back(self) {
-        match self {
-            // What is still to be sent belongs to this request: such a connection is no good for another.
-            Self::Kept(kept) if kept.upload.as_ref().is_none_or(|upload| upload.ended.get()) => {
-                if let Some(pool) = kept.pool {
-                    pool.keep(kept.sender, kept.now);
-                }
-            }
-            Self::Kept(_) | Self::Stream(_) => {}
-        }
     }
 }
 
@@ -292,6 +259,10 @@ impl Wired {
         exchange: Option<&Exchange>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let buffers = exchange.map(|exchange| &exchange.connection().worker.buffers);
+        if self.wire.as_mut().is_some_and(|wire| wire.poll_upload(context, buffers).is_err()) {
+            self.wire = None;
+            return Poll::Ready(Some(Err(BodyError::Upload)));
+        }
         loop {
             let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
             let error = match self.framing.take(&mut wire.read) {
@@ -330,10 +301,13 @@ impl Wired {
         }
     }
 
-    /// The body has ended: the connection is kept, unless the server wants it closed or has said more than asked.
+    /// The body has ended: the connection is kept, unless the server wants it closed, has said more than it was asked, or
+    /// has not taken all of the request.
     fn give_back(&mut self) {
-        if let Some(wire) = self.wire.take().filter(|wire| self.keeps && wire.read.is_empty()) {
-            self.pool.keep(wire, self.now);
+        let Some(wire) = self.wire.take().filter(|wire| self.keeps && wire.is_sent()) else { return };
+        match wire.read.is_empty() {
+            true => self.pool.keep(wire, self.now),
+            false => self.pool.spoke(self.now),
         }
     }
 }

@@ -22,6 +22,20 @@ use crate::listen::write_now;
 /// Sessions with servers that one worker remembers of one upstream, so that a handshake is a short one.
 const SESSIONS: usize = 64;
 
+/// How some servers say that they close a connection on which no request came.
+const TIMED_OUT: [&[u8; 12]; 2] = [b"HTTP/1.1 408", b"HTTP/1.0 408"];
+
+/// What a connection without a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quiet {
+    /// It is open, and nothing came.
+    Silent,
+    /// It was closed.
+    Closed,
+    /// Something came that nobody asked for.
+    Spoke,
+}
+
 /// A connection to a server, with TLS or without.
 #[derive(Debug)]
 pub(super) enum ServerStream {
@@ -135,18 +149,25 @@ impl Tls {
 }
 
 impl ServerStream {
-    /// Whether it is open and nothing came that nobody asked for.
-    pub(super) fn is_silent(&mut self) -> bool {
-        match self {
-            Self::Plain(socket) => {
-                matches!(socket.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-            }
+    /// Whether it is open and nothing came that nobody asked for. It is of no use any more unless it is silent.
+    pub(super) fn quiet(&mut self) -> Quiet {
+        let mut start = [0; TIMED_OUT[0].len()];
+        let read = match self {
+            Self::Plain(socket) => match socket.try_read(&mut start) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Quiet::Silent,
+                read => read.unwrap_or(0),
+            },
             // What TLS says for itself, such as new tickets, is taken in here.
             Self::Tls(stream) => {
-                let (mut byte, mut context) = ([0], Context::from_waker(Waker::noop()));
-                Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)).is_pending()
+                let (mut read, mut context) = (ReadBuf::new(&mut start), Context::from_waker(Waker::noop()));
+                match Pin::new(stream).poll_read(&mut context, &mut read) {
+                    Poll::Pending => return Quiet::Silent,
+                    Poll::Ready(_) => read.filled().len(),
+                }
             }
-        }
+        };
+        let is_farewell = read == 0 || TIMED_OUT.iter().any(|farewell| start == **farewell);
+        if is_farewell { Quiet::Closed } else { Quiet::Spoke }
     }
 
     /// Sends all of `bytes`.

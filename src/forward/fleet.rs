@@ -206,7 +206,7 @@ impl Fleet {
             .map(|(member, _)| {
                 let same = known.iter().find(|seat| Arc::ptr_eq(&seat.member, member));
                 let same = same.filter(|seat| seat.server.speaks_as(&state.config));
-                same.map_or_else(|| Rc::new(Seat::new(member, &state.config, connector)), Rc::clone)
+                same.map_or_else(|| Rc::new(Seat::new(member, state, connector)), Rc::clone)
             })
             .collect();
         let place = |(seat, (member, weight)): (&Rc<Seat>, &(Arc<Member>, u64))| {
@@ -229,9 +229,9 @@ impl Fleet {
 }
 
 impl Seat {
-    fn new(member: &Arc<Member>, config: &UpstreamConfig, connector: Option<&TlsConnector>) -> Self {
+    fn new(member: &Arc<Member>, state: &UpstreamState, connector: Option<&TlsConnector>) -> Self {
         Self {
-            server: Server::new((&member.authority, member.address), config, connector),
+            server: Server::new(member, state, connector),
             member: Arc::clone(member),
             in_flight: Rc::default(),
         }

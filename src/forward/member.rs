@@ -8,6 +8,9 @@ use super::balance::mixed;
 use super::trouble::Trouble;
 use crate::config::EjectionConfig;
 
+/// The milliseconds for which no connection is kept to a server that sends bytes nobody asked for.
+const NOT_KEPT: u64 = 60_000;
+
 /// An address of a server.
 pub(super) struct Member {
     /// HOST:PORT as the file has it.
@@ -26,6 +29,8 @@ pub(super) struct Member {
     ejections: AtomicU32,
     /// Requests that it has, counted only where they are bounded.
     in_use: AtomicUsize,
+    /// The milliseconds until which its connections are not kept; 0 if they always were.
+    not_kept_until: AtomicU64,
     /// Whether requests fail, as operators are told.
     pub(super) trouble: Trouble,
 }
@@ -43,6 +48,7 @@ impl Member {
             ejected_until: AtomicU64::new(0),
             ejections: AtomicU32::new(0),
             in_use: AtomicUsize::new(0),
+            not_kept_until: AtomicU64::new(0),
             trouble: Trouble::default(),
         }
     }
@@ -103,6 +109,16 @@ impl Member {
         self.ejections.store(0, Ordering::Relaxed);
     }
 
+    /// Whether its connections are kept for further requests.
+    pub(super) fn is_kept(&self, now: u64) -> bool {
+        now >= self.not_kept_until.load(Ordering::Relaxed)
+    }
+
+    /// Has none of its connections kept for a while; whether they were until now.
+    pub(super) fn keep_none(&self, now: u64) -> bool {
+        now >= self.not_kept_until.swap(now.saturating_add(NOT_KEPT), Ordering::Relaxed)
+    }
+
     /// Whether it has less than `max` requests.
     pub(super) fn has_room(&self, max: usize) -> bool {
         self.in_use.load(Ordering::SeqCst) < max
@@ -148,6 +164,14 @@ mod tests {
         assert_eq!(out(1_400), 350);
         assert_eq!(out(1_800), 350);
         assert_eq!(out(2_500), 100, "it was well for long");
+    }
+
+    #[test]
+    fn connections_are_kept_again_after_a_minute() {
+        let member = Member::new("a:80", "127.0.0.1:80".parse().unwrap());
+        assert!(member.is_kept(0) && member.keep_none(1_000) && !member.is_kept(1_000));
+        assert!(!member.keep_none(60_999), "it is known already");
+        assert!(!member.is_kept(120_998) && member.is_kept(120_999) && member.keep_none(120_999));
     }
 
     #[test]

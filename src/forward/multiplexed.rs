@@ -7,12 +7,12 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
-use super::body::{Body, Forwarded, Returning};
-use super::framing::Framing;
+use super::body::{Body, Forwarded};
 use super::lines::{Lines, Stream};
-use super::server::{Server, broken, too_late};
-use super::upload::{RequestBody, Upload};
-use super::{Exchange, ForwardError};
+use super::outgoing::Outgoing;
+use super::server::Server;
+use super::upload::RequestBody;
+use super::{Exchange, ForwardError, framing};
 use crate::config::UpstreamConfig;
 use crate::fields::Fields;
 use crate::listen::Connection;
@@ -21,89 +21,61 @@ use crate::message::{RequestHead, Response};
 /// Connections that are tried for a request that none of them has taken.
 const TRIES: usize = 3;
 
-/// Sends a request without a body and waits for the head of its answer. What the server has refused to look at, or what
-/// does the same when it is done twice, is sent again when its connection ends.
+/// Sends a request and waits for the head of its answer. It is sent again when its connection ends and took none of it,
+/// or if it can be repeated.
 pub(super) async fn ask(
     (server, lines): (&Server, &Rc<Lines>),
     config: &UpstreamConfig,
     exchange: &Exchange,
     connection: &Connection,
-    parts: &RequestHead,
-) -> Result<Response, ForwardError> {
-    let mut turn = 0;
-    loop {
-        turn += 1;
-        let now = connection.worker.deadlines.now();
-        let stream = lines.place(now).await?;
-        let mut request = parts.clone().with_body(RequestBody::empty());
-        prepare(&mut request, server);
-        let mut sender = stream.sender();
-        match exchange.in_time(config.response, sender.try_send_request(request)).await {
-            None => {
-                stream.unheard();
-                return Err(ForwardError::ResponseTimeout);
-            }
-            Some(Ok(response)) => return answer(response, stream, connection, &parts.method),
-            Some(Err(mut failed)) => {
-                let unsent = failed.take_message().is_some();
-                let error = failed.into_error();
-                let again =
-                    unsent || is_refused(&error) || (stream.is_kept() && parts.method.is_idempotent());
-                if !is_of_stream(&error) {
-                    stream.retire();
-                }
-                if !again || turn >= TRIES {
-                    return Err(match is_of_stream(&error) {
-                        true => ForwardError::Broken(error.into()),
-                        false => ForwardError::Unanswered(error.into()),
-                    });
-                }
-            }
-        }
-    }
-}
-
-/// Sends a request with a body and waits for the head of its answer. What no connection has taken is sent on another.
-pub(super) async fn send(
-    (server, lines): (&Server, &Rc<Lines>),
-    config: &UpstreamConfig,
-    exchange: &Exchange,
-    connection: &Connection,
-    unsent: &mut Option<Request<RequestBody>>,
-    upload: &Rc<Upload>,
+    outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
     let mut turn = 0;
     loop {
         turn += 1;
         let now = connection.worker.deadlines.now();
         let mut stream = lines.place(now).await?;
-        let Some(mut request) = unsent.take() else { return Err(ForwardError::ClientBroken) };
-        let method = request.method().clone();
+        let (body, upload) = match outgoing.body.take() {
+            Some((body, upload)) => (body, Some(upload)),
+            None => (RequestBody::empty(), None),
+        };
+        let mut request = outgoing.head.clone().with_body(body);
         prepare(&mut request, server);
         let mut sender = stream.sender();
-        match exchange.in_time(config.response, sender.try_send_request(request)).await {
+        let mut failed = match exchange.in_time(config.response, sender.try_send_request(request)).await {
             None => {
-                if !upload.waiting.get() {
+                let error = outgoing.too_late();
+                if matches!(error, ForwardError::ResponseTimeout) {
                     stream.unheard();
                 }
-                return Err(too_late(upload));
+                return Err(error);
             }
             Some(Ok(response)) => {
-                upload.answered.set(true);
-                stream.ends(Some(Rc::clone(upload)));
-                return answer(response, stream, connection, &method);
-            }
-            Some(Err(mut failed)) => {
-                let back = failed.take_message();
-                let error = failed.into_error();
-                if !is_of_stream(&error) && !upload.broken.get() && !upload.too_large.get() {
-                    stream.retire();
+                if let Some(upload) = &upload {
+                    upload.answered();
                 }
-                match back.filter(|_| turn < TRIES) {
-                    Some(request) => *unsent = Some(request),
-                    None => return Err(broken(error, upload)),
-                }
+                stream.ends(upload);
+                return answer(response, stream, connection, &outgoing.head.method);
             }
+            Some(Err(failed)) => failed,
+        };
+        let unsent = failed.take_message();
+        let is_unsent = unsent.is_some();
+        outgoing.body = unsent.map(Request::into_body).zip(upload);
+        let error = failed.into_error();
+        let fault = outgoing.fault();
+        if !is_of_stream(&error) && fault.is_none() {
+            stream.retire();
+        }
+        let again = is_unsent
+            || (outgoing.is_whole() && is_refused(&error))
+            || (outgoing.is_repeatable() && stream.is_kept());
+        if !again || turn >= TRIES {
+            return Err(match fault {
+                Some(fault) => fault,
+                None if is_of_stream(&error) => ForwardError::Broken(error.into()),
+                None => ForwardError::Unanswered(error.into()),
+            });
         }
     }
 }
@@ -147,11 +119,13 @@ fn answer(
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(ForwardError::Broken("the protocol was switched unasked".into()));
     }
-    // Two lengths of one body are no better here.
+    // What is malformed over HTTP/1.1 is no better here.
+    let no_answer = |what: &'static str| ForwardError::Broken(what.into());
+    let status = framing::status(head.status.as_u16()).map_err(no_answer)?;
     let mut headers = Fields::from(&head.headers);
-    Framing::of(head.status, &mut headers, method).map_err(|what| ForwardError::Broken(what.into()))?;
-    let forwarded = Forwarded { body, connection: Some(Returning::Stream(stream)) };
-    Ok(Response { status: head.status, headers, body: Body::forwarded(forwarded) })
+    framing::of(status, false, &mut headers, method).map_err(no_answer)?;
+    let forwarded = Forwarded { body, stream: Some(stream) };
+    Ok(Response { status, headers, body: Body::forwarded(forwarded) })
 }
 
 /// Whether the server says that it has not looked at the request (RFC 9113 §8.7): the stream was refused, or is beyond

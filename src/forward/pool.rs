@@ -1,43 +1,89 @@
-//! Kept connections to one server: the one used last is used next, so that the rest may grow old and go.
+//! Kept connections to one server: the one used last is used next, so that the rest may grow old and go. A server that
+//! sends bytes nobody asked for is told of, and none of its connections is kept for a while: it is not known whose answer
+//! the next bytes would be.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::connect::Quiet;
+use super::member::Member;
+use super::shared::{Lasting, UpstreamState};
+use super::wire::Wire;
 
 /// Connections that are kept for one server by one worker.
 const MOST_IDLE: usize = 1024;
 
-/// The kept connections of one kind to one server.
-pub(super) struct Pool<T>(RefCell<Vec<Idle<T>>>);
+/// The kept connections of one worker to one server.
+pub(super) struct Pool {
+    idle: RefCell<Vec<Idle>>,
+    member: Arc<Member>,
+    lasting: Arc<Lasting>,
+    /// The name of the upstream.
+    upstream: String,
+}
 
-struct Idle<T> {
-    connection: T,
+struct Idle {
+    wire: Wire,
     /// The worker's milliseconds at which it was last used.
     since: u64,
 }
 
-impl<T> Pool<T> {
-    pub(super) fn new() -> Self {
-        Self(RefCell::new(Vec::new()))
-    }
-
-    /// A kept connection, if there is one. It may have been closed meanwhile.
-    pub(super) fn take(&self) -> Option<T> {
-        self.0.borrow_mut().pop().map(|idle| idle.connection)
-    }
-
-    /// Keeps a connection that was used until now, in the worker's milliseconds.
-    pub(super) fn keep(&self, connection: T, now: u64) {
-        let mut idle = self.0.borrow_mut();
-        if idle.len() < MOST_IDLE {
-            idle.push(Idle { connection, since: now });
+impl Pool {
+    pub(super) fn new(member: &Arc<Member>, upstream: &UpstreamState) -> Self {
+        Self {
+            idle: RefCell::default(),
+            member: Arc::clone(member),
+            lasting: Arc::clone(upstream.lasting()),
+            upstream: upstream.config.name.clone(),
         }
     }
 
-    /// Drops the connections that were not used for `idle`, and those that are not `open` any more.
-    pub(super) fn reap(&self, now: u64, idle: Duration, open: impl Fn(&mut T) -> bool) {
+    /// A kept connection that is open and silent, if there is one. `now` is the worker's milliseconds, here and below.
+    pub(super) fn take(&self, now: u64) -> Option<Wire> {
+        loop {
+            let mut wire = self.idle.borrow_mut().pop()?.wire;
+            match wire.quiet() {
+                Quiet::Silent if self.member.is_kept(now) => return Some(wire),
+                Quiet::Silent | Quiet::Closed => {}
+                Quiet::Spoke => self.spoke(now),
+            }
+        }
+    }
+
+    /// Keeps a connection that was used until now.
+    pub(super) fn keep(&self, wire: Wire, now: u64) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < MOST_IDLE && self.member.is_kept(now) {
+            idle.push(Idle { wire, since: now });
+        }
+    }
+
+    /// Drops the connections that were not used for `idle`, and those that are of no use any more.
+    pub(super) fn reap(&self, now: u64, idle: Duration) {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
-        self.0
-            .borrow_mut()
-            .retain_mut(|kept| now.saturating_sub(kept.since) < idle && open(&mut kept.connection));
+        let is_kept = self.member.is_kept(now);
+        let mut spoke = false;
+        self.idle.borrow_mut().retain_mut(|kept| {
+            let quiet = kept.wire.quiet();
+            spoke |= quiet == Quiet::Spoke;
+            is_kept && quiet == Quiet::Silent && now.saturating_sub(kept.since) < idle
+        });
+        if spoke {
+            self.spoke(now);
+        }
+    }
+
+    /// The server has sent bytes on a connection without a request, or behind a whole answer.
+    #[cold]
+    pub(super) fn spoke(&self, now: u64) {
+        self.lasting.unsolicited();
+        if self.member.keep_none(now) {
+            let (name, server, address) = (&self.upstream, &self.member.authority, self.member.address);
+            tracing::warn!(
+                "{name}: {server} ({address}) sends bytes that no request asked for; its connections are not kept for a minute"
+            );
+        }
+        self.idle.borrow_mut().clear();
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Lasting {
     /// Whoever gives a place back while others wait tells one of them.
     freed: Notify,
     ejections: AtomicU64,
+    /// Connections on which servers sent bytes that no request asked for.
+    unsolicited: AtomicU64,
 }
 
 /// A request among those that wait.
@@ -192,6 +194,11 @@ impl UpstreamState {
         self.lasting.ejections.load(Ordering::Relaxed)
     }
 
+    /// How often servers sent bytes that no request asked for.
+    pub fn unsolicited(&self) -> u64 {
+        self.lasting.unsolicited.load(Ordering::Relaxed)
+    }
+
     /// Requests that wait for a place.
     pub fn waiting(&self) -> usize {
         self.lasting.waiting.load(Ordering::Relaxed)
@@ -230,6 +237,11 @@ fn weighted(config: &UpstreamConfig, found: &[Vec<Arc<Member>>]) -> Members {
 }
 
 impl Lasting {
+    /// Counts a connection on which a server sent bytes that no request asked for.
+    pub(super) fn unsolicited(&self) {
+        self.unsolicited.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Joins those that wait, if they are fewer than `most`.
     pub(super) fn wait(&self, most: usize) -> Option<Waiting<'_>> {
         let next = |waiting| (waiting < most).then_some(waiting + 1);

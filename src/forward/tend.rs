@@ -98,7 +98,7 @@ impl UpstreamState {
     async fn probe(self: Arc<Self>, member: Arc<Member>) {
         let Some(config) = &self.config.health else { return };
         let connector = connector(&self.config);
-        let server = Server::new((&member.authority, member.address), &self.config, connector.as_ref());
+        let server = Server::new(&member, &self, connector.as_ref());
         let preamble = self.config.proxy_protocol.map_or_else(proxy::Header::new, proxy::own);
         let question = question(config, &server);
         let mut in_a_row = 0;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderName;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use smallvec::SmallVec;
 
 use super::exchange::Exchange;
-use super::headers;
+use super::{ForwardError, headers};
 use crate::config::UpstreamConfig;
 use crate::fields::Fields;
 use crate::listen::{Connection, Deadline, Inbound, InboundError};
@@ -29,17 +29,14 @@ pub(super) struct Upload {
     left: Cell<u64>,
     /// Bytes that have come.
     pub(super) received: Cell<u64>,
-    pub(super) too_large: Cell<bool>,
-    /// The client broke off, or sent what is no body.
-    pub(super) broken: Cell<bool>,
-    /// The client sent it too slowly.
-    pub(super) slow: Cell<bool>,
+    /// Why it did not come whole.
+    failed: Cell<Option<Failed>>,
     /// It came whole.
-    pub(super) ended: Cell<bool>,
+    ended: Cell<bool>,
     /// The client is the one who is waited for.
-    pub(super) waiting: Cell<bool>,
+    waiting: Cell<bool>,
     /// The answer has begun: from then on the deadline is that of the answer.
-    pub(super) answered: Cell<bool>,
+    answered: Cell<bool>,
     /// Its exchange is over: nobody wants the rest.
     given_up: Cell<bool>,
     /// Who sends it.
@@ -48,9 +45,21 @@ pub(super) struct Upload {
     announced: SmallVec<[HeaderName; 2]>,
     connection: Rc<Connection>,
     deadline: Rc<Deadline>,
-    /// The client's time for the next bytes, and the upstream's in the middle of its answer.
+    /// The client's time for the next bytes; the upstream's for its answer, and in the middle of that.
     patience: Duration,
+    response: Duration,
     idle: Duration,
+}
+
+/// Why the body of a request did not come whole.
+#[derive(Clone, Copy)]
+enum Failed {
+    /// It is longer than allowed.
+    TooLarge,
+    /// The client broke off, or sent what is no body.
+    Broken,
+    /// The client sent it too slowly.
+    Slow,
 }
 
 impl Upload {
@@ -64,6 +73,41 @@ impl Upload {
             waker.wake();
         }
     }
+
+    /// The answer has begun.
+    pub(super) fn answered(&self) {
+        self.answered.set(true);
+    }
+
+    /// It is not as long as it was announced.
+    pub(super) fn mismatches(&self) {
+        self.failed.set(Some(Failed::Broken));
+    }
+
+    /// Some of it has come, or was taken by the server: neither side is late.
+    pub(super) fn moves(&self) {
+        let within = match (self.answered.get(), self.waiting.get()) {
+            (false, true) => self.patience,
+            (false, false) => self.response,
+            (true, _) if self.deadline.request_is_set() => self.idle,
+            (true, _) => return,
+        };
+        self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
+    }
+
+    /// Nothing has moved for too long: whose fault that is.
+    pub(super) fn too_late(&self) -> ForwardError {
+        if self.waiting.get() { ForwardError::ClientSlow } else { ForwardError::ResponseTimeout }
+    }
+
+    /// What the client did wrong, if that is why the body did not come whole.
+    pub(super) fn fault(&self) -> Option<ForwardError> {
+        self.failed.get().map(|failed| match failed {
+            Failed::TooLarge => ForwardError::TooLarge,
+            Failed::Broken => ForwardError::ClientBroken,
+            Failed::Slow => ForwardError::ClientSlow,
+        })
+    }
 }
 
 /// Why a request was not sent whole. An HTTP/2 server is told CANCEL.
@@ -72,7 +116,7 @@ impl Upload {
 pub(super) struct UploadError(#[source] h2::Error);
 
 impl UploadError {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(h2::Reason::CANCEL.into())
     }
 }
@@ -90,16 +134,11 @@ impl RequestBody {
         exchange: &Exchange,
         head: &Fields,
         config: &UpstreamConfig,
-    ) -> (Self, Option<Rc<Upload>>) {
-        if body.is_end_stream() {
-            return (Self::empty(), None);
-        }
+    ) -> (Self, Rc<Upload>) {
         let state = Rc::new(Upload {
             left: Cell::new(max.unwrap_or(u64::MAX)),
             received: Cell::new(0),
-            too_large: Cell::new(false),
-            broken: Cell::new(false),
-            slow: Cell::new(false),
+            failed: Cell::new(None),
             ended: Cell::new(false),
             waiting: Cell::new(false),
             answered: Cell::new(false),
@@ -109,10 +148,11 @@ impl RequestBody {
             deadline: Rc::clone(exchange.deadline()),
             announced: headers::announced(head, exchange.underscores()),
             patience: config.response.min(exchange.connection().worker.client().body),
+            response: config.response,
             idle: config.idle,
         });
         exchange.uploads(&state);
-        (Self { inner: Some(body), state: Some(Rc::clone(&state)) }, Some(state))
+        (Self { inner: Some(body), state: Some(Rc::clone(&state)) }, state)
     }
 }
 
@@ -125,23 +165,22 @@ impl http_body::Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         let Self { inner: Some(body), state: Some(state) } = &mut *self else { return Poll::Ready(None) };
-        if state.given_up.get() {
+        let failed = |why| {
+            state.failed.set(Some(why));
+            Poll::Ready(Some(Err(UploadError::new())))
+        };
+        if state.given_up.get() || state.failed.get().is_some() {
             return Poll::Ready(Some(Err(UploadError::new())));
         }
         let polled = Pin::new(&mut *body).poll_frame(context);
-        state.waiting.set(polled.is_pending());
+        let waited = state.waiting.replace(polled.is_pending());
         if polled.is_pending() && state.answered.get() {
             *state.waker.borrow_mut() = Some(context.waker().clone());
         }
-        let frame = ready!(polled);
-        if !state.answered.get() {
-            // Whoever still sends is not late.
-            state.deadline.set_request(Some(state.connection.worker.deadlines.after(state.patience)));
-        } else if state.deadline.request_is_set() {
-            // Nor is an upstream that takes what the client still sends.
-            state.deadline.set_request(Some(state.connection.worker.deadlines.after(state.idle)));
+        if polled.is_ready() || !waited {
+            state.moves();
         }
-        match frame {
+        match ready!(polled) {
             Some(Ok(mut frame)) => {
                 if let Some(trailers) = frame.trailers_mut() {
                     headers::request_trailers(trailers, &state.announced);
@@ -151,24 +190,16 @@ impl http_body::Body for RequestBody {
                     }
                 }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
-                match state.left.get().checked_sub(length) {
-                    Some(left) => {
-                        state.left.set(left);
-                        state.received.set(state.received.get() + length);
-                    }
-                    None => {
-                        state.too_large.set(true);
-                        return Poll::Ready(Some(Err(UploadError::new())));
-                    }
-                }
+                let Some(left) = state.left.get().checked_sub(length) else {
+                    return failed(Failed::TooLarge);
+                };
+                state.left.set(left);
+                state.received.set(state.received.get() + length);
                 state.ended.set(body.is_end_stream());
                 Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(error)) => {
-                state.slow.set(matches!(error, InboundError::Slow));
-                state.broken.set(true);
-                Poll::Ready(Some(Err(UploadError::new())))
-            }
+            Some(Err(InboundError::Slow)) => failed(Failed::Slow),
+            Some(Err(_)) => failed(Failed::Broken),
             None => {
                 state.ended.set(true);
                 Poll::Ready(None)

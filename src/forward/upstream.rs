@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use http::{Request, StatusCode, Version, header};
+use http::{StatusCode, Version, header};
 
 use super::fleet::{Tried, Upstream};
-use super::server::{ask, send};
-use super::upload::{RequestBody, Upload};
+use super::outgoing::Outgoing;
+use super::server::ask;
+use super::upload::RequestBody;
 use super::{Exchange, ForwardError, headers, proxy, tunnel};
-use crate::apart::apart;
 use crate::auth::Told;
 use crate::config::Protocol;
 use crate::listen::{Connection, Inbound};
@@ -26,30 +26,6 @@ struct Counted<'a> {
 
 /// The servers that refuse to be connected before a request is given up.
 const MOST_TRIED: usize = 8;
-
-/// What is to be sent.
-enum Outgoing<'a> {
-    /// A head alone.
-    Head(&'a RequestHead),
-    /// A head with a body; in a box, for most have none.
-    Whole(Box<Whole>),
-}
-
-/// A request with a body.
-struct Whole {
-    /// `None` once some of it may have been sent.
-    unsent: Option<Request<RequestBody>>,
-    upload: Rc<Upload>,
-}
-
-/// A request as the upstream is to get it.
-struct Prepared<'a> {
-    outgoing: Outgoing<'a>,
-    /// The protocol that it asks to switch to.
-    wanted: Option<Vec<u8>>,
-    /// What a connection begins with.
-    preamble: proxy::Header,
-}
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
@@ -71,15 +47,14 @@ pub async fn forward(
     parts: &mut RequestHead,
     body: Inbound,
 ) -> Result<Response, ForwardError> {
-    let prepared = prepare(connection, exchange, upstream, route, consumer, parts, body)?;
-    let Prepared { outgoing, wanted, preamble } = prepared;
+    let mut outgoing = prepare(connection, exchange, upstream, route, consumer, parts, body)?;
     let mut counted = Counted { upstream, exchange, outcome: UpstreamOutcome::ClientLeft };
-    let result = attempt(connection, exchange, upstream, outgoing, wanted.as_deref(), &preamble).await;
+    let result = attempt(connection, exchange, upstream, &mut outgoing).await;
     counted.outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
     drop(counted);
     let mut response = result?;
     headers::strip_hop_by_hop(&mut response.headers);
-    if let Some(wanted) = wanted.filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS) {
+    if let Some(wanted) = outgoing.wanted.filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS) {
         tunnel::say(&mut response.headers, &wanted);
         exchange.has_no_end();
     }
@@ -95,7 +70,7 @@ fn prepare<'a>(
     consumer: Option<Told<'_>>,
     parts: &'a mut RequestHead,
     body: Inbound,
-) -> Result<Prepared<'a>, ForwardError> {
+) -> Result<Outgoing<'a>, ForwardError> {
     let announced = http_body::Body::size_hint(&body).exact();
     if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
         respond::drain(body, parts);
@@ -125,14 +100,9 @@ fn prepare<'a>(
     }
     exchange.dress(&mut parts.headers);
     exchange.set_idle(config.idle);
-    let (body, upload) = RequestBody::new(body, route.max_body, exchange, &parts.headers, config);
-    let outgoing = match upload {
-        None => Outgoing::Head(parts),
-        Some(upload) => {
-            Outgoing::Whole(Box::new(Whole { unsent: Some(parts.take().with_body(body)), upload }))
-        }
-    };
-    Ok(Prepared { outgoing, wanted, preamble })
+    let body = has_body.then(|| RequestBody::new(body, route.max_body, exchange, &parts.headers, config));
+    let upload = body.as_ref().map(|(_, upload)| Rc::clone(upload));
+    Ok(Outgoing { head: parts, body, upload, wanted, preamble })
 }
 
 /// Tries one server, and others while that is safe: what was never sent, and what does the same when it is done
@@ -141,9 +111,7 @@ async fn attempt(
     connection: &Connection,
     exchange: &Exchange,
     upstream: &Upstream,
-    mut outgoing: Outgoing<'_>,
-    wanted: Option<&[u8]>,
-    preamble: &[u8],
+    outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
     let config = upstream.config();
     let now = || connection.worker.deadlines.now();
@@ -155,25 +123,16 @@ async fn attempt(
         let slot = slot.inspect_err(|error| exchange.not_asked(error))?;
         let seat = Rc::clone(&slot.seat);
         exchange.occupy(slot);
-        let result = match &mut outgoing {
-            Outgoing::Head(parts) => {
-                ask(&seat.server, config, exchange, connection, parts, wanted, preamble).await
-            }
-            Outgoing::Whole(whole) => {
-                let Whole { unsent, upload } = &mut **whole;
-                apart(|| send(&seat.server, config, exchange, connection, unsent, upload, preamble)).await
-            }
-        };
+        let result = ask(&seat.server, config, exchange, connection, outgoing).await;
         upstream.note(&seat.member, &result, now());
         exchange.asked(&seat.server.address.authority, result.as_ref().err());
         let error = match result {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
-        let is_safe = match (&outgoing, &error) {
-            (Outgoing::Head(_), error) if error.is_unsent() => true,
-            (Outgoing::Head(parts), ForwardError::Unanswered(_)) => parts.method.is_idempotent(),
-            (Outgoing::Whole(whole), error) => error.is_unsent() && whole.unsent.is_some(),
+        let is_safe = match &error {
+            error if error.is_unsent() => outgoing.is_whole(),
+            ForwardError::Unanswered(_) => outgoing.is_repeatable(),
             _ => false,
         };
         tried.push(Rc::clone(&seat));

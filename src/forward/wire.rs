@@ -1,5 +1,5 @@
-//! An HTTP/1.1 connection to a server, driven by the task that serves the request. For requests without a body,
-//! which most are: nothing is handed to another task and back. Requests with a body go through hyper's client.
+//! An HTTP/1.1 connection to a server, driven by the task that serves the request: nothing is handed to another task
+//! and back. The body of a request is sent whenever the answer is polled, so that both go at the same time.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,11 +11,14 @@ use bytes::{Buf, BytesMut};
 use http::{Method, StatusCode, header};
 use tokio::io::AsyncReadExt;
 
-use super::connect::ServerStream;
-use super::framing::Framing;
+use super::connect::{Quiet, ServerStream};
+use super::framing;
 use super::headers::strip_hop_by_hop;
+use super::outgoing::Outgoing;
+use super::sending::{Sending, Unfinished};
 use super::tunnel::switched;
 use crate::fields::{self, Fields, place};
+use crate::framing::Framing;
 use crate::listen::{Buffers, Connection};
 use crate::message::RequestHead;
 
@@ -32,6 +35,17 @@ pub(super) struct Wire {
     stream: ServerStream,
     /// What was read and not used yet.
     pub(super) read: BytesMut,
+    upload: UploadState,
+}
+
+/// How far the request is sent.
+enum UploadState {
+    /// To its end.
+    Sent,
+    /// There is more of its body to be sent.
+    Going(Box<Sending>),
+    /// The server took nothing more, though there was more. Its answer may still come.
+    Cut,
 }
 
 /// The head of an answer, how its body comes, and whether the connection can be used again behind it.
@@ -53,18 +67,20 @@ pub(super) enum WireError {
     /// What came is no answer.
     #[error("{0}")]
     NoAnswer(&'static str),
+    /// The client's body did not come whole.
+    #[error("the request's body did not come whole")]
+    Upload,
 }
 
 impl Wire {
     /// A connection that nothing was said on yet.
     pub(super) fn new(stream: ServerStream) -> Self {
-        Self { stream, read: BytesMut::new() }
+        Self { stream, read: BytesMut::new(), upload: UploadState::Sent }
     }
 
-    /// Whether a kept connection is as it was left: open, and silent. What a server says unasked is no answer to
-    /// the next request.
-    pub(super) fn is_silent(&mut self) -> bool {
-        self.stream.is_silent()
+    /// Whether a kept connection is as it was left. What a server says unasked is no answer to the next request.
+    pub(super) fn quiet(&mut self) -> Quiet {
+        self.stream.quiet()
     }
 
     /// The connection itself.
@@ -72,24 +88,61 @@ impl Wire {
         &mut self.stream
     }
 
-    /// Sends a request without a body and waits for the head of its answer; `client` is sent interim answers meanwhile. The protocol that it asks to switch to is
-    /// the one `wanted`.
+    /// Whether the request was sent to its end, so that another may follow it.
+    pub(super) fn is_sent(&self) -> bool {
+        matches!(self.upload, UploadState::Sent)
+    }
+
+    /// Sends what has come of the request's body. It never waits: the task is woken when there is more to do.
+    ///
+    /// # Errors
+    /// When the client's body does not come whole. What was sent of it cannot be completed.
+    pub(super) fn poll_upload(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: Option<&Buffers>,
+    ) -> Result<(), WireError> {
+        let UploadState::Going(sending) = &mut self.upload else { return Ok(()) };
+        match sending.poll(&mut self.stream, context) {
+            Poll::Pending => return Ok(()),
+            Poll::Ready(Ok(out)) => {
+                self.upload = UploadState::Sent;
+                if let Some(buffers) = buffers {
+                    buffers.give_back(out);
+                }
+            }
+            Poll::Ready(Err(Unfinished::Server)) => self.upload = UploadState::Cut,
+            Poll::Ready(Err(Unfinished::Client)) => return Err(WireError::Upload),
+        }
+        Ok(())
+    }
+
+    /// Sends a request and waits for the head of its answer; `client` is sent interim answers meanwhile. Its body, if it
+    /// has one, is taken, and may go on when the answer has begun.
     pub(super) async fn ask(
         &mut self,
-        request: &RequestHead,
-        wanted: Option<&[u8]>,
+        outgoing: &mut Outgoing<'_>,
         client: Option<&Connection>,
     ) -> Result<Answer, WireError> {
         let buffers = client.map(|client| &client.worker.buffers);
         let mut head = buffers.map_or_else(Vec::new, Buffers::take_out);
+        let request = outgoing.head;
         write_head(&mut head, request);
-        let sent = self.stream.send(&head).await;
-        if let Some(buffers) = buffers {
-            buffers.give_back(head);
+        match outgoing.body.take() {
+            Some((body, upload)) => {
+                self.upload = UploadState::Going(Box::new(Sending::new(head, body, upload)));
+            }
+            None => {
+                head.extend_from_slice(b"\r\n");
+                let sent = self.stream.send(&head).await;
+                if let Some(buffers) = buffers {
+                    buffers.give_back(head);
+                }
+                sent.map_err(WireError::Nothing)?;
+            }
         }
-        sent.map_err(WireError::Nothing)?;
         loop {
-            match self.parse(&request.method, wanted)? {
+            match self.parse(&request.method, outgoing.wanted.as_deref())? {
                 Parsed::Answer(answer) => return Ok(answer),
                 Parsed::Interim(status, mut headers) => {
                     // Clients have leave to send their bodies from the gateway itself.
@@ -105,8 +158,11 @@ impl Wire {
             if self.read.len() >= MAX_HEAD {
                 return Err(WireError::NoAnswer(TOO_LONG));
             }
-            let read = poll_fn(|context| self.poll_fill(context, buffers)).await;
-            match read {
+            let read = poll_fn(|context| match self.poll_upload(context, buffers) {
+                Ok(()) => self.poll_fill(context, buffers).map(Ok),
+                Err(error) => Poll::Ready(Err(error)),
+            });
+            match read.await? {
                 Ok(0) if self.read.is_empty() => {
                     return Err(WireError::Nothing(io::ErrorKind::UnexpectedEof.into()));
                 }
@@ -151,7 +207,7 @@ impl Wire {
         if length > MAX_HEAD {
             return Err(WireError::NoAnswer(TOO_LONG));
         }
-        let status = StatusCode::from_u16(code).map_err(|_| WireError::NoAnswer("no status"))?;
+        let status = framing::status(code).map_err(WireError::NoAnswer)?;
         self.read.advance(length);
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Parsed::Interim(status, headers));
@@ -205,16 +261,17 @@ fn answer(
         }
         return Ok(Answer { status, headers, framing: Framing::Ended, keeps: false, switched: true });
     }
-    let framing = Framing::of(status, &mut headers, method).map_err(WireError::NoAnswer)?;
+    let framing = framing::of(status, old, &mut headers, method).map_err(WireError::NoAnswer)?;
     let (mut closes, mut keeps) = (false, !old);
     for word in headers.get_all("connection").flat_map(|line| line.split(|b| *b == b',')) {
         closes |= word.trim_ascii().eq_ignore_ascii_case(b"close");
         keeps |= word.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
     }
-    let keeps = keeps && !closes && !framing.ends_with_connection();
+    let keeps = keeps && !closes && framing != Framing::UntilClose;
     Ok(Answer { status, headers, framing, keeps, switched: false })
 }
 
+/// Writes the head of a request, but for its framing and the empty line behind it.
 fn write_head(out: &mut Vec<u8>, request: &RequestHead) {
     let target = request.target.path_and_query();
     out.reserve(request.method.as_str().len() + target.len() + request.headers.written() + 16);
@@ -223,5 +280,4 @@ fn write_head(out: &mut Vec<u8>, request: &RequestHead) {
     out.extend_from_slice(target.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     request.headers.write(out);
-    out.extend_from_slice(b"\r\n");
 }

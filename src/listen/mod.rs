@@ -1,7 +1,6 @@
 //! 1: sockets, PROXY headers, TLS, connections, deadlines, drain.
 
 mod accept;
-mod behind;
 mod budget;
 mod buffers;
 mod connection;

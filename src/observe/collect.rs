@@ -287,6 +287,11 @@ impl Scrape {
             "How often failures in a row took a server out.",
             snapshot.upstreams.iter().map(|state| (label(state), state.ejections())).collect(),
         );
+        self.counters(
+            "sluicegate_upstream_unsolicited_total",
+            "Connections on which a server sent bytes that no request asked for.",
+            snapshot.upstreams.iter().map(|state| (label(state), state.unsolicited())).collect(),
+        );
         self.gauges(
             "sluicegate_upstream_pending",
             "Requests that wait for a place at a server.",

@@ -67,6 +67,8 @@ mod tokens;
 mod trace;
 mod underscores;
 mod upgrades;
+mod uploads;
+mod upstream_answers;
 mod upstream_h2;
 mod upstream_h2_bodies;
 mod upstream_tls;

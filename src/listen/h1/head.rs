@@ -5,9 +5,9 @@ use std::mem::MaybeUninit;
 use bytes::{Buf, BytesMut};
 use http::{Method, Uri, Version};
 
-use super::framing::Framing;
 use crate::fields::read::RequestLine;
 use crate::fields::{self, Fields, Looks, place};
+use crate::framing::Framing;
 use crate::message::RequestHead;
 use crate::number::read_decimal;
 use crate::respond::LocalError;

@@ -2,7 +2,6 @@
 //! and goes on to the next. A connection that waits holds no buffer.
 
 mod body;
-mod framing;
 mod head;
 mod interim;
 mod look;
@@ -20,7 +19,6 @@ use std::task::Poll;
 use bytes::BytesMut;
 use http::StatusCode;
 
-use self::framing::Framing;
 use self::head::{Asked, Head};
 use self::socket::{MOST, Next, Socket};
 use self::write::Sent;
@@ -28,6 +26,7 @@ use super::connection::Connection;
 use super::inbound::Inbound;
 use super::stream::ClientStream;
 use crate::apart::apart;
+use crate::framing::Framing;
 use crate::pipeline;
 
 pub use self::body::Http1Body;

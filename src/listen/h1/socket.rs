@@ -12,12 +12,12 @@ use bytes::{Bytes, BytesMut};
 use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
-use super::framing::{Framing, Taken};
 use super::head::{self, Head, Progress};
 use super::interim::Interims;
 use super::look::{Look, Stage, look};
 use super::pace::Pace;
 use super::times;
+use crate::framing::{Framing, Taken};
 use crate::listen::connection::Connection;
 use crate::listen::inbound::InboundError;
 use crate::listen::stream::ClientStream;

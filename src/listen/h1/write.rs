@@ -14,9 +14,10 @@ use super::look::Stage;
 use super::socket::Socket;
 use crate::fields::{Fields, Looks, write_line};
 use crate::forward::Body;
-use crate::listen::behind::may_come_behind;
+use crate::framing::write_size;
 use crate::message::Response;
 use crate::number::write_decimal;
+use crate::trailers::may_come_behind;
 
 /// What a head may have behind its headers, and a small body behind that.
 const ROOM: usize = 1 << 10;
@@ -211,6 +212,9 @@ impl Writer<'_> {
                         self.blocked = true;
                         self.give_time();
                     }
+                    if let Some(body) = &mut self.body {
+                        body.poll_upload(context);
+                    }
                     let _ = self.socket.poll_drain(context); // it may be what the client has to get rid of first
                     return Poll::Pending;
                 }
@@ -274,13 +278,7 @@ impl Writer<'_> {
                 Some(rest) => *left = rest,
                 None => return self.fail(),
             },
-            Coding::Chunked => {
-                let digits = (67 - (data.len() as u64).leading_zeros() as usize) / 4;
-                for at in (0..digits).rev() {
-                    self.out.push(b"0123456789abcdef"[data.len() >> (4 * at) & 15]);
-                }
-                self.out.extend_from_slice(b"\r\n");
-            }
+            Coding::Chunked => write_size(&mut self.out, data.len()),
             Coding::UntilClose | Coding::None => {}
         }
         if data.len() <= FLAT {

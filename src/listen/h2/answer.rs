@@ -140,6 +140,8 @@ impl Sending<'_> {
                 let mut session = self.session.borrow_mut();
                 let Some(room) = session.room(self.key) else { return Poll::Ready(()) };
                 if room == 0 {
+                    drop(session);
+                    self.body.poll_upload(context);
                     return Poll::Pending;
                 }
                 let piece = data.split_to(room.min(data.len()));
@@ -152,6 +154,8 @@ impl Sending<'_> {
                     return Poll::Ready(());
                 }
                 if session.yields(self.key) {
+                    drop(session);
+                    self.body.poll_upload(context);
                     return Poll::Pending;
                 }
                 if !is_sent {

@@ -8,7 +8,7 @@ use super::super::hpack;
 use super::super::streams::Key;
 use super::Session;
 use crate::fields::Fields;
-use crate::listen::behind::may_come_behind;
+use crate::trailers::may_come_behind;
 
 /// The head of an answer.
 pub(in super::super) struct Answer<'a> {

@@ -1,10 +1,11 @@
-//! Where the body of a request ends (RFC 9112 §6 and §7.1), read strictly: what is read in several ways is refused.
+//! Where the body of an HTTP/1.1 message ends (RFC 9112 §6 and §7.1), for requests and answers alike. It is read strictly:
+//! a body that receivers could read in several ways is refused.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
 
-use crate::listen::behind::may_come_behind;
+use crate::trailers::may_come_behind;
 
 /// The longest line of a chunk's size, with its extensions.
 const LINE: usize = 1 << 10;
@@ -16,7 +17,7 @@ const FIELDS: usize = 64;
 
 /// How the rest of a body comes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(crate) enum Framing {
     /// There is none, or no more.
     Ended,
     /// This many bytes are still to come.
@@ -28,11 +29,13 @@ pub(super) enum Framing {
         /// Bytes of extensions that may still come.
         extensions: usize,
     },
+    /// Until the connection closes, as only answers come.
+    UntilClose,
 }
 
 /// What comes next of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chunk {
+pub(crate) enum Chunk {
     /// The line with the size of a chunk.
     Size,
     /// This many bytes of a chunk.
@@ -44,7 +47,7 @@ pub(super) enum Chunk {
 }
 
 /// What can be taken from what was read.
-pub(super) enum Taken {
+pub(crate) enum Taken {
     /// A frame.
     Frame(Frame<Bytes>),
     /// Nothing before more is read.
@@ -55,25 +58,26 @@ pub(super) enum Taken {
 
 impl Framing {
     /// A chunked body of which nothing was read.
-    pub(super) fn chunked() -> Self {
+    pub(crate) fn chunked() -> Self {
         Self::Chunked { next: Chunk::Size, extensions: EXTENSIONS }
     }
 
     /// The bytes that are still to come, where that is known.
-    pub(super) fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         match self {
             Self::Ended => Some(0),
             Self::Length(left) => Some(*left),
-            Self::Chunked { .. } => None,
+            Self::Chunked { .. } | Self::UntilClose => None,
         }
     }
 
     /// Takes the next frame from what was read.
-    pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Taken, &'static str> {
+    pub(crate) fn take(&mut self, read: &mut BytesMut) -> Result<Taken, &'static str> {
         loop {
             let (next, extensions) = match self {
                 Self::Ended => return Ok(Taken::End),
-                Self::Length(_) if read.is_empty() => return Ok(Taken::More),
+                Self::Length(_) | Self::UntilClose if read.is_empty() => return Ok(Taken::More),
+                Self::UntilClose => return Ok(Taken::Frame(Frame::data(std::mem::take(read).freeze()))),
                 Self::Length(left) => {
                     let data = up_to(left, read);
                     if *left == 0 {
@@ -122,9 +126,13 @@ impl Framing {
 }
 
 fn up_to(left: &mut u64, read: &mut BytesMut) -> Bytes {
-    let length = read.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-    *left -= length as u64;
-    read.split_to(length).freeze()
+    let length = usize::try_from(*left).unwrap_or(usize::MAX);
+    let data = match length < read.len() {
+        true => read.split_to(length),
+        false => std::mem::take(read), // a reader that has nothing to read keeps no memory
+    };
+    *left -= data.len() as u64;
+    data.freeze()
 }
 
 /// The lengths of the line of a chunk's size.
@@ -159,8 +167,8 @@ fn size_line(read: &[u8]) -> Result<Option<(Lengths, u64)>, &'static str> {
         [b'\r', b'\n', ..] => {}
         _ => return Err("the line of a chunk's size does not end with CR LF"),
     }
-    if !extensions.is_empty() && !names_extensions(extensions) {
-        return Err("a chunk extension has no name");
+    if !are_extensions(extensions) {
+        return Err("a chunk extension is malformed");
     }
     let size = read[..digits].iter().fold(0_u64, |size, b| {
         size << 4 | u64::from(char::from(*b).to_digit(16).unwrap_or_default()) // they are digits
@@ -168,10 +176,53 @@ fn size_line(read: &[u8]) -> Result<Option<(Lengths, u64)>, &'static str> {
     Ok(Some((Lengths { line: digits + end + 2, extensions: extensions.len() }, size)))
 }
 
-/// Whether a name follows the first semicolon. Nothing else is asked of what nobody reads.
-fn names_extensions(extensions: &[u8]) -> bool {
-    let name = extensions[1..].trim_ascii_start().first();
-    name.is_some_and(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
+/// Whether these are chunk extensions: `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`. The bad
+/// whitespace that RFC 9112 §7.1.1 has receivers take is taken, but not between the size and the first semicolon, where
+/// receivers differ.
+fn are_extensions(mut text: &[u8]) -> bool {
+    if matches!(text, [.., b' ' | b'\t']) {
+        return false;
+    }
+    while let [b';', rest @ ..] = text {
+        let Some(rest) = behind_token(rest.trim_ascii_start()) else { return false };
+        text = rest.trim_ascii_start();
+        if let [b'=', rest @ ..] = text {
+            let value = match rest.trim_ascii_start() {
+                [b'"', rest @ ..] => behind_quoted(rest),
+                token => behind_token(token),
+            };
+            let Some(rest) = value else { return false };
+            text = rest.trim_ascii_start();
+        }
+    }
+    text.is_empty()
+}
+
+/// What follows a token; `None` if there is none.
+fn behind_token(text: &[u8]) -> Option<&[u8]> {
+    let is_in_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+    let length = text.iter().take_while(|b| is_in_token(b)).count();
+    (length > 0).then(|| &text[length..])
+}
+
+/// What follows a quoted string whose first quote was taken; `None` if it does not end.
+fn behind_quoted(mut text: &[u8]) -> Option<&[u8]> {
+    loop {
+        match text {
+            [b'"', rest @ ..] => return Some(rest),
+            [b'\\', _, rest @ ..] | [_, rest @ ..] => text = rest,
+            [] => return None,
+        }
+    }
+}
+
+/// Writes the line of a chunk's size.
+pub(crate) fn write_size(out: &mut Vec<u8>, size: usize) {
+    let digits = (67 - (size as u64).leading_zeros() as usize) / 4;
+    for at in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[size >> (4 * at) & 15]);
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// The trailers, if they are whole, and their length.
@@ -239,6 +290,28 @@ mod tests {
     }
 
     #[test]
+    fn extensions_are_read_and_left_out() {
+        for extension in [
+            "",
+            ";a",
+            "; a",
+            ";a=b",
+            ";a=b;c",
+            ";a = b ; c",
+            ";a=\"b;\\\"c\" ;\td=e",
+            ";a=\"\"",
+            ";a=\"\u{fc}\"",
+        ] {
+            let body = format!("5{extension}\r\nhello\r\n0{extension}\r\n\r\n");
+            assert_eq!(
+                collect(&[body.as_bytes()]).map(|body| body.0),
+                Ok(b"hello".to_vec()),
+                "{extension:?}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_no_chunk_is_an_error() {
         for bad in [
             &b"x\r\n"[..],
@@ -252,6 +325,18 @@ mod tests {
             b"5\nhello\r\n",
             b"5\rhello",
             b"5;\r\nhello\r\n",
+            b"5;;a\r\nhello\r\n",
+            b"5;a;\r\nhello\r\n",
+            b"5;a=\r\nhello\r\n",
+            b"5;=b\r\nhello\r\n",
+            b"5;a b\r\nhello\r\n",
+            b"5;a \r\nhello\r\n",
+            b"5;a=b c\r\nhello\r\n",
+            b"5;a=(b)\r\nhello\r\n",
+            b"5;a=\"b\r\nhello\r\n",
+            b"5;a=\"b\\\"\r\nhello\r\n",
+            b"5;a=\"b\"c\r\nhello\r\n",
+            b"5;a=\"b\nc\"\r\nhello\r\n",
             b"5;a\nhello\r\n",
             b"5;a\0b\r\nhello\r\n",
             b"5;a\x7fb\r\nhello\r\n",
@@ -317,7 +402,7 @@ mod tests {
             prop_assert!(left.is_empty());
         }
 
-        /// Nothing that a client sends makes it panic.
+        /// Nothing that a peer sends makes it panic.
         #[test]
         fn noise_is_no_body(noise in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = collect(&[&noise]);

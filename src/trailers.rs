@@ -1,4 +1,4 @@
-//! What may stand behind a body, whatever protocol it goes over.
+//! Which fields may stand behind a body, in requests and answers of every protocol.
 
 use http::HeaderName;
 
@@ -34,7 +34,7 @@ const NEVER_BEHIND: [&str; 26] = [
 
 /// Whether a field may come behind a body: nothing that frames, routes or authenticates a message, or says where it
 /// comes from.
-pub(super) fn may_come_behind(name: &HeaderName) -> bool {
+pub(crate) fn may_come_behind(name: &HeaderName) -> bool {
     let name = name.as_str();
     !NEVER_BEHIND.contains(&name)
         && !name.starts_with("if-")

@@ -1,0 +1,157 @@
+//! Answers of HTTP/1.1 servers are read strictly, and alike for all requests: what is malformed reaches no client, and
+//! bytes that nobody asked for are nobody's answer (RFC 9110 §8.6, §15; RFC 9112 §6, §7.1).
+
+use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, block, frame, get, pseudo};
+use crate::harness::{Gateway, Setup, Upstream, until};
+
+const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+                   routes: [{name: api, match: {path: /*}, upstream: api}]\n";
+
+/// Heads that are no answer, whatever was asked.
+const BAD: [&str; 17] = [
+    "HTTP/1.1 200 OK\r\ncontent-length: 5, 6",
+    "HTTP/1.1 200 OK\r\ncontent-length: 5, 5",
+    "HTTP/1.1 200 OK\r\ncontent-length: +5",
+    "HTTP/1.1 200 OK\r\ncontent-length: 5x",
+    "HTTP/1.1 200 OK\r\ncontent-length: -1",
+    "HTTP/1.1 200 OK\r\ncontent-length:",
+    "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6",
+    "HTTP/1.1 304 Not Modified\r\ncontent-length: 5, 6",
+    "HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\ncontent-length: 6",
+    "HTTP/1.1 204 No Content\r\ncontent-length: 5x",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 5x",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked",
+    "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked",
+    "HTTP/1.1 099 Early\r\ncontent-length: 0",
+    "HTTP/1.1 600 Late\r\ncontent-length: 0",
+    "HTTP/1.1 999 Later\r\ncontent-length: 0",
+    "HTTP/1.1 2000 OK\r\ncontent-length: 0",
+];
+
+/// A malformed head is 502 to every method, with a body and without, over HTTP/1.1 and HTTP/2.
+#[test]
+fn a_malformed_head_is_502() {
+    let upstream = Upstream::scripted(|exchange| {
+        let _ = exchange.body();
+        let at: usize = exchange.seen.target[1..].parse().unwrap();
+        exchange.write(format!("{}\r\n\r\n", BAD[at]));
+    });
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    for (at, head) in BAD.iter().enumerate() {
+        let target = format!("/{at}");
+        for method in ["GET", "HEAD"] {
+            let mut client = gateway.client();
+            let answer = client.ask(method, &target, &[]);
+            assert_eq!(answer.status, 502, "{method}: {head}");
+            assert_ne!(answer.header("content-length"), Some("5"), "{method}: {head}");
+        }
+        assert_eq!(gateway.client().post(&target, &[], b"body").status, 502, "POST: {head}");
+        let mut h2 = H2::connect(gateway.edge);
+        h2.send(get(1, &target));
+        assert_eq!(h2.end(1), End::Status(502), "GET over HTTP/2: {head}");
+        h2.send(frame(HEADERS, END | END_HEADERS, 3, &block(&pseudo("HEAD", &target))));
+        assert_eq!(h2.end(3), End::Status(502), "HEAD over HTTP/2: {head}");
+        h2.send(frame(HEADERS, END_HEADERS, 5, &block(&pseudo("POST", &target))));
+        h2.send(frame(DATA, END, 5, b"body"));
+        assert_eq!(h2.end(5), End::Status(502), "POST over HTTP/2: {head}");
+    }
+    assert_eq!(upstream.connections(), 6 * BAD.len(), "none is used again");
+}
+
+/// A malformed chunk breaks the answer off, to requests with a body and without.
+#[test]
+fn a_malformed_chunk_breaks_the_answer_off() {
+    const CHUNKS: [&str; 12] = [
+        "4;\r\nbody\r\n0\r\n\r\n",
+        "4;;a\r\nbody\r\n0\r\n\r\n",
+        "4;a=\r\nbody\r\n0\r\n\r\n",
+        "4;a b\r\nbody\r\n0\r\n\r\n",
+        "4;a=\"b\r\nbody\r\n0\r\n\r\n",
+        "4;a=\"b\nc\"\r\nbody\r\n0\r\n\r\n",
+        "4;a\nbody\r\n0\r\n\r\n",
+        "4 \r\nbody\r\n0\r\n\r\n",
+        "+4\r\nbody\r\n0\r\n\r\n",
+        "4\nbody\r\n0\r\n\r\n",
+        "4\r\nbodyX\r\n0\r\n\r\n",
+        "4\r\nbody\r\n0\r\nno colon\r\n\r\n",
+    ];
+    let upstream = Upstream::scripted(|exchange| {
+        let _ = exchange.body();
+        let at: usize = exchange.seen.target[1..].parse().unwrap();
+        let chunks = CHUNKS.get(at).unwrap_or(&"4;a=\"b\\\"\" ; c = d\r\nbody\r\n0;e\r\n\r\n");
+        exchange.write(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}"));
+    });
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    for (at, chunks) in CHUNKS.iter().enumerate() {
+        let mut client = gateway.client();
+        assert!(client.request("GET", &format!("/{at}"), &[]).try_response().is_err(), "GET: {chunks:?}");
+        let mut client = gateway.client();
+        client.request("POST", &format!("/{at}"), &[("content-length", "4")]).send("body");
+        assert!(client.try_response().is_err(), "POST: {chunks:?}");
+    }
+    assert_eq!(gateway.client().get("/99").text(), "body", "well-formed extensions are left out");
+    assert_eq!(gateway.client().post("/99", &[], b"body").text(), "body");
+}
+
+/// The warnings about bytes that nobody asked for.
+fn warnings(gateway: &Gateway) -> usize {
+    gateway.log().matches("bytes that no request asked for").count()
+}
+
+/// A server that sends bytes nobody asked for is told of once, counted, and asked on new connections from then on.
+#[test]
+fn connections_that_speak_unasked_are_not_kept() {
+    for target in ["/behind", "/later"] {
+        let upstream = Upstream::scripted(|exchange| {
+            exchange.answer(200, &[], b"good");
+            match exchange.seen.target.as_str() {
+                "/behind" | "/later" => {
+                    _ = exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil")
+                }
+                _ => {}
+            }
+        });
+        let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+        let unsolicited = || gateway.metric("sluicegate_upstream_unsolicited_total", &[("upstream", "api")]);
+        let mut client = gateway.client();
+        assert_eq!(client.get("/").text(), "good");
+        assert_eq!(client.get("/").text(), "good");
+        assert_eq!((upstream.connections(), unsolicited()), (1, 0.0));
+        assert_eq!(client.get(target).text(), "good");
+        // Found out when the connection is used next, or looked at.
+        until("it is counted", || {
+            assert_eq!(client.get("/").text(), "good");
+            (unsolicited() >= 1.0).then_some(())
+        });
+        let before = upstream.connections();
+        for _ in 0..5 {
+            assert_eq!(client.get("/").text(), "good");
+            assert_eq!(client.post("/", &[], b"body").text(), "good");
+        }
+        assert_eq!(upstream.connections(), before + 10, "each on a connection of its own");
+        assert_eq!(client.get(target).text(), "good");
+        assert_eq!(client.get("/").text(), "good");
+        assert_eq!(warnings(&gateway), 1, "{}", gateway.log());
+    }
+}
+
+/// A server that says 408 before it closes a connection without a request has said nothing wrong.
+#[test]
+fn a_408_on_an_idle_connection_is_its_end() {
+    let upstream = Upstream::scripted(|exchange| {
+        exchange.answer(200, &[], b"good");
+        if exchange.seen.target == "/idle" {
+            exchange.pause(std::time::Duration::from_millis(30)); // the answer is read by then
+            exchange.write("HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+            exchange.close();
+        }
+    });
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let mut client = gateway.client();
+    assert_eq!(client.get("/idle").text(), "good");
+    until("the connection is closed", || (upstream.open() == 0).then_some(()));
+    for _ in 0..5 {
+        assert_eq!(client.get("/").text(), "good");
+    }
+    assert_eq!((upstream.connections(), warnings(&gateway)), (2, 0), "{}", gateway.log());
+}
