@@ -10,8 +10,8 @@ use sluicegate_limiter::Time;
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
-    Action, ApiKeySource, Config, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject, RouteConfig,
-    UpstreamConfig,
+    Action, ApiKeySource, Config, ForwardedHeader, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig,
+    Reject, RouteConfig, UpstreamConfig,
 };
 use crate::fields::Fields;
 use crate::forward::UpstreamState;
@@ -272,6 +272,9 @@ fn reserved(config: &Config) -> Vec<HeaderName> {
         names.push(name.clone());
     }
     names.extend(config.jwt.iter().map(|jwt| jwt.header.clone()));
+    if let ForwardedHeader::Single(name) = &config.client_ip.header {
+        names.push(name.clone());
+    }
     names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     names.dedup();
     names
