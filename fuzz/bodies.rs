@@ -126,29 +126,30 @@ pub fn forwarded(data: &[u8]) {
     for header in [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded, ForwardedHeader::XRealIp] {
         let config = ClientIpConfig {
             trusted_proxies: vec!["10.0.0.0/8".parse().expect("a network")],
+            trusted_lists: Vec::new(),
             header,
             ipv6_prefix: 64,
         };
         let mut headers = Fields::new();
         for line in data.split(|b| *b == b'\n') {
             if is_value(line) {
-                headers.append(header.name(), line);
+                headers.append(config.header.name(), line);
             }
         }
-        assert_eq!(config.resolve(stranger, &headers), stranger);
-        config.resolve(proxy, &headers);
-        let wrote = match header {
+        assert_eq!(config.resolve(&[], stranger, &headers), stranger);
+        config.resolve(&[], proxy, &headers);
+        let wrote = match &config.header {
             ForwardedHeader::Forwarded => format!("for={seen}"),
             _ => seen.to_owned(),
         };
         // On a line of its own, and at the end of the client's last one.
         let mut apart = headers.clone();
-        apart.append(header.name(), &wrote);
-        assert_eq!(config.resolve(proxy, &apart).to_string(), seen);
-        let last = headers.get_all(header.name()).next_back().unwrap_or_default();
+        apart.append(config.header.name(), &wrote);
+        assert_eq!(config.resolve(&[], proxy, &apart).to_string(), seen);
+        let last = headers.get_all(config.header.name()).next_back().unwrap_or_default();
         let joined = [last, b", ", wrote.as_bytes()].concat();
         let mut one = Fields::new();
-        one.append(header.name(), &joined);
-        assert_eq!(config.resolve(proxy, &one).to_string(), seen, "{joined:?}");
+        one.append(config.header.name(), &joined);
+        assert_eq!(config.resolve(&[], proxy, &one).to_string(), seen, "{joined:?}");
     }
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::config::{ClientIpConfig, ForwardedHeader};
+use crate::config::{ClientIpConfig, ForwardedHeader, ListConfig};
 use crate::fields::Fields;
 
 /// The most proxies in a row that are believed: more are a list that somebody made up.
@@ -17,39 +17,49 @@ const MAX_HOPS: usize = 100;
 
 impl ClientIpConfig {
     /// Whether `peer` is one of the proxies that are believed.
-    pub fn trusts(&self, peer: IpAddr) -> bool {
+    pub fn trusts(&self, lists: &[ListConfig], peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         self.trusted_proxies.iter().any(|network| network.contains(&peer))
+            || self.trusted_lists.iter().any(|list| lists[*list].known.contains(peer))
+    }
+
+    /// Whether any peer may be one of the proxies that are believed.
+    pub fn has_proxies(&self) -> bool {
+        !self.trusted_proxies.is_empty() || !self.trusted_lists.is_empty()
     }
 
     /// The client's address: the rightmost one that is not a trusted proxy. What is no address (junk, nothing,
     /// `unknown`) ends the search at the last one that is believed.
-    pub fn resolve(&self, peer: IpAddr, headers: &Fields) -> IpAddr {
+    pub fn resolve(&self, lists: &[ListConfig], peer: IpAddr, headers: &Fields) -> IpAddr {
         let peer = peer.to_canonical();
-        if self.trusted_proxies.is_empty() || !self.trusts(peer) {
+        if !self.trusts(lists, peer) {
             return peer;
         }
         let lines = headers.get_all(self.header.name()).rev();
-        match self.header {
+        match &self.header {
+            // A proxy that writes such a header writes it once, in the place of any that came in.
+            ForwardedHeader::Single(name) => headers.only(name).and_then(address).unwrap_or(peer),
             // One address and no list: of several, a proxy that adds its own adds it last.
             ForwardedHeader::XRealIp => {
                 let said = lines.take(1).flat_map(|line| line.rsplit(|b| *b == b',')).next();
                 said.and_then(address).unwrap_or(peer)
             }
             ForwardedHeader::XForwardedFor => {
-                self.walk(peer, lines.flat_map(|line| line.rsplit(|b| *b == b',')).map(address))
+                self.walk(lists, peer, lines.flat_map(|line| line.rsplit(|b| *b == b',')).map(address))
             }
-            ForwardedHeader::Forwarded => self.walk(peer, lines.flat_map(Elements::of).map(forwarded_for)),
+            ForwardedHeader::Forwarded => {
+                self.walk(lists, peer, lines.flat_map(Elements::of).map(forwarded_for))
+            }
         }
     }
 
     /// The first of `hops` that is not trusted, else the last before one that cannot be read.
-    fn walk(&self, peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+    fn walk(&self, lists: &[ListConfig], peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
         let mut client = peer;
         for hop in hops.take(MAX_HOPS) {
             let Some(address) = hop else { break };
             client = address;
-            if !self.trusts(address) {
+            if !self.trusts(lists, address) {
                 break;
             }
         }
@@ -59,13 +69,20 @@ impl ClientIpConfig {
 
 /// `client` with all but the first `ipv6_prefix` bits cleared, where it is an IPv6 address.
 pub fn mask(client: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    network(client, 32, ipv6_prefix)
+}
+
+/// The network of `client` that has so many bits, by the family of the address.
+pub fn network(client: IpAddr, ipv4_prefix: u8, ipv6_prefix: u8) -> IpAddr {
     match client.to_canonical() {
+        IpAddr::V4(address) => {
+            let bits = u32::MAX.checked_shl(32 - u32::from(ipv4_prefix.min(32))).unwrap_or(0);
+            IpAddr::V4((u32::from(address) & bits).into())
+        }
         IpAddr::V6(address) => {
-            let keep = u32::from(ipv6_prefix.min(128));
-            let bits = if keep == 0 { 0 } else { u128::MAX << (128 - keep) };
+            let bits = u128::MAX.checked_shl(128 - u32::from(ipv6_prefix.min(128))).unwrap_or(0);
             IpAddr::V6((u128::from(address) & bits).into())
         }
-        v4 => v4,
     }
 }
 
@@ -207,11 +224,12 @@ mod tests {
     fn resolve_bytes(header: ForwardedHeader, peer: &str, lines: &[&[u8]]) -> String {
         let config = ClientIpConfig {
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
+            trusted_lists: Vec::new(),
             header,
             ipv6_prefix: 64,
         };
-        let headers = lines.iter().map(|line| (header.name(), line)).collect();
-        config.resolve(peer.parse().unwrap(), &headers).to_string()
+        let headers = lines.iter().map(|line| (config.header.name(), line)).collect();
+        config.resolve(&[], peer.parse().unwrap(), &headers).to_string()
     }
 
     fn resolve(header: ForwardedHeader, peer: &str, lines: &[&str]) -> String {
@@ -367,6 +385,27 @@ mod tests {
         assert_eq!(resolve(ForwardedHeader::XRealIp, "10.0.0.1", &[]), "10.0.0.1");
     }
 
+    /// What is not exactly one address is none: neither the first nor the last of several is chosen.
+    #[test]
+    fn another_header_is_one_address() {
+        let header = || ForwardedHeader::Single(http::HeaderName::from_static("cf-connecting-ip"));
+        for (lines, client) in [
+            (&["1.2.3.4"][..], "1.2.3.4"),
+            (&[" [2001:db9::1]:80 "], "2001:db9::1"),
+            (&["::ffff:1.2.3.4"], "1.2.3.4"),
+            (&["1.2.3.4", "5.6.7.8"], "10.0.0.1"),
+            (&["1.2.3.4", "1.2.3.4"], "10.0.0.1"),
+            (&["1.2.3.4, 5.6.7.8"], "10.0.0.1"),
+            (&["1.2.3.4,"], "10.0.0.1"),
+            (&["junk"], "10.0.0.1"),
+            (&[""], "10.0.0.1"),
+            (&[], "10.0.0.1"),
+        ] {
+            assert_eq!(resolve(header(), "10.0.0.1", lines), client, "{lines:?}");
+            assert_eq!(resolve(header(), "203.0.113.9", lines), "203.0.113.9", "{lines:?}");
+        }
+    }
+
     #[test]
     fn so_many_proxies_are_none() {
         let line = format!("1.2.3.4{}", ", 10.1.1.1".repeat(MAX_HOPS));
@@ -404,7 +443,7 @@ mod tests {
                 _ => format!("proto=https; for={address}"),
             };
             for header in [ForwardedHeader::Forwarded, ForwardedHeader::XForwardedFor, ForwardedHeader::XRealIp] {
-                let seen = match header {
+                let seen = match &header {
                     ForwardedHeader::Forwarded => wrote("198.51.100.7", form),
                     _ => "198.51.100.7".to_owned(),
                 };
@@ -417,12 +456,12 @@ mod tests {
                     let seen = match header {
                         ForwardedHeader::Forwarded => wrote("10.1.1.1", (form + hop) % 4),
                         ForwardedHeader::XForwardedFor => "10.1.1.1".to_owned(),
-                        ForwardedHeader::XRealIp => continue,
+                        ForwardedHeader::XRealIp | ForwardedHeader::Single(_) => continue,
                     };
                     written.push(seen.into_bytes());
                 }
                 let written: Vec<&[u8]> = written.iter().map(|line| &line[..]).collect();
-                prop_assert_eq!(resolve_bytes(header, "10.0.0.1", &written), "198.51.100.7");
+                prop_assert_eq!(resolve_bytes(header.clone(), "10.0.0.1", &written), "198.51.100.7");
                 prop_assert_eq!(resolve_bytes(header, "203.0.113.9", &written), "203.0.113.9");
             }
         }
@@ -442,5 +481,10 @@ mod tests {
         assert_eq!(mask("2001:db8:1:2:3:4:5:6".parse().unwrap(), 64).to_string(), "2001:db8:1:2::");
         assert_eq!(mask("2001:db8::1".parse().unwrap(), 128).to_string(), "2001:db8::1");
         assert_eq!(mask("::ffff:192.0.2.1".parse().unwrap(), 64).to_string(), "192.0.2.1");
+        let of = |client: &str, bits| network(client.parse().unwrap(), bits, 64).to_string();
+        assert_eq!(of("192.0.2.255", 24), "192.0.2.0");
+        assert_eq!(of("::ffff:192.0.2.255", 25), "192.0.2.128");
+        assert_eq!((of("192.0.2.1", 0), of("192.0.2.1", 32)), ("0.0.0.0".into(), "192.0.2.1".into()));
+        assert_eq!(of("2001:db8::1", 24), "2001:db8::");
     }
 }

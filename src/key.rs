@@ -14,7 +14,7 @@ use http::{HeaderName, Method, header};
 use smallvec::SmallVec;
 
 use crate::auth::jwt::Verified;
-use crate::client_ip::mask;
+use crate::client_ip::{mask, network};
 use crate::config::{ApiKeyConfig, ApiKeySource};
 use crate::fields::Fields;
 use crate::listen::tls::Identified;
@@ -35,6 +35,8 @@ pub enum Part {
     Ip,
     /// The client's address, of IPv6 only so many bits, whatever else counts as one client.
     IpPrefix(u8),
+    /// The client's address, of IPv4 only so many bits.
+    Ipv4Prefix(u8),
     /// The API key; where keys are known, only a known one.
     ApiKey,
     /// The consumer whose API key was sent.
@@ -276,7 +278,7 @@ impl fmt::Display for Part {
             _ => "",
         };
         match self {
-            Self::IpPrefix(bits) => write!(f, "ip/{bits}"),
+            Self::IpPrefix(bits) | Self::Ipv4Prefix(bits) => write!(f, "ip/{bits}"),
             part => write!(f, "{kind}{}", part.name()),
         }
     }
@@ -290,14 +292,16 @@ impl Part {
 
     /// Whether nothing but the client's address decides it.
     pub(crate) const fn is_of_address(&self) -> bool {
-        matches!(self, Self::Ip | Self::IpPrefix(_) | Self::Global)
+        matches!(self, Self::Ip | Self::IpPrefix(_) | Self::Ipv4Prefix(_) | Self::Global)
     }
 
     /// The request's value. What is empty, or given twice, is not there: a client cannot choose between two.
     fn of<'a>(&'a self, subject: &'a Subject<'_>) -> Option<Found<'a>> {
         let bytes = match self {
-            Self::Ip => return Some(Found::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix)))),
-            Self::IpPrefix(bits) => return Some(Found::Owned(address_bytes(mask(subject.client, *bits)))),
+            Self::Ip | Self::IpPrefix(_) | Self::Ipv4Prefix(_) => {
+                let counted = self.network_of(subject.client, subject.ipv6_prefix);
+                return Some(Found::Owned(address_bytes(counted)));
+            }
             Self::Global => return Some(Found::Borrowed(b"")),
             // An unknown key is no key, or a new one with each request would be a new counter with each.
             Self::ApiKey if subject.api_key.consumers.is_some() && subject.consumer.is_none() => return None,
@@ -322,14 +326,23 @@ impl Part {
         (!bytes.is_empty()).then_some(Found::Borrowed(bytes))
     }
 
+    /// The network that a client at this address is counted as.
+    fn network_of(&self, client: IpAddr, ipv6_prefix: u8) -> IpAddr {
+        match self {
+            Self::IpPrefix(bits) => mask(client, *bits),
+            Self::Ipv4Prefix(bits) => network(client, *bits, ipv6_prefix),
+            _ => mask(client, ipv6_prefix),
+        }
+    }
+
     /// What an operator's text can mean for this part: nothing, one value, or two where routes differ in what they
     /// take for one.
     fn values_from_text(&self, text: &str, ipv6_prefix: u8) -> SmallVec<[Bytes; 2]> {
         let text = text.strip_prefix(self.name()).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
-        let address = |bits| text.parse().ok().map(|address| address_bytes(mask(address, bits)));
         let one = match self {
-            Self::Ip => address(ipv6_prefix),
-            Self::IpPrefix(bits) => address(*bits),
+            Self::Ip | Self::IpPrefix(_) | Self::Ipv4Prefix(_) => {
+                text.parse().ok().map(|address| address_bytes(self.network_of(address, ipv6_prefix)))
+            }
             Self::Global => Some(Bytes::new()),
             Self::Host | Self::TlsFingerprint => {
                 Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes()))
@@ -346,7 +359,7 @@ impl Part {
     /// What it is called before a value.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Ip | Self::IpPrefix(_) => "ip",
+            Self::Ip | Self::IpPrefix(_) | Self::Ipv4Prefix(_) => "ip",
             Self::ApiKey => "api_key",
             Self::Consumer => "consumer",
             Self::Global => "global",

@@ -53,6 +53,11 @@ impl AddressList {
         }
     }
 
+    /// Whether every address of IPv4 or of IPv6 is on it.
+    pub fn has_everybody(&self) -> bool {
+        self.v4.covers(0, u32::MAX) || self.v6.covers(0, u128::MAX)
+    }
+
     /// How many addresses and networks it was made of.
     pub fn len(&self) -> usize {
         self.entries
@@ -81,6 +86,10 @@ impl<T: Copy + Ord> Ranges<T> {
         firsts.shrink_to_fit();
         lasts.shrink_to_fit();
         Self { firsts, lasts }
+    }
+
+    fn covers(&self, first: T, last: T) -> bool {
+        self.firsts.first() == Some(&first) && self.lasts.first() == Some(&last)
     }
 
     fn contains(&self, number: T) -> bool {
@@ -194,6 +203,10 @@ mod tests {
             assert_eq!(list.contains(address.parse().unwrap()), wanted, "{address}");
         }
         let nobody = AddressList::parse("# nobody yet\n", "l.txt").unwrap();
+        assert!(!list.has_everybody() && !nobody.has_everybody());
+        for halves in ["0.0.0.0/1\n128.0.0.0/1", "::/0"] {
+            assert!(AddressList::parse(halves, "l.txt").unwrap().has_everybody());
+        }
         assert!(nobody.is_empty() && !nobody.contains("10.0.0.1".parse().unwrap()));
     }
 

@@ -212,7 +212,7 @@ pub fn find<'s>(
         return Err(Unjudged::Path(PathError::Ambiguous).into());
     }
     let near = snapshot.table.near(&asked, route_index, plain);
-    let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
+    let client = snapshot.config.client_ip.resolve(&snapshot.config.lists, origin.peer, &parts.headers);
     let lets_in = |route: usize| configs[route].access.admits(&snapshot.config.lists, client);
     if !lets_in(route_index) || !near.iter().all(|near| lets_in(near.route)) {
         return Err(Unjudged::NotLetIn { route: route_index }.into());

@@ -10,8 +10,13 @@ use sluicegate_limiter::Time;
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
+<<<<<<< HEAD
     Action, ApiKeySource, Config, CorsConfig, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject,
     RouteConfig, UpstreamConfig,
+=======
+    Action, ApiKeySource, Config, ForwardedHeader, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig,
+    Reject, RouteConfig, UpstreamConfig,
+>>>>>>> wt-cli
 };
 use crate::fields::Fields;
 use crate::forward::{Underscores, UpstreamState};
@@ -279,6 +284,9 @@ fn reserved(config: &Config) -> Vec<HeaderName> {
         names.push(name.clone());
     }
     names.extend(config.jwt.iter().map(|jwt| jwt.header.clone()));
+    if let ForwardedHeader::Single(name) = &config.client_ip.header {
+        names.push(name.clone());
+    }
     names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     names.dedup();
     names

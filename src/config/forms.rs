@@ -31,6 +31,13 @@ pub(super) enum RawList {
     File(At<String>),
 }
 
+/// Proxies that are trusted: an address, a network, `list:NAME`, or `{file: PATH}`.
+#[derive(Clone, Debug)]
+pub(super) enum RawProxy {
+    Text(At<String>),
+    File(At<String>),
+}
+
 /// A whole number: 20, 10k, 1M.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawCount(pub(super) u64);
@@ -101,12 +108,7 @@ impl Read for RawList {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         match &node.value {
             Value::Map(_) => {
-                let before = report.errors.len();
-                let raw = RawListFile::read(node, report)?;
-                if raw.file.is_none() && report.errors.len() == before {
-                    report.error(Problem::new(node.at, "a list is networks, [10.0.0.0/8], or {file: PATH}"));
-                }
-                raw.file.map(Self::File)
+                list_file(node, "a list is networks, [10.0.0.0/8], or {file: PATH}", report).map(Self::File)
             }
             Value::Scalar(text) => {
                 let help =
@@ -123,6 +125,31 @@ impl Read for RawList {
             _ => wrong_kind(node, "networks or {file: PATH}", report),
         }
     }
+}
+
+impl Read for RawProxy {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let Value::Map(entries) = &node.value else { return At::read(node, report).map(Self::Text) };
+        // `list: cdn` is what YAML makes a mapping of, list:cdn is what is meant.
+        if let [(Node { value: Value::Scalar(kind), .. }, Node { value: Value::Scalar(name), .. })] =
+            entries.as_slice()
+            && kind == "list"
+        {
+            let help = format!("write list:{name}, without a space");
+            return wrong(node, "a network, list:NAME or {file: PATH}", Some(help), report);
+        }
+        list_file(node, "expected a network, list:NAME or {file: PATH}", report).map(Self::File)
+    }
+}
+
+/// The file of `{file: PATH}`; `otherwise` is told if there is none.
+fn list_file(node: &Node, otherwise: &str, report: &mut Report) -> Option<At<String>> {
+    let before = report.errors.len();
+    let raw = RawListFile::read(node, report)?;
+    if raw.file.is_none() && report.errors.len() == before {
+        report.error(Problem::new(node.at, otherwise));
+    }
+    raw.file
 }
 
 impl Read for RawCost {

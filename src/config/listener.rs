@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use ipnet::IpNet;
 
 use crate::listen::tls::{ClientRoots, KeyPair};
@@ -92,6 +93,8 @@ impl std::fmt::Debug for AdminConfig {
 pub struct ClientIpConfig {
     /// The peers that are believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// The lists of more of them: indices into [`Config::lists`](super::Config::lists).
+    pub trusted_lists: Vec<usize>,
     /// The header that they write.
     pub header: ForwardedHeader,
     /// Bits of an IPv6 address that make one client.
@@ -99,7 +102,7 @@ pub struct ClientIpConfig {
 }
 
 /// A header in which proxies name the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForwardedHeader {
     /// X-Forwarded-For.
     XForwardedFor,
@@ -107,15 +110,18 @@ pub enum ForwardedHeader {
     Forwarded,
     /// X-Real-IP.
     XRealIp,
+    /// Another one, which holds one address: CF-Connecting-IP, say.
+    Single(HeaderName),
 }
 
 impl ForwardedHeader {
     /// The header's name.
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::XForwardedFor => "x-forwarded-for",
             Self::Forwarded => "forwarded",
             Self::XRealIp => "x-real-ip",
+            Self::Single(name) => name.as_str(),
         }
     }
 }

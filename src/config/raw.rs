@@ -127,7 +127,7 @@ mapping! {
     /// A limit.
     "a limit"
     struct RawLimit {
-        /// What is counted apart: ip, ip/64 (and other bits of IPv6), api_key, consumer, global, host, method, path, path:NAME, route, header:NAME,
+        /// What is counted apart: ip, ip/64 (and other bits of IPv6), ip/24 (of IPv4), api_key, consumer, global, host, method, path, path:NAME, route, header:NAME,
         /// query:NAME, cookie:NAME. `a | b` is the first that the request has, a list is all together.
         #[schemars(required)]
         key: OneOrMany<At<RawText>>,

@@ -1,6 +1,6 @@
 //! The edge as it is written: addresses, operators, and who the client is.
 
-use super::forms::{RawCount, RawSecret};
+use super::forms::{RawCount, RawProxy, RawSecret};
 use super::node::Node;
 use super::raw::RawText;
 use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key};
@@ -78,10 +78,10 @@ mapping! {
     /// Who the client is when proxies stand before the gateway.
     "client_ip"
     struct RawClientIp {
-        /// The only peers that are believed: addresses and networks.
-        trusted_proxies: Vec<At<RawText>>,
-        /// The header they write: x-forwarded-for (default), forwarded or x-real-ip.
-        #[schemars(extend("enum" = ["x-forwarded-for", "forwarded", "x-real-ip"]))]
+        /// The only peers that are believed: addresses, networks, lists (`list:NAME`), and files of them, {file: PATH}.
+        trusted_proxies: Vec<RawProxy>,
+        /// The header they write: x-forwarded-for (default), forwarded, x-real-ip, or another one that holds one address,
+        /// such as CF-Connecting-IP, True-Client-IP or Fly-Client-IP.
         header: RawText,
         /// Bits of an IPv6 address that make one client. Default: 64.
         ipv6_prefix: RawCount,

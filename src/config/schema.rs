@@ -7,7 +7,9 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::forms::{RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawSecret, RawServer};
+use super::forms::{
+    RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawProxy, RawSecret, RawServer,
+};
 use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_balance::{
     RawBalance, RawBalanceFields, RawEjection, RawEjectionFields, RawRetries, RawRetriesFields,
@@ -138,6 +140,7 @@ told_as! {
     RawBan, "Ban" => generator either::<RawBanFields>(generator);
     RawDrain, "Drain" => generator either::<RawDrainFields>(generator);
     RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
+    RawProxy, "Proxy" => generator either::<RawListFile>(generator);
     RawList, "List" => generator {
         let (networks, file) = (generator.subschema_for::<Vec<String>>(), generator.subschema_for::<RawListFile>());
         json_schema!({ "anyOf": [networks, file] })

@@ -11,13 +11,21 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+<<<<<<< HEAD
 use http::header;
+=======
+use http::HeaderName;
+>>>>>>> wt-cli
 use sluicegate_limiter::Time;
 
 use super::fleet::Slot;
 use super::underscores::Underscores;
 use super::upload::Upload;
+<<<<<<< HEAD
 use crate::config::{CorsConfig, DetailedCost};
+=======
+use crate::config::{DetailedCost, ForwardedHeader};
+>>>>>>> wt-cli
 use crate::fields::Fields;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
@@ -194,7 +202,7 @@ impl Exchange {
         let peer = self.connection.peer;
         let origin = self.connection.origin();
         let config = &self.view.snapshot.config;
-        let client = config.client_ip.resolve(origin.peer, headers);
+        let client = config.client_ip.resolve(&config.lists, origin.peer, headers);
         // A proxy in front does not tell its client's port.
         let port = if client == peer.ip().to_canonical() { peer.port() } else { 0 };
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -204,7 +212,16 @@ impl Exchange {
 
     /// Whether the peer is a proxy that is believed.
     pub(super) fn trusts_peer(&self) -> bool {
-        self.view.snapshot.config.client_ip.trusts(self.connection.peer_ip())
+        let config = &self.view.snapshot.config;
+        config.client_ip.trusts(&config.lists, self.connection.peer_ip())
+    }
+
+    /// The header of one address in which trusted proxies name the client, if it is such a header.
+    pub(super) fn client_header(&self) -> Option<&HeaderName> {
+        match &self.view.snapshot.config.client_ip.header {
+            ForwardedHeader::Single(name) => Some(name),
+            _ => None,
+        }
     }
 
     /// Which pages of other origins may read the answer.

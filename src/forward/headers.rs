@@ -98,6 +98,7 @@ pub(super) fn request_trailers(trailers: &mut HeaderMap, announced: &[HeaderName
         !announced.contains(name)
             || (is_end_to_end(name.as_ref()) && name != CONTENT_DIGEST)
             || is_hop_by_hop(name.as_ref())
+            || kind(name.as_ref()).is_some()
             || [header::CONNECTION, header::TE, header::TRAILER, header::EXPECT].contains(name)
     };
     let bad: SmallVec<[HeaderName; 4]> = trailers.keys().filter(|name| bad(name)).cloned().collect();
@@ -185,6 +186,13 @@ pub(super) fn request(
     if !forwarded_proto {
         headers.append(X_FORWARDED_PROTO, connection.scheme());
     }
+}
+
+/// Removes from a request the header in which trusted proxies name the client, unless one of them sent it; and in any
+/// case what only reads like it.
+pub(super) fn disown_client(headers: &mut Fields, own: &HeaderName, trusted: bool) {
+    let own = own.as_str().as_bytes();
+    disown(headers, |name| reads_like(name, own) && !(trusted && name == own));
 }
 
 /// Tells the upstream whose API key was sent. It is done after Connection was looked at, so that a client cannot have

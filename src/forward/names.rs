@@ -5,11 +5,12 @@ use http::header::{self, HeaderName};
 use crate::fields::Fields;
 
 /// What a proxy says of its client, besides all that begins with `x-forwarded`.
-const OF_PROXIES: [&[u8]; 34] = [
+const OF_PROXIES: [&[u8]; 35] = [
     b"cf-connecting-ip",
     b"cf-connecting-ipv6",
     b"client-ip",
     b"fastly-client-ip",
+    b"fly-client-ip",
     b"forwarded",
     b"forwarded-for",
     b"forwarded-for-ip",

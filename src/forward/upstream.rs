@@ -87,7 +87,11 @@ fn prepare<'a>(
     let authority = &config.servers[0].authority;
     // Asked before Connection, which names TE, takes it away. Servers of HTTP/1.1 would need both.
     let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&parts.headers);
-    rewrite(connection, parts, authority, has_body, exchange.trusts_peer(), route.overrides);
+    let trusted = exchange.trusts_peer();
+    if let Some(own) = exchange.client_header() {
+        headers::disown_client(&mut parts.headers, own, trusted);
+    }
+    rewrite(connection, parts, authority, has_body, trusted, route.overrides);
     if trailers {
         parts.headers.insert(header::TE, "trailers");
     }

@@ -26,9 +26,10 @@ impl Part {
             Self::IpPrefix(_) => 15,
             Self::TlsSubject => 16,
             Self::TlsFingerprint => 17,
+            Self::Ipv4Prefix(_) => 18,
         };
         text.push(kind);
-        if let Self::IpPrefix(bits) = self {
+        if let Self::IpPrefix(bits) | Self::Ipv4Prefix(bits) = self {
             text.push(*bits);
         }
         if matches!(
@@ -78,10 +79,10 @@ fn part_of(text: &[u8]) -> Option<(Part, &[u8])> {
         12 => Part::Consumer,
         13 => Part::User,
         14 => Part::Claim(name()?),
-        15 => {
+        15 | 18 => {
             let (bits, rest) = behind.split_first()?;
             behind = rest;
-            Part::IpPrefix(*bits)
+            if *kind == 15 { Part::IpPrefix(*bits) } else { Part::Ipv4Prefix(*bits) }
         }
         16 => Part::TlsSubject,
         17 => Part::TlsFingerprint,
@@ -112,6 +113,7 @@ mod tests {
             (Part::User, b"ann"),
             (Part::Claim("org".into()), b"o"),
             (Part::IpPrefix(64), &[0; 16]),
+            (Part::Ipv4Prefix(24), b"\x01\x02\x03\x00"),
             (Part::TlsSubject, b"CN=a"),
             (Part::TlsFingerprint, b"00ff"),
         ];

@@ -76,7 +76,7 @@ impl Door {
     pub fn place(&self, address: IpAddr, config: &Config) -> Result<Option<AddressPlace>, Full> {
         let address = address.to_canonical();
         let spared = self.spares_loopback && address.is_loopback();
-        if spared || config.client_ip.trusts(address) {
+        if spared || config.client_ip.trusts(&config.lists, address) {
             return Ok(None);
         }
         let address = mask(address, config.client_ip.ipv6_prefix);

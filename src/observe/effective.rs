@@ -31,6 +31,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         })),
         "client_ip": {
             "trusted_proxies": texts(&config.client_ip.trusted_proxies),
+            "trusted_lists": names(&config.lists, &config.client_ip.trusted_lists),
             "header": config.client_ip.header.name(),
             "ipv6_prefix": config.client_ip.ipv6_prefix,
         },

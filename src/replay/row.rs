@@ -115,7 +115,7 @@ impl<'c> RowWriter<'c> {
         }
         match part {
             Part::Global => name.to_owned(),
-            Part::Ip | Part::IpPrefix(_) => match address(value) {
+            Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_) => match address(value) {
                 Some(address) => format!("{name}:{address}"),
                 None => name.to_owned(),
             },

@@ -147,8 +147,11 @@ impl<'s> Replay<'s> {
             }
             Err(Stop::Unjudged(why)) => why,
         };
-        let unmatched =
-            Row::unmatched(snapshot.config.client_ip.resolve(request.client, &request.parts.headers));
+        let unmatched = Row::unmatched(snapshot.config.client_ip.resolve(
+            &snapshot.config.lists,
+            request.client,
+            &request.parts.headers,
+        ));
         match why {
             Unjudged::NotLetIn { route } => Row {
                 outcome: Outcome::Refused,

@@ -1,6 +1,15 @@
-//! Who the client is: what proxies say of it, in every header and spelling; and tiers of IPv6 networks.
+//! Who the client is: what proxies say of it, in every header and spelling; which proxies are believed; and tiers of
+//! networks.
 
+<<<<<<< HEAD:tests/it/addresses.rs
 use crate::harness::{Fleet, Gateway, RedisServer, Setup};
+=======
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod harness;
+
+use harness::{Fleet, Gateway, RedisServer, Setup, Upstream, until};
+>>>>>>> wt-cli:tests/addresses.rs
 
 /// A gateway behind proxies that write this header, under one limit `l` of two a day by address.
 fn behind(header: &str) -> Gateway {
@@ -137,4 +146,127 @@ fn tiers_stand_beside_the_prefix_of_clients() {
     );
     assert_eq!(gateway.remaining("one", "2001:db8::3"), 1);
     assert_eq!(gateway.remaining("all", "ip:2001:db8::3"), 0);
+}
+
+/// Networks of IPv4 are tiers too. Addresses of the other family are counted as `ip` counts them.
+#[test]
+fn networks_of_ipv4_are_tiers() {
+    let redis = RedisServer::start();
+    for store in [String::new(), redis.store()] {
+        let fleet = Fleet::of(
+            vec![Setup::default()],
+            &format!(
+                "client_ip: {{trusted_proxies: [127.0.0.1], ipv6_prefix: 48}}\n{store}limits:\n  \
+                 one: {{key: ip, rate: 2/day}}\n  net: {{key: ip/24, rate: 3/day}}\n  all: {{key: ip/8, rate: 4/day}}\n\
+                 routes: [{{name: all, respond: {{status: 200}}, limits: [one, net, all]}}]\n"
+            ),
+        );
+        if !store.is_empty() {
+            fleet.up();
+        }
+        let gateway = &fleet[0];
+        let ask = |address: &str| {
+            let answer = gateway.ask("GET", "/", &from(address));
+            let policy = answer.header("ratelimit").unwrap().split(';').next().unwrap().to_owned();
+            (answer.status, policy)
+        };
+        let refused = |by: &str| (429, format!("\"{by}\""));
+        assert_eq!([ask("192.0.2.1").0, ask("::ffff:192.0.2.1").0], [200, 200]);
+        assert_eq!(ask("192.0.2.1"), refused("one"));
+        assert_eq!(ask("192.0.2.255").0, 200);
+        assert_eq!(ask("192.0.2.2"), refused("net"));
+        assert_eq!(ask("192.0.3.1").0, 200);
+        assert_eq!(ask("192.0.4.1"), refused("all"));
+        assert_eq!(ask("193.0.4.1").0, 200);
+        assert_eq!(
+            (gateway.remaining("net", "192.0.2.77"), gateway.remaining("net", "ip:192.0.9.1")),
+            (0, 3)
+        );
+        assert_eq!([ask("2001:db8:1:2::1").0, ask("2001:db8:1:3::1").0], [200, 200]);
+        assert_eq!(ask("2001:db8:1:4::1"), refused("one"), "they are one network of ipv6_prefix bits");
+        assert_eq!(gateway.remaining("net", "2001:db8:1::"), 1, "and of that alone");
+    }
+}
+
+/// A header that holds one address is believed from trusted proxies only; what is not one address is none; and what a
+/// client sends under its name, or one that reads like it, does not reach the upstream.
+#[test]
+fn another_header_of_one_address_is_believed() {
+    let upstream = Upstream::answering("done");
+    let rules = |proxies: &str, header: &str| {
+        format!(
+            "client_ip: {{trusted_proxies: [{proxies}], header: {header}}}\n\
+             limits: {{l: {{key: ip, rate: 2/day}}}}\nupstreams: {{u: {{servers: [\"http://{{upstream}}\"]}}}}\n\
+             routes: [{{name: all, upstream: u, limits: [l]}}]\n"
+        )
+    };
+    let start = |rules: String| Setup::default().upstream(&upstream).start(&rules);
+    for header in ["CF-Connecting-IP", "True-Client-IP", "Fly-Client-IP", "X-Seen-By-Edge"] {
+        let name = header.to_ascii_lowercase();
+        let gateway = start(rules("127.0.0.1", header));
+        let counted = |lines: &[&str], client: &str| {
+            gateway.admin_change("DELETE", &format!("/limits/l/keys/{client}"));
+            let headers: Vec<(&str, &str)> = lines.iter().map(|line| (name.as_str(), *line)).collect();
+            assert_eq!(gateway.ask("GET", "/", &headers).status, 200, "{header}: {lines:?}");
+            assert_eq!(gateway.remaining("l", client), 1, "{header}: {lines:?}");
+        };
+        counted(&["192.0.2.1"], "192.0.2.1");
+        counted(&["[2001:db8::1]:443"], "2001:db8::");
+        for several in [&["192.0.2.1", "192.0.2.1"][..], &["192.0.2.1, 192.0.2.2"], &["unknown"], &[""]] {
+            counted(several, "127.0.0.1");
+        }
+        let underscored = name.replace('-', "_");
+        gateway.ask(
+            "GET",
+            "/",
+            &[(&name, "192.0.2.5"), (&underscored, "6.6.6.6"), ("x-forwarded-for", "6.6.6.6")],
+        );
+        let seen = upstream.last().head;
+        assert_eq!((seen.one(&name), seen.one(&underscored)), (Some("192.0.2.5"), None), "{header}");
+        assert_eq!(gateway.remaining("l", "6.6.6.6"), 2, "the other headers are not believed");
+
+        let stranger = start(rules("10.0.0.1", header));
+        let sent = [(name.as_str(), "192.0.2.1"), (&underscored, "192.0.2.1")];
+        assert_eq!([(); 3].map(|()| stranger.ask("GET", "/", &sent).status), [200, 200, 429], "{header}");
+        let seen = upstream.last().head;
+        assert_eq!((seen.one(&name), seen.one(&underscored)), (None, None), "{header}");
+        assert_eq!(stranger.remaining("l", "127.0.0.1"), 0);
+    }
+}
+
+/// Proxies on a list are believed, and a file of them is watched: who comes onto it is believed without a reload, and
+/// who leaves it is not believed any more.
+#[test]
+fn proxies_on_a_list_are_believed() {
+    for (lists, proxy) in [
+        ("lists: {cdn: {file: cdn.txt}}\n", "list:cdn"),
+        ("", "{file: cdn.txt}"),
+        ("lists: {cdn: {file: cdn.txt}}\n", "{file: cdn.txt}"),
+    ] {
+        let gateway = Setup::default().file("cdn.txt", "# nobody yet\n").start(&format!(
+            "{lists}client_ip: {{trusted_proxies: [192.0.2.200, {proxy}]}}\nlimits: {{l: {{key: ip, rate: 9/day}}}}\n\
+             routes: [{{name: all, respond: {{status: 200}}, limits: [l]}}]\n"
+        ));
+        let left = |client: &str| {
+            gateway.ask("GET", "/", &from(client));
+            gateway.remaining("l", client)
+        };
+        assert_eq!(left("198.51.100.1"), 9, "{proxy}: nobody is believed");
+        gateway.write_file("cdn.txt", "127.0.0.0/8\n203.0.113.0/24\n");
+        until("the proxy is believed", || (left("198.51.100.2") < 9).then_some(()));
+        gateway.ask("GET", "/", &from("198.51.100.3, 203.0.113.7, 192.0.2.200"));
+        assert_eq!(gateway.remaining("l", "198.51.100.3"), 8, "{proxy}: proxies on the list are gone over");
+        let lists = gateway.admin_get("/status").json()["lists"].clone();
+        assert_eq!((lists.as_array().unwrap().len(), &lists[0]["entries"]), (1, &2.into()), "{lists}");
+        gateway.write_file("cdn.txt", "203.0.113.0/24\n");
+        until("the proxy is believed no more", || {
+            let before = gateway.remaining("l", "198.51.100.4");
+            (left("198.51.100.4") == before).then_some(())
+        });
+        gateway.write_file("cdn.txt", "203.0.113.0/99\n");
+        until("a mistake is told", || {
+            let status = gateway.admin_get("/status").json();
+            (!status["lists"][0]["last_reload_error"].is_null()).then_some(())
+        });
+    }
 }

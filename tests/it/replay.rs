@@ -262,3 +262,23 @@ fn decisions_tell_the_client_the_key_and_the_path() {
         "{first}"
     );
 }
+
+/// A replay finds the client behind proxies of a list, and names the network that a key is.
+#[test]
+fn decisions_name_networks() {
+    let rules = "listen: [127.0.0.1:18080]\nlists: {cdn: [10.0.0.0/8]}\n\
+                 client_ip: {trusted_proxies: [list:cdn], header: CF-Connecting-IP}\n\
+                 limits: {l: {key: ip/24, rate: 2/min}}\n\
+                 routes: [{name: all, respond: {status: 200}, limits: [l]}]\n";
+    let line = |client: &str| {
+        format!(
+            "{{\"time\": 5, \"client_ip\": \"10.0.0.1\", \"path\": \"/\", \
+             \"headers\": {{\"cf-connecting-ip\": \"{client}\"}}}}\n"
+        )
+    };
+    let lines: String = ["192.0.2.1", "192.0.2.255", "192.0.2.7", "2001:db8::9"].map(line).concat();
+    let rows = folder(rules, lines.as_bytes()).decisions("access.log");
+    assert_eq!(outcomes(&rows), ["admitted", "admitted", "refused", "admitted"]);
+    assert_eq!((&rows[2]["key"], &rows[2]["client"]), (&"ip:192.0.2.0".into(), &"192.0.2.7".into()));
+    assert_eq!(rows[3]["key"], "ip:2001:db8::");
+}

@@ -1,19 +1,18 @@
-//! The edge: addresses, operators, and who the client is.
+//! The edge: addresses and operators.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::super::forms::{RawCount, RawListener};
-use super::super::listener::{AdminConfig, ClientIpConfig, ForwardedHeader, ListenerConfig};
+use super::super::listener::{AdminConfig, ListenerConfig};
 use super::super::raw::RawConfig;
-use super::super::raw_listen::{RawAdmin, RawClientIp};
+use super::super::raw_listen::RawAdmin;
 use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::section::Section;
 use super::tls::{self, Files};
-use super::{check_name, empty, in_range, missing, secret, value, word};
-use crate::client_ip::parse_network;
+use super::{check_name, empty, in_range, missing, secret, value};
 use crate::route::host_name;
 
 /// Connections at once of a listener when nothing else is said.
@@ -167,42 +166,4 @@ fn admin_host(text: &str) -> Result<String, Mistake> {
         Mistake::new(format!("`{text}` is not a host"))
             .help("a name or an address, without a port: gateway.internal")
     })
-}
-
-pub(super) fn client_ip(raw: Option<&At<RawClientIp>>, report: &mut Report) -> ClientIpConfig {
-    let mut config = ClientIpConfig {
-        trusted_proxies: Vec::new(),
-        header: ForwardedHeader::XForwardedFor,
-        ipv6_prefix: 64,
-    };
-    let Some(raw) = raw.map(|raw| &raw.value) else { return config };
-    for text in raw.trusted_proxies.as_ref().map_or(&[][..], |networks| &networks.value) {
-        let Some(network) = value(text, report, parse_network) else { continue };
-        if network.prefix_len() == 0 {
-            report.warning(
-                text.problem(format!("`{}` believes everybody, so clients choose their address", text.value))
-                    .help("name only the proxies in front of the gateway"),
-            );
-        }
-        config.trusted_proxies.push(network);
-    }
-    if let Some(text) = &raw.header {
-        let words = [
-            ("x-forwarded-for", ForwardedHeader::XForwardedFor),
-            ("forwarded", ForwardedHeader::Forwarded),
-            ("x-real-ip", ForwardedHeader::XRealIp),
-        ];
-        let lower = At { at: text.at, value: text.value.to_ascii_lowercase() };
-        config.header = word(&lower, "header", &words, report).unwrap_or(config.header);
-        if config.trusted_proxies.is_empty() && !raw.wrong.contains(&"trusted_proxies") {
-            report.warning(
-                text.problem("`header` has no effect without `trusted_proxies`")
-                    .help("name the proxies in front of the gateway; nobody else is believed"),
-            );
-        }
-    }
-    if let Some(prefix) = &raw.ipv6_prefix {
-        config.ipv6_prefix = in_range(prefix, 1..=128, "ipv6_prefix", report).map_or(64, |n| n as u8);
-    }
-    config
 }

@@ -26,8 +26,10 @@ const PLAIN: [(&str, Part); 11] = [
     ("tls:subject", Part::TlsSubject),
     ("tls:fingerprint", Part::TlsFingerprint),
 ];
-/// Bits of IPv6 addresses that can be a key: below are parts of the world, and what was meant for IPv4.
-const PREFIXES: RangeInclusive<u8> = 32..=128;
+/// Bits of IPv6 addresses that can be a key: below are parts of the world, and the bits of IPv4.
+const IPV6_BITS: RangeInclusive<u8> = 32..=128;
+/// Bits of IPv4 addresses that can be a key: below are parts of the world, and all 32 are `ip`.
+const IPV4_BITS: RangeInclusive<u8> = 8..=31;
 /// Keys with one, and an example of it.
 const NAMED: [(&str, &str); 5] = [
     ("path", "path:id"),
@@ -98,14 +100,19 @@ fn part(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Part
         return Some(known.clone());
     }
     if let Some(bits) = part.strip_prefix("ip/") {
-        let problem =
-            text.problem(format!("`ip/` needs the bits of an IPv6 address, {} to 128", PREFIXES.start()));
-        let written = |number: &u8| PREFIXES.contains(number) && number.to_string() == bits;
-        let bits = bits.parse().ok().filter(written);
-        if bits.is_none() {
-            report.error(problem.help("such as ip/64, ip/56 or ip/48; an IPv4 client is its whole address"));
+        let number = bits.parse().ok().filter(|number: &u8| number.to_string() == bits);
+        let part = match number {
+            Some(bits) if IPV4_BITS.contains(&bits) => Some(Part::Ipv4Prefix(bits)),
+            Some(bits) if IPV6_BITS.contains(&bits) => Some(Part::IpPrefix(bits)),
+            _ => None,
+        };
+        if part.is_none() {
+            let message = "`ip/` needs the bits of a network: 8 to 31 of IPv4, or 32 to 128 of IPv6";
+            let help =
+                "such as ip/24 or ip/64; addresses of the other family are counted as `ip` counts them";
+            report.error(text.problem(message).help(help));
         }
-        return bits.map(Part::IpPrefix);
+        return part;
     }
     match named(part) {
         Ok(part) => Some(part),

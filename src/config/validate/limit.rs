@@ -210,7 +210,7 @@ pub(super) fn doubts(
             Cost::Header(_) => true,
             Cost::Detailed(cost) => cost.request_header.is_some(),
         };
-        if chosen && client_ip.trusted_proxies.is_empty() && !users.is_empty() {
+        if chosen && !client_ip.has_proxies() && !users.is_empty() {
             report.warning(
                 name.problem(format!("clients choose what their requests cost in `{}`", name.value)).help(
                     "nothing verifies the header; let a trusted proxy write it, or give a constant cost",

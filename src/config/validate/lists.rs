@@ -45,7 +45,7 @@ pub(super) fn lists(
     })
 }
 
-fn load(
+pub(super) fn load(
     file: &At<String>,
     path: &PathBuf,
     before: &[ListConfig],
@@ -124,12 +124,13 @@ pub(super) fn doubts(
     top: &Access,
     routes: &[RouteConfig],
     limits: &Section<LimitConfig>,
+    proxies: &[usize],
     report: &mut Report,
 ) {
     let accesses = routes.iter().map(|route| &route.access).chain([top]);
     let of_routes = accesses.flat_map(|access| access.deny.iter().chain(&access.allow));
     let of_limits = limits.valid().flat_map(|(_, limit)| &limit.exempt.lists);
-    let used: HashSet<usize> = of_routes.chain(of_limits).copied().collect();
+    let used: HashSet<usize> = of_routes.chain(of_limits).chain(proxies).copied().collect();
     let alone = routes.iter().filter_map(|route| match route.access.allow[..] {
         [only] => Some(only),
         _ => None,
@@ -138,7 +139,7 @@ pub(super) fn doubts(
     for (index, (name, list)) in lists.valid().enumerate() {
         if !used.contains(&index) && report.errors.is_empty() {
             report.warning(name.problem(format!("nothing uses the list `{}`", name.value)).help(format!(
-                "name it in a `deny` or `allow`, or as `list:{}` in the `exempt` of a limit",
+                "name it in a `deny` or `allow`, or as `list:{}` in the `exempt` of a limit or in `trusted_proxies`",
                 name.value
             )));
         }

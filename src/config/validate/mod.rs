@@ -4,7 +4,11 @@ mod api_key;
 mod balance;
 mod ban;
 mod client;
+<<<<<<< HEAD
 mod cors;
+=======
+mod client_ip;
+>>>>>>> wt-cli
 mod cost;
 mod drain;
 mod edge;
@@ -75,9 +79,11 @@ pub(super) fn config(
     let raw_api_key = raw_auth.and_then(|auth| auth.api_key.as_ref());
     let api_key = api_key::api_key(raw_api_key, folder, (known, &plans), report);
     let jwt = raw_auth.and_then(|auth| auth.jwt.as_ref()).and_then(|raw| jwt::jwt(raw, folder, report));
-    let client_ip = edge::client_ip(raw.client_ip.as_ref(), report);
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
-    let lists = lists::lists(raw, folder, before.map_or(&[], |before| &before.lists), report);
+    let before_lists = before.map_or(&[][..], |before| &before.lists);
+    let lists = lists::lists(raw, folder, before_lists, report);
+    let (client_ip, proxy_files) =
+        client_ip::client_ip(raw.client_ip.as_ref(), folder, &lists, before_lists, report);
     let access = lists::on_top(raw, &lists, report);
     let limits = Section::new("limit", raw.wrong.contains(&"limits"));
     let given = limit::Given {
@@ -123,7 +129,7 @@ pub(super) fn config(
     cost::routes(raw, &limits, &routes, report);
     limit::doubts(&limits, &routes, &client_ip, &api_key, report);
     plan::doubts(raw, &api_key, jwt.as_ref(), report);
-    lists::doubts(&lists, &access, &routes, &limits, report);
+    lists::doubts(&lists, &access, &routes, &limits, &client_ip.trusted_lists, report);
     upstream::doubts(&upstreams, &routes, report);
 
     let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));
@@ -140,7 +146,7 @@ pub(super) fn config(
         api_key,
         jwt,
         store,
-        lists: lists.into_valid(),
+        lists: lists.into_valid().into_iter().chain(proxy_files).collect(),
         plans,
         limits: limits.into_valid(),
         upstreams: upstreams.into_valid(),

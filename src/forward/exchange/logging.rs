@@ -14,7 +14,8 @@ impl Exchange {
     pub(super) fn begin_record(&self, parts: &RequestHead) {
         let Some(log) = &self.view.access_log else { return };
         let peer = self.connection.peer_ip();
-        let client = self.view.snapshot.config.client_ip.resolve(peer, &parts.headers);
+        let config = &self.view.snapshot.config;
+        let client = config.client_ip.resolve(&config.lists, peer, &parts.headers);
         let record = Record::new(log.config(), parts, client, peer, self.scheme(parts));
         self.record.replace(Some(record));
         self.trace(&parts.headers);

@@ -86,7 +86,7 @@ impl Exchange {
     fn facts<'a>(&'a self, parts: &'a RequestHead, identity: Option<&'a Identity<'a>>) -> Facts<'a> {
         let origin = self.connection.origin();
         let snapshot = &self.view.snapshot;
-        let client = snapshot.config.client_ip.resolve(origin.peer, &parts.headers);
+        let client = snapshot.config.client_ip.resolve(&snapshot.config.lists, origin.peer, &parts.headers);
         let (id, scheme) = (self.id(), self.scheme(parts));
         Facts { snapshot, route: self.route, listener: origin.listener, parts, client, identity, id, scheme }
     }
