@@ -10,13 +10,8 @@ use sluicegate_limiter::Time;
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
-<<<<<<< HEAD
-    Action, ApiKeySource, Config, CorsConfig, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig, Reject,
-    RouteConfig, UpstreamConfig,
-=======
-    Action, ApiKeySource, Config, ForwardedHeader, HeaderFamilies, LimitConfig, Mode, Quota, RedisConfig,
-    Reject, RouteConfig, UpstreamConfig,
->>>>>>> wt-cli
+    Action, ApiKeySource, Config, CorsConfig, ForwardedHeader, HeaderFamilies, LimitConfig, Mode, Quota,
+    RedisConfig, Reject, RouteConfig, UpstreamConfig,
 };
 use crate::fields::Fields;
 use crate::forward::{Underscores, UpstreamState};

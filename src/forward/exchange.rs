@@ -11,21 +11,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-<<<<<<< HEAD
-use http::header;
-=======
-use http::HeaderName;
->>>>>>> wt-cli
+use http::{HeaderName, header};
 use sluicegate_limiter::Time;
 
 use super::fleet::Slot;
 use super::underscores::Underscores;
 use super::upload::Upload;
-<<<<<<< HEAD
-use crate::config::{CorsConfig, DetailedCost};
-=======
-use crate::config::{DetailedCost, ForwardedHeader};
->>>>>>> wt-cli
+use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::fields::Fields;
 use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};

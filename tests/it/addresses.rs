@@ -1,15 +1,7 @@
 //! Who the client is: what proxies say of it, in every header and spelling; which proxies are believed; and tiers of
 //! networks.
 
-<<<<<<< HEAD:tests/it/addresses.rs
-use crate::harness::{Fleet, Gateway, RedisServer, Setup};
-=======
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod harness;
-
-use harness::{Fleet, Gateway, RedisServer, Setup, Upstream, until};
->>>>>>> wt-cli:tests/addresses.rs
+use crate::harness::{Fleet, Gateway, RedisServer, Setup, Upstream, until};
 
 /// A gateway behind proxies that write this header, under one limit `l` of two a day by address.
 fn behind(header: &str) -> Gateway {

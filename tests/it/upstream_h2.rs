@@ -157,12 +157,8 @@ fn a_server_without_http2_is_found_out() {
         assert_eq!(gateway.client().post("/", &[], b"body").status, 502);
     }
     assert!(upstream.seen().iter().all(|seen| seen.method == "PRI"), "{:?}", upstream.seen());
-<<<<<<< HEAD:tests/it/upstream_h2.rs
     let warning = "does not serve requests: no agreement with the server";
     until("it is logged", || gateway.log().contains(warning).then_some(()));
-=======
-    until("it is logged", || gateway.log().contains("api: 127.0.0.1:").then_some(()));
->>>>>>> wt-up:tests/upstream_h2.rs
 }
 
 /// Servers that say nothing are given up in time: without an answer, and in the middle of one.

@@ -4,11 +4,8 @@ mod api_key;
 mod balance;
 mod ban;
 mod client;
-<<<<<<< HEAD
-mod cors;
-=======
 mod client_ip;
->>>>>>> wt-cli
+mod cors;
 mod cost;
 mod drain;
 mod edge;
