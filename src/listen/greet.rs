@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::Connection;
@@ -28,6 +29,9 @@ const HANDSHAKES: usize = 2_048;
 
 /// How long a connection that has not come to HTTP may go on when its listener closes.
 const CLOSING: Duration = Duration::from_secs(1);
+
+/// How long a client is waited for to take the alert that ended its handshake, and how much it may send meanwhile.
+const LINGER: (Duration, usize) = (Duration::from_secs(2), 1 << 20);
 
 /// The handshakes of a worker that are not finished, oldest first; finished ones are gone from memory.
 #[derive(Default)]
@@ -89,11 +93,31 @@ pub(super) async fn greet(
             connection.tls = Some(Box::new(session));
             Some(stream)
         }
-        Err(outcome) => {
+        Err((outcome, told)) => {
             connection.listener.count_handshake(outcome);
+            if let Some(socket) = told {
+                Box::pin(linger(connection, socket)).await;
+            }
             None
         }
     }
+}
+
+/// Closes our side and reads what the client still sends, in bounds: closing with unread data resets the connection, and
+/// the client would never see the alert. Over TLS 1.3 a client whose certificate is missing has sent its request already.
+async fn linger(connection: &Connection, mut socket: Plain) {
+    connection.deadline.set_socket(Some(connection.worker.deadlines.after(LINGER.0)));
+    let closing = async {
+        let _ = socket.shutdown().await;
+        let (mut piece, mut left) = ([0; 1 << 10], LINGER.1);
+        while let Ok(read @ 1..) = socket.read(&mut piece).await {
+            match left.checked_sub(read) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    let _ = in_time(connection, closing).await;
 }
 
 /// Where the PROXY header says that the connection comes from. A connection that does not begin with one is not read
@@ -113,27 +137,30 @@ async fn proxy_header(connection: &Connection, socket: &mut Plain) -> Result<Opt
     }
 }
 
+/// The handshake of TLS. With the outcome of one that failed comes the socket of a client that was told why by an alert.
 async fn handshake(
     connection: &Connection,
     tls: &Arc<ServerTls>,
     socket: Plain,
-) -> Result<(ClientStream, TlsSession), Handshake> {
+) -> Result<(ClientStream, TlsSession), (Handshake, Option<Plain>)> {
     let worker = &connection.worker;
     connection.deadline.set_socket(Some(worker.deadlines.after(tls.timeout)));
     let _under_way = worker.handshakes.begin(&connection.deadline);
-    let accepting = TlsAcceptor::from(Arc::clone(&tls.config)).accept(socket);
+    let accepting = TlsAcceptor::from(Arc::clone(&tls.config)).accept(socket).into_fallible();
     match in_time(connection, accepting).await {
         Some(Ok(stream)) => {
             connection.deadline.set_socket(Some(worker.deadlines.after(worker.client().head)));
             let session = tls.session(stream.get_ref().1);
             Ok((ClientStream::Tls(Box::new(stream)), session))
         }
-        Some(Err(error)) => {
+        Some(Err((error, socket))) => {
             tracing::debug!("no TLS with {} on {}: {error}", connection.peer, connection.listener.id);
-            Err(Handshake::Failed)
+            // Any other error is the socket's own.
+            let told = error.kind() == ErrorKind::InvalidData;
+            Err((Handshake::Failed, told.then_some(socket)))
         }
-        None if connection.deadline.was_given_up() => Err(Handshake::Shed),
-        None => Err(Handshake::TimedOut),
+        None if connection.deadline.was_given_up() => Err((Handshake::Shed, None)),
+        None => Err((Handshake::TimedOut, None)),
     }
 }
 

@@ -46,8 +46,18 @@ impl Authority {
         self.sign_as(&[], name, 90)
     }
 
+    /// A certificate for these hosts with an RSA key.
+    pub fn sign_rsa(&self, hosts: &[&str]) -> Certificate {
+        let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+        self.sign_key(hosts, "", 90, &key)
+    }
+
     /// A certificate that is valid for so many days more; with none it has just expired.
     pub fn sign_as(&self, hosts: &[&str], name: &str, days: u32) -> Certificate {
+        self.sign_key(hosts, name, days, &KeyPair::generate().unwrap())
+    }
+
+    fn sign_key(&self, hosts: &[&str], name: &str, days: u32, key: &KeyPair) -> Certificate {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -57,8 +67,7 @@ impl Authority {
         let now = std::time::SystemTime::now();
         params.not_before = (now - day).into();
         params.not_after = (now - Duration::from_secs(1) + day * days).into();
-        let key = KeyPair::generate().unwrap();
-        let cert = params.signed_by(&key, &self.0).unwrap().pem();
+        let cert = params.signed_by(key, &self.0).unwrap().pem();
         Certificate { cert, key: key.serialize_pem() }
     }
 

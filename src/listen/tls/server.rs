@@ -151,13 +151,30 @@ impl Chooser {
     }
 }
 
+impl Chooser {
+    /// The pair that takes the place of the first one for a client that asks for no name, or for one that no pair has, and
+    /// cannot verify the first one's key: for the same names if there is one.
+    fn stand_in(&self, name: &str, verifiable: impl Fn(&&Arc<KeyPair>) -> bool) -> Option<&Arc<KeyPair>> {
+        if self.0.iter().any(|pair| pair.names.cover(name)) {
+            return None;
+        }
+        let is_same = |pair: &&Arc<KeyPair>| pair.names == self.0[0].names;
+        let others = || self.0.iter().filter(&verifiable);
+        others().find(is_same).or_else(|| others().next())
+    }
+}
+
 impl ResolvesServerCert for Chooser {
     /// Of several for the name, the first that the client can verify: one may have an RSA key, another an elliptic one.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().map(str::to_ascii_lowercase).unwrap_or_default();
         let verifiable =
             |pair: &&Arc<KeyPair>| pair.key.key.choose_scheme(hello.signature_schemes()).is_some();
-        let pair = self.for_name(&name).find(verifiable).or_else(|| self.for_name(&name).next())?;
+        let pair = self
+            .for_name(&name)
+            .find(verifiable)
+            .or_else(|| self.stand_in(&name, verifiable))
+            .or_else(|| self.for_name(&name).next())?;
         Some(Arc::clone(&pair.key))
     }
 }
