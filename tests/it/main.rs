@@ -63,6 +63,7 @@ mod shaping;
 mod streaming;
 mod timed;
 mod tls;
+mod tls_clients;
 mod tokens;
 mod trace;
 mod underscores;

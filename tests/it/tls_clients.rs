@@ -1,17 +1,13 @@
 //! TLS with clients that not everything suits: the certificate whose signatures they know, and the alert that tells them
 //! what is missing.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod harness;
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::tls::{Authority, Certificate, TlsClient};
-use harness::{Gateway, PATIENCE, Setup};
+use crate::harness::tls::{Authority, Certificate, TlsClient};
+use crate::harness::{Gateway, PATIENCE, Setup};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
