@@ -41,6 +41,7 @@ mod health;
 mod hostile_identity;
 mod hostile_keys;
 mod hostile_paths;
+mod image;
 mod interim;
 mod issuers;
 mod keys;

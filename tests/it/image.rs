@@ -1,16 +1,12 @@
 //! What the Dockerfile says of the program is true: its commands exist, and its gateway.yaml serves in a container.
 //! That cargo can build from what it copies, .ci/dockerfile checks.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod harness;
-
 use std::path::Path;
 use std::process::Command;
 
-use harness::program;
+use crate::harness::program;
 
-const DOCKERFILE: &str = include_str!("../deploy/Dockerfile");
+const DOCKERFILE: &str = include_str!("../../deploy/Dockerfile");
 
 /// The words of the instruction that is a list in brackets and begins so.
 fn words(instruction: &str) -> Vec<String> {
