@@ -67,7 +67,7 @@ fn a_connection_without_a_header_is_closed() {
         b"PROXY TCP4 203.0.113.999 192.0.2.1 4711 443\r\nGET / HTTP/1.1\r\nHost: api.test\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         &v2(0x21, 0x41, &[0; 12]), // a family that the protocol does not have
-        &v2(0x21, 0x11, &[0; 8]), // shorter than its addresses
+        &v2(0x21, 0x11, &[0; 8]),  // shorter than its addresses
     ] {
         let mut client = gateway.client();
         let _ = client.try_send(bytes); // it may be closed before all is sent

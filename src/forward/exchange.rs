@@ -21,6 +21,7 @@ use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
 use crate::message::{RequestHead, RequestId, Response};
 use crate::observe::Record;
+use crate::respond::{LocalError, Reason};
 use crate::shape::{Values, apply};
 use crate::trace::Trace;
 use crate::worker::View;
@@ -61,6 +62,8 @@ pub struct Exchange {
     /// What varies of the headers that the route changes.
     request_values: Values,
     answer_values: Values,
+    /// Why the gateway refuses it, if it does.
+    reason: Cell<Option<Reason>>,
     /// What is logged, if anything is.
     record: RefCell<Option<Box<Record>>>,
 }
@@ -96,10 +99,12 @@ impl Exchange {
             complete: Cell::new(false),
             request_values: Values::new(),
             answer_values: Values::new(),
+            reason: Cell::new(None),
             record: RefCell::new(None),
         });
-        if let Some(parts) = parts {
-            exchange.take_over(parts);
+        match parts {
+            Some(parts) => exchange.take_over(parts),
+            None => exchange.begin_record(None),
         }
         exchange
     }
@@ -280,6 +285,18 @@ impl Exchange {
         self.deadline.set_request(None);
     }
 
+    /// The answer to a request that is refused with `error`.
+    pub fn refuse(&self, error: LocalError) -> Response {
+        self.refused(error.reason(), Some(error.detail()));
+        error.response(self.id())
+    }
+
+    /// Notes why the gateway refuses the request; `detail` is what it tells the client of that.
+    pub fn refused(&self, reason: Reason, detail: Option<&'static str>) {
+        self.reason.set(Some(reason));
+        self.note_refusal(detail);
+    }
+
     /// Gives the answer the exchange to end with.
     pub fn answer(mut self: Box<Self>, mut response: Response) -> Response {
         self.code = response.status.as_u16();
@@ -295,7 +312,11 @@ impl Drop for Exchange {
         let now = self.connection.worker.clock().now();
         self.holds.give_up(now);
         self.holds.settle(now, self.sent.get(), self.received());
-        self.view.route_stripe(self.route).finish(self.code, now.since(self.begun));
+        let stripe = self.view.route_stripe(self.route);
+        stripe.finish(self.code, now.since(self.begun));
+        if let Some(reason) = self.reason.get() {
+            stripe.refused(reason);
+        }
         self.log(now);
         self.deadline.set_request(None);
         self.deadline.set_total(None);
