@@ -45,7 +45,7 @@ def config(port, admin, upstream, point):
     limits = [f"limit-{at}" for at in range(point.limits)]
     # So slowly that no counter is forgotten, and with room for all requests of a run.
     lines = [f"listen: [{{address: 127.0.0.1:{port}, max_connections: 100k}}]", f"admin: {{address: 127.0.0.1:{admin}}}",
-             "max_headers: 256", "limits:"]
+             "access_log: off", "max_headers: 256", "limits:"]
     lines += [f"  {name}: {{key: api_key | ip, rate: 1000000/h, burst: 1000000000, max_keys: 2M}}" for name in limits]
     lines += [f"upstreams: {{api: {{servers: [http://127.0.0.1:{upstream}]}}}}", "routes:"]
     lines += [f'  - {{name: route-{at}, match: {{path: "{path}"}}, upstream: api, limits: [{", ".join(limits)}]}}'

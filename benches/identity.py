@@ -20,6 +20,7 @@ SECRET = "a secret of thirty-two bytes at least"
 
 RULES = """listen: [127.0.0.1:{port}]
 workers: 1
+access_log: off
 {auth}
 limits: {{l: {{key: {key}, rate: 1000000000/s}}}}
 upstreams: {{u: {{servers: [http://127.0.0.1:{upstream}]}}}}
@@ -103,7 +104,7 @@ GATEWAYS = [
     ("token", jwt.format(""), "user"),
     ("token, two claims told", jwt.format(", forward: {X-User: sub, X-Tenant: tenant}"), "user"),
 ]
-write("upstream.yaml", f"listen: [127.0.0.1:{UPSTREAM}]\nworkers: 1\nroutes: [{{respond: {{status: 200, body: hello}}}}]\n")
+write("upstream.yaml", f"listen: [127.0.0.1:{UPSTREAM}]\nworkers: 1\naccess_log: off\nroutes: [{{respond: {{status: 200, body: hello}}}}]\n")
 write("keys.lua", LUA)
 upstream, _ = start("upstream.yaml", UPSTREAM, 1)
 started = [upstream]

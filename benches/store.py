@@ -20,6 +20,7 @@ TWO = "  everyone: {key: global, rate: 1000000000/s}\n"
 def conf(port, upstream, store, rate, burst, two):
     return f"""
 listen: [127.0.0.1:{port}]
+access_log: off
 {store}
 limits:
   per-key: {{key: api_key | ip, rate: {rate}, burst: {burst}}}

@@ -47,6 +47,13 @@ pub fn today() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
+/// CPU time that the process has used, in user and system mode.
+pub fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let nanos = time.tv_nsec.try_into().unwrap_or_default();
+    Duration::new(time.tv_sec.try_into().unwrap_or_default(), nanos)
+}
+
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

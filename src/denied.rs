@@ -176,7 +176,7 @@ pub(crate) async fn deny(
         exchange.wait_for_turn().await;
     }
     exchange.answered(|cost, base| settled(cost, base, StatusCode::UNAUTHORIZED, &Fields::new()));
-    let mut response = respond::unjudged(why, parts, exchange.id());
+    let mut response = respond::unjudged(&why, parts, exchange.id());
     if let Some(told) = respond::Told::new(judged.said, &judged.asked, &judged.decision) {
         told.write(judged.route, &mut response.headers);
     }

@@ -25,7 +25,7 @@ use crate::limit::{self, Ask, Decision, Limit, Store, decide};
 use crate::listen::tls::TlsSession;
 use crate::listen::{Connection, Inbound};
 use crate::message::{RequestHead, Response};
-use crate::respond::{self, LocalError};
+use crate::respond::{self, LocalError, Reason};
 use crate::route::{Asked, NoHost, PathError, host, is_doubtful, is_plain, normalize};
 use crate::shape::Unwritable;
 use crate::snapshot::{Route, Said, Snapshot, Target};
@@ -264,7 +264,7 @@ fn is_chunked(headers: &Fields) -> bool {
 pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
     let (view, now) = (connection.worker.view(), connection.worker.clock().now());
     let exchange = Exchange::begin(connection, &view, now, None);
-    let response = error.response(exchange.id());
+    let response = exchange.refuse(error);
     exchange.answer(response)
 }
 
@@ -297,6 +297,9 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
         Target::Answer { status, body: answer, content_type } => {
             respond::drain(body, parts);
             let response = respond::fixed(*status, answer.clone(), content_type);
+            if status.as_u16() >= 400 {
+                exchange.refused(Reason::Respond, None);
+            }
             exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
             response
         }
@@ -465,10 +468,12 @@ fn concluded<'s>(
 fn turned_away(judged: &Judged<'_>, view: &View, exchange: &Exchange, parts: &RequestHead) -> Response {
     view.observe(judged);
     exchange.judged(judged);
-    match judged.decision.unavailable {
-        true => respond::unavailable(parts, exchange.id()),
+    let (response, reason) = match judged.decision.unavailable {
+        true => (respond::unavailable(parts, exchange.id()), Reason::Store),
         false => respond::refusal(parts, judged, exchange.id()),
-    }
+    };
+    exchange.refused(reason, None);
+    response
 }
 
 /// The answer to a request that never comes to its limits.
@@ -476,7 +481,7 @@ fn unjudged(why: Unjudged, exchange: &mut Exchange, parts: &RequestHead) -> Resp
     exchange.unjudged(&why, parts);
     match why {
         Unjudged::Preflight { .. } => respond::preflight(exchange.cors(), parts, exchange.id()),
-        why => respond::unjudged(why, parts, exchange.id()),
+        why => respond::unjudged(&why, parts, exchange.id()),
     }
 }
 

@@ -37,7 +37,7 @@ REFUSAL = """
     location @refused { default_type application/problem+json;""" + LIMIT_HEADERS + """
       add_header X-RateLimit-Retry-After 60 always; add_header Retry-After 60 always;
       add_header Cache-Control no-store always; add_header X-Request-Id $request_id always;
-      return 429 '{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"detail":"the quota is used up; try again in 60 seconds","request_id":"$request_id","violated-policies":["per-key"],"retry_after":60}'; }"""
+      return 429 '{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"detail":"the quota is used up; try again in 60 seconds","reason":"limit","request_id":"$request_id","violated-policies":["per-key"],"retry_after":60}'; }"""
 
 
 def nginx(folder, port, rules, headers):
@@ -165,6 +165,7 @@ def ours(folder, port, rules, binary, headers):
         f", tls: {{certificates: {{cert: {rules.certificate}/cert.pem, key: {rules.certificate}/key.pem}}}}")
     text = f"""
 headers: [{headers}]
+access_log: off
 listen: [{{address: 127.0.0.1:{port}{tls}}}]
 limits:
   per-key: {{key: api_key | ip, rate: {rate}, burst: {burst}, max_keys: {max(1_000_000, rules.max_keys)}}}

@@ -66,6 +66,8 @@ pub enum LogTarget {
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
+    /// A few values in a fixed order, for people.
+    Short,
     /// A JSON object.
     Json,
     /// The combined format of Apache and nginx.
@@ -173,6 +175,10 @@ known! {
     Peer = "peer";
     /// admitted, refused or unmatched.
     Outcome = "outcome", usual;
+    /// Why the gateway refused it.
+    Reason = "reason", usual;
+    /// What the client was told of that.
+    Detail = "detail", usual;
     /// The limit that the headers speak of.
     Limit = "limit", usual;
     /// What it has left.
@@ -212,6 +218,23 @@ known! {
     /// Referer.
     Referer = "referer", usual;
 }
+
+/// The members that a line of the short format is made of.
+pub(super) const SHORT: &[Known] = &[
+    Known::Time,
+    Known::ClientIp,
+    Known::Method,
+    Known::Host,
+    Known::Path,
+    Known::Status,
+    Known::BytesOut,
+    Known::Duration,
+    Known::Route,
+    Known::Reason,
+    Known::Limit,
+    Known::Server,
+    Known::RequestId,
+];
 
 /// How requests find their place in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

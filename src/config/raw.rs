@@ -58,7 +58,7 @@ mapping! {
         request_headers: RawHeaderChanges,
         /// Headers of answers that are changed, on all routes and where none matches.
         response_headers: RawHeaderChanges,
-        /// A line of every request. Without it: none.
+        /// A line of every request, or off. Without it: a short line on standard output.
         access_log: RawAccessLog,
         /// How requests find their place in a trace.
         trace: RawTrace,

@@ -7,15 +7,17 @@ use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_
 use super::report::{Place, Report};
 use super::schema::Scalar;
 
+/// In the place of the path: no access log.
+const OFF: [&str; 2] = ["off", "false"];
+
 mapping! {
     /// A line of every request.
     "access_log"
     struct RawAccessLogFields {
-        /// stdout, or a file, which is opened anew on SIGUSR1.
-        #[schemars(required)]
+        /// stdout (default), or a file, which is opened anew on SIGUSR1.
         path: RawText,
-        /// json (default) or combined.
-        #[schemars(extend("enum" = ["json", "combined"]))]
+        /// json (default), combined or short.
+        #[schemars(extend("enum" = ["json", "combined", "short"]))]
         format: RawText,
         /// The members of a JSON line; header:NAME for a header of the request.
         fields: Vec<At<RawText>>,
@@ -57,9 +59,9 @@ mapping! {
     }
 }
 
-/// An access log: where to, or a mapping.
+/// An access log: where to, or a mapping; `None` is `off`.
 #[derive(Clone, Debug)]
-pub(super) struct RawAccessLog(pub(super) RawAccessLogFields);
+pub(super) struct RawAccessLog(pub(super) Option<RawAccessLogFields>);
 
 /// A share of everything, or of each kind.
 #[derive(Clone, Debug)]
@@ -71,10 +73,13 @@ pub(super) enum RawSample {
 impl Read for RawAccessLog {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         let Value::Scalar(path) = &node.value else {
-            return RawAccessLogFields::read(node, report).map(Self);
+            return RawAccessLogFields::read(node, report).map(|fields| Self(Some(fields)));
         };
+        if OFF.contains(&path.as_str()) {
+            return Some(Self(None));
+        }
         let path = Some(At { at: node.at, value: path.clone() });
-        Some(Self(RawAccessLogFields { path, ..RawAccessLogFields::empty(node.at) }))
+        Some(Self(Some(RawAccessLogFields { path, ..RawAccessLogFields::empty(node.at) })))
     }
 }
 

@@ -101,7 +101,7 @@ mapping! {
 }
 
 mapping! {
-    /// The answer to refused requests. {limit}, {retry_after} and {request_id} are replaced.
+    /// The answer to refused requests. {limit}, {reason}, {retry_after} and {request_id} are replaced.
     "reject"
     struct RawReject {
         /// The status. Default: 429.

@@ -121,7 +121,7 @@ impl ForwardError {
             Self::ClientBroken => LocalError::Malformed("the request's body did not come whole"),
             Self::ClientSlow => LocalError::Slow,
         };
-        let mut response = local.response(exchange.id());
+        let mut response = exchange.refuse(local);
         let statuses = [StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::BAD_REQUEST];
         if statuses.contains(&response.status) {
             response.headers.insert(header::CONNECTION, "close");

@@ -23,7 +23,7 @@ use crate::limit::Holds;
 use crate::listen::{Connection, Deadline};
 use crate::message::{RequestHead, RequestId, Response};
 use crate::observe::Record;
-use crate::respond;
+use crate::respond::{self, LocalError, Reason};
 use crate::shape::{Values, apply};
 use crate::trace::Trace;
 use crate::worker::View;
@@ -66,6 +66,8 @@ pub struct Exchange {
     answer_values: Values,
     /// The origin of the page that sends the request, where answers say which may read them.
     origin: Option<Box<[u8]>>,
+    /// Why the gateway refuses it, if it does.
+    reason: Cell<Option<Reason>>,
     /// What is logged, if anything is.
     record: RefCell<Option<Box<Record>>>,
 }
@@ -104,10 +106,12 @@ impl Exchange {
             request_values: Values::new(),
             answer_values: Values::new(),
             origin: origin.map(Box::from),
+            reason: Cell::new(None),
             record: RefCell::new(None),
         });
-        if let Some(parts) = parts {
-            exchange.take_over(parts);
+        match parts {
+            Some(parts) => exchange.take_over(parts),
+            None => exchange.begin_record(None),
         }
         exchange
     }
@@ -307,6 +311,18 @@ impl Exchange {
         self.deadline.set_request(None);
     }
 
+    /// The answer to a request that is refused with `error`.
+    pub fn refuse(&self, error: LocalError) -> Response {
+        self.refused(error.reason(), Some(error.detail()));
+        error.response(self.id())
+    }
+
+    /// Notes why the gateway refuses the request; `detail` is what it tells the client of that.
+    pub fn refused(&self, reason: Reason, detail: Option<&'static str>) {
+        self.reason.set(Some(reason));
+        self.note_refusal(detail);
+    }
+
     /// Gives the answer the exchange to end with.
     pub fn answer(mut self: Box<Self>, mut response: Response) -> Response {
         self.code = response.status.as_u16();
@@ -325,7 +341,11 @@ impl Drop for Exchange {
         let now = self.connection.worker.clock().now();
         self.holds.give_up(now);
         self.holds.settle(now, self.sent.get(), self.received());
-        self.view.route_stripe(self.route).finish(self.code, now.since(self.begun));
+        let stripe = self.view.route_stripe(self.route);
+        stripe.finish(self.code, now.since(self.begun));
+        if let Some(reason) = self.reason.get() {
+            stripe.refused(reason);
+        }
         self.log(now);
         self.deadline.set_request(None);
         self.deadline.set_total(None);

@@ -189,7 +189,11 @@ impl Admin {
                     "certificates": tls.certificates.iter().map(effective::certificate).collect::<Vec<_>>(),
                 }))
             }).collect::<Vec<_>>(),
-            "file_errors": status.file_errors,
+            "refusals": self.shared.metrics.refusals().iter().map(|(route, reason, count)| json!({
+                "route": route,
+                "reason": reason.name(),
+                "count": count,
+            })).collect::<Vec<_>>(),
             "upstreams": self.shared.snapshot.load().upstreams.iter().map(|state| json!({
                 "name": state.config.name,
                 "pending": state.waiting(),

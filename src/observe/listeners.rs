@@ -1,6 +1,7 @@
 //! What is counted of listeners: connections that are not served, handshakes, and how long certificates hold.
 
 use super::collect::{Scrape, by_label};
+use super::family;
 use super::metrics::Series;
 use super::stripe::Counter;
 use crate::config::Config;
@@ -42,9 +43,9 @@ pub enum Handshake {
     Shed,
 }
 
-const REFUSALS: [&str; 5] =
+pub(super) const REFUSALS: [&str; 5] =
     ["listener_full", "address_full", "gateway_full", "out_of_file_descriptors", "no_proxy_header"];
-const HANDSHAKES: [&str; 5] = ["full", "resumed", "failed", "timeout", "shed"];
+pub(super) const HANDSHAKES: [&str; 5] = ["full", "resumed", "failed", "timeout", "shed"];
 
 impl ListenerStripe {
     /// Counts a connection that is not served.
@@ -61,28 +62,22 @@ impl ListenerStripe {
 impl Scrape {
     /// The series of listeners.
     pub(super) fn listeners(&mut self, series: &Series, config: &Config) {
-        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let refused = by_label(&series.listeners, "listener", "reason", |stripe| {
-            named(&REFUSALS).into_iter().zip(&stripe.refused).collect()
-        });
-        let help = "Connections of clients that were closed at once.";
-        self.counters("sluicegate_connections_refused_total", help, refused);
-        let handshakes = by_label(&series.listeners, "listener", "outcome", |stripe| {
-            named(&HANDSHAKES).into_iter().zip(&stripe.handshakes).collect()
-        });
-        self.counters("sluicegate_tls_handshakes_total", "Handshakes of TLS by outcome.", handshakes);
+        let named = |name: &str| config.listeners.iter().find(|listener| listener.name == name);
+        let closed = |listener: &str, at: usize| {
+            at != Refusal::ProxyHeader as usize || named(listener).is_some_and(|known| known.proxy_protocol)
+        };
+        let refused = by_label(&series.listeners, &REFUSALS, |stripe| &stripe.refused, closed);
+        self.counters(&family::CONNECTIONS_REFUSED, refused);
+        let tls = |listener: &str, _| named(listener).is_some_and(|known| known.tls.is_some());
+        let handshakes = by_label(&series.listeners, &HANDSHAKES, |stripe| &stripe.handshakes, tls);
+        self.counters(&family::HANDSHAKE, handshakes);
         let expiries = config.listeners.iter().flat_map(|listener| {
             let certificates = listener.tls.iter().flat_map(|tls| &tls.certificates);
             certificates.map(|certificate| {
-                let file = certificate.cert.display().to_string();
-                let labels = vec![("listener", listener.name.clone()), ("certificate", file)];
+                let labels = vec![listener.name.clone(), certificate.cert.display().to_string()];
                 (labels, certificate.known.not_after.as_second() as f64)
             })
         });
-        self.gauges(
-            "sluicegate_tls_certificate_expiry_timestamp_seconds",
-            "When certificates in force expire, in seconds since the epoch.",
-            expiries.collect(),
-        );
+        self.gauges(&family::CERTIFICATE_EXPIRY, expiries.collect());
     }
 }

@@ -1,5 +1,6 @@
 //! Who counts what: the stripes of all workers by name.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::cut::Cuts;
 use super::listeners::ListenerStripe;
 use super::stripe::{LimitStripe, RouteStripe, StoreStripe, UpstreamStripe};
+use crate::respond::Reason;
 use crate::snapshot::Snapshot;
 
 /// Stripes by name and worker.
@@ -90,6 +92,22 @@ impl Metrics {
     pub fn open_connections(&self) -> i64 {
         let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         series.connections.values().map(|open| open.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The requests that the gateway refused, by route and reason, most first.
+    pub(super) fn refusals(&self) -> Vec<(String, Reason, u64)> {
+        let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::new();
+        for (route, stripes) in &series.routes {
+            for reason in Reason::ALL {
+                let count = stripes.values().map(|stripe| stripe.refusals[*reason as usize].get()).sum();
+                if count > 0 {
+                    all.push((route.clone(), *reason, count));
+                }
+            }
+        }
+        all.sort_by_key(|(_, _, count)| Reverse(*count));
+        all
     }
 
     /// Forgets what the configuration in force no longer has, so that renaming does not add up.

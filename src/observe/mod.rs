@@ -5,9 +5,13 @@ mod admin;
 mod collect;
 mod cut;
 mod effective;
+mod expected;
+mod family;
 mod listeners;
 mod metrics;
 mod process_log;
+#[cfg(test)]
+mod reference;
 mod stripe;
 
 pub use access::{AccessLog, End, Record, Sink};

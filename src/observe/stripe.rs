@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_limiter::Span;
 
 use crate::config::OnStoreFailure;
+use crate::respond::Reason;
 
 /// Upper bounds of the buckets of every histogram, in nanoseconds.
-pub(super) const BOUNDS: [u64; 14] = [
+pub(super) const BOUNDS: [u64; 17] = [
     100_000,
     250_000,
     500_000,
@@ -19,8 +20,11 @@ pub(super) const BOUNDS: [u64; 14] = [
     50_000_000,
     100_000_000,
     250_000_000,
+    500_000_000,
     1_000_000_000,
+    2_500_000_000,
     5_000_000_000,
+    10_000_000_000,
     30_000_000_000,
 ];
 
@@ -40,6 +44,8 @@ pub(super) struct Histogram {
 pub struct RouteStripe {
     /// One for each code that is told apart, and one for all others.
     pub(super) codes: [Counter; CODES.len() + 1],
+    /// One for each reason.
+    pub(super) refusals: [Counter; Reason::ALL.len()],
     pub(super) duration: Histogram,
 }
 
@@ -169,7 +175,11 @@ impl Histogram {
 
 impl Default for RouteStripe {
     fn default() -> Self {
-        Self { codes: std::array::from_fn(|_| Counter::default()), duration: Histogram::default() }
+        Self {
+            codes: std::array::from_fn(|_| Counter::default()),
+            refusals: Default::default(),
+            duration: Histogram::default(),
+        }
     }
 }
 
@@ -178,6 +188,11 @@ impl RouteStripe {
     pub fn finish(&self, code: u16, took: Span) {
         self.codes[CODES.binary_search(&code).unwrap_or(CODES.len())].add(1);
         self.duration.observe(took);
+    }
+
+    /// Counts a request that the gateway refused.
+    pub fn refused(&self, reason: Reason) {
+        self.refusals[reason as usize].add(1);
     }
 }
 

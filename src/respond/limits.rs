@@ -6,6 +6,7 @@ use sluicegate_limiter::{Refusal, Span, Standing};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
+use super::reason::Reason;
 use crate::config::{HeaderFamilies, Reject};
 use crate::fields::Fields;
 use crate::forward::Body;
@@ -154,12 +155,14 @@ pub fn refusal_headers(families: HeaderFamilies, policies: Option<&HeaderValue>)
     headers
 }
 
-/// The answer to a refused request.
-pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> Response {
+/// The answer to a request that its limits refuse, and the reason: that of the limit which the headers name.
+pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> (Response, Reason) {
     let Judged { route, said, asked, decision, .. } = judged;
     let speaks = speaker(asked, decision);
     let wait = speaks.and_then(|at| retry_after(&decision.verdicts[at]));
     let seconds = wait.map(|wait| wait.ceil_secs().max(1));
+    let banned = speaks.is_some_and(|at| matches!(decision.verdicts[at].answer, Err(Refusal::Banned(_))));
+    let reason = if banned { Reason::Ban } else { Reason::Limit };
 
     let mut response = Response::new(StatusCode::TOO_MANY_REQUESTS, Body::empty());
     let headers = &mut response.headers;
@@ -173,21 +176,21 @@ pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> Resp
         grpc(headers, RESOURCE_EXHAUSTED, wait);
     } else if let Some(reject) = &route.reject {
         let name = speaks.map_or("", |at| asked[at].limit.config.name.as_str());
-        custom(&mut response, reject, name, seconds, id);
+        custom(&mut response, reject, (reason, name), seconds, id);
     } else {
-        response.body = Body::text(exceeded(judged, seconds, id));
+        response.body = Body::text(exceeded(judged, reason, seconds, id));
     }
-    response
+    (response, reason)
 }
 
 /// The usual body of a refusal, written by hand because it is written under attack. Nothing in it needs escaping:
 /// names of limits are checked to be plain, the rest is our own.
-fn exceeded(judged: &Judged<'_>, seconds: Option<u64>, id: &RequestId) -> Vec<u8> {
+fn exceeded(judged: &Judged<'_>, reason: Reason, seconds: Option<u64>, id: &RequestId) -> Vec<u8> {
     let Judged { asked, decision, .. } = judged;
     let violated = (0..decision.verdicts.len())
         .map(|at| (asked[at].limit, &decision.verdicts[at]))
         .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
-    let banned = violated.clone().any(|(_, verdict)| matches!(verdict.answer, Err(Refusal::Banned(_))));
+    let banned = reason == Reason::Ban;
     let mut out = Vec::with_capacity(512);
     out.extend_from_slice(b"{\"type\":\"https://iana.org/assignments/http-problem-types#");
     out.extend_from_slice(if banned { b"abnormal-usage-detected" } else { b"quota-exceeded" });
@@ -195,7 +198,7 @@ fn exceeded(judged: &Judged<'_>, seconds: Option<u64>, id: &RequestId) -> Vec<u8
     match seconds {
         Some(seconds) => {
             out.extend_from_slice(if banned {
-                b"too many requests were refused, and now all are for a while; try again in "
+                b"temporarily banned after too many refused requests; try again in "
             } else {
                 b"the quota is used up; try again in "
             });
@@ -206,6 +209,8 @@ fn exceeded(judged: &Judged<'_>, seconds: Option<u64>, id: &RequestId) -> Vec<u8
             b"this request costs more than the quota can ever hold; it will not be admitted later",
         ),
     }
+    out.extend_from_slice(b"\",\"reason\":\"");
+    out.extend_from_slice(reason.name().as_bytes());
     out.extend_from_slice(b"\",\"request_id\":\"");
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(b"\",\"violated-policies\":[");
@@ -223,11 +228,18 @@ fn exceeded(judged: &Judged<'_>, seconds: Option<u64>, id: &RequestId) -> Vec<u8
     out
 }
 
-fn custom(response: &mut Response, reject: &Reject, limit: &str, seconds: Option<u64>, id: &RequestId) {
+fn custom(
+    response: &mut Response,
+    reject: &Reject,
+    (reason, limit): (Reason, &str),
+    seconds: Option<u64>,
+    id: &RequestId,
+) {
     let seconds = seconds.map_or_else(String::new, |seconds| seconds.to_string());
     let body = reject
         .body
         .replace("{limit}", limit)
+        .replace("{reason}", reason.name())
         .replace("{retry_after}", &seconds)
         .replace("{request_id}", id.as_str());
     response.status = reject.status;

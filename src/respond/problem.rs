@@ -5,6 +5,7 @@ use http::{StatusCode, header};
 use sluicegate_limiter::Span;
 
 use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
+use super::reason::Reason;
 use crate::auth::Unproven;
 use crate::auth::jwt::TokenError;
 use crate::forward::Body;
@@ -85,7 +86,30 @@ impl LocalError {
         }
     }
 
-    const fn detail(self) -> &'static str {
+    /// Why the request is refused.
+    pub const fn reason(self) -> Reason {
+        match self {
+            Self::Malformed(_) => Reason::Malformed,
+            Self::KeyMissing | Self::UserMissing | Self::NoApiKey | Self::UnknownApiKey | Self::Token(_) => {
+                Reason::Unauthenticated
+            }
+            Self::NotLetIn => Reason::List,
+            Self::NoRoute => Reason::NoRoute,
+            Self::Method => Reason::Method,
+            Self::Slow => Reason::Timeout,
+            Self::TooLarge => Reason::TooLarge,
+            Self::TargetTooLong => Reason::UriTooLong,
+            Self::Expectation => Reason::Expectation,
+            Self::HeadTooLarge => Reason::HeadersTooLarge,
+            Self::Misdirected => Reason::Misdirected,
+            Self::UpstreamFailed => Reason::Upstream,
+            Self::UpstreamBusy => Reason::Shed,
+            Self::UpstreamSlow => Reason::UpstreamTimeout,
+        }
+    }
+
+    /// What the client is told of it, which says no more than that client may know.
+    pub const fn detail(self) -> &'static str {
         match self {
             Self::Malformed(what) => what,
             Self::KeyMissing | Self::UserMissing => {
@@ -114,7 +138,7 @@ impl LocalError {
     /// The answer.
     #[cold]
     pub fn response(self, id: &RequestId) -> Response {
-        let body = body(self.status(), self.detail(), id);
+        let body = body(self.status(), self.reason(), self.detail(), id);
         let mut response = fixed(self.status(), body, PROBLEM_JSON);
         response.headers.insert(X_REQUEST_ID, id);
         response.headers.insert(header::CACHE_CONTROL, NO_STORE);
@@ -149,8 +173,8 @@ impl LocalError {
     }
 }
 
-impl From<Unjudged> for LocalError {
-    fn from(unjudged: Unjudged) -> Self {
+impl From<&Unjudged> for LocalError {
+    fn from(unjudged: &Unjudged) -> Self {
         match unjudged {
             Unjudged::Path(PathError::NotAbsolute) => Self::Malformed("the request target is not a path"),
             Unjudged::Path(PathError::Escape) => {
@@ -174,15 +198,15 @@ impl From<Unjudged> for LocalError {
             Unjudged::KeyMissing { .. } => Self::KeyMissing,
             Unjudged::Unproven { why: Unproven::NoKey, .. } => Self::NoApiKey,
             Unjudged::Unproven { why: Unproven::UnknownKey, .. } => Self::UnknownApiKey,
-            Unjudged::Unproven { why: Unproven::Token(error), .. } => Self::Token(error),
+            Unjudged::Unproven { why: Unproven::Token(error), .. } => Self::Token(*error),
         }
     }
 }
 
 /// The answer to a request that never came to its limits.
 #[cold]
-pub fn unjudged(unjudged: Unjudged, parts: &RequestHead, id: &RequestId) -> Response {
-    if unjudged == Unjudged::Gateway {
+pub fn unjudged(unjudged: &Unjudged, parts: &RequestHead, id: &RequestId) -> Response {
+    if *unjudged == Unjudged::Gateway {
         let mut response = fixed(StatusCode::NO_CONTENT, Bytes::new(), PROBLEM_JSON);
         response.headers.insert(header::ALLOW, SERVED);
         response.headers.insert(X_REQUEST_ID, id);
@@ -204,16 +228,16 @@ pub fn unjudged(unjudged: Unjudged, parts: &RequestHead, id: &RequestId) -> Resp
 }
 
 /// The body of a problem. Nothing in it needs escaping: it is all our own words.
-fn body(status: StatusCode, detail: &str, id: &RequestId) -> Bytes {
+fn body(status: StatusCode, reason: Reason, detail: &str, id: &RequestId) -> Bytes {
     let title = status.canonical_reason().unwrap_or("Error");
     let kind = match status {
         StatusCode::SERVICE_UNAVAILABLE => REDUCED_CAPACITY,
         _ => "about:blank",
     };
-    let id = id.as_str();
+    let (status, reason, id) = (status.as_u16(), reason.name(), id.as_str());
     Bytes::from(format!(
-        "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{detail}\",\"request_id\":\"{id}\"}}\n",
-        status.as_u16()
+        "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{status},\"detail\":\"{detail}\",\
+         \"reason\":\"{reason}\",\"request_id\":\"{id}\"}}\n"
     ))
 }
 
@@ -227,7 +251,8 @@ pub fn unavailable(parts: &RequestHead, id: &RequestId) -> Response {
         return response;
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let body = body(status, "the gateway cannot count this request at the moment; try again in 1 second", id);
+    let detail = "the gateway cannot count this request at the moment; try again in 1 second";
+    let body = body(status, Reason::Store, detail, id);
     let mut response = fixed(status, body, PROBLEM_JSON);
     response.headers.insert(X_REQUEST_ID, id);
     response.headers.insert(header::RETRY_AFTER, "1");

@@ -22,6 +22,8 @@ pub const TOKEN: &str = "test-token";
 
 /// What comes before the file of a test unless it says so itself.
 const LISTEN: &str = "listen: [{name: edge, address: \"{edge}\"}]\n";
+/// Tests that look at no access log leave their output alone.
+const ACCESS_LOG: &str = "access_log: off\n";
 const ADMIN: &str = "admin: {address: \"{admin}\", token: test-token}\n";
 
 /// The program, to be run with other arguments.
@@ -196,6 +198,7 @@ fn fill(yaml: &str, values: &[(String, String)], admin: bool) -> String {
     let mut text = String::new();
     text += if has("listen:") { "" } else { LISTEN };
     text += if has("admin:") || !admin { "" } else { ADMIN };
+    text += if has("access_log:") { "" } else { ACCESS_LOG };
     text += yaml;
     for (name, value) in values {
         text = text.replace(name, value);

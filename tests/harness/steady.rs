@@ -16,6 +16,7 @@ const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConte
 /// to be filled in.
 pub const RULES: &str = "
 listen: ['{edge}']
+access_log: off
 limits:
   plenty: {key: api_key | ip, rate: 1000000000/s, burst: 1000000000}
   scarce: {key: api_key | ip, rate: 1/30d, burst: 1}

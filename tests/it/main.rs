@@ -55,6 +55,7 @@ mod plans;
 mod process_log;
 mod proxy_out;
 mod proxy_protocol;
+mod reasons;
 mod refusals;
 mod reload;
 mod replay;

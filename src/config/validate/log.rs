@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::super::jwt::JwtConfig;
 use super::super::log::{
-    Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, Sample, Share, TraceConfig,
+    Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, SHORT, Sample, Share, TraceConfig,
     is_secret_header, secret_parameters,
 };
 use super::super::model::ApiKeyConfig;
@@ -13,7 +13,7 @@ use super::super::read::At;
 use super::super::relative;
 use super::super::report::{Mistake, Report, nearest};
 use super::super::values;
-use super::{empty, missing, value, word};
+use super::{empty, value, word};
 
 const BUFFER: u64 = 1 << 20;
 
@@ -24,10 +24,22 @@ pub(super) fn access_log(
     jwt: Option<&JwtConfig>,
     report: &mut Report,
 ) -> Option<AccessLogConfig> {
-    let raw = &raw?.value.0;
-    let format = raw.format.as_ref().and_then(|text| {
-        word(text, "format", &[("json", LogFormat::Json), ("combined", LogFormat::Combined)], report)
-    });
+    let raw = match raw.map(|raw| &raw.value.0) {
+        Some(None) => return None,
+        Some(Some(raw)) => raw,
+        None => {
+            return Some(AccessLogConfig {
+                target: LogTarget::Stdout,
+                format: LogFormat::Short,
+                fields: short(),
+                redact: secret_parameters(api_key),
+                sample: Sample::ALL,
+                buffer: BUFFER as usize,
+            });
+        }
+    };
+    let formats = [("json", LogFormat::Json), ("combined", LogFormat::Combined), ("short", LogFormat::Short)];
+    let format = raw.format.as_ref().and_then(|text| word(text, "format", &formats, report));
     let fields = fields(raw, format, api_key, jwt, report);
     let buffer = raw.buffer.as_ref().and_then(|text| {
         value(text, report, |text| match values::bytes(text)? {
@@ -38,15 +50,11 @@ pub(super) fn access_log(
     let mut redact = secret_parameters(api_key);
     redact.extend(raw.redact.iter().flat_map(|names| &names.value.0).map(|name| name.value.clone()));
     let sample = raw.sample.as_ref().map_or(Sample::ALL, |sample| self::sample(&sample.value, report));
-    let Some(path) = &raw.path else {
-        missing(raw.at, "access_log", ("path", "stdout"), &raw.wrong, report);
-        return None;
-    };
-    if path.value.is_empty() {
+    if let Some(path) = raw.path.as_ref().filter(|path| path.value.is_empty()) {
         empty(path.at, "path", "write stdout, or the name of a file", report);
     }
     Some(AccessLogConfig {
-        target: match path.value.as_str() {
+        target: match raw.path.as_ref().map_or("stdout", |path| &path.value) {
             "stdout" => LogTarget::Stdout,
             file => LogTarget::File(relative(folder, file)),
         },
@@ -65,10 +73,14 @@ fn fields(
     jwt: Option<&JwtConfig>,
     report: &mut Report,
 ) -> Vec<Field> {
-    let Some(all) = &raw.fields else { return Known::USUAL.iter().copied().map(Field::Known).collect() };
-    if format == Some(LogFormat::Combined) {
+    let is_short = format == Some(LogFormat::Short);
+    let Some(all) = &raw.fields else {
+        return if is_short { short() } else { Known::USUAL.iter().copied().map(Field::Known).collect() };
+    };
+    if is_short || format == Some(LogFormat::Combined) {
+        let name = if is_short { "short" } else { "combined" };
         report.error(
-            all.problem("`fields` means nothing for the combined format")
+            all.problem(format!("`fields` means nothing for the {name} format"))
                 .help("it always has the same; use `format: json`"),
         );
     }
@@ -84,6 +96,10 @@ fn fields(
         }
     }
     fields
+}
+
+fn short() -> Vec<Field> {
+    SHORT.iter().copied().map(Field::Known).collect()
 }
 
 fn field(

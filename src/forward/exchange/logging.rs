@@ -9,11 +9,17 @@ use crate::forward::ForwardError;
 use crate::message::RequestHead;
 use crate::observe::{End, Record};
 use crate::pipeline::{Found, Judged, Unjudged};
+use crate::respond::LocalError;
 
 impl Exchange {
-    pub(super) fn begin_record(&self, parts: &RequestHead) {
+    /// Begins the line of a request; of one that could not be read there are no `parts`.
+    pub(super) fn begin_record(&self, parts: Option<&RequestHead>) {
         let Some(log) = &self.view.access_log else { return };
         let peer = self.connection.peer_ip();
+        let Some(parts) = parts else {
+            self.record.replace(Some(Record::unread(peer, self.connection.scheme())));
+            return;
+        };
         let config = &self.view.snapshot.config;
         let client = config.client_ip.resolve(&config.lists, peer, &parts.headers);
         let record = Record::new(log.config(), parts, client, peer, self.scheme(parts));
@@ -37,6 +43,14 @@ impl Exchange {
             self.set_route(*route, parts, None);
         }
         self.note(|record| record.unjudged(why));
+        if *why != Unjudged::Gateway {
+            let error = LocalError::from(why);
+            self.refused(error.reason(), Some(error.detail()));
+        }
+    }
+
+    pub(super) fn note_refusal(&self, detail: Option<&'static str>) {
+        self.note(|record| record.refused(detail));
     }
 
     /// The route is found, and who sent the request.
@@ -83,6 +97,7 @@ impl Exchange {
             begun: self.begun,
             took: now.since(self.begun),
             code: self.code,
+            reason: self.reason.get(),
             complete: self.complete.get(),
             received: self.received(),
             sent: self.sent.get(),

@@ -17,7 +17,7 @@ impl Exchange {
         {
             let _ = self.id.set(id); // it has none yet
         }
-        self.begin_record(parts);
+        self.begin_record(Some(parts));
     }
 
     /// Notes the route, whoever sent the request, and makes of both what varies in the headers of the answer.

@@ -12,7 +12,7 @@ use crate::key::form_decode;
 use crate::target::RequestTarget;
 
 /// The bytes of a value that are written: the rest of a longer one is cut off.
-const MAX_VALUE: usize = 8 << 10;
+pub(super) const MAX_VALUE: usize = 8 << 10;
 /// What stands in the place of a secret.
 const REDACTED: &str = "REDACTED";
 
@@ -38,7 +38,7 @@ pub(super) fn json(out: &mut Vec<u8>, config: &AccessLogConfig, record: &Record,
                     Field::Header(name) => Some(name),
                     Field::Known(_) => None,
                 });
-                for (name, value) in names.zip(&record.headers) {
+                for (name, value) in names.zip(record.head.iter().flat_map(|head| &head.headers)) {
                     if let Some(value) = value {
                         inside.text(name.as_str(), value);
                     }
@@ -54,17 +54,18 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
     let snapshot = end.snapshot;
     let name = known.name();
     let limit_name = |index: &usize| snapshot.limits[*index].config.name.as_str();
-    let trace = end.trace.as_ref();
+    let (trace, head) = (end.trace.as_ref(), record.head.as_ref());
     match known {
         Known::Time => object.seconds(name, end.begun.as_nanos() / 1_000),
         Known::ClientIp => object.shown(name, record.client),
         Known::Peer => object.shown(name, record.peer),
-        Known::Method => object.text(name, record.method.as_str().as_bytes()),
-        Known::Host => object.maybe(name, record.host.as_deref()),
+        Known::Method => object.maybe(name, head.map(|head| head.method.as_str().as_bytes())),
+        Known::Host => object.maybe(name, head.and_then(|head| head.host.as_deref())),
         Known::Path => {
-            object.text(name, shown_target(&record.target, |name| is_among(&config.redact, name)).as_bytes())
+            let shown = head.map(|head| shown_target(&head.target, |name| is_among(&config.redact, name)));
+            object.maybe(name, shown.as_ref().map(|shown| shown.as_bytes()));
         }
-        Known::Protocol => object.text(name, protocol(record.version).as_bytes()),
+        Known::Protocol => object.maybe(name, head.map(|head| protocol(head.version).as_bytes())),
         Known::Scheme => object.text(name, record.scheme.as_bytes()),
         Known::Status => object.number(name, end.code.into()),
         Known::Duration => object.seconds(name, micros(end.took)),
@@ -77,6 +78,8 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
             object.maybe(name, listener.map(|listener| listener.name.as_bytes()));
         }
         Known::Outcome => object.maybe(name, record.outcome.map(|outcome| outcome.name().as_bytes())),
+        Known::Reason => object.maybe(name, end.reason.map(|reason| reason.name().as_bytes())),
+        Known::Detail => object.maybe(name, record.detail.map(str::as_bytes)),
         Known::Limit => {
             object.maybe(name, record.limit.as_ref().map(|(index, _)| limit_name(index).as_bytes()));
         }
@@ -130,9 +133,9 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
                 object.quoted(name, format_args!("{parent:016x}"));
             }
         }
-        Known::UserAgent => object.maybe(name, record.agent.as_deref()),
+        Known::UserAgent => object.maybe(name, head.and_then(|head| head.agent.as_deref())),
         Known::Referer => {
-            if let Some(referer) = &record.referer {
+            if let Some(referer) = head.and_then(|head| head.referer.as_ref()) {
                 object.text(name, &without_secrets(referer, &config.redact));
             }
         }
@@ -148,14 +151,22 @@ pub(super) fn combined(
     date: &str,
 ) {
     let _ = write!(out, "{} - - [{date}] \"", record.client); // memory grows; nothing fails
-    escaped(out, record.method.as_str().as_bytes());
-    out.push(b' ');
-    escaped(out, shown_target(&record.target, |name| is_among(&config.redact, name)).as_bytes());
-    let _ = write!(out, " {}\" {} {} \"", protocol(record.version), end.code, end.sent);
-    let referer = record.referer.as_ref().map(|referer| without_secrets(referer, &config.redact));
+    match &record.head {
+        Some(head) => {
+            escaped(out, head.method.as_str().as_bytes());
+            out.push(b' ');
+            escaped(out, shown_target(&head.target, |name| is_among(&config.redact, name)).as_bytes());
+            let _ = write!(out, " {}", protocol(head.version));
+        }
+        None => out.push(b'-'),
+    }
+    let _ = write!(out, "\" {} {} \"", end.code, end.sent);
+    let referer = record.head.as_ref().and_then(|head| head.referer.as_ref());
+    let referer = referer.map(|referer| without_secrets(referer, &config.redact));
     escaped(out, referer.as_deref().unwrap_or(b"-"));
     out.extend_from_slice(b"\" \"");
-    escaped(out, record.agent.as_deref().unwrap_or(b"-"));
+    let agent = record.head.as_ref().and_then(|head| head.agent.as_deref());
+    escaped(out, agent.unwrap_or(b"-"));
     out.push(b'"');
 }
 

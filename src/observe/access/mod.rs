@@ -5,9 +5,10 @@
 
 mod line;
 mod record;
+mod short;
 mod sink;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,9 +18,14 @@ use self::line::{combined, json};
 pub(crate) use self::line::{is_among, shown_target};
 use self::record::Kind;
 pub use self::record::{End, Record};
+use self::short::short;
 pub use self::sink::Sink;
 use crate::config::{AccessLogConfig, LogFormat};
 
+/// How the combined format writes a second.
+const CLF_DATE: &str = "%d/%b/%Y:%H:%M:%S +0000";
+/// The part of RFC 3339 that is the same for a second.
+const RFC3339_SECOND: &str = "%Y-%m-%dT%H:%M:%S";
 /// A worker's buffer is handed over when it is this long.
 const HAND_OVER: usize = 16 << 10;
 
@@ -34,8 +40,8 @@ struct Lines {
     sink: Arc<Sink>,
     bytes: RefCell<Vec<u8>>,
     count: Cell<u64>,
-    /// The second that was last written as a date, and the date.
-    date: RefCell<(u64, String)>,
+    /// The second that was last written as a date, the form of the date, and the date.
+    date: RefCell<(u64, &'static str, String)>,
 }
 
 impl AccessLog {
@@ -46,7 +52,7 @@ impl AccessLog {
             sink,
             bytes: RefCell::new(Vec::with_capacity(HAND_OVER)),
             count: Cell::new(0),
-            date: RefCell::new((u64::MAX, String::new())),
+            date: RefCell::new((u64::MAX, "", String::new())),
         };
         if let Some(before) = before {
             before.flush();
@@ -74,8 +80,10 @@ impl AccessLog {
         match self.config.format {
             LogFormat::Json => json(&mut bytes, &self.config, record, end),
             LogFormat::Combined => {
-                combined(&mut bytes, &self.config, record, end, &self.lines.date(end.begun))
+                let date = self.lines.date(end.begun, CLF_DATE);
+                combined(&mut bytes, &self.config, record, end, &date);
             }
+            LogFormat::Short => short(&mut bytes, record, end, &self.lines.date(end.begun, RFC3339_SECOND)),
         }
         bytes.push(b'\n');
         self.lines.count.set(self.lines.count.get() + 1);
@@ -101,16 +109,17 @@ impl Lines {
         }
     }
 
-    /// A time as the combined format writes it, in UTC.
-    fn date(&self, time: Time) -> String {
+    /// The second of a time in this form, in UTC.
+    fn date(&self, time: Time, form: &'static str) -> Ref<'_, str> {
         let seconds = time.as_nanos() / 1_000_000_000;
         let mut date = self.date.borrow_mut();
-        if date.0 != seconds {
+        if (date.0, date.1) != (seconds, form) {
             let time = i64::try_from(seconds).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
             let time = time.unwrap_or_default().to_zoned(jiff::tz::TimeZone::UTC);
-            *date = (seconds, time.strftime("%d/%b/%Y:%H:%M:%S +0000").to_string());
+            *date = (seconds, form, time.strftime(form).to_string());
         }
-        date.1.clone()
+        drop(date);
+        Ref::map(self.date.borrow(), |date| date.2.as_str())
     }
 }
 

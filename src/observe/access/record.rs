@@ -13,7 +13,7 @@ use crate::config::{AccessLogConfig, Field, Known};
 use crate::message::{RequestHead, RequestId};
 use crate::pipeline::{Judged, Unjudged};
 use crate::replay::Outcome;
-use crate::respond::{retry_after, speaker};
+use crate::respond::{Reason, retry_after, speaker};
 use crate::snapshot::Snapshot;
 use crate::target::RequestTarget;
 use crate::trace::Trace;
@@ -23,14 +23,10 @@ pub struct Record {
     pub(super) client: IpAddr,
     pub(super) peer: IpAddr,
     pub(super) scheme: &'static str,
-    pub(super) method: Method,
-    pub(super) target: RequestTarget,
-    pub(super) version: Version,
-    pub(super) host: Option<Box<[u8]>>,
-    pub(super) referer: Option<Box<[u8]>>,
-    pub(super) agent: Option<Box<[u8]>>,
-    /// Of the headers that the log asks for, in its order.
-    pub(super) headers: SmallVec<[Option<Box<[u8]>>; 0]>,
+    /// `None` if the request could not be read.
+    pub(super) head: Option<Head>,
+    /// What the client was told of its refusal.
+    pub(super) detail: Option<&'static str>,
     pub(super) outcome: Option<Outcome>,
     /// The limit that the headers speak of: its index, and what it has left.
     pub(super) limit: Option<(usize, u64)>,
@@ -52,6 +48,18 @@ pub struct Record {
     wants_server: bool,
 }
 
+/// What the log keeps of a request's head.
+pub(super) struct Head {
+    pub(super) method: Method,
+    pub(super) target: RequestTarget,
+    pub(super) version: Version,
+    pub(super) host: Option<Box<[u8]>>,
+    pub(super) referer: Option<Box<[u8]>>,
+    pub(super) agent: Option<Box<[u8]>>,
+    /// Of the headers that the log asks for, in its order.
+    pub(super) headers: SmallVec<[Option<Box<[u8]>>; 0]>,
+}
+
 /// What is known when a request has ended.
 pub struct End<'a> {
     /// The configuration that it was served under.
@@ -66,6 +74,8 @@ pub struct End<'a> {
     pub took: Span,
     /// The status.
     pub code: u16,
+    /// Why the gateway refused it, if it did.
+    pub reason: Option<Reason>,
     /// Whether its answer was given to the end.
     pub complete: bool,
     /// Bytes of its body.
@@ -107,17 +117,36 @@ impl Record {
             config.fields.iter().any(|field| matches!(field, Field::Known(known) if wanted.contains(known)))
         };
         let authority = || parts.target.authority().map(|authority| authority.as_bytes().into());
-        Box::new(Self {
-            client,
-            peer,
-            scheme,
+        let wanted_value = |known, name| if wants(&[known]) { value(name) } else { None };
+        let mut record = Self::blank(client, peer, scheme);
+        record.wants_identity = wants(&[Known::Consumer, Known::Plan, Known::User]);
+        record.wants_server = wants(&[Known::Server]);
+        record.head = Some(Head {
             method: parts.method.clone(),
             target: parts.target.clone(),
             version: parts.version,
             host: value(b"host").or_else(authority),
-            referer: value(b"referer"),
-            agent: value(b"user-agent"),
+            referer: wanted_value(Known::Referer, b"referer"),
+            agent: wanted_value(Known::UserAgent, b"user-agent"),
             headers: asked.collect(),
+        });
+        record
+    }
+
+    /// What the log needs of a request that could not be read.
+    pub fn unread(peer: IpAddr, scheme: &'static str) -> Box<Self> {
+        let mut record = Self::blank(peer, peer, scheme);
+        record.outcome = Some(Outcome::Unmatched);
+        record
+    }
+
+    fn blank(client: IpAddr, peer: IpAddr, scheme: &'static str) -> Box<Self> {
+        Box::new(Self {
+            client,
+            peer,
+            scheme,
+            head: None,
+            detail: None,
             outcome: None,
             limit: None,
             retry_after: None,
@@ -131,8 +160,8 @@ impl Record {
             server: None,
             upstream_took: None,
             upstream_error: None,
-            wants_identity: wants(&[Known::Consumer, Known::Plan, Known::User]),
-            wants_server: wants(&[Known::Server]),
+            wants_identity: false,
+            wants_server: false,
         })
     }
 
@@ -145,6 +174,11 @@ impl Record {
             Unjudged::Preflight { .. } => Outcome::Admitted,
             _ => Outcome::Unmatched,
         });
+    }
+
+    /// The gateway refuses it, and tells the client this.
+    pub fn refused(&mut self, detail: Option<&'static str>) {
+        self.detail = detail;
     }
 
     /// Who sent it.
@@ -215,6 +249,6 @@ impl Record {
 
     /// Whether its answer has a body at all.
     pub(super) fn has_answer_body(&self) -> bool {
-        self.method != Method::HEAD
+        self.head.as_ref().is_none_or(|head| head.method != Method::HEAD)
     }
 }

@@ -1,0 +1,74 @@
+//! The short format, for people: a few values in a fixed order, then what only some requests have, by its name.
+//!
+//! ```text
+//! 2026-11-22T17:05:00.123Z 203.0.113.9 GET api.test /v1/hello 429 254B 0.4ms route=api reason=limit limit=per-key id=2b2221aa7b924576
+//! ```
+//!
+//! The query is left out: it may hold secrets under any name.
+
+use std::io::Write as _;
+
+use super::line::MAX_VALUE;
+use super::record::{End, Record};
+use crate::respond::Reason;
+
+/// Appends a request. `second` is the second that it began in, without a zone.
+pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &str) {
+    let millis = end.begun.as_nanos() / 1_000_000 % 1_000;
+    let _ = write!(out, "{second}.{millis:03}Z {} ", record.client); // memory grows; nothing fails
+    let head = record.head.as_ref();
+    word(out, head.map(|head| head.method.as_str().as_bytes()));
+    out.push(b' ');
+    word(out, head.and_then(|head| head.host.as_deref()));
+    out.push(b' ');
+    // CONNECT has no path.
+    let path = head.map(|head| match head.target.path() {
+        "" => head.target.authority().unwrap_or_default(),
+        path => path,
+    });
+    word(out, path.map(str::as_bytes));
+    let tenths = end.took.as_nanos() / 100_000;
+    let _ = write!(out, " {} {}B {}.{}ms", end.code, end.sent, tenths / 10, tenths % 10);
+    let snapshot = end.snapshot;
+    let route = end.route.map(|route| snapshot.routes[route].name.as_bytes());
+    // An admitted request names no limit: its answer's headers do.
+    let limit = record.limit.filter(|_| matches!(end.reason, Some(Reason::Limit | Reason::Ban)));
+    for (name, value) in [
+        (" route=", route),
+        (" reason=", end.reason.map(|reason| reason.name().as_bytes())),
+        (" limit=", limit.map(|(index, _)| snapshot.limits[index].config.name.as_bytes())),
+        (" server=", record.server.as_ref().map(|server| server.as_bytes())),
+        (" id=", Some(end.id.as_bytes())),
+    ] {
+        if value.is_some() {
+            out.extend_from_slice(name.as_bytes());
+            word(out, value);
+        }
+    }
+}
+
+/// A value that stays one word: what is no visible ASCII is written as `\xHH`, and `-` stands for no value.
+fn word(out: &mut Vec<u8>, value: Option<&[u8]>) {
+    let value = value.filter(|value| !value.is_empty()).unwrap_or(b"-");
+    for byte in &value[..value.len().min(MAX_VALUE)] {
+        match byte {
+            b'!'..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(*byte),
+            _ => _ = write!(out, "\\x{byte:02X}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_stays_one_word() {
+        let mut out = Vec::new();
+        word(&mut out, Some(b"a b\"\\\r\n\x1b\xff~"));
+        out.push(b' ');
+        word(&mut out, Some(b""));
+        word(&mut out, None);
+        assert_eq!(String::from_utf8(out).unwrap(), r"a\x20b\x22\x5C\x0D\x0A\x1B\xFF~ --");
+    }
+}

@@ -1,0 +1,172 @@
+//! The families of `/metrics`: names, types, labels and help. `docs/metrics.md` is written from this table, and a scrape
+//! can have no other names or labels.
+
+use prometheus::proto::MetricType;
+
+use super::cut::CUTS;
+use super::listeners::{HANDSHAKES, REFUSALS};
+use super::stripe::{OPERATIONS, OUTCOMES, POLICIES, UPSTREAM_OUTCOMES};
+use crate::respond::Reason;
+
+/// All series of one name.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) kind: MetricType,
+    pub(super) labels: &'static [Label],
+    pub(super) help: &'static str,
+}
+
+/// A label of a family.
+#[derive(Debug)]
+pub(super) struct Label {
+    pub(super) name: &'static str,
+    pub(super) values: Values,
+}
+
+/// Which values a label can have. Clients choose none of them.
+#[derive(Debug)]
+pub(super) enum Values {
+    /// Names of the configuration, or what this says.
+    #[cfg_attr(not(test), expect(dead_code, reason = "it is written into docs/metrics.md"))]
+    Of(&'static str),
+    /// A closed set.
+    These(&'static [&'static str]),
+}
+
+impl Label {
+    /// Whether this can be a value.
+    pub(super) fn allows(&self, value: &str) -> bool {
+        match self.values {
+            Values::Of(_) => true,
+            Values::These(all) => all.contains(&value),
+        }
+    }
+}
+
+const fn of(name: &'static str, what: &'static str) -> Label {
+    Label { name, values: Values::Of(what) }
+}
+
+const fn these(name: &'static str, values: &'static [&'static str]) -> Label {
+    Label { name, values: Values::These(values) }
+}
+
+const ROUTE: Label = of("route", "the route's name; empty for requests without a route");
+const LIMIT: Label = of("limit", "the limit's name");
+const UPSTREAM: Label = of("upstream", "the upstream's name");
+const LISTENER: Label = of("listener", "the listener's name");
+
+/// Declares the families, in the order of the reference.
+macro_rules! families {
+    ($($family:ident = $name:literal, $kind:ident, [$($label:expr),*], $help:literal;)*) => {
+        $(pub(super) const $family: Family =
+            Family { name: $name, kind: MetricType::$kind, labels: &[$($label),*], help: $help };)*
+
+        /// All of them.
+        #[cfg(test)]
+        pub(super) const ALL: &[Family] = &[$($family),*];
+    };
+}
+
+families! {
+    REQUESTS = "sluicegate_requests_total", COUNTER,
+        [ROUTE, of("code", "the status; 499 if the client left before there was an answer; `other` for unusual ones")],
+        "Requests that have ended.";
+    REQUEST_DURATION = "sluicegate_request_duration_seconds", HISTOGRAM, [ROUTE],
+        "Time from the head of a request to the end of its answer.";
+    REFUSED = "sluicegate_refusals_total", COUNTER, [ROUTE, these("reason", Reason::NAMES)],
+        "Requests that the gateway itself answered with an error.";
+    DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", &OUTCOMES)],
+        "Requests by what the limit said of them.";
+    DELAY = "sluicegate_limit_delay_seconds", HISTOGRAM, [LIMIT],
+        "Time that a leaky bucket holds the requests that it delays.";
+    KEYS = "sluicegate_limit_keys", GAUGE, [LIMIT],
+        "Keys that have used some of their allowance and do not have all of it back yet.";
+    ENTRIES = "sluicegate_limit_entries", GAUGE, [LIMIT],
+        "Keys in memory, including those that have their whole allowance and will make room for others.";
+    OVERFLOW = "sluicegate_limit_overflow_total", COUNTER, [LIMIT],
+        "Requests that shared the overflow bucket because the limit held max_keys keys in use.";
+    BANS = "sluicegate_limit_bans_total", COUNTER, [LIMIT],
+        "Bans that began on this gateway.";
+    UPSTREAM_REQUESTS = "sluicegate_upstream_requests_total", COUNTER,
+        [UPSTREAM, these("outcome", &UPSTREAM_OUTCOMES)],
+        "Requests to an upstream by outcome.";
+    UPSTREAM_DURATION = "sluicegate_upstream_duration_seconds", HISTOGRAM, [UPSTREAM],
+        "Time from sending a request to an upstream to the head of its answer.";
+    UPSTREAM_HEALTHY = "sluicegate_upstream_healthy", GAUGE, [UPSTREAM, of("server", "the server's address")],
+        "Whether a server takes requests (1) or is out (0).";
+    UPSTREAM_PENDING = "sluicegate_upstream_pending", GAUGE, [UPSTREAM],
+        "Requests that wait for a place at a server.";
+    UPSTREAM_RETRIES = "sluicegate_upstream_retries_total", COUNTER, [UPSTREAM],
+        "Requests that were sent again to another server.";
+    UPSTREAM_EJECTIONS = "sluicegate_upstream_ejections_total", COUNTER, [UPSTREAM],
+        "Times that a server was taken out after failures in a row.";
+    UPSTREAM_UNSOLICITED = "sluicegate_upstream_unsolicited_total", COUNTER, [UPSTREAM],
+        "Connections on which a server sent bytes that no request asked for.";
+    UPSTREAM_PANICS = "sluicegate_upstream_panics_total", COUNTER, [UPSTREAM],
+        "Requests that were sent although no server was healthy.";
+    CONNECTIONS = "sluicegate_connections", GAUGE, [LISTENER],
+        "Open connections of clients.";
+    CONNECTIONS_REFUSED = "sluicegate_connections_refused_total", COUNTER,
+        [LISTENER, these("reason", &REFUSALS)],
+        "Connections of clients that were closed without being served.";
+    HANDSHAKE = "sluicegate_tls_handshakes_total", COUNTER, [LISTENER, these("outcome", &HANDSHAKES)],
+        "TLS handshakes by outcome.";
+    CERTIFICATE_EXPIRY = "sluicegate_tls_certificate_expiry_timestamp_seconds", GAUGE,
+        [LISTENER, of("certificate", "the certificate's file")],
+        "When a certificate in force expires, in seconds since the Unix epoch.";
+    H2_CUT = "sluicegate_h2_cut_total", COUNTER, [these("reason", &CUTS)],
+        "HTTP/2 connections that were closed because of what the client sent.";
+    STORE_UP = "sluicegate_store_up", GAUGE, [],
+        "Whether all workers reach the store (1) or not (0).";
+    STORE_GATEWAYS = "sluicegate_store_gateways", GAUGE, [],
+        "Live gateways that share the store, as far as is known.";
+    STORE_OPERATIONS = "sluicegate_store_operations_total", COUNTER, [these("outcome", &OPERATIONS)],
+        "Calls to the store by outcome.";
+    STORE_DURATION = "sluicegate_store_duration_seconds", HISTOGRAM, [],
+        "Time from sending a call to the store to its answer.";
+    STORE_FALLBACK = "sluicegate_store_fallback_total", COUNTER, [LIMIT, these("policy", &POLICIES)],
+        "Requests that a shared limit decided without the store, by its on_store_failure.";
+    STORE_REMEMBERED = "sluicegate_store_remembered_refusals_total", COUNTER, [],
+        "Refusals without a call to the store, which had said until when the key is refused.";
+    STORE_DISAGREEMENTS = "sluicegate_store_disagreements_total", COUNTER, [],
+        "Answers of the store that contradict the state sent with them: a fault of the gateway or the server.";
+    CONFIG_SUCCESSFUL = "sluicegate_config_last_reload_successful", GAUGE, [],
+        "Whether the last reload was accepted (1) or refused (0).";
+    CONFIG_TIMESTAMP = "sluicegate_config_last_reload_success_timestamp_seconds", GAUGE, [],
+        "When the configuration in force was loaded, in seconds since the Unix epoch.";
+    CONFIG_GENERATION = "sluicegate_config_generation", GAUGE, [],
+        "Number of configurations that have been in force, including this one.";
+    ACCESS_LOG_DROPPED = "sluicegate_access_log_dropped_total", COUNTER, [],
+        "Lines of the access log that were lost because nothing took them in time.";
+    LOG_DROPPED = "sluicegate_log_dropped_total", COUNTER, [],
+        "Lines of the gateway's own log that were lost because nothing took them in time.";
+    BUILD_INFO = "sluicegate_build_info", GAUGE, [of("version", "the version that runs")],
+        "The version that runs; the value is 1.";
+    PROCESS_CPU = "process_cpu_seconds_total", COUNTER, [],
+        "CPU time that the process has used, in user and system mode.";
+    PROCESS_RESIDENT = "process_resident_memory_bytes", GAUGE, [],
+        "Resident memory of the process.";
+    PROCESS_VIRTUAL = "process_virtual_memory_bytes", GAUGE, [],
+        "Virtual memory of the process.";
+    PROCESS_OPEN_FDS = "process_open_fds", GAUGE, [],
+        "Open file descriptors.";
+    PROCESS_MAX_FDS = "process_max_fds", GAUGE, [],
+        "File descriptors that the process may have open.";
+    PROCESS_START = "process_start_time_seconds", GAUGE, [],
+        "When the process started, in seconds since the Unix epoch.";
+    PROCESS_THREADS = "process_threads", GAUGE, [],
+        "Threads of the process.";
+}
+
+/// The families that the library gathers.
+pub(super) const PROCESS: &[Family] = &[
+    PROCESS_CPU,
+    PROCESS_RESIDENT,
+    PROCESS_VIRTUAL,
+    PROCESS_OPEN_FDS,
+    PROCESS_MAX_FDS,
+    PROCESS_START,
+    PROCESS_THREADS,
+];
