@@ -61,6 +61,7 @@ impl<'s> Expected<'s> {
                     || consumers.is_some_and(|consumers| consumers.required)
                     || any(|limit| limit.config.on_missing == OnMissing::Deny)
             }
+            Reason::Forbidden => route.wants_user || consumers.is_some_and(|consumers| consumers.required),
             Reason::TooLarge => forwards && route.max_body.is_some(),
             Reason::Upstream | Reason::UpstreamTimeout => forwards,
             _ => false,

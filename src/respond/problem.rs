@@ -90,9 +90,10 @@ impl LocalError {
     pub const fn reason(self) -> Reason {
         match self {
             Self::Malformed(_) => Reason::Malformed,
-            Self::KeyMissing | Self::UserMissing | Self::NoApiKey | Self::UnknownApiKey | Self::Token(_) => {
+            Self::KeyMissing | Self::UserMissing | Self::NoApiKey | Self::Token(TokenError::Missing) => {
                 Reason::Unauthenticated
             }
+            Self::UnknownApiKey | Self::Token(_) => Reason::Forbidden,
             Self::NotLetIn => Reason::List,
             Self::NoRoute => Reason::NoRoute,
             Self::Method => Reason::Method,

@@ -32,8 +32,10 @@ reasons! {
     Ban = "ban";
     /// `deny` or `allow` turns the client's address away (403).
     List = "list";
-    /// An API key or a token is required, and the request has none or one that does not hold (401).
+    /// An API key or a token is required, and the request has none (401).
     Unauthenticated = "unauthenticated";
+    /// The request's API key is unknown, or its token does not hold (401).
+    Forbidden = "forbidden";
     /// No route matches (404).
     NoRoute = "no_route";
     /// The request is malformed, or servers could read it in different ways (400).

@@ -119,9 +119,9 @@ fn every_error_of_the_gateway_has_its_reason_everywhere() {
     assert!(served.get("reason").is_none() && served.get("detail").is_none(), "{served}");
 }
 
-/// No credentials and wrong ones have one reason; the detail tells them apart, in the log as in the answer.
+/// No credentials and wrong ones have a reason each, and the detail says more, in the log as in the answer.
 #[test]
-fn the_detail_says_what_is_wrong_with_credentials() {
+fn no_credentials_are_not_wrong_ones() {
     let gateway = Setup::default()
         .workers(1)
         .file("consumers.yaml", &format!("- {{name: acme, key: sha256:{DIGEST}}}\n"))
@@ -129,9 +129,10 @@ fn the_detail_says_what_is_wrong_with_credentials() {
             "access_log: access.log\nauth: {api_key: {consumers: consumers.yaml, required: true}}\n\
              routes: [{name: all, respond: {status: 200}}]\n",
         );
-    let details = [&[][..], &[("x-api-key", "k2")]].map(|headers| {
+    let cases = [(&[][..], "unauthenticated"), (&[("x-api-key", "k2")], "forbidden")];
+    let details = cases.map(|(headers, reason)| {
         let answer = gateway.ask("GET", "/", headers);
-        assert_eq!((answer.status, answer.problem()["reason"].as_str()), (401, Some("unauthenticated")));
+        assert_eq!((answer.status, answer.problem()["reason"].as_str()), (401, Some(reason)));
         answer.problem()["detail"].clone()
     });
     assert!(details[0].as_str().unwrap().contains("does not carry"), "{details:?}");
