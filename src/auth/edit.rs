@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::consumers::{Consumers, known_plan};
-use super::read::{check_name, check_plan, read};
+use super::read::{check_name, check_plan, is_blank, read};
 use crate::file;
 use crate::watched::{Mistakes, Unusable, Watched, sha256};
 
@@ -74,7 +74,8 @@ pub fn add(path: &Path, name: &str, plan: Option<&str>, plans: &[String]) -> Res
     aws_lc_rs::rand::fill(&mut secret).map_err(|_| io::Error::other("the system gives no random bytes"))?;
     let key = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(secret));
     change(path, true, |text| {
-        if listed(text, path)?.iter().any(|consumer| consumer.name == name) {
+        // One that was just made says nothing yet.
+        if !is_blank(text) && listed(text, path)?.iter().any(|consumer| consumer.name == name) {
             return Err(EditError::Refused(format!("{} has a consumer `{name}` already", path.display())));
         }
         Ok(with_entry(text, name, plan, &key))
@@ -93,7 +94,13 @@ pub fn remove(path: &Path, name: &str) -> Result<(), EditError> {
             return Err(EditError::Refused(format!("{} has no consumer `{name}`", path.display())));
         };
         let lines = (1_u32..).zip(text.split_inclusive('\n'));
-        Ok(lines.filter(|(number, _)| !(from..=to).contains(number)).map(|(_, line)| line).collect())
+        let left = lines.filter(|(number, _)| !(from..=to).contains(number)).map(|(_, line)| line);
+        let mut left: String = left.collect();
+        if is_blank(&left) {
+            let end = if left.is_empty() || left.ends_with('\n') { "" } else { "\n" };
+            left += &format!("{end}[]\n"); // that nobody is left is meant
+        }
+        Ok(left)
     })
 }
 
