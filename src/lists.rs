@@ -99,11 +99,16 @@ impl<T: Copy + Ord> Ranges<T> {
 }
 
 impl Watched for AddressList {
-    /// An address or a network a line; `#` begins a comment.
+    /// An address or a network a line; `#` begins a comment. A text of nothing at all is no list: a file that was cut off
+    /// or not written yet must not let everybody in, or nobody.
     fn parse(text: &str, file: &str) -> Result<Self, Unusable> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut mistakes = Mistakes::default();
         let mut networks = Vec::new();
+        if text.trim().is_empty() {
+            mistakes
+                .add(1, "the file is empty; if nobody is to be on the list, say so in a comment: # nobody");
+        }
         for (number, line) in (1_u32..).zip(text.lines()) {
             let entry = line.split('#').next().unwrap_or_default().trim();
             if entry.is_empty() {
@@ -208,6 +213,9 @@ mod tests {
             assert!(AddressList::parse(halves, "l.txt").unwrap().has_everybody());
         }
         assert!(nobody.is_empty() && !nobody.contains("10.0.0.1".parse().unwrap()));
+        for cut_off in ["", "\n", " \r\n\t\n", "\u{feff}"] {
+            assert!(AddressList::parse(cut_off, "l.txt").is_err(), "{cut_off:?}");
+        }
     }
 
     #[test]

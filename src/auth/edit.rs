@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::consumers::{Consumers, known_plan};
-use super::read::{check_name, check_plan, read};
+use super::read::{check_name, check_plan, is_blank, read};
 use super::rekey::{with_key, with_only_key, without_key};
 use crate::file;
 use crate::watched::{Mistakes, Unusable, Watched, sha256};
@@ -80,7 +80,8 @@ pub fn add(path: &Path, name: &str, plan: Option<&str>, plans: &[String]) -> Res
     }
     let key = new_key()?;
     change(path, true, |text| {
-        if listed(text, path)?.iter().any(|consumer| consumer.name == name) {
+        // One that was just made says nothing yet.
+        if !is_blank(text) && listed(text, path)?.iter().any(|consumer| consumer.name == name) {
             return Err(EditError::Refused(format!("{} has a consumer `{name}` already", path.display())));
         }
         Ok(with_entry(text, name, plan, &key))
@@ -96,7 +97,13 @@ pub fn remove(path: &Path, name: &str) -> Result<(), EditError> {
     change(path, false, |text| {
         let Listed { lines: (from, to), .. } = find(text, path, name)?;
         let lines = (1_u32..).zip(text.split_inclusive('\n'));
-        Ok(lines.filter(|(number, _)| !(from..=to).contains(number)).map(|(_, line)| line).collect())
+        let left = lines.filter(|(number, _)| !(from..=to).contains(number)).map(|(_, line)| line);
+        let mut left: String = left.collect();
+        if is_blank(&left) {
+            let end = if left.is_empty() || left.ends_with('\n') { "" } else { "\n" };
+            left += &format!("{end}[]\n"); // that nobody is left is meant
+        }
+        Ok(left)
     })
 }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::scan::{Scan, Value, Wrong};
+use super::scan::{Scan, TAG, Value, Wrong};
 use crate::watched::{Digest, Mistakes};
 
 /// A consumer as the file has it.
@@ -43,12 +43,14 @@ pub(super) fn read<'t>(
 ) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut begun = None; // where the dashes of the entries stand
+    let mut none = false; // written out
     let mut draft: Option<Draft<'t>> = None;
     for (number, line) in (1_u32..).zip(text.lines()) {
         let body = line.trim_start_matches(' ');
         let indent = line.len() - body.len();
         let body = body.trim_end();
-        if body.is_empty() || body.starts_with('#') || (begun.is_none() && matches!(body, "---" | "[]")) {
+        if is_nothing(body) || (begun.is_none() && body == "[]") {
+            none |= body == "[]";
             continue;
         }
         let item = body.strip_prefix('-').filter(|rest| rest.is_empty() || rest.starts_with(' '));
@@ -65,15 +67,31 @@ pub(super) fn read<'t>(
             }
             (_, Some(draft)) => draft.line(number, indent, body, item, mistakes),
             (_, None) => {
-                // Nothing that follows would make sense.
-                return mistakes
-                    .add(number, "the file is a list of consumers: each begins with `- name: NAME`");
+                let what = match body.starts_with('!') || body.starts_with("--- !") {
+                    true => TAG,
+                    false => "the file is a list of consumers: each begins with `- name: NAME`",
+                };
+                return mistakes.add(number, what); // nothing that follows would make sense
             }
         }
+    }
+    if begun.is_none() && !none {
+        // A file that was cut off or not written yet must not turn everybody away, or make every key a stranger's.
+        mistakes.add(1, "the file names no consumer; if there are to be none, write `[]`");
     }
     if let Some(entry) = draft.and_then(|draft| draft.finish(mistakes)) {
         each(entry, mistakes);
     }
+}
+
+/// Whether a text says nothing at all: it is blank, but for comments.
+pub(super) fn is_blank(text: &str) -> bool {
+    text.lines().all(|line| is_nothing(line.trim()))
+}
+
+/// Whether a line says nothing.
+fn is_nothing(line: &str) -> bool {
+    line.is_empty() || line.starts_with('#') || line == "---"
 }
 
 /// An entry of which not all lines are read.

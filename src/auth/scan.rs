@@ -22,6 +22,9 @@ pub(super) struct Scan<'t> {
 
 /// Lists and mappings inside each other: an entry holds metadata, and that holds texts.
 const DEEPEST: usize = 2;
+/// What is said of a tag: none is known, and to drop one would read another file than the one that was meant.
+pub(super) const TAG: Wrong =
+    "a tag means nothing here; leave it out, or put a value that begins with ! in quotes";
 /// What begins something else than a text.
 const RESERVED: [char; 12] = ['&', '*', '!', '|', '>', '%', '@', '`', '?', ',', ']', '}'];
 
@@ -33,6 +36,9 @@ impl<'t> Scan<'t> {
     /// The name before a colon.
     pub(super) fn key(&mut self) -> Result<Cow<'t, str>, Wrong> {
         let bad = "expected `FIELD: VALUE`";
+        if self.rest.starts_with('!') {
+            return Err(TAG);
+        }
         if self.rest.starts_with(['"', '\'']) {
             let key = self.quoted()?;
             self.rest = self.rest.trim_start().strip_prefix(':').ok_or(bad)?;
@@ -122,6 +128,9 @@ impl<'t> Scan<'t> {
     fn plain(&mut self, in_brackets: bool) -> Result<Value<'t>, Wrong> {
         let dash = self.rest.starts_with("- ") || self.rest == "-";
         let reserved = !(in_brackets && self.rest.starts_with([',', ']', '}']));
+        if self.rest.starts_with('!') {
+            return Err(TAG);
+        }
         if dash || (reserved && self.rest.starts_with(RESERVED)) {
             return Err("the value begins with a character that means something in YAML; put it in quotes");
         }

@@ -42,6 +42,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
         duplicate_keys: DuplicateKeyPolicy::PassThrough, // told by the reader, with both places
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         strict_booleans: true,
+        reject_unsupported_tags: true,
         with_snippet: false,
     };
     match serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options) {

@@ -28,6 +28,10 @@ pub(super) fn explain(text: &str, at: Place, message: &str) -> Problem {
         return Problem::new(second_document(text, at), "the file holds two documents")
             .help("keep one of them");
     }
+    if let Some(tag) = message.strip_prefix("unsupported tag `").and_then(|tag| tag.strip_suffix('`')) {
+        return Problem::new(tag_before(text, at, tag), format!("the tag `{tag}` means nothing here"))
+            .help("leave it out, or put a value that begins with ! in quotes");
+    }
     if ["budget breached", "recursion limit", "alias replay", "alias expansion"]
         .iter()
         .any(|w| message.contains(w))
@@ -110,6 +114,17 @@ fn reference(line: &str, at: Place) -> Option<(Place, &str)> {
 fn is_name(value: &str) -> bool {
     let name = value.strip_prefix("${").and_then(|name| name.strip_suffix('}'));
     name.is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
+}
+
+/// Where a tag stands before the value that it belongs to.
+fn tag_before(text: &str, at: Place, tag: &str) -> Place {
+    let above = text.split_inclusive('\n').take(at.line as usize - 1).map(str::len).sum::<usize>();
+    let line = &text[above..];
+    let column = line.char_indices().nth(at.column as usize - 1).map_or(line.len(), |(offset, _)| offset);
+    let Some(begin) = text[..above + column].rfind(tag) else { return at };
+    let (before, length) = (&text[..begin], tag.chars().count() as u64);
+    let in_line = before.rsplit('\n').next().unwrap_or_default().trim_start_matches('\u{feff}');
+    Place::new(before.matches('\n').count() as u64 + 1, in_line.chars().count() as u64 + 1, length)
 }
 
 /// The `---` above the first value of the second document.

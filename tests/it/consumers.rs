@@ -355,7 +355,7 @@ fn out(output: &Output) -> (Option<i32>, String) {
 #[test]
 fn a_key_that_is_made_is_known() {
     let gateway =
-        Setup::default().file("consumers.yaml", "# ours\n").start(&rules("required: true", "consumer"));
+        Setup::default().file("consumers.yaml", "# ours\n[]\n").start(&rules("required: true", "consumer"));
     let folder = gateway.path("");
     let (code, printed) = out(&run(&folder, &["consumers", "add", "acme", "--plan", "pro"]));
     assert_eq!(code, Some(0));
@@ -377,7 +377,7 @@ fn a_key_that_is_made_is_known() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("a consumer `acme` already"));
     assert_eq!(run(&folder, &["consumers", "remove", "nobody"]).status.code(), Some(1));
     assert_eq!(run(&folder, &["consumers", "remove", "acme"]).status.code(), Some(0));
-    assert_eq!(std::fs::read_to_string(gateway.path("consumers.yaml")).unwrap(), "# ours\n");
+    assert_eq!(std::fs::read_to_string(gateway.path("consumers.yaml")).unwrap(), "# ours\n[]\n");
     until("the key is unknown", || {
         (gateway.ask("GET", "/", &[("x-api-key", key)]).status == 401).then_some(())
     });
