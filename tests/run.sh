@@ -29,6 +29,8 @@ package() {
 }
 command -v redis-server > /dev/null ||
     package redis-server /usr/bin/redis-server "the tests of shared counters run against real servers"
+need git "tests look at the files of the repository"
+package curl /usr/bin/curl "the tour of the README asks with it"
 package libfaketime '/usr/lib/*/faketime/libfaketimeMT.so.1' "the tests of shared counters put clocks wrong"
 package valgrind /usr/bin/valgrind "it counts the instructions of a request"
 

@@ -1,13 +1,9 @@
 //! Files beside gateway.yaml that were emptied: by an editor that failed, a full disk, a feed that broke. They change nothing,
 //! unless they say that they are meant to be empty.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod harness;
-
+use crate::harness::folder::text;
+use crate::harness::{Folder, Setup, until};
 use aws_lc_rs::digest::{SHA256, digest};
-use harness::folder::text;
-use harness::{Folder, Setup, until};
 
 const CONSUMERS: &str = "auth: {api_key: {consumers: consumers.yaml, required: true}}\n\
                          routes: [{name: all, respond: {status: 200}}]\n";
