@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown};
 use std::path::Path;
 
 use base64::Engine as _;
@@ -266,9 +266,10 @@ fn change(
 fn lock(path: &Path, create: bool) -> Result<File, EditError> {
     loop {
         let file = match File::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound && create => {
-                OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound && create => match new(path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                made => made?,
+            },
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(EditError::Refused(format!("there is no file {}", path.display())));
             }
@@ -280,6 +281,17 @@ fn lock(path: &Path, create: bool) -> Result<File, EditError> {
             return Ok(file);
         }
     }
+}
+
+/// Makes an empty file that the group of its folder may read: the gateway runs under another user than whoever adds
+/// consumers, and the umask is that of the latter.
+fn new(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Only root and members of that group may give it away; the file of anybody else stays in the group that it has.
+    let _ = fchown(&file, None, Some(fs::metadata(folder)?.gid()));
+    file.set_permissions(fs::Permissions::from_mode(MODE))?;
+    Ok(file)
 }
 
 /// Writes a file with the mode and the owner of another, to the disk.

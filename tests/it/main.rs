@@ -19,6 +19,7 @@ mod consumers;
 mod cors;
 mod costs;
 mod dead_upstream;
+mod deploy;
 mod downgrade;
 mod drain;
 mod emptied_files;
