@@ -72,6 +72,9 @@ mapping! {
         /// The least bytes a second of a request body, on average; 0 for no bound. Default: 240.
         #[schemars(with = "Option<RawCount>")]
         min_body_rate: RawText,
+        /// The least bytes a second at which a client takes an answer that waits to be sent; 0 for no bound. Default: 240.
+        #[schemars(with = "Option<RawCount>")]
+        min_send_rate: RawText,
         /// How long to wait for clients.
         timeouts: RawClientTimeouts,
         /// What one HTTP/2 connection may send of frames that cost their sender nothing.
