@@ -17,6 +17,8 @@ pub struct ClientConfig {
     pub request: Option<Duration>,
     /// The least bytes a second of a body, on average; 0 for no bound.
     pub min_body_rate: u64,
+    /// The least bytes a second at which an answer is taken while some of it waits to be sent; 0 for no bound.
+    pub min_send_rate: u64,
     /// Headers of a request.
     pub max_headers: usize,
     /// Whether headers with underscores in their names are forwarded.
@@ -32,6 +34,7 @@ impl Default for ClientConfig {
             write: Duration::from_secs(60),
             request: None,
             min_body_rate: 240,
+            min_send_rate: 240,
             max_headers: 100,
             underscores: false,
         }

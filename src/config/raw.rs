@@ -75,6 +75,9 @@ mapping! {
         /// The least bytes a second of a request body, on average; 0 for no bound. Default: 240.
         #[schemars(with = "Option<RawCount>")]
         min_body_rate: RawText,
+        /// The least bytes a second at which a client takes an answer that waits to be sent; 0 for no bound. Default: 240.
+        #[schemars(with = "Option<RawCount>")]
+        min_send_rate: RawText,
         /// Request headers with underscores in their names, which some servers take for others: removed (default) or
         /// forwarded, but for those that read like a header that the gateway sets or trusts.
         #[schemars(extend("enum" = ["removed", "forwarded"]))]

@@ -76,7 +76,7 @@ impl Sending {
     ) -> Poll<Result<Vec<u8>, Unfinished>> {
         loop {
             let waits = self.gather(context)?;
-            ready!(self.poll_out(stream, context)).map_err(|_| Unfinished::Server)?;
+            ready!(self.poll_out(stream, context)).map_err(|_| self.cut())?;
             if self.coding == Coding::Ended {
                 return Poll::Ready(Ok(std::mem::take(&mut self.out)));
             }
@@ -122,6 +122,12 @@ impl Sending {
             self.end_chunk();
         }
         Ok(())
+    }
+
+    /// The server takes nothing more, so nobody waits for the client.
+    fn cut(&self) -> Unfinished {
+        self.upload.is_cut();
+        Unfinished::Server
     }
 
     /// The body is not as long as the head says, which the server must not be told.

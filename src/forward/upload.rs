@@ -95,6 +95,12 @@ impl Upload {
         self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
     }
 
+    /// The server takes nothing more of it, but may still answer.
+    pub(super) fn is_cut(&self) {
+        self.waiting.set(false);
+        self.moves();
+    }
+
     /// Nothing has moved for too long: whose fault that is.
     pub(super) fn too_late(&self) -> ForwardError {
         if self.waiting.get() { ForwardError::ClientSlow } else { ForwardError::ResponseTimeout }

@@ -10,6 +10,7 @@ mod greet;
 mod h1;
 mod h2;
 mod inbound;
+mod pace;
 mod plain;
 mod proxy_protocol;
 mod socket;

@@ -58,6 +58,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "max_headers": config.client.max_headers,
         "underscores": if config.client.underscores { "forwarded" } else { "removed" },
         "min_body_rate": config.client.min_body_rate,
+        "min_send_rate": config.client.min_send_rate,
         "timeouts": {
             "head": seconds(config.client.head),
             "body": seconds(config.client.body),

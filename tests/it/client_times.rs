@@ -1,9 +1,11 @@
 //! How long clients are waited for, and how much they may send, as the file says. Without it all these times are longer
 //! than a test waits.
 
+use std::io::Read;
 use std::time::Duration;
 
-use crate::harness::{Gateway, Setup, Upstream, gated};
+use crate::harness::h2::{End, H2, WINDOW_UPDATE, frame, get};
+use crate::harness::{Gateway, Setup, Upstream, gated, let_pass, within};
 
 const API: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n";
 const ROUTE: &str = "routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -58,6 +60,50 @@ fn requests_have_their_time() {
     client.request("GET", "/", &[]);
     assert!(client.try_response().is_err(), "it is broken off");
     assert_eq!(gateway.metric("sluicegate_requests_total", &[("route", "api"), ("code", "200")]), 1.0);
+}
+
+/// A client that takes its answer more slowly than it may loses it, over HTTP/1.1 and HTTP/2. An answer of which nothing
+/// waits to be sent may take its time.
+#[test]
+fn answers_are_taken_in_time() {
+    let upstream = Upstream::scripted(|exchange| {
+        if exchange.seen.target == "/events" {
+            exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+            for _ in 0..14 {
+                exchange.write("1\r\nx\r\n");
+                exchange.pause(Duration::from_secs(1));
+            }
+            exchange.write("0\r\n\r\n");
+        } else {
+            exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n");
+            while exchange.write([b'x'; 64 << 10]) {}
+        }
+    });
+    let gateway = Setup::default().upstream(&upstream).start(&format!("min_send_rate: 1MiB\n{API}{ROUTE}"));
+    let mut events = gateway.client();
+    events.request("GET", "/events", &[]);
+    let mut slow = gateway.client();
+    slow.request("GET", "/", &[]);
+    let mut reader = slow.writer();
+    let reading = std::thread::spawn(move || {
+        while let Ok(1..) = reader.read(&mut [0; 16 << 10]) {
+            let_pass(Duration::from_millis(100));
+        }
+    });
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(get(1, "/"));
+    assert_eq!(h2.end(1), End::Status(200));
+    let reset = within(Duration::from_secs(40), || {
+        let some = 1_000_u32.to_be_bytes();
+        h2.send([frame(WINDOW_UPDATE, 0, 1, &some), frame(WINDOW_UPDATE, 0, 0, &some)].concat());
+        h2.end_of(1, Duration::from_millis(500))
+    });
+    assert_eq!(reset, Some(End::Reset(8)));
+    let open = within(Duration::from_secs(40), || (upstream.open() <= 1).then_some(()));
+    assert!(open.is_some(), "the one that reads slowly still gets its answer");
+    slow.reader.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    reading.join().unwrap();
+    assert_eq!(events.response().text(), "x".repeat(14));
 }
 
 /// More headers than allowed are answered 431.

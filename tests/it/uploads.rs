@@ -213,6 +213,18 @@ fn bodies_are_framed_as_they_came() {
         let seen = upstream.last().head;
         assert_eq!((seen.one("content-length"), seen.one("transfer-encoding")), (None, Some("chunked")));
     }
+    // Pieces that are written from where they are, between small ones.
+    let large: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    let mut writer = client.writer();
+    client.request("POST", "/", &[("transfer-encoding", "chunked")]);
+    let chunks = large
+        .chunks(999_990)
+        .map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+    let chunks = chunks.chain([b"0\r\n\r\n".to_vec()]).collect::<Vec<_>>().concat();
+    let upload = std::thread::spawn(move || writer.write_all(&chunks).unwrap());
+    assert!(client.response().body == large);
+    upload.join().unwrap();
+    assert!(client.post("/", &[], &large).body == large);
     let mut h2 = H2::connect(gateway.edge);
     for (stream, length) in [(1, Some("4")), (3, None)] {
         let fields =

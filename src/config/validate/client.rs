@@ -22,6 +22,7 @@ pub(super) fn client(raw: &RawConfig, report: &mut Report) -> ClientConfig {
     let write = time(times.and_then(|t| t.write.as_ref())).unwrap_or(usual.write);
     let request = time(times.and_then(|t| t.request.as_ref()));
     let min_body_rate = raw.min_body_rate.as_ref().and_then(|text| value(text, report, values::bytes));
+    let min_send_rate = raw.min_send_rate.as_ref().and_then(|text| value(text, report, values::bytes));
     let max_headers = raw.max_headers.as_ref().and_then(|n| in_range(n, 10..=256, "max_headers", report));
     ClientConfig {
         head,
@@ -30,6 +31,7 @@ pub(super) fn client(raw: &RawConfig, report: &mut Report) -> ClientConfig {
         write,
         request,
         min_body_rate: min_body_rate.unwrap_or(usual.min_body_rate),
+        min_send_rate: min_send_rate.unwrap_or(usual.min_send_rate),
         max_headers: max_headers.map_or(usual.max_headers, |n| n as usize),
         underscores: underscores::forwarded(raw, report),
     }

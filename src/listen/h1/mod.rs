@@ -5,7 +5,6 @@ mod body;
 mod head;
 mod interim;
 mod look;
-mod pace;
 mod socket;
 mod times;
 mod tunnel;

@@ -15,11 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use super::head::{self, Head, Progress};
 use super::interim::Interims;
 use super::look::{Look, Stage, look};
-use super::pace::Pace;
 use super::times;
 use crate::framing::{Framing, Taken};
 use crate::listen::connection::Connection;
 use crate::listen::inbound::InboundError;
+use crate::listen::pace::Pace;
 use crate::listen::stream::ClientStream;
 use crate::respond::LocalError;
 

@@ -15,6 +15,7 @@ use super::socket::Socket;
 use crate::fields::{Fields, Looks, write_line};
 use crate::forward::Body;
 use crate::framing::write_size;
+use crate::listen::pace::SendPace;
 use crate::message::Response;
 use crate::number::write_decimal;
 use crate::trailers::may_come_behind;
@@ -66,6 +67,7 @@ struct Writer<'a> {
     trailers: bool,
     failed: bool,
     blocked: bool,
+    pace: SendPace,
 }
 
 /// Sends an answer.
@@ -102,6 +104,7 @@ pub(super) async fn send(socket: &Socket, asked: Asked, response: Response) -> S
         trailers: asked.trailers,
         failed: false,
         blocked: false,
+        pace: SendPace::default(),
     };
     let sent = poll_fn(|context| writer.poll(context)).await;
     buffers.give_back(std::mem::take(&mut writer.out));
@@ -205,7 +208,9 @@ impl Writer<'_> {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
                     deadline.watch(context);
-                    if self.blocked && deadline.socket_passed() {
+                    let worker = &self.socket.connection.worker;
+                    let is_slow = self.pace.waits(worker.deadlines.now(), worker.client().min_send_rate);
+                    if is_slow || (self.blocked && deadline.socket_passed()) {
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }
                     if !self.blocked {
@@ -330,7 +335,7 @@ impl Writer<'_> {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.written += written;
-            self.progress();
+            self.progress(written);
         }
         self.out.clear();
         self.written = 0;
@@ -340,7 +345,7 @@ impl Writer<'_> {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.frame.advance(written);
-            self.progress();
+            self.progress(written);
             if self.frame.is_empty() {
                 self.end_chunk();
             }
@@ -348,7 +353,8 @@ impl Writer<'_> {
         self.socket.poll_flush(context)
     }
 
-    fn progress(&self) {
+    fn progress(&mut self, written: usize) {
+        self.pace.took(written, self.socket.connection.worker.deadlines.now());
         if self.blocked {
             self.give_time();
         }

@@ -15,6 +15,7 @@ use http_body::Body as _;
 use super::super::connection::Connection;
 use super::super::deadline::Deadline;
 use super::super::inbound::Inbound;
+use super::super::pace::SendPace;
 use super::frame::Reason;
 use super::requests::Next;
 use super::session::{Answer, Session};
@@ -23,6 +24,7 @@ use crate::forward::Body;
 use crate::message::{RequestHead, Response};
 use crate::pipeline;
 use crate::respond::LocalError;
+use crate::worker::Worker;
 
 /// A request that came.
 pub(super) struct Asked {
@@ -93,7 +95,7 @@ async fn answer(
 
 /// Sends the head of an answer; what is to be sent behind it, if anything is.
 fn send_head<'s>(
-    connection: &Connection,
+    connection: &'s Connection,
     session: &'s RefCell<Session>,
     key: Key,
     bodiless: bool,
@@ -115,11 +117,20 @@ fn send_head<'s>(
     let date = connection.worker.buffers.date();
     let answer = Answer { status, headers: &headers, date, ends };
     let is_sent = session.borrow_mut().answer(key, &answer);
-    (is_sent && !ends).then_some(Sending { session, key, body, length, next: None })
+    (is_sent && !ends).then(|| Sending {
+        worker: &connection.worker,
+        session,
+        key,
+        body,
+        length,
+        next: None,
+        pace: SendPace::default(),
+    })
 }
 
 /// The body of an answer on its way.
 struct Sending<'s> {
+    worker: &'s Worker,
     session: &'s RefCell<Session>,
     key: Key,
     body: Body,
@@ -127,6 +138,7 @@ struct Sending<'s> {
     length: Option<u64>,
     /// What there was no room for yet, and whether it is the last.
     next: Option<(Bytes, bool)>,
+    pace: SendPace,
 }
 
 impl Sending<'_> {
@@ -139,12 +151,17 @@ impl Sending<'_> {
             if let Some((data, last)) = &mut self.next {
                 let mut session = self.session.borrow_mut();
                 let Some(room) = session.room(self.key) else { return Poll::Ready(()) };
+                let now = self.worker.deadlines.now();
                 if room == 0 {
                     drop(session);
+                    if self.pace.waits(now, self.worker.client().min_send_rate) {
+                        return Poll::Ready(()); // it is reset, as it has not ended
+                    }
                     self.body.poll_upload(context);
                     return Poll::Pending;
                 }
                 let piece = data.split_to(room.min(data.len()));
+                self.pace.took(piece.len(), now);
                 let (is_sent, last) = (data.is_empty(), *last);
                 session.send_data(self.key, &piece, last && is_sent);
                 if is_sent {
