@@ -1,8 +1,11 @@
 //! Refusals in the words of gRPC.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::header;
 use sluicegate_limiter::Span;
 
+use super::reason::Reason;
 use crate::fields::Fields;
 use crate::message::RequestHead;
 use crate::number::write_decimal;
@@ -28,13 +31,68 @@ pub(super) fn is_grpc(parts: &RequestHead) -> bool {
 
 /// A refused call gets its status without a message (gRPC over HTTP/2, "Trailers-Only"): an HTTP 429 would be
 /// taken for UNAVAILABLE and tried again at once.
-pub(super) fn grpc(headers: &mut Fields, (status, message): Status, wait: Option<Span>) {
+pub(super) fn grpc(
+    headers: &mut Fields,
+    (status, message): Status,
+    (reason, limit): (Reason, Option<&str>),
+    wait: Option<Span>,
+) {
     headers.insert(header::CONTENT_TYPE, "application/grpc");
     headers.insert("grpc-status", status);
     headers.insert("grpc-message", message);
+    let details = STANDARD_NO_PAD.encode(details((status, message), reason, limit));
+    headers.insert("grpc-status-details-bin", details);
     // Milliseconds, rounded up; -1 tells the client not to try again.
     headers.insert_with("grpc-retry-pushback-ms", |out| match wait {
         Some(wait) => write_decimal(out, wait.ceil_micros().div_ceil(1_000).max(1)),
         None => out.extend_from_slice(b"-1"),
     });
+}
+
+/// A `google.rpc.Status` with a `google.rpc.ErrorInfo`, whose reason is in capitals by its definition.
+fn details((status, message): Status, reason: Reason, limit: Option<&str>) -> Vec<u8> {
+    let mut info = Vec::new();
+    field(&mut info, 1, reason.name().to_ascii_uppercase().as_bytes());
+    field(&mut info, 2, b"sluicegate");
+    if let Some(limit) = limit {
+        let mut entry = Vec::new();
+        field(&mut entry, 1, b"limit");
+        field(&mut entry, 2, limit.as_bytes());
+        field(&mut info, 3, &entry);
+    }
+    let mut any = Vec::new();
+    field(&mut any, 1, b"type.googleapis.com/google.rpc.ErrorInfo");
+    field(&mut any, 2, &info);
+    let mut out = vec![1 << 3, status.parse().unwrap_or_default()];
+    field(&mut out, 2, message.as_bytes());
+    field(&mut out, 3, &any);
+    out
+}
+
+/// Appends a field of protobuf whose value has a length.
+fn field(out: &mut Vec<u8>, number: u8, value: &[u8]) {
+    out.push(number << 3 | 2);
+    let mut length = value.len();
+    while length >= 0x80 {
+        out.push((length % 0x80) as u8 | 0x80);
+        length /= 0x80;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_are_protobuf() {
+        let expected = b"\x08\x08\x12\x13rate limit exceeded\x1a\x53\
+            \x0a\x28type.googleapis.com/google.rpc.ErrorInfo\x12\x27\
+            \x0a\x05LIMIT\x12\x0asluicegate\x1a\x12\x0a\x05limit\x12\x09per-calls";
+        assert_eq!(details(RESOURCE_EXHAUSTED, Reason::Limit, Some("per-calls")), expected);
+        let mut long = Vec::new();
+        field(&mut long, 2, &[b'x'; 300]);
+        assert_eq!(long[..3], [0x12, 0xac, 0x02]);
+    }
 }

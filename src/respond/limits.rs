@@ -173,7 +173,8 @@ pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> (Res
     }
     if is_grpc(parts) {
         response.status = StatusCode::OK;
-        grpc(headers, RESOURCE_EXHAUSTED, wait);
+        let limit = speaks.map(|at| asked[at].limit.config.name.as_str());
+        grpc(headers, RESOURCE_EXHAUSTED, (reason, limit), wait);
     } else if let Some(reject) = &route.reject {
         let name = speaks.map_or("", |at| asked[at].limit.config.name.as_str());
         custom(&mut response, reject, (reason, name), seconds, id);

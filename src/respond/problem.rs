@@ -221,7 +221,7 @@ pub fn unjudged(unjudged: &Unjudged, parts: &RequestHead, id: &RequestId) -> Res
     };
     if let Some(status) = in_grpc.filter(|_| is_grpc(parts)) {
         let mut response = Response::new(StatusCode::OK, Body::empty());
-        grpc(&mut response.headers, (status, error.detail()), None);
+        grpc(&mut response.headers, (status, error.detail()), (error.reason(), None), None);
         response.headers.insert(X_REQUEST_ID, id);
         return response;
     }
@@ -247,7 +247,7 @@ fn body(status: StatusCode, reason: Reason, detail: &str, id: &RequestId) -> Byt
 pub fn unavailable(parts: &RequestHead, id: &RequestId) -> Response {
     if is_grpc(parts) {
         let mut response = Response::new(StatusCode::OK, Body::empty());
-        grpc(&mut response.headers, UNAVAILABLE, Some(Span::SECOND));
+        grpc(&mut response.headers, UNAVAILABLE, (Reason::Store, None), Some(Span::SECOND));
         response.headers.insert(X_REQUEST_ID, id);
         return response;
     }

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::harness::{Client, Gateway, Reserved, Setup, gated, program, until};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::Value;
 
 /// The SHA-256 of `k1`.
@@ -170,7 +172,11 @@ fn refusals_in_other_forms_have_a_reason_too() {
     assert_eq!(gateway.get("/").status, 200);
     let own = gateway.get("/");
     assert_eq!((own.status, own.text().as_str()), (503, "limit l"));
-    assert_eq!(gateway.ask("POST", "/", &[("content-type", "application/grpc")]).status, 200);
+    let call = gateway.ask("POST", "/", &[("content-type", "application/grpc")]);
+    assert_eq!((call.status, call.header("grpc-status")), (200, Some("8")));
+    let details = STANDARD_NO_PAD.decode(call.header("grpc-status-details-bin").unwrap()).unwrap();
+    let details = String::from_utf8_lossy(&details);
+    assert!(details.contains("google.rpc.ErrorInfo") && details.contains("LIMIT"), "{details:?}");
     let counted = [("route", "all"), ("reason", "limit")];
     until("both are counted", || {
         (gateway.metric("sluicegate_refusals_total", &counted) == 2.0).then_some(())
