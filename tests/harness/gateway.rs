@@ -427,6 +427,13 @@ impl Gateway {
         self.log.lock().unwrap().clone()
     }
 
+    /// How often its log has said `what`, once it has: a thread of its own writes the log.
+    #[track_caller]
+    pub fn times_logged(&self, what: &str) -> usize {
+        until(&format!("the log says {what:?}"), || self.log().contains(what).then_some(()));
+        self.log().matches(what).count()
+    }
+
     /// The time that it has spent on processors.
     pub fn processor_time(&self) -> Duration {
         let stat = std::fs::read_to_string(self.proc("stat")).unwrap();

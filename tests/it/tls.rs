@@ -104,8 +104,7 @@ fn certificates_are_renewed_while_connections_go_on() {
         (connect(&gateway, &client, "api.test").unwrap().shown() == late.der()).then_some(())
     });
     good(1.0);
-    let log = gateway.log();
-    assert!(log.contains("expires on"), "{log}");
+    until("that is logged", || gateway.log().contains("expires on").then_some(()));
     let expiry = "sluicegate_tls_certificate_expiry_timestamp_seconds";
     assert_eq!(gateway.metrics().label_values(expiry, "certificate").len(), 1);
     assert_eq!(kept.ask("/", &[]).unwrap().0, 200, "a connection from before goes on");
