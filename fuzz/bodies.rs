@@ -152,4 +152,18 @@ pub fn forwarded(data: &[u8]) {
         one.append(config.header.name(), &joined);
         assert_eq!(config.resolve(&[], proxy, &one).to_string(), seen, "{joined:?}");
     }
+    let name = HeaderName::from_static("cf-connecting-ip");
+    let config = ClientIpConfig {
+        trusted_proxies: vec!["10.0.0.0/8".parse().expect("a network")],
+        trusted_lists: Vec::new(),
+        header: ForwardedHeader::Single(name.clone()),
+        ipv6_prefix: 64,
+    };
+    let lines: Vec<&[u8]> = data.split(|b| *b == b'\n').filter(|line| is_value(line)).collect();
+    let headers: Fields = lines.iter().map(|line| (name.as_str(), *line)).collect();
+    assert_eq!(config.resolve(&[], stranger, &headers), stranger);
+    let found = config.resolve(&[], proxy, &headers);
+    if lines.len() != 1 || lines[0].contains(&b',') {
+        assert_eq!(found, proxy, "{lines:?}"); // there is not exactly one address
+    }
 }

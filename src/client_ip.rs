@@ -32,7 +32,7 @@ impl ClientIpConfig {
     /// `unknown`) ends the search at the last one that is believed.
     pub fn resolve(&self, lists: &[ListConfig], peer: IpAddr, headers: &Fields) -> IpAddr {
         let peer = peer.to_canonical();
-        if !self.trusts(lists, peer) {
+        if !self.has_proxies() || !self.trusts(lists, peer) {
             return peer;
         }
         let lines = headers.get_all(self.header.name()).rev();
@@ -69,20 +69,24 @@ impl ClientIpConfig {
 
 /// `client` with all but the first `ipv6_prefix` bits cleared, where it is an IPv6 address.
 pub fn mask(client: IpAddr, ipv6_prefix: u8) -> IpAddr {
-    network(client, 32, ipv6_prefix)
+    match client.to_canonical() {
+        IpAddr::V6(address) => {
+            let keep = u32::from(ipv6_prefix.min(128));
+            let bits = if keep == 0 { 0 } else { u128::MAX << (128 - keep) };
+            IpAddr::V6((u128::from(address) & bits).into())
+        }
+        v4 => v4,
+    }
 }
 
-/// The network of `client` that has so many bits, by the family of the address.
+/// `client` with all but the first bits cleared: `ipv4_prefix` of an IPv4 address, `ipv6_prefix` of an IPv6 one.
 pub fn network(client: IpAddr, ipv4_prefix: u8, ipv6_prefix: u8) -> IpAddr {
-    match client.to_canonical() {
+    match mask(client, ipv6_prefix) {
         IpAddr::V4(address) => {
             let bits = u32::MAX.checked_shl(32 - u32::from(ipv4_prefix.min(32))).unwrap_or(0);
             IpAddr::V4((u32::from(address) & bits).into())
         }
-        IpAddr::V6(address) => {
-            let bits = u128::MAX.checked_shl(128 - u32::from(ipv6_prefix.min(128))).unwrap_or(0);
-            IpAddr::V6((u128::from(address) & bits).into())
-        }
+        v6 => v6,
     }
 }
 

@@ -298,7 +298,8 @@ impl Part {
     /// The request's value. What is empty, or given twice, is not there: a client cannot choose between two.
     fn of<'a>(&'a self, subject: &'a Subject<'_>) -> Option<Found<'a>> {
         let bytes = match self {
-            Self::Ip | Self::IpPrefix(_) | Self::Ipv4Prefix(_) => {
+            Self::Ip => return Some(Found::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix)))),
+            Self::IpPrefix(_) | Self::Ipv4Prefix(_) => {
                 let counted = self.network_of(subject.client, subject.ipv6_prefix);
                 return Some(Found::Owned(address_bytes(counted)));
             }

@@ -112,16 +112,20 @@ fn a_trailer_changes_nothing_of_the_request() {
         &[
             ("transfer-encoding", "chunked"),
             ("trailer", "x-sum, host, content-length, authorization, x-forwarded-for, transfer-encoding"),
+            ("trailer", "cf-connecting-ip, true_client_ip, x-http-method-override"),
         ],
     );
     client.send(
         "1\r\nx\r\n0\r\nx-sum: 7\r\nHost: evil\r\nContent-Length: 5\r\nAuthorization: Basic x\r\n\
-         X-Forwarded-For: 1.2.3.4\r\nTransfer-Encoding: chunked\r\n\r\n",
+         X-Forwarded-For: 1.2.3.4\r\nTransfer-Encoding: chunked\r\nCF-Connecting-IP: 1.2.3.4\r\n\
+         True_Client_IP: 1.2.3.4\r\nX-HTTP-Method-Override: DELETE\r\n\r\n",
     );
     assert_eq!(client.response().text(), "x");
     let seen = upstream.last();
     assert_eq!((seen.head.one("x-sum"), seen.head.one("host")), (Some("7"), Some("api.test")));
-    assert_eq!(seen.head.one("authorization"), None);
+    for name in ["authorization", "cf-connecting-ip", "true_client_ip", "x-http-method-override"] {
+        assert_eq!(seen.head.one(name), None, "{name}");
+    }
     assert_eq!(seen.head.one("x-forwarded-for"), Some("127.0.0.1"));
     assert_eq!(seen.head.one("content-length"), None);
 }

@@ -126,7 +126,9 @@ fn header(text: &At<String>, report: &mut Report) -> Option<ForwardedHeader> {
     if let Some((_, header)) = KNOWN.iter().find(|(name, _)| *name == lower) {
         return Some(header.clone());
     }
-    if let Some(near) = nearest(&lower, KNOWN.iter().map(|(name, _)| *name)) {
+    let near = nearest(&lower, KNOWN.iter().map(|(name, _)| *name));
+    // A word more, as in X-Vercel-Forwarded-For, is no slip of the keyboard.
+    if let Some(near) = near.filter(|near| near.len().abs_diff(lower.len()) < 4) {
         report.error(
             text.problem(format!("unknown header `{}`", text.value)).help(format!("did you mean `{near}`?")),
         );
