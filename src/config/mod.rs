@@ -7,6 +7,7 @@ mod drain;
 mod env;
 mod forms;
 mod h2;
+mod hints;
 mod jwt;
 mod listener;
 mod lists;

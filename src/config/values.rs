@@ -168,6 +168,11 @@ fn plain_bytes(text: &str) -> Option<u64> {
     text[..split].parse::<u64>().ok().and_then(|n| n.checked_mul(factor))
 }
 
+/// The names of all units.
+pub(super) fn units() -> Vec<&'static str> {
+    UNITS.iter().map(|(name, _)| *name).collect()
+}
+
 fn unit(text: &str) -> Option<u64> {
     UNITS.iter().find(|(name, _)| *name == text).map(|(_, nanos)| *nanos)
 }
