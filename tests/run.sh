@@ -40,6 +40,7 @@ step() {
 step cargo test --workspace
 # The fuzz targets over more mutations of their corpus than the plain run makes.
 step env SLUICEGATE_FUZZ=2000 cargo test --test fuzz_corpus
+step env SLUICEGATE_MUTATIONS=20000 cargo test --test config_mutations
 # How threads meet in the table of counters: every order that they can run in, explored by loom.
 step cargo test --features model --lib limit::model
 # The instructions of a request, which may not grow unseen.
