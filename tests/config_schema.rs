@@ -14,7 +14,7 @@ use serde_json::Value;
 use sluicegate::config::{Loaded, Problem, parse, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 104] = [
+const BEYOND: [(&str, &str); 105] = [
     ("cannot read", "files"),
     ("holds no", "files"),
     ("holds a certificate that is none", "files"),
@@ -52,6 +52,7 @@ const BEYOND: [(&str, &str); 104] = [
     ("a sentinel has no database", "fields that depend on others"),
     ("not a socket of this machine", "fields that depend on others"),
     ("is for all routes", "fields that depend on others"),
+    ("only fixed_window counts by it", "fields that depend on others"),
     ("do not go together", "fields that depend on others"),
     ("no name that a certificate can be for", "what a URL means"),
     ("is not available in this version", "fields of later versions"),

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::values::units;
+use super::values::{calendar_units, units};
 
 /// A count: 20, 10k, 1M.
 pub(super) const COUNT: &str = r"\s*[0-9]+[kKMG]?\s*";
@@ -23,7 +23,8 @@ const IPV6: &str = "[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*";
 /// The pattern of a rate.
 pub(super) fn rate() -> String {
     let units = units().join("|");
-    format!(r"\s*0*[1-9][0-9]*[kKMG]?\s*/\s*(?:{units}|(?:[0-9]+(?:{units}))+)\s*")
+    let calendar = calendar_units().join("|");
+    format!(r"\s*0*[1-9][0-9]*[kKMG]?\s*/\s*(?:{units}|{calendar}|(?:[0-9]+(?:{units}))+)\s*")
 }
 
 /// The pattern of a duration.
@@ -101,7 +102,7 @@ macro_rules! kinds {
 
 kinds! {
     /// A rate.
-    Rate => text(&rate(), &["100/min", "10/s", "20/15s", "1M/day"]);
+    Rate => text(&rate(), &["100/min", "10/s", "20/15s", "1M/day", "10M/month"]);
     /// A duration.
     Duration => text(&duration(), &["250ms", "30s", "5min", "2h"]);
     /// A size.

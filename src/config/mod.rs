@@ -1,5 +1,6 @@
 //! gateway.yaml: text -> tree -> raw -> valid. All mistakes are reported at once.
 
+mod calendar;
 mod client;
 mod conceal;
 mod cost;

@@ -135,9 +135,11 @@ mapping! {
         /// token_bucket (default), leaky_bucket, fixed_window, sliding_log, sliding_window or concurrency.
         #[schemars(extend("enum" = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "concurrency"]))]
         algorithm: RawText,
-        /// Count per period: 100/min, 10/s, 20/15s.
+        /// Count per period: 100/min, 10/s, 20/15s; for fixed_window also 1M/month.
         #[schemars(with = "Option<hints::Rate>")]
         rate: RawText,
+        /// fixed_window: the time zone in which its days, weeks and months begin, such as Europe/Berlin. Default: UTC.
+        zone: RawText,
         /// Bucket size (token_bucket) or queue places (leaky_bucket). Default: the rate's count.
         #[schemars(extend("minimum" = 1, "maximum" = 1_000_000_000))]
         burst: RawCount,
