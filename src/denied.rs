@@ -141,7 +141,7 @@ impl<'s> Found<'s> {
             decision.holds.undo(now);
             return None;
         }
-        Some(self.decided(decision))
+        Some(self.decided(decision, now))
     }
 
     /// The same where `store` decides about some of the limits.
@@ -158,7 +158,7 @@ impl<'s> Found<'s> {
             decision.holds.undo(now);
             return None;
         }
-        Some(self.decided(decision))
+        Some(self.decided(decision, now))
     }
 }
 
@@ -177,7 +177,7 @@ pub(crate) async fn deny(
     }
     exchange.answered(|cost, base| settled(cost, base, StatusCode::UNAUTHORIZED, &Fields::new()));
     let mut response = respond::unjudged(&why, parts, exchange.id());
-    if let Some(told) = respond::Told::new(judged.said, &judged.asked, &judged.decision) {
+    if let Some(told) = respond::Told::new(&judged) {
         told.write(judged.route, &mut response.headers);
     }
     response

@@ -87,6 +87,8 @@ pub struct Judged<'s> {
     pub spared: SmallVec<[(usize, Spared); 2]>,
     /// What the limits say.
     pub decision: Decision,
+    /// When they were asked, on the gateway's clock.
+    pub now: Time,
 }
 
 /// A limit that a request is under.
@@ -138,7 +140,7 @@ pub fn judge<'s>(
     let decision = decide(&found.asks, queue);
     match why.filter(|_| decision.admitted) {
         Some(why) => Err(why),
-        None => Ok(found.decided(decision)),
+        None => Ok(found.decided(decision, now)),
     }
 }
 
@@ -147,14 +149,26 @@ impl<'s> Found<'s> {
     async fn shared(mut self, store: &Rc<Store>, now: Time) -> Judged<'s> {
         let asks = std::mem::take(&mut self.asks);
         let decision = store.decide(asks, now).await;
-        self.decided(decision)
+        self.decided(decision, now)
     }
 
-    /// With the decision of its limits.
-    pub fn decided(self, decision: Decision) -> Judged<'s> {
+    /// With the decision of its limits, which was made at `now`.
+    pub fn decided(self, decision: Decision, now: Time) -> Judged<'s> {
         let Self { route, route_index, client, identity, normal_path, affinity, asked, spared, .. } = self;
         let said = route.said_to(identity.plan());
-        Judged { route, route_index, client, identity, normal_path, affinity, said, asked, spared, decision }
+        Judged {
+            route,
+            route_index,
+            client,
+            identity,
+            normal_path,
+            affinity,
+            said,
+            asked,
+            spared,
+            decision,
+            now,
+        }
     }
 }
 
@@ -382,7 +396,7 @@ fn rule<'s>(
             match &found.route.target {
                 Some(target) if view.store_of(&found).is_none() => {
                     let decision = decide(&found.asks, true);
-                    Ok(concluded(found.decided(decision), target, view, exchange, parts))
+                    Ok(concluded(found.decided(decision, now), target, view, exchange, parts))
                 }
                 _ => Err(Box::new(Ok(found))),
             }
@@ -425,13 +439,13 @@ async fn rule_later<'s>(
     let route = found.route;
     if route.target.is_none() && why.is_none() {
         let usage = view.usage(&found).await;
-        return Ruling::Answered(respond::usage(&found, &usage));
+        return Ruling::Answered(respond::usage(&found, &usage, now));
     }
     let judged = match view.store_of(&found) {
         Some(store) => found.shared(store, now).await,
         None => {
             let decision = decide(&found.asks, true);
-            found.decided(decision)
+            found.decided(decision, now)
         }
     };
     match (why, &route.target) {
@@ -459,8 +473,8 @@ fn concluded<'s>(
     view.observe(&judged);
     exchange.judged(&judged);
     exchange.hold(std::mem::take(&mut judged.decision.holds));
-    let Judged { route, identity, normal_path, affinity, said, asked, decision, .. } = judged;
-    let told = respond::Told::new(said, &asked, &decision);
+    let told = respond::Told::new(&judged);
+    let Judged { route, identity, normal_path, affinity, decision, .. } = judged;
     Ruling::Admitted(Admitted { route, target, identity, normal_path, affinity, told, delay: decision.delay })
 }
 

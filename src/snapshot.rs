@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{FixedWindow, Time};
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
@@ -78,10 +78,18 @@ pub struct Route {
 
 /// What is the same in all answers of a route to those on one plan.
 pub struct Said {
-    /// The value of RateLimit-Policy; `None` if nothing enforced has a policy.
-    pub policies: Option<HeaderValue>,
+    /// What RateLimit-Policy says.
+    pub policies: Policies,
     /// The headers of every refusal that do not change.
     pub refusal: Fields,
+}
+
+/// The value of RateLimit-Policy.
+pub enum Policies {
+    /// It never changes; `None` if nothing enforced has a policy.
+    Fixed(Option<HeaderValue>),
+    /// Some limit counts by the calendar: each limit's text and, of those, the windows whose length in seconds follows it.
+    Moving(Vec<(String, Option<FixedWindow>)>),
 }
 
 /// A limit as one route asks it.
@@ -414,10 +422,16 @@ fn is_open(limit: &LimitConfig, known_keys: bool) -> bool {
 impl Said {
     fn new<'a>(families: HeaderFamilies, limits: impl Iterator<Item = &'a Arc<Limit>>) -> Self {
         let enforced = limits.filter(|limit| limit.enforces());
-        let policies: Vec<String> = enforced.map(|limit| policy(&limit.config)).collect();
-        // Names are checked to be printable, so this is always a header value.
-        let policies = HeaderValue::try_from(policies.join(", ")).ok().filter(|value| !value.is_empty());
-        Self { refusal: refusal_headers(families, policies.as_ref()), policies }
+        let policies: Vec<(String, Option<FixedWindow>)> =
+            enforced.map(|limit| policy(&limit.config)).collect();
+        let policies = if policies.iter().any(|(_, windows)| windows.is_some()) {
+            Policies::Moving(policies)
+        } else {
+            let texts: Vec<String> = policies.into_iter().map(|(text, _)| text).collect();
+            // Names are checked to be printable, so this is always a header value.
+            Policies::Fixed(HeaderValue::try_from(texts.join(", ")).ok().filter(|value| !value.is_empty()))
+        };
+        Self { refusal: refusal_headers(families, &policies), policies }
     }
 }
 
@@ -438,12 +452,16 @@ impl Target {
     }
 }
 
-/// One member of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers).
-fn policy(limit: &LimitConfig) -> String {
+/// One member of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers). The seconds of a period of the calendar are left to
+/// whoever knows the time.
+fn policy(limit: &LimitConfig) -> (String, Option<FixedWindow>) {
     let (name, quota) = (&limit.name, limit.quota.policy());
-    match limit.quota.window() {
-        None => format!("\"{name}\";q={quota};qu=\"concurrent-requests\""),
-        Some(window) => format!("\"{name}\";q={quota};w={}", window.ceil_secs()),
+    match (limit.quota, limit.quota.window(Time::EPOCH)) {
+        (Quota::FixedWindow(windows, _), _) if windows.calendar().is_some() => {
+            (format!("\"{name}\";q={quota};w="), Some(windows))
+        }
+        (_, None) => (format!("\"{name}\";q={quota};qu=\"concurrent-requests\""), None),
+        (_, Some(window)) => (format!("\"{name}\";q={quota};w={}", window.ceil_secs()), None),
     }
 }
 

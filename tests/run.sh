@@ -39,9 +39,9 @@ step() {
     "$@"
 }
 
-# Most tests wait for programs, so more of them run at once than there are cores; the fuzz targets run more mutations
-# of their corpus than by default. Tests that measure time come after the others, two at once.
-step env SLUICEGATE_FUZZ=2000 cargo test --workspace -- --skip timed:: --test-threads=8
+# Most tests wait for programs, so more of them run at once than there are cores; the fuzz targets and the test of
+# mutated configurations run more mutations than by default. Tests that measure time come after the others, two at once.
+step env SLUICEGATE_FUZZ=2000 SLUICEGATE_MUTATIONS=20000 cargo test --workspace -- --skip timed:: --test-threads=8
 step cargo test --test it timed:: -- --test-threads=2
 # How threads meet in the table of counters: every order that they can run in, explored by loom.
 step cargo test --features model --lib limit::model

@@ -28,6 +28,7 @@
 //! ```
 
 mod ban;
+mod calendar;
 mod concurrency;
 mod debt;
 mod decision;
@@ -41,6 +42,7 @@ mod time;
 mod token_bucket;
 
 pub use ban::{Ban, MAX_BAN_AFTER, Strikes};
+pub use calendar::Calendar;
 pub use concurrency::{Concurrency, InFlight};
 pub use debt::{Debt, Pace};
 pub use decision::{Algorithm, Charge, Receipt, Refusal, Said, Standing};

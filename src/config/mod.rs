@@ -1,5 +1,6 @@
 //! gateway.yaml: text -> tree -> raw -> valid. All mistakes are reported at once.
 
+mod calendar;
 mod client;
 mod conceal;
 mod cors;
@@ -8,6 +9,7 @@ mod drain;
 mod env;
 mod forms;
 mod h2;
+mod hints;
 mod jwt;
 mod listener;
 mod lists;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, Method};
 use ipnet::IpNet;
 use sluicegate_limiter::{
-    Ban, Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, Span, TokenBucket,
+    Ban, Concurrency, FixedWindow, LeakyBucket, Rate, SlidingLog, SlidingWindow, Span, Time, TokenBucket,
 };
 
 use super::client::ClientConfig;
@@ -110,6 +110,8 @@ pub struct LimitConfig {
     pub key: KeySpec,
     /// How it is counted.
     pub quota: Quota,
+    /// The time zone in which its days, weeks and months begin, where the file names one.
+    pub zone: Option<String>,
     /// How it is counted for those on a plan, by the plan's name.
     pub plans: Vec<(String, Quota)>,
     /// Another quota that is counted beside it and never enforced.
@@ -231,10 +233,13 @@ impl Quota {
         self.capacity().max(self.rate().map_or(0, |rate| rate.count()))
     }
 
-    /// The time that goes with what is [`shown`](Self::shown): the period of the rate, or what it takes to fill a bucket
-    /// that is larger than the rate's count. Concurrency has none.
-    pub fn window(&self) -> Option<Span> {
+    /// The time that goes with what is [`shown`](Self::shown) at `now`: the period of the rate, the one of the calendar, or what
+    /// it takes to fill a bucket that is larger than the rate's count. Concurrency has none.
+    pub fn window(&self, now: Time) -> Option<Span> {
         let rate = self.rate()?;
+        if let Self::FixedWindow(window, _) = self {
+            return Some(window.length(now));
+        }
         let fills = u128::from(self.shown()) * u128::from(rate.period().as_nanos());
         let window = fills.div_ceil(u128::from(rate.count()));
         Some(Span::from_nanos(u64::try_from(window).unwrap_or(u64::MAX)))
@@ -244,7 +249,7 @@ impl Quota {
     /// into less than one is told per second. No key ever has more left than this.
     pub fn policy(&self) -> u64 {
         let second = u128::from(Span::SECOND.as_nanos());
-        match (self.rate(), self.window()) {
+        match (self.rate(), self.window(Time::EPOCH)) {
             (Some(rate), Some(window)) if window < Span::SECOND && self.shown() == rate.count() => {
                 let per_second = u128::from(rate.count()) * second / u128::from(rate.period().as_nanos());
                 u64::try_from(per_second).unwrap_or(u64::MAX)
@@ -277,7 +282,10 @@ impl Quota {
                 let whole = u128::from(*burst) * u128::from(rate.period().as_nanos());
                 whole.div_ceil(u128::from(rate.count()))
             }
-            Self::FixedWindow(_, rate) | Self::SlidingLog(_, rate) => rate.period().as_nanos().into(),
+            Self::FixedWindow(window, rate) => {
+                window.calendar().map_or(rate.period(), |calendar| calendar.longest()).as_nanos().into()
+            }
+            Self::SlidingLog(_, rate) => rate.period().as_nanos().into(),
             Self::SlidingWindow(_, rate) => 2 * u128::from(rate.period().as_nanos()),
             Self::Concurrency(..) => return None,
         };
@@ -299,7 +307,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sluicegate_limiter::{Algorithm, MAX_COUNT, Time};
+    use sluicegate_limiter::{Algorithm, MAX_COUNT};
 
     use super::*;
 
@@ -352,7 +360,7 @@ mod tests {
         ] {
             let rate = Rate::new(count, Span::from_millis(millis)).unwrap();
             let quota = Quota::TokenBucket(TokenBucket::new(rate, burst).unwrap(), rate, burst);
-            let told = (quota.policy(), quota.window().unwrap().ceil_secs());
+            let told = (quota.policy(), quota.window(Time::EPOCH).unwrap().ceil_secs());
             assert_eq!(told, (policy, seconds), "{count} in {millis} ms, burst {burst}");
         }
     }

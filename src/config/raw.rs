@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
+use super::hints;
 use super::node::Node;
 use super::raw_ban::RawBan;
 use super::raw_cors::RawCors;
@@ -37,14 +38,17 @@ mapping! {
         /// Where counters live that several gateways share. Without it they live in the process.
         store: RawStore,
         /// Lists of addresses, by name: networks, or a file that holds one a line.
+        #[schemars(extend("propertyNames" = hints::names()))]
         lists: Named<RawList>,
         /// Lists of clients that are answered 403, on every route.
         deny: OneOrMany<At<RawText>>,
         /// Lists of the only clients that are let in, on routes that have no `allow` of their own.
         allow: OneOrMany<At<RawText>>,
         /// The limits, by name.
+        #[schemars(extend("propertyNames" = hints::names()))]
         limits: Named<RawLimit>,
         /// The APIs behind the gateway, by name.
+        #[schemars(extend("propertyNames" = hints::names()))]
         upstreams: Named<RawUpstream>,
         /// Which requests go where under which limits. The first that matches wins.
         #[schemars(required)]
@@ -63,20 +67,22 @@ mapping! {
         /// How requests find their place in a trace.
         trace: RawTrace,
         /// Threads that serve, each with its own sockets. Default: one per core.
+        #[schemars(extend("minimum" = 1, "maximum" = 256))]
         workers: RawCount,
         /// The longest request body; a longer one is answered 413. Default: no bound.
-        #[schemars(with = "Option<RawCount>")]
+        #[schemars(with = "Option<hints::Size>")]
         max_body: RawText,
         /// The longest request head; a longer one is answered 431. Default: 32KiB.
-        #[schemars(with = "Option<RawCount>")]
+        #[schemars(with = "Option<hints::Size>")]
         max_head: RawText,
         /// How many headers a request may have. Default: 100.
+        #[schemars(extend("minimum" = 10, "maximum" = 256))]
         max_headers: RawCount,
         /// The least bytes a second of a request body, on average; 0 for no bound. Default: 240.
-        #[schemars(with = "Option<RawCount>")]
+        #[schemars(with = "Option<hints::Size>")]
         min_body_rate: RawText,
         /// The least bytes a second at which a client takes an answer that waits to be sent; 0 for no bound. Default: 240.
-        #[schemars(with = "Option<RawCount>")]
+        #[schemars(with = "Option<hints::Size>")]
         min_send_rate: RawText,
         /// Request headers with underscores in their names, which some servers take for others: removed (default) or
         /// forwarded, but for those that read like a header that the gateway sets or trusts.
@@ -114,10 +120,12 @@ mapping! {
     "auth.api_key"
     struct RawApiKey {
         /// The header. Default: X-Api-Key.
+        #[schemars(with = "Option<hints::Header>")]
         header: RawText,
         /// The query parameter, instead of a header.
         query: RawText,
         /// The file of the known keys and whose they are; `sluicegate consumers add` writes it.
+        #[schemars(with = "Option<hints::File>")]
         consumers: RawText,
         /// Answer 401 to requests without a known key. Default: false.
         required: bool,
@@ -132,22 +140,28 @@ mapping! {
     struct RawLimit {
         /// What is counted apart: ip, ip/64 (and other bits of IPv6), ip/24 (of IPv4), api_key, consumer, global, host, method, path, path:NAME, route, header:NAME,
         /// query:NAME, cookie:NAME. `a | b` is the first that the request has, a list is all together.
-        #[schemars(required)]
+        #[schemars(required, with = "OneOrMany<hints::Key>")]
         key: OneOrMany<At<RawText>>,
         /// token_bucket (default), leaky_bucket, fixed_window, sliding_log, sliding_window or concurrency.
         #[schemars(extend("enum" = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "concurrency"]))]
         algorithm: RawText,
-        /// Count per period: 100/min, 10/s, 20/15s.
+        /// Count per period: 100/min, 10/s, 20/15s; for fixed_window also 1M/month.
+        #[schemars(with = "Option<hints::Rate>")]
         rate: RawText,
+        /// fixed_window: the time zone in which its days, weeks and months begin, such as Europe/Berlin. Default: UTC.
+        zone: RawText,
         /// Bucket size (token_bucket) or queue places (leaky_bucket). Default: the rate's count.
+        #[schemars(extend("minimum" = 1, "maximum" = 1_000_000_000))]
         burst: RawCount,
         /// sliding_window: sub-windows per period. Default: 1.
+        #[schemars(extend("minimum" = 1, "maximum" = 1_000))]
         slices: RawCount,
         /// sliding_log: refused requests also hold a place.
         count_rejected: bool,
         /// concurrency: requests in flight.
         max: RawCount,
         /// leaky_bucket: a longer wait is refused instead.
+        #[schemars(with = "Option<hints::Duration>")]
         max_delay: RawText,
         /// What a request spends: a number (default 1), `header:NAME` of the request, or a mapping.
         cost: RawCost,
@@ -189,6 +203,7 @@ mapping! {
     "a rate with fields"
     struct RawPlanFields {
         /// Count per period.
+        #[schemars(with = "Option<hints::Rate>")]
         rate: RawText,
         /// Bucket size or queue places. Default: the rate's count.
         burst: RawCount,
@@ -207,9 +222,10 @@ mapping! {
         /// For requests with these methods, instead.
         methods: Named<RawCount>,
         /// Only answers with these statuses cost anything: 401, 5xx.
-        #[schemars(with = "Option<OneOrMany<Scalar>>")]
+        #[schemars(with = "Option<OneOrMany<hints::Status>>")]
         status: OneOrMany<At<RawText>>,
         /// A header of the answer, whose number is charged too.
+        #[schemars(with = "Option<hints::Header>")]
         response_header: RawText,
         /// For requests of these routes, instead.
         routes: Named<RawCount>,
@@ -227,6 +243,7 @@ mapping! {
     "when"
     struct RawWhen {
         /// Methods.
+        #[schemars(with = "Option<OneOrMany<hints::Method>>")]
         methods: OneOrMany<At<RawText>>,
         /// Request headers and their exact values; `*` for any value.
         #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
@@ -237,19 +254,21 @@ mapping! {
 }
 
 mapping! {
+    /// A list of addresses in a file.
     "a list"
     struct RawListFile {
         /// The file, with an address or a network a line.
-        #[schemars(required)]
+        #[schemars(required, with = "hints::File")]
         file: RawText,
     }
 }
 
 mapping! {
+    /// A secret in a file.
     "a secret"
     struct RawSecretFile {
         /// The file that holds it.
-        #[schemars(required)]
+        #[schemars(required, with = "hints::File")]
         file: RawText,
     }
 }

@@ -1,13 +1,13 @@
 //! How an upstream's requests are spread, and what becomes of failures, as it is written.
 
 use super::forms::RawCount;
+use super::hints;
 use super::node::{Node, Value};
 use super::raw::RawText;
 use super::read::{
     At, OneOrMany, Read, entries, mapping, not_available, parsed, unknown_key, wrong, wrong_kind,
 };
 use super::report::{Place, Report};
-use super::schema::Scalar;
 use super::values;
 
 /// A way to spread requests: a word, or `{hash: KEY}`.
@@ -33,7 +33,7 @@ mapping! {
     "a balance"
     struct RawBalanceFields {
         /// Requests with the same key go to the same server, unless that has too many.
-        #[schemars(required)]
+        #[schemars(required, with = "OneOrMany<hints::Key>")]
         hash: OneOrMany<At<RawText>>,
     }
 }
@@ -48,15 +48,17 @@ mapping! {
         /// The host that is named. Default: the server's.
         host: RawText,
         /// From one question to the next. Default: 5s.
+        #[schemars(with = "Option<hints::Duration>")]
         every: RawText,
         /// For connection and answer together. Default: 1s.
+        #[schemars(with = "Option<hints::Duration>")]
         timeout: RawText,
         /// Good answers in a row that bring a server back. Default: 2.
         healthy: RawCount,
         /// Bad ones in a row that take it out. Default: 3.
         unhealthy: RawCount,
         /// Statuses of good answers: 200, 2xx or 200-299. Default: 2xx.
-        #[schemars(with = "Option<OneOrMany<Scalar>>")]
+        #[schemars(with = "Option<OneOrMany<hints::Status>>")]
         status: OneOrMany<At<RawText>>,
     }
 }
@@ -68,10 +70,13 @@ mapping! {
         /// So many in a row. Default: 5.
         failures: RawCount,
         /// For how long at first. Default: 10s.
+        #[schemars(with = "Option<hints::Duration>")]
         span = "for": RawText,
         /// For how long at most, when it keeps failing. Default: 5min.
+        #[schemars(with = "Option<hints::Duration>")]
         max: RawText,
         /// At most this share of the servers at once. Default: 50%.
+        #[schemars(with = "Option<hints::Share>")]
         share: RawText,
         /// Statuses of 500 to 599 that count as failures beside answers that never came. Default: none.
         status: OneOrMany<At<RawCount>>,
@@ -85,6 +90,7 @@ mapping! {
         /// At most, for one request. Default: 1.
         attempts: RawCount,
         /// Retries for a hundred requests. Default: 20%.
+        #[schemars(with = "Option<hints::Share>")]
         budget: RawText,
     }
 }

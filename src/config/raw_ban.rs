@@ -1,6 +1,7 @@
 //! A limit's `ban` as it is written: `15min`, or a mapping.
 
 use super::forms::RawCount;
+use super::hints;
 use super::node::{Node, Value};
 use super::raw::RawText;
 use super::read::{At, Read, entries, mapping, not_available, unknown_key, wrong_kind};
@@ -17,9 +18,10 @@ mapping! {
         /// Refusals that begin it. Default: 1.
         after: RawCount,
         /// The time within which they count, such as 1min.
+        #[schemars(with = "Option<hints::Duration>")]
         within: RawText,
         /// How long it lasts, such as 15min.
-        #[schemars(required)]
+        #[schemars(required, with = "hints::Duration")]
         span = "for": RawText,
     }
 }

@@ -1,5 +1,6 @@
 //! `cors` as it is written: a mapping, or `off`.
 
+use super::hints;
 use super::node::{Node, Value};
 use super::raw::RawText;
 use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key, wrong_kind};
@@ -14,17 +15,21 @@ mapping! {
     "cors"
     struct RawCorsFields {
         /// Origins: https://app.example.com, https://*.example.com for all hosts below, or `*` alone for all.
-        #[schemars(required)]
+        #[schemars(required, with = "OneOrMany<hints::Origin>")]
         origins: OneOrMany<At<RawText>>,
         /// Whether their requests may carry cookies and client certificates. Default: false.
         credentials: bool,
         /// Answer headers that pages may read, besides those that tell of limits.
+        #[schemars(with = "Option<OneOrMany<hints::Header>>")]
         expose: OneOrMany<At<RawText>>,
         /// Methods that pages may use. Default: the one that is asked for.
+        #[schemars(with = "Option<OneOrMany<hints::Method>>")]
         methods: OneOrMany<At<RawText>>,
         /// Request headers that pages may set. Default: those that are asked for.
+        #[schemars(with = "Option<OneOrMany<hints::Header>>")]
         headers: OneOrMany<At<RawText>>,
         /// How long browsers may remember the answer to a preflight request, up to 24h.
+        #[schemars(with = "Option<hints::Duration>")]
         max_age: RawText,
     }
 }

@@ -1,5 +1,6 @@
 //! `drain` as it is written: `30s`, or a mapping.
 
+use super::hints;
 use super::node::{Node, Value};
 use super::raw::RawText;
 use super::read::{At, Read, entries, mapping, not_available, unknown_key, wrong_kind};
@@ -14,8 +15,10 @@ mapping! {
     "drain"
     struct RawDrainFields {
         /// How long connections are still taken in while /readyz already says 503. Default: 0s.
+        #[schemars(with = "Option<hints::Duration>")]
         delay: RawText,
         /// How long it waits for requests in flight after that. Default: 30s.
+        #[schemars(with = "Option<hints::Duration>")]
         deadline: RawText,
     }
 }

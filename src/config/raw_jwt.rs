@@ -1,6 +1,7 @@
 //! `auth.jwt` as it is written.
 
 use super::forms::RawSecret;
+use super::hints;
 use super::node::Node;
 use super::raw::RawText;
 use super::read::{At, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
@@ -11,6 +12,7 @@ mapping! {
     "auth.jwt"
     struct RawJwt {
         /// The header that holds the token, in Authorization behind `Bearer`. Default: Authorization.
+        #[schemars(with = "Option<hints::Header>")]
         header: RawText,
         /// Who has to have issued the token: its claim iss, character by character.
         issuer: RawText,
@@ -27,6 +29,7 @@ mapping! {
         /// The claim that says which plan the user is on. Default: none does.
         plan_claim: RawText,
         /// How far the issuer's clock and this one may differ. Default: 30s.
+        #[schemars(with = "Option<hints::Duration>")]
         leeway: RawText,
         /// Whether a token has to say when it expires. Default: true.
         require_exp: bool,
@@ -46,6 +49,7 @@ mapping! {
         /// https://…; http:// only to this machine.
         url: RawText,
         /// How often the URL is fetched. Default: 10min.
+        #[schemars(with = "Option<hints::Duration>")]
         refresh: RawText,
         /// The authorities that sign the server's certificate: a PEM file. Default: those of the system.
         ca: RawText,

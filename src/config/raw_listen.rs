@@ -1,6 +1,7 @@
 //! The edge as it is written: addresses, operators, and who the client is.
 
 use super::forms::{RawCount, RawProxy, RawSecret};
+use super::hints;
 use super::node::Node;
 use super::raw::RawText;
 use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key};
@@ -14,7 +15,7 @@ mapping! {
         /// A name that routes may ask for: `match: {listener: NAME}`. Default: the address.
         name: RawText,
         /// HOST:PORT, such as 0.0.0.0:8080 or [::]:8080.
-        #[schemars(required)]
+        #[schemars(required, with = "hints::Address")]
         address: RawText,
         /// Speak TLS. Without it, HTTP/1.1 and HTTP/2 are spoken in the clear.
         tls: RawTls,
@@ -43,6 +44,7 @@ mapping! {
         #[schemars(with = "Option<Scalar>")]
         min_version: RawText,
         /// The longest that a handshake may take. Default: 10s.
+        #[schemars(with = "Option<hints::Duration>")]
         handshake_timeout: RawText,
     }
 }
@@ -65,7 +67,7 @@ mapping! {
     "admin"
     struct RawAdmin {
         /// HOST:PORT; keep it on the loopback address.
-        #[schemars(required)]
+        #[schemars(required, with = "hints::Address")]
         address: RawText,
         /// What changes need, as `Authorization: Bearer …`. Empty: the API is read-only.
         token: RawSecret,
@@ -82,8 +84,10 @@ mapping! {
         trusted_proxies: Vec<RawProxy>,
         /// The header they write: x-forwarded-for (default), forwarded, x-real-ip, or another one that holds one address,
         /// such as CF-Connecting-IP, True-Client-IP or Fly-Client-IP.
+        #[schemars(with = "Option<hints::Header>", extend("examples" = ["x-forwarded-for", "forwarded", "x-real-ip"]))]
         header: RawText,
         /// Bits of an IPv6 address that make one client. Default: 64.
+        #[schemars(extend("minimum" = 1, "maximum" = 128))]
         ipv6_prefix: RawCount,
     }
 }
@@ -93,14 +97,19 @@ mapping! {
     "timeouts"
     struct RawClientTimeouts {
         /// From a connection to its first byte, and from the first byte of a head to its last. Default: 10s.
+        #[schemars(with = "Option<hints::Duration>")]
         head: RawText,
         /// For the next bytes of a body. Default: 30s.
+        #[schemars(with = "Option<hints::Duration>")]
         body: RawText,
         /// Between two requests of a connection. Default: 75s.
+        #[schemars(with = "Option<hints::Duration>")]
         idle: RawText,
         /// For a client to take any of an answer. Default: 60s.
+        #[schemars(with = "Option<hints::Duration>")]
         write: RawText,
         /// From a request's head to the last byte of its answer. Default: no bound.
+        #[schemars(with = "Option<hints::Duration>")]
         request: RawText,
     }
 }

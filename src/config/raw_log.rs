@@ -1,11 +1,10 @@
 //! The access log and traces, as they are written.
 
-use super::forms::RawCount;
+use super::hints;
 use super::node::{Node, Value};
 use super::raw::RawText;
 use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
-use super::schema::Scalar;
 
 /// In the place of the path: no access log.
 const OFF: [&str; 2] = ["off", "false"];
@@ -15,6 +14,7 @@ mapping! {
     "access_log"
     struct RawAccessLogFields {
         /// stdout (default), or a file, which is opened anew on SIGUSR1.
+        #[schemars(with = "Option<hints::File>")]
         path: RawText,
         /// json (default), combined or short.
         #[schemars(extend("enum" = ["json", "combined", "short"]))]
@@ -26,7 +26,7 @@ mapping! {
         /// The share that is written: 10%, or by kind: {ok: 1%, refused: 100%, error: 100%}.
         sample: RawSample,
         /// What may wait to be written; what comes beyond it is dropped. Default: 1MiB.
-        #[schemars(with = "Option<RawCount>")]
+        #[schemars(with = "Option<hints::Size>")]
         buffer: RawText,
     }
 }
@@ -36,10 +36,13 @@ mapping! {
     "sample"
     struct RawSampleFields {
         /// Of requests that were served.
+        #[schemars(with = "Option<hints::Share>")]
         ok: RawText,
         /// Of those that the gateway turned away.
+        #[schemars(with = "Option<hints::Share>")]
         refused: RawText,
         /// Of all others that ended with a status of 400 or above.
+        #[schemars(with = "Option<hints::Share>")]
         error: RawText,
     }
 }
@@ -54,7 +57,7 @@ mapping! {
         /// Begin a trace where none is gone on with. Default: true.
         create: bool,
         /// The share of those that is marked as sampled. Default: 0%.
-        #[schemars(with = "Option<Scalar>")]
+        #[schemars(with = "Option<hints::Share>")]
         sampled: RawText,
     }
 }

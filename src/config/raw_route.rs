@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::forms::{RawAnswer, RawCount};
+use super::hints;
 use super::node::Node;
 use super::raw::RawText;
 use super::raw_cors::RawCors;
@@ -56,9 +57,10 @@ mapping! {
         /// The answer to those refused, instead of the usual one.
         reject: RawReject,
         /// The longest request body of this route.
-        #[schemars(with = "Option<RawCount>")]
+        #[schemars(with = "Option<hints::Size>")]
         max_body: RawText,
         /// From a request's head to the last byte of its answer, on this route.
+        #[schemars(with = "Option<hints::Duration>")]
         timeout: RawText,
         #[schemars(skip)]
         priority: Later,
@@ -72,10 +74,13 @@ mapping! {
         /// A listener's name.
         listener: RawText,
         /// Host names: api.example.com, or *.example.com for every name below.
+        #[schemars(with = "Option<OneOrMany<hints::Host>>")]
         host: OneOrMany<At<RawText>>,
         /// A path: /login, /v1/* (it and all below), /users/{id}.
+        #[schemars(with = "Option<OneOrMany<hints::Path>>")]
         path: OneOrMany<At<RawText>>,
         /// Methods.
+        #[schemars(with = "Option<OneOrMany<hints::Method>>")]
         methods: OneOrMany<At<RawText>>,
         /// Request headers and their exact values; `*` for any value.
         #[schemars(with = "Option<BTreeMap<String, Scalar>>")]

@@ -1,6 +1,7 @@
 //! The store as it is written.
 
 use super::forms::{RawCount, RawSecret};
+use super::hints;
 use super::node::Node;
 use super::raw::RawText;
 use super::read::{At, Read, entries, mapping, not_available, unknown_key};
@@ -21,8 +22,10 @@ mapping! {
     "store.redis"
     struct RawRedis {
         /// redis://HOST:6379/0, rediss:// for TLS, redis+unix:///PATH?db=0 for a socket.
+        #[schemars(with = "Option<hints::Redis>")]
         url: RawText,
         /// Some nodes of a cluster: redis://HOST:PORT or rediss://HOST:PORT.
+        #[schemars(with = "Option<Vec<hints::Redis>>")]
         cluster: Vec<At<RawText>>,
         /// The sentinels that know the server.
         sentinel: RawSentinel,
@@ -35,6 +38,7 @@ mapping! {
         /// Certificates, for rediss:// only.
         tls: RawRedisTls,
         /// The longest that a request waits for a decision. Default: 50ms.
+        #[schemars(with = "Option<hints::Duration>")]
         timeout: RawText,
         /// What the names of all keys in Redis begin with. Default: sluicegate.
         prefix: RawText,
@@ -54,7 +58,7 @@ mapping! {
         #[schemars(required)]
         master: RawText,
         /// The sentinels: redis://HOST:26379 or rediss://HOST:26379.
-        #[schemars(required)]
+        #[schemars(required, with = "Vec<hints::Redis>")]
         nodes: Vec<At<RawText>>,
         /// The user at the sentinels themselves.
         username: RawText,

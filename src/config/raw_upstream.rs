@@ -1,6 +1,7 @@
 //! Upstreams as they are written.
 
 use super::forms::{RawCount, RawServer};
+use super::hints;
 use super::node::Node;
 use super::raw::RawText;
 use super::raw_balance::{RawBalance, RawEjection, RawHealth, RawRetries};
@@ -27,6 +28,7 @@ mapping! {
         #[schemars(extend("enum" = ["v1", "v2"]))]
         proxy_protocol: RawText,
         /// How often the names of servers are looked up. Default: 30s.
+        #[schemars(with = "Option<hints::Duration>")]
         resolve: RawText,
         /// Asks every server whether it is well.
         health: RawHealth,
@@ -46,9 +48,10 @@ mapping! {
     "a server"
     struct RawServerFields {
         /// http://HOST:PORT or https://HOST:PORT
-        #[schemars(required)]
+        #[schemars(required, with = "hints::Server")]
         url: RawText,
         /// Its share of the requests. Default: 1.
+        #[schemars(extend("minimum" = 1, "maximum" = 1_000))]
         weight: RawCount,
     }
 }
@@ -75,12 +78,16 @@ mapping! {
     "timeouts"
     struct RawTimeouts {
         /// For a connection. Default: 1s.
+        #[schemars(with = "Option<hints::Duration>")]
         connect: RawText,
         /// For the head of its answer, once the request is sent. Default: 30s.
+        #[schemars(with = "Option<hints::Duration>")]
         response: RawText,
         /// For the next bytes of its answer, and for the next request on a kept connection. Default: 60s.
+        #[schemars(with = "Option<hints::Duration>")]
         idle: RawText,
         /// For the next bytes of an upgraded connection, such as a WebSocket, in either direction. Default: 1h.
+        #[schemars(with = "Option<hints::Duration>")]
         tunnel: RawText,
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::forms::{
     RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawProxy, RawSecret, RawServer,
 };
+use super::hints;
 use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_balance::{
     RawBalance, RawBalanceFields, RawEjection, RawEjectionFields, RawRetries, RawRetriesFields,
@@ -69,6 +70,12 @@ fn tidy(schema: &mut Value) {
             if let Some(Value::String(reference)) = members.get_mut("$ref") {
                 *reference = reference.replace("Raw", "");
             }
+            if let Some(Value::String(description)) = members.get("description")
+                && let Some(default) = hints::default_in(description)
+            {
+                let default = serde_json::from_str(default).unwrap_or_else(|_| default.into());
+                members.insert("default".to_owned(), default);
+            }
             members.iter_mut().filter(|(name, _)| *name != "anyOf" || !has_words).for_each(|(_, m)| tidy(m));
         }
         Value::Array(items) => items.iter_mut().for_each(tidy),
@@ -102,10 +109,10 @@ macro_rules! told_as {
 told_as! {
     Scalar, "Scalar" => _generator json_schema!({ "type": ["string", "number", "boolean"] });
     Family, "Family" => _generator json_schema!({ "type": "string", "enum": ["x-ratelimit", "ietf", "retry-after"] });
-    RawCount, "Count" => _generator json_schema!({ "type": ["integer", "string"] });
+    RawCount, "Count" => _generator hints::number(hints::COUNT, &[]);
     RawCost, "Cost" => generator {
         let fields = generator.subschema_for::<RawCostFields>();
-        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
+        json_schema!({ "anyOf": [hints::number(&hints::cost(), &["5", "header:X-Cost"]), fields] })
     };
     RawBalance, "Balance" => generator {
         let fields = generator.subschema_for::<RawBalanceFields>();
@@ -117,33 +124,35 @@ told_as! {
     };
     RawRetries, "Retries" => generator {
         let fields = generator.subschema_for::<RawRetriesFields>();
-        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
+        json_schema!({ "anyOf": [hints::number(hints::COUNT, &[]), fields] })
     };
     RawAnswer, "Answer" => generator {
         let fields = generator.subschema_for::<RawRespond>();
         json_schema!({ "anyOf": [{ "type": "string", "enum": ["usage"] }, fields] })
     };
-    RawListener, "Listener" => generator either::<RawListenerFields>(generator);
-    RawServer, "Server" => generator either::<RawServerFields>(generator);
+    RawListener, "Listener" => generator either::<RawListenerFields>(&hints::address(), generator);
+    RawServer, "Server" => generator either::<RawServerFields>(&hints::server(), generator);
     RawPlan, "Plan" => generator {
         let fields = generator.subschema_for::<RawPlanFields>();
-        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, fields] })
+        let numbers = format!("{}|{}", hints::COUNT, hints::rate());
+        json_schema!({ "anyOf": [hints::number(&numbers, &["1000/min"]), fields] })
     };
-    RawAccessLog, "AccessLog" => generator either::<RawAccessLogFields>(generator);
-    RawSample, "Sample" => generator either::<RawSampleFields>(generator);
-    RawRedirect, "Redirect" => generator either::<RawRedirectFields>(generator);
-    RawRewrite, "Rewrite" => generator either::<RawRewriteFields>(generator);
+    RawAccessLog, "AccessLog" => generator either::<RawAccessLogFields>(".+", generator);
+    RawSample, "Sample" => generator either::<RawSampleFields>(hints::SHARE, generator);
+    RawRedirect, "Redirect" => generator either::<RawRedirectFields>(".+", generator);
+    RawRewrite, "Rewrite" => generator either::<RawRewriteFields>(".+", generator);
     RawCors, "Cors" => generator {
         let fields = generator.subschema_for::<RawCorsFields>();
         json_schema!({ "anyOf": [{ "type": "string", "enum": ["off"] }, fields] })
     };
-    RawBan, "Ban" => generator either::<RawBanFields>(generator);
-    RawDrain, "Drain" => generator either::<RawDrainFields>(generator);
-    RawSecret, "Secret" => generator either::<RawSecretFile>(generator);
-    RawProxy, "Proxy" => generator either::<RawListFile>(generator);
+    RawBan, "Ban" => generator either::<RawBanFields>(&hints::duration(), generator);
+    RawDrain, "Drain" => generator either::<RawDrainFields>(&hints::duration(), generator);
+    RawSecret, "Secret" => generator either::<RawSecretFile>(".*", generator);
+    RawProxy, "Proxy" => generator either::<RawListFile>(&format!("{}|list:.+", hints::network()), generator);
     RawList, "List" => generator {
-        let (networks, file) = (generator.subschema_for::<Vec<String>>(), generator.subschema_for::<RawListFile>());
-        json_schema!({ "anyOf": [networks, file] })
+        let network = hints::text(&hints::network(), &["192.0.2.0/24", "2001:db8::/32"]);
+        let file = generator.subschema_for::<RawListFile>();
+        json_schema!({ "anyOf": [{ "type": "array", "items": network }, file] })
     };
     At<T> where T, "At" => generator T::json_schema(generator);
     Named<T> where T, "Named" => generator <BTreeMap<String, T>>::json_schema(generator);
@@ -153,8 +162,8 @@ told_as! {
     };
 }
 
-/// A text, or a mapping.
-fn either<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+/// A text that matches a pattern, or a mapping.
+fn either<T: JsonSchema>(pattern: &str, generator: &mut SchemaGenerator) -> Schema {
     let fields = generator.subschema_for::<T>();
-    json_schema!({ "anyOf": [{ "type": "string" }, fields] })
+    json_schema!({ "anyOf": [hints::text(pattern, &[]), fields] })
 }

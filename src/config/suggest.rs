@@ -83,18 +83,20 @@ pub(super) fn rate(text: &str) -> Option<String> {
                 return None;
             }
             words.eat(&["every", "each", "a", "an"]);
-            (words.decimal().unwrap_or(Decimal::ONE), words.unit()?)
+            let number = words.decimal();
+            if number.is_none() && words.eat(&["month", "months", "mo", "mth"]) {
+                words.end()?;
+                let (count, 1) = count.times(magnitude)?.reduced() else { return None };
+                return Some(format!("{}/month", short(count, magnitude)));
+            }
+            (number.unwrap_or(Decimal::ONE), words.unit()?)
         }
     };
     words.end()?;
     // A fraction of a request in a period is a whole request in a longer one.
     let (count, every) = count.times(magnitude)?.reduced();
     let period = period.times(every)?;
-    let count = match (magnitude, count / magnitude) {
-        (1_000, n) if n > 0 && count.is_multiple_of(magnitude) => format!("{n}k"),
-        (1_000_000, n) if n > 0 && count.is_multiple_of(magnitude) => format!("{n}M"),
-        _ => count.to_string(),
-    };
+    let count = short(count, magnitude);
     match period.reduced() {
         (1, 1) => Some(format!("{count}/{}", unit.alone)),
         _ => Some(format!("{count}/{}", spelled(period, unit)?)),
@@ -153,6 +155,15 @@ pub(super) fn count(text: &str) -> Option<String> {
             (n, 1) => Some(n.to_string()),
             _ => None,
         },
+    }
+}
+
+/// A count in the magnitude in which it was written, if it is whole in that.
+fn short(count: u128, magnitude: u128) -> String {
+    match (magnitude, count / magnitude) {
+        (1_000, n) if n > 0 && count.is_multiple_of(magnitude) => format!("{n}k"),
+        (1_000_000, n) if n > 0 && count.is_multiple_of(magnitude) => format!("{n}M"),
+        _ => count.to_string(),
     }
 }
 
@@ -306,6 +317,9 @@ mod tests {
                 ("100/Min", Some("100/min")),
                 ("0.1/min", Some("1/10min")),
                 ("10m/h", Some("10M/h")),
+                ("1M per month", Some("1M/month")),
+                ("5 a week", Some("5/week")),
+                ("0.5/month", None),
                 ("100/fortnight", None),
                 ("100", None),
                 ("1.500/s", None),

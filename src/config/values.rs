@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sluicegate_limiter::{MAX_COUNT, QuotaError, Rate, Span};
 
+use super::calendar::Unit;
 use super::report::Mistake;
 use super::suggest;
 
@@ -27,6 +28,18 @@ const UNITS: [(&str, u64); 19] = [
     ("day", 86_400_000_000_000),
     ("days", 86_400_000_000_000),
     ("w", 604_800_000_000_000),
+];
+
+/// Periods of the calendar, which rates have.
+const CALENDAR: [(&str, Unit); 8] = [
+    ("d", Unit::Day),
+    ("day", Unit::Day),
+    ("days", Unit::Day),
+    ("w", Unit::Week),
+    ("week", Unit::Week),
+    ("weeks", Unit::Week),
+    ("month", Unit::Month),
+    ("months", Unit::Month),
 ];
 
 /// `20`, `10k`, `1M`.
@@ -97,9 +110,10 @@ pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
     span(text).map(|span| Duration::from_nanos(span.as_nanos()))
 }
 
-/// `100/min`, `20/15s`.
-pub(super) fn rate(text: &str) -> Result<Rate, Mistake> {
-    let Some((number, period)) = plain_rate(text) else {
+/// `100/min`, `20/15s`, `1M/month`; and the period of the calendar that is named. A month has 31 days for those who do not
+/// count by the calendar.
+pub(super) fn rate(text: &str) -> Result<(Rate, Option<Unit>), Mistake> {
+    let Some((number, period, unit)) = plain_rate(text) else {
         let mistake =
             Mistake::new(format!("expected a rate such as 100/min, 10/s or 20/15s, found `{text}`"));
         let better = suggest::rate(text).filter(|better| plain_rate(better).is_some());
@@ -108,7 +122,7 @@ pub(super) fn rate(text: &str) -> Result<Rate, Mistake> {
             None => with_spelling(mistake, better),
         });
     };
-    Rate::new(number, period).map_err(|error| {
+    let rate = Rate::new(number, period).map_err(|error| {
         let why = match error {
             QuotaError::Count(n) => outside("the count", 1, MAX_COUNT, n),
             // The limiter would write the period in seconds, and that is not how it was written.
@@ -116,14 +130,18 @@ pub(super) fn rate(text: &str) -> Result<Rate, Mistake> {
             other => other.to_string(),
         };
         Mistake::new(format!("in the rate `{text}`: {why}"))
-    })
+    })?;
+    Ok((rate, unit))
 }
 
-/// A count and a period, whatever they are.
-fn plain_rate(text: &str) -> Option<(u64, Span)> {
+/// A count and a period, whatever they are, and the period of the calendar that is named.
+fn plain_rate(text: &str) -> Option<(u64, Span, Option<Unit>)> {
     let (left, right) = text.split_once('/')?;
-    let right = right.trim();
-    Some((plain_count(left)?, unit(right).map(Span::from_nanos).or_else(|| plain_span(right))?))
+    let (number, right) = (plain_count(left)?, right.trim());
+    if let Some((_, unit)) = CALENDAR.iter().find(|(name, _)| *name == right) {
+        return Some((number, unit.span(), Some(*unit)));
+    }
+    Some((number, unit(right).map(Span::from_nanos).or_else(|| plain_span(right))?, None))
 }
 
 /// What is said of a number out of bounds, everywhere in the same words.
@@ -168,6 +186,16 @@ fn plain_bytes(text: &str) -> Option<u64> {
     text[..split].parse::<u64>().ok().and_then(|n| n.checked_mul(factor))
 }
 
+/// The names of the periods that only rates have.
+pub(super) fn calendar_units() -> Vec<&'static str> {
+    CALENDAR.iter().map(|(name, _)| *name).filter(|name| unit(name).is_none()).collect()
+}
+
+/// The names of all units.
+pub(super) fn units() -> Vec<&'static str> {
+    UNITS.iter().map(|(name, _)| *name).collect()
+}
+
 fn unit(text: &str) -> Option<u64> {
     UNITS.iter().find(|(name, _)| *name == text).map(|(_, nanos)| *nanos)
 }
@@ -187,7 +215,7 @@ mod tests {
             ("10k/d", 10_000, 86_400),
             ("7/90s", 7, 90),
         ] {
-            let rate = rate(text).unwrap();
+            let (rate, _) = rate(text).unwrap();
             assert_eq!((rate.count(), rate.period()), (count, Span::from_secs(seconds)), "{text}");
         }
     }

@@ -11,6 +11,7 @@ pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Arc<Limit> {
         name: format!("limit-{order}"),
         key: KeySpec::new(vec![vec![Part::Global]]),
         quota,
+        zone: None,
         plans: Vec::new(),
         candidate: None,
         when: None,

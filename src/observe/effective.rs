@@ -3,6 +3,7 @@
 mod cors;
 
 use serde_json::{Map, Value, json};
+use sluicegate_limiter::Span;
 
 use crate::config::{
     Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, BUDGETS, Balance, Budget, CertificateConfig,
@@ -141,7 +142,8 @@ pub(super) fn limit(limit: &LimitConfig, lists: &[ListConfig]) -> Value {
     json!({
         "key": limit.key.to_string(),
         "algorithm": limit.quota.algorithm(),
-        "rate": limit.quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
+        "rate": rate(&limit.quota),
+        "zone": limit.zone,
         "capacity": limit.quota.capacity(),
         "plans": limit.plans.iter().map(|(name, plan)| (name.clone(), quota(plan))).collect::<Map<_, _>>(),
         "candidate": limit.candidate.as_ref().map(quota),
@@ -191,10 +193,23 @@ pub(super) fn limit(limit: &LimitConfig, lists: &[ListConfig]) -> Value {
     })
 }
 
+/// A rate as the file writes it.
+fn rate(quota: &Quota) -> Option<String> {
+    let rate = quota.rate()?;
+    let by_calendar = matches!(quota, Quota::FixedWindow(window, _) if window.calendar().is_some());
+    let period = match rate.period() {
+        Span::DAY if by_calendar => "day".to_owned(),
+        period if by_calendar && period < Span::from_secs(28 * 86_400) => "week".to_owned(),
+        _ if by_calendar => "month".to_owned(),
+        period => period.to_string(),
+    };
+    Some(format!("{}/{period}", rate.count()))
+}
+
 /// The numbers of a variant of a limit.
 fn quota(quota: &Quota) -> Value {
     json!({
-        "rate": quota.rate().map(|rate| format!("{}/{}", rate.count(), rate.period())),
+        "rate": rate(quota),
         "capacity": quota.capacity(),
     })
 }

@@ -175,7 +175,7 @@ impl<'s> Replay<'s> {
         let decision = decide(&found.asks, false);
         let speaks = speaker(&found.asked, &decision);
         let key = speaks.map(|at| std::mem::take(&mut found.asks[at].text)).unwrap_or_default();
-        self.row(found.decided(decision), (speaks, key), request, status)
+        self.row(found.decided(decision, self.now), (speaks, key), request, status)
     }
 
     fn row(

@@ -1,8 +1,8 @@
 //! What clients are told of their limits: headers on admitted answers, and the refusal.
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
-use sluicegate_limiter::{Refusal, Span, Standing};
+use http::{StatusCode, header};
+use sluicegate_limiter::{Refusal, Span, Standing, Time};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
@@ -14,7 +14,7 @@ use crate::limit::{Decision, Limit, Verdict};
 use crate::message::{RequestHead, RequestId, Response};
 use crate::number::write_decimal;
 use crate::pipeline::{AskedLimit, Judged};
-use crate::snapshot::{Route, Said};
+use crate::snapshot::{Policies, Route, Said};
 
 const LIMIT: &str = "x-ratelimit-limit";
 const REMAINING: &str = "x-ratelimit-remaining";
@@ -35,6 +35,7 @@ pub struct Told<'s> {
     remaining: u64,
     /// Seconds.
     reset: u64,
+    now: Time,
 }
 
 /// The verdict that headers speak of: that of the enforced limit which refuses longest, or else of the one
@@ -74,25 +75,25 @@ pub fn retry_after(verdict: &Verdict) -> Option<Span> {
 
 impl<'s> Told<'s> {
     /// What a request is told, if any limit speaks.
-    pub fn new(said: &'s Said, asked: &[AskedLimit<'s>], decision: &Decision) -> Option<Self> {
-        Some(Self::by(speaker(asked, decision)?, said, asked, decision))
+    pub fn new(judged: &Judged<'s>) -> Option<Self> {
+        Some(Self::by(speaker(&judged.asked, &judged.decision)?, judged))
     }
 
     /// What the limit at this place says.
-    fn by(at: usize, said: &'s Said, asked: &[AskedLimit<'s>], decision: &Decision) -> Self {
-        let standing = decision.verdicts[at].standing;
+    fn by(at: usize, judged: &Judged<'s>) -> Self {
+        let standing = judged.decision.verdicts[at].standing;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
-        Self { limit: asked[at].limit, said, remaining, reset }
+        Self { limit: judged.asked[at].limit, said: judged.said, remaining, reset, now: judged.now }
     }
 
     /// What a request is told that spends nothing, if any limit speaks: the one that is closest to its end.
-    pub(super) fn of(said: &'s Said, usage: &[(AskedLimit<'s>, Standing)]) -> Option<Self> {
+    pub(super) fn of(said: &'s Said, usage: &[(AskedLimit<'s>, Standing)], now: Time) -> Option<Self> {
         let left = |standing: &Standing, other: &Standing| {
             u128::from(standing.remaining) * u128::from(other.capacity)
         };
         let (asked, standing) = usage.iter().min_by(|(_, a), (_, b)| left(a, b).cmp(&left(b, a)))?;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
-        Some(Self { limit: asked.limit, said, remaining, reset })
+        Some(Self { limit: asked.limit, said, remaining, reset, now })
     }
 
     /// Writes the headers over whatever the upstream says under the same names.
@@ -102,12 +103,12 @@ impl<'s> Told<'s> {
             headers.remove_all(&[LIMIT, REMAINING, RESET]);
         }
         if families.ietf {
-            let with_policy = self.said.policies.is_some();
+            let with_policy = !matches!(self.said.policies, Policies::Fixed(None));
             headers.remove_all(if with_policy { &[RATELIMIT, POLICY] } else { &[RATELIMIT] });
         }
         self.add(families, self.reset, headers);
-        if let Some(policies) = self.said.policies.as_ref().filter(|_| families.ietf) {
-            headers.append_value(POLICY, policies);
+        if families.ietf {
+            add_policies(&self.said.policies, self.now, headers);
         }
     }
 
@@ -144,10 +145,28 @@ impl<'s> Told<'s> {
     }
 }
 
+fn add_policies(policies: &Policies, now: Time, headers: &mut Fields) {
+    match policies {
+        Policies::Fixed(None) => {}
+        Policies::Fixed(Some(policies)) => headers.append_value(POLICY, policies),
+        Policies::Moving(policies) => headers.append_with(POLICY, |out| {
+            for (at, (text, windows)) in policies.iter().enumerate() {
+                out.extend_from_slice(if at == 0 { b"" } else { b", " });
+                out.extend_from_slice(text.as_bytes());
+                if let Some(windows) = windows {
+                    write_decimal(out, windows.length(now).ceil_secs());
+                }
+            }
+        }),
+    }
+}
+
 /// What is the same in all refusals of a route.
-pub fn refusal_headers(families: HeaderFamilies, policies: Option<&HeaderValue>) -> Fields {
+pub fn refusal_headers(families: HeaderFamilies, policies: &Policies) -> Fields {
     let mut headers = Fields::new();
-    if let Some(policies) = policies.filter(|_| families.ietf) {
+    if let Policies::Fixed(Some(policies)) = policies
+        && families.ietf
+    {
         headers.append_value(POLICY, policies);
     }
     headers.append("cache-control", NO_STORE);
@@ -167,9 +186,12 @@ pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> (Res
     let mut response = Response::new(StatusCode::TOO_MANY_REQUESTS, Body::empty());
     let headers = &mut response.headers;
     headers.append_all(&said.refusal);
+    if route.headers.ietf && matches!(said.policies, Policies::Moving(_)) {
+        add_policies(&said.policies, judged.now, headers);
+    }
     headers.append(X_REQUEST_ID, id);
     if let Some(at) = speaks {
-        Told::by(at, said, asked, decision).add_refusal(route.headers, seconds, headers);
+        Told::by(at, judged).add_refusal(route.headers, seconds, headers);
     }
     if is_grpc(parts) {
         response.status = StatusCode::OK;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{StatusCode, header};
-use sluicegate_limiter::Standing;
+use sluicegate_limiter::{Standing, Time};
 
 use super::limits::Told;
 use super::problem::{NO_STORE, fixed};
@@ -10,7 +10,7 @@ use crate::message::Response;
 use crate::pipeline::{AskedLimit, Found};
 
 /// The client's limits and what is left of them, with the headers that any other answer would have.
-pub fn usage(found: &Found<'_>, usage: &[(AskedLimit<'_>, Standing)]) -> Response {
+pub fn usage(found: &Found<'_>, usage: &[(AskedLimit<'_>, Standing)], now: Time) -> Response {
     let limits: Vec<serde_json::Value> = usage
         .iter()
         .map(|(asked, standing)| {
@@ -18,7 +18,7 @@ pub fn usage(found: &Found<'_>, usage: &[(AskedLimit<'_>, Standing)]) -> Respons
             serde_json::json!({
                 "name": asked.limit.config.name,
                 "limit": quota.shown(),
-                "window": quota.window().map(|window| window.as_nanos() as f64 / 1e9),
+                "window": quota.window(now).map(|window| window.as_nanos() as f64 / 1e9),
                 "remaining": standing.remaining,
                 "reset": standing.reset.ceil_secs(),
             })
@@ -28,7 +28,7 @@ pub fn usage(found: &Found<'_>, usage: &[(AskedLimit<'_>, Standing)]) -> Respons
     let mut response = fixed(StatusCode::OK, body, "application/json");
     response.headers.insert(header::CACHE_CONTROL, NO_STORE);
     let said = found.route.said_to(found.identity.plan());
-    if let Some(told) = Told::of(said, usage) {
+    if let Some(told) = Told::of(said, usage, now) {
         told.write(found.route, &mut response.headers);
     }
     response

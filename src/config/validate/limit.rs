@@ -91,6 +91,7 @@ pub(super) fn limit(
         name: name.value.clone(),
         key: key?,
         quota: quota?,
+        zone: raw.zone.as_ref().map(|zone| zone.value.clone()),
         plans: plans?,
         candidate: candidate?,
         when,

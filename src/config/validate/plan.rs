@@ -9,7 +9,7 @@ use super::super::model::{ApiKeyConfig, Quota, When};
 use super::super::raw::{RawConfig, RawLimit, RawWhen};
 use super::super::read::{At, Named};
 use super::super::report::{Report, nearest};
-use super::super::values::grouped;
+use super::super::values::{self, grouped};
 use super::matching::method;
 use super::quota::quota;
 use super::{check_name, empty, header_name, value};
@@ -108,7 +108,10 @@ fn special(
         (Some(_), None) => vec!["max"],
         _ => Vec::new(),
     };
+    // The zone is that of the limit, for those of its rates that begin in one.
+    let in_zone = fields.rate.as_ref().is_none_or(|text| !matches!(values::rate(&text.value), Ok((_, None))));
     let all = RawLimit {
+        zone: raw.zone.clone().filter(|_| in_zone),
         rate: fields.rate.clone(),
         burst: fields.burst.clone(),
         max: fields.max.clone(),

@@ -1,10 +1,12 @@
 //! Quotas: an algorithm with its numbers.
 
+use jiff::tz::TimeZone;
 use sluicegate_limiter::{
-    Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, MAX_SLICES, QuotaError, Rate,
+    Calendar, Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, MAX_SLICES, QuotaError, Rate,
     SlidingLog, SlidingWindow, Span, TokenBucket,
 };
 
+use super::super::calendar::{self, Unit};
 use super::super::forms::RawCount;
 use super::super::model::Quota;
 use super::super::raw::RawLimit;
@@ -38,7 +40,7 @@ pub(super) fn quota(name: &At<String>, raw: &RawLimit, report: &mut Report) -> O
     }
     let kind =
         raw.algorithm.as_ref().map_or(Some(Kind::Token), |text| word(text, "algorithm", &KINDS, report))?;
-    let numbers = ["burst", "slices", "count_rejected", "max_delay", "overdraft"];
+    let numbers = ["burst", "slices", "count_rejected", "max_delay", "overdraft", "zone"];
     let fits = check_fields(kind, raw, report) && !numbers.iter().any(|field| raw.wrong.contains(field));
 
     let what = format!("the limit `{}`", name.value);
@@ -55,15 +57,61 @@ pub(super) fn quota(name: &At<String>, raw: &RawLimit, report: &mut Report) -> O
         return None;
     };
     let rate = value(text, report, values::rate);
+    let calendar = calendar_of(kind, raw, text, rate, report);
     let max_delay = raw.max_delay.as_ref().map(|text| value(text, report, values::span));
-    let rate = rate.filter(|_| fits)?;
+    let (calendar, (rate, _)) = (calendar?, rate.filter(|_| fits)?);
     let mut quota = Timed { text, rate, raw, max_delay, report };
     match kind {
         Kind::Token => quota.token(),
         Kind::Leaky => quota.leaky(),
-        Kind::Fixed => Some(Quota::FixedWindow(FixedWindow::new(rate), rate)),
+        Kind::Fixed => {
+            let window = calendar.map(|calendar| FixedWindow::with_calendar(rate, calendar));
+            Some(Quota::FixedWindow(window.unwrap_or(FixedWindow::new(rate)), rate))
+        }
         Kind::Log => quota.log(),
         Kind::Sliding | Kind::Concurrency => quota.sliding(),
+    }
+}
+
+/// The calendar by which a limit counts, if it does; `None` where something is wrong with it, and that is reported.
+///
+/// Weeks and months are of the calendar whatever the zone, because nobody means those that a multiple of seconds since
+/// the epoch makes.
+fn calendar_of(
+    kind: Kind,
+    raw: &RawLimit,
+    text: &At<String>,
+    rate: Option<(Rate, Option<Unit>)>,
+    report: &mut Report,
+) -> Option<Option<&'static Calendar>> {
+    let zone = match &raw.zone {
+        Some(name) => Some(value(name, report, calendar::zone)?),
+        None if raw.wrong.contains(&"zone") => return None,
+        None => None,
+    };
+    let (_, unit) = rate?;
+    match (unit, &raw.zone) {
+        (Some(Unit::Month), _) if kind != Kind::Fixed => {
+            report.error(
+                text.problem("a month is no fixed time, so only fixed_window counts by it")
+                    .help("write `algorithm: fixed_window` beside it, or a number of days: 30d"),
+            );
+            None
+        }
+        (None, Some(zone)) if kind == Kind::Fixed => {
+            report.error(
+                zone.problem(
+                    "`zone` means nothing for this rate: only days, weeks and months begin in a zone",
+                )
+                .help("write a rate per day, week or month, such as 1M/month, or remove `zone`"),
+            );
+            None
+        }
+        (Some(Unit::Day), None) => Some(None), // whole days since the epoch
+        (Some(unit), _) if kind == Kind::Fixed => {
+            Some(Some(calendar::calendar(&zone.unwrap_or(TimeZone::UTC), unit)))
+        }
+        _ => Some(None),
     }
 }
 
@@ -73,11 +121,12 @@ fn check_fields(kind: Kind, raw: &RawLimit, report: &mut Report) -> bool {
         field.map(|field| field.at)
     }
     let timed = &[Kind::Token, Kind::Leaky, Kind::Fixed, Kind::Log, Kind::Sliding][..];
-    let fields: [(&str, Option<Place>, &[Kind]); 8] = [
+    let fields: [(&str, Option<Place>, &[Kind]); 9] = [
         ("burst", at(raw.burst.as_ref()), &[Kind::Token, Kind::Leaky]),
         ("slices", at(raw.slices.as_ref()), &[Kind::Sliding]),
         ("count_rejected", at(raw.count_rejected.as_ref()), &[Kind::Log]),
         ("max_delay", at(raw.max_delay.as_ref()), &[Kind::Leaky]),
+        ("zone", at(raw.zone.as_ref()), &[Kind::Fixed]),
         ("overdraft", at(raw.overdraft.as_ref()), &[Kind::Token]),
         ("max", at(raw.max.as_ref()), &[Kind::Concurrency]),
         ("rate", at(raw.rate.as_ref()), timed),

@@ -213,7 +213,8 @@ impl Store {
         let deadline = link.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
         call.arg(deadline).arg(riders).arg(&link.holder()).arg(LEASE.as_micros() as u64);
         for at in stop {
-            call.arg(&*items[*at].argument());
+            let (argument, quota) = (items[*at].argument(), &items[*at].limit.config.quota);
+            call.arg(&*wire::at(argument, quota, || link.clock.at_least(self.clock.now())));
         }
         call
     }
@@ -371,7 +372,8 @@ impl Store {
         tokio::task::spawn_local(async move {
             let quota = limit.counters.stored.quota();
             let argument = wire::spend_argument(&quota, cost);
-            let charge = |call: &mut Cmd| _ = call.arg(&argument);
+            let argument = wire::at(argument, &quota, || store.state.clocks_at(store.clock.now()));
+            let charge = |call: &mut Cmd| _ = call.arg(&*argument);
             if !store.correct((&limit, key, tag), quota, &SCRIPTS.spend, charge).await {
                 let now = store.clock.now();
                 let at = store.servers.of(store.slot(tag)).map_or(now, |link| link.clock.at_least(now));
@@ -406,7 +408,8 @@ impl Store {
         let (store, limit) = (Rc::clone(self), Arc::clone(limit));
         tokio::task::spawn_local(async move {
             let argument = wire::refund_argument(&quota, charge);
-            let refund = |call: &mut Cmd| _ = call.arg(&holder).arg(&argument);
+            let argument = wire::at(argument, &quota, || store.state.clocks_at(store.clock.now()));
+            let refund = |call: &mut Cmd| _ = call.arg(&holder).arg(&*argument);
             store.correct((&limit, key, tag), quota, &SCRIPTS.refund, refund).await;
         });
     }

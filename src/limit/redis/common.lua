@@ -61,7 +61,8 @@ local function is_period(micros)
 end
 
 -- An algorithm is made when a key asks for it. It is a table of
---   load(key, at)   reads the rest of the argument, from byte `at`, and the state
+--   load(key, at)   reads the rest of the argument, from byte `at`, and the state; sets `behind` to the bytes that it
+--                   takes from the end of the argument
 --   fits(key)       whether the cost is admitted as things are
 --   charge(key)     takes it
 --   refuse(key, banned)  notes a refusal, and says whether that changed anything: never if it is by a ban
@@ -74,7 +75,7 @@ local algorithms = {}
 -- An argument is 1 byte of the algorithm, 1 of flags, and what the algorithm needs.
 local function load(name, argument)
     local tag, flags = struct.unpack('>BB', argument)
-    local key = {name = name, argument = argument, kind = tag, changed = false}
+    local key = {name = name, argument = argument, kind = tag, changed = false, behind = 0}
     key.enforces = flags % 2 == 1
     key.never = flags % 4 >= 2
     key.bans = flags >= 4

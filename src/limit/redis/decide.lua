@@ -19,7 +19,7 @@ for i = 1, #keys do
     local key = keys[i]
     if key.bans then
         local ban = {name = KEYS[#keys + #bans + 1], changed = false}
-        ban.after, ban.within, ban.span = struct.unpack('>I2I7I7', key.argument, #key.argument - 15)
+        ban.after, ban.within, ban.span = struct.unpack('>I2I7I7', key.argument, #key.argument - 15 - key.behind)
         ban.value, ban.till, ban.log = get(ban.name), 0, ''
         if #ban.value >= 7 and #ban.value % 7 == 0 then
             ban.till = struct.unpack('>I7', ban.value)

@@ -130,7 +130,8 @@ impl Store {
         let mut call = SCRIPTS.report.call(names.iter().map(Vec::as_slice));
         let quotas: Vec<Quota> = batch.iter().map(|report| report.limit.counters.stored.quota()).collect();
         for (report, quota) in batch.iter().zip(&quotas) {
-            call.arg(wire::spend_argument(quota, report.amount));
+            let argument = wire::spend_argument(quota, report.amount);
+            call.arg(&*wire::at(argument, quota, || link.clock.at_least(self.clock.now())));
         }
         let (sent, within) = (self.clock.now(), std::time::Duration::from_nanos(UNHURRIED.as_nanos()));
         let answer = tokio::time::timeout(within, connection.send_packed_command(&link.spelled(call))).await;

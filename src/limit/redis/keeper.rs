@@ -116,7 +116,8 @@ impl Store {
             let mut call = SCRIPTS.decide(Algorithms::of([&quota].into_iter())).call(names.into_iter());
             // The cost that requests have: of a log only the part is told that decides about them.
             let argument = limit.argument.clone().unwrap_or_else(|| wire::limit_argument(&limit.config, 1));
-            call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(argument);
+            let argument = wire::at(argument, &quota, || link.clock.at_least(self.clock.now()));
+            call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(&*argument);
             call
         };
         let until = self.clock.now().plus(within);

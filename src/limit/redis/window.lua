@@ -1,33 +1,61 @@
--- fixed_window: period 6 bytes, index of the window since the epoch 6, used 4.
+-- fixed_window: period 6 bytes, index of the window since the epoch 6, used 4. With a calendar: 0 in 6 bytes, the second in
+-- which the window begins 6, used 4, the second in which it ends 4.
 algorithms[2] = function()
     local kind = {}
 
-    function kind.load(key, at)
-        local period
-        period, key.count, key.cost, key.tail = struct.unpack('>I6I4I4', key.argument, at)
-        key.period = period
-        local current = (now - now % period) / period
-        local index, used = current, 0
-        local value = get(key.name)
+    -- The window that holds an instant: its index, when it begins and when it ends. Of a calendar only some windows are
+    -- told: before them it is the first of these, behind them the last.
+    local function window(key, at)
+        local starts = key.starts
+        if not starts then
+            local index = (at - at % key.period) / key.period
+            return index, index * key.period, (index + 1) * key.period
+        end
+        local i = 1
+        while i < #starts - 1 and starts[i + 1] * 1000000 <= at do
+            i = i + 1
+        end
+        return starts[i], starts[i] * 1000000, starts[i + 1] * 1000000
+    end
+
+    -- What is kept: when the window begins and ends, and what is used in it.
+    local function kept(value)
         if #value == 16 then
-            local old, then_index, then_used = struct.unpack('>I6I6I4', value)
-            if old == period then
-                if then_index >= index then
-                    index, used = then_index, then_used
-                end
-            elseif is_period(old) and (then_index + 1) * old > now then
-                -- Used in a window that is not over: it counts in the current one of the new period, or in the one
-                -- in which the old one began, if the clock was set back.
-                local begun = then_index * old
-                index, used = math.max(index, (begun - begun % period) / period), then_used
-                key.changed = true
+            local period, index, used = struct.unpack('>I6I6I4', value)
+            if is_period(period) then
+                return index * period, (index + 1) * period, used
             end
-            if index > current + 1 then
-                index = current -- the clock was set back by more than a whole window
+        elseif #value == 20 then
+            local _, from, used, to = struct.unpack('>I6I6I4I4', value)
+            return from * 1000000, to * 1000000, used
+        end
+        return 0, 0, 0
+    end
+
+    function kind.load(key, at)
+        key.period, key.count, key.cost, key.tail = struct.unpack('>I6I4I4', key.argument, at)
+        if key.period == 0 then
+            key.behind = 20
+            key.starts = {struct.unpack('>I4I4I4I4I4', key.argument, #key.argument - 19)}
+            key.starts[6] = nil -- the place behind the last
+        end
+        local value = get(key.name)
+        local index, from, to = window(key, now)
+        local used = 0
+        local begun, over, then_used = kept(value)
+        if over > now then
+            -- Used in a window that is not over: it counts in the same one or, if windows are others now, in the current one,
+            -- or in the one in which the old one began, if the clock was set back.
+            local _, _, next_over = window(key, to)
+            index, from, to = window(key, math.max(now, begun))
+            used = then_used
+            key.changed = from ~= begun or to ~= over
+            if from >= next_over then
+                index, from, to = window(key, now) -- the clock was set back by more than a whole window
                 key.changed = true
             end
         end
-        key.value, key.index, key.used, key.was = value, index, used, used
+        key.value, key.index, key.over, key.used, key.was = value, index, to, used, used
     end
 
     function kind.fits(key)
@@ -64,8 +92,13 @@ algorithms[2] = function()
     end
 
     function kind.save(key)
-        local value = key.used > 0 and struct.pack('>I6I6I4', key.period, key.index, key.used) or ''
-        set(key.name, key.value, value, (key.index + 1) * key.period - now)
+        local value = ''
+        if key.used > 0 and key.starts then
+            value = struct.pack('>I6I6I4I4', 0, key.index, key.used, key.over / 1000000)
+        elseif key.used > 0 then
+            value = struct.pack('>I6I6I4', key.period, key.index, key.used)
+        end
+        set(key.name, key.value, value, math.max(0, key.over - now))
     end
 
     return kind

@@ -13,7 +13,10 @@
 //! | sliding_log | period 6, count 4, cost 4, whether it counts the rejected 1 |
 //! | concurrency | max 4, cost 4 |
 //! | a ban, at the end | refusals 2, the time within which they count 7, how long it lasts 7 |
+//! | periods of a calendar, behind all | the instants at which five of them begin, in seconds, each 4: one that is over, the present one, those that follow |
 //! | a receipt | buckets: instant 7 + 4; fixed_window: index 6; sliding_window: index 7; sliding_log: instant 7 |
+
+use std::borrow::Cow;
 
 use redis::Value;
 use sluicegate_limiter::{
@@ -130,8 +133,10 @@ pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
     match quota {
         Quota::TokenBucket(bucket, rate, burst) => Bucket::token(bucket, *rate, *burst, cost).argument(flags),
         Quota::LeakyBucket(bucket, rate, _) => Bucket::leaky(bucket, *rate, cost).argument(flags),
-        Quota::FixedWindow(_, rate) => {
-            [&[2, flags][..], &period(*rate), &number(rate.count()), &cost_bytes].concat()
+        Quota::FixedWindow(window, rate) => {
+            // With a calendar no period: where its windows begin is told with each call.
+            let period = window.calendar().map_or(period(*rate), |_| [0; 6]);
+            [&[2, flags][..], &period, &number(rate.count()), &cost_bytes].concat()
         }
         Quota::SlidingWindow(window, rate) => {
             let slices = &window.slices().to_be_bytes()[2..];
@@ -143,6 +148,26 @@ pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
         }
         Quota::Concurrency(_, max) => [&[5, flags][..], &number(*max), &cost_bytes].concat(),
     }
+}
+
+/// An argument with what changes from call to call behind it: the periods of a calendar around `now` on the server's clock. There
+/// are enough of them for clocks that are a whole period apart.
+pub(super) fn at<'a>(
+    argument: impl Into<Cow<'a, [u8]>>,
+    quota: &Quota,
+    now: impl FnOnce() -> Time,
+) -> Cow<'a, [u8]> {
+    let argument = argument.into();
+    let Quota::FixedWindow(window, _) = quota else { return argument };
+    let Some(calendar) = window.calendar() else { return argument };
+    let current = calendar.start(now());
+    let next = |start: u64| calendar.end(start).unwrap_or(u32::MAX.into());
+    let (first, second) = (next(current), next(next(current)));
+    let mut bytes = argument.into_owned();
+    for start in [calendar.before(current).unwrap_or(current), current, first, second, next(second)] {
+        bytes.extend(u32::try_from(start).unwrap_or(u32::MAX).to_be_bytes());
+    }
+    Cow::Owned(bytes)
 }
 
 /// What the script that takes back must know: the quota in force, and the charge.

@@ -1,14 +1,19 @@
 //! Quotas for tests: named ones, and random ones of every algorithm.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 use sluicegate_limiter::{
-    Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, MAX_PERIOD, Rate, SlidingLog,
+    Calendar, Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, MAX_PERIOD, Rate, SlidingLog,
     SlidingWindow, Span, TokenBucket,
 };
 
 use crate::config::Quota;
 use crate::limit::redis::{RemoteKey, can_be_shared};
+
+/// Microseconds.
+const DAY: u64 = 86_400_000_000;
 
 pub(super) fn rate(count: u64, micros: u64) -> Rate {
     Rate::new(count, Span::from_nanos(micros * 1_000)).unwrap()
@@ -24,6 +29,20 @@ pub(super) fn leaky(rate: Rate, burst: u64, max_delay: Option<Span>) -> Quota {
 
 pub(super) fn fixed(rate: Rate) -> Quota {
     Quota::FixedWindow(FixedWindow::new(rate), rate)
+}
+
+/// A fixed window by a calendar: days of 24, 23 and 25 hours, from some weeks before the cases on.
+pub(super) fn by_calendar(count: u64) -> Quota {
+    static DAYS: LazyLock<Calendar> = LazyLock::new(|| {
+        let hours = [24, 23, 24, 25].into_iter().cycle();
+        let starts = hours.scan(1_793_000_000_u32, |at, hours| {
+            *at += hours * 3_600;
+            Some(*at)
+        });
+        Calendar::new(starts.take_while(|start| *start < 2_600_000_000))
+    });
+    let rate = rate(count, DAY);
+    Quota::FixedWindow(FixedWindow::with_calendar(rate, &DAYS), rate)
 }
 
 pub(super) fn log(rate: Rate, count_rejected: bool) -> Quota {
@@ -84,7 +103,8 @@ pub(super) fn quotas(longest: u64) -> impl Strategy<Value = Quota> {
     let bursts = prop_oneof![6 => 1..=12_u64, 2 => 1..=100_u64, 1 => Just(MAX_COUNT)];
     let slices = prop_oneof![4 => 1..=12_u32, 1 => Just(60_u32), 1 => Just(1_000_u32)];
     let delays = prop::option::weighted(0.3, 0..=1_200_u64);
-    (rates(longest), bursts, slices, delays, 0..8_u8).prop_filter_map(
+    let kinds = if longest > DAY { 0..9_u8 } else { 0..8 };
+    (rates(longest), bursts, slices, delays, kinds).prop_filter_map(
         "a bucket that drains too slowly",
         |(rate, burst, slices, delay, kind)| {
             let full = rate.period().as_nanos() as f64 / rate.count() as f64 * burst as f64;
@@ -97,6 +117,7 @@ pub(super) fn quotas(longest: u64) -> impl Strategy<Value = Quota> {
                 4 => log(rate, false),
                 5 => log(rate, true),
                 6 => sliding(rate, slices),
+                8 => by_calendar(rate.count()),
                 _ => places(burst),
             };
             can_be_shared(&quota).then_some(quota)

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::config::Quota;
 use crate::limit::redis::script::{REFUND, RENEW, SPEND, decide};
-use crate::limit::redis::wire::{Algorithms, Reply, Told};
+use crate::limit::redis::wire::{self, Algorithms, Reply, Told};
 
 /// Longer than anything here takes, however slow the machine.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -112,6 +112,13 @@ impl Store {
         command.query(&mut self.connection).unwrap()
     }
 
+    /// The arguments as they are sent now.
+    fn at(&self, arguments: &[Vec<u8>], quotas: &[&Quota]) -> Vec<Vec<u8>> {
+        let now = || Time::from_nanos(self.now * 1_000);
+        let sent = |(argument, quota): (&Vec<u8>, &&Quota)| wire::at(argument, quota, now).into_owned();
+        arguments.iter().zip(quotas).map(sent).collect()
+    }
+
     pub(super) fn decide(
         &mut self,
         keys: &[String],
@@ -140,17 +147,20 @@ impl Store {
             LEASE.to_string(),
         ];
         let script = 3 + Algorithms::of(quotas.iter().copied()) as usize;
-        let reply = self.call(script, keys, &fixed.each_ref().map(String::as_bytes), arguments);
+        let arguments = self.at(arguments, quotas);
+        let reply = self.call(script, keys, &fixed.each_ref().map(String::as_bytes), &arguments);
         Reply::read(&reply, quotas, bans).unwrap()
     }
 
     pub(super) fn refund(&mut self, keys: &[String], quotas: &[&Quota], arguments: &[Vec<u8>]) -> Told {
-        let reply = self.call(0, keys, &[&HOLDER], arguments);
+        let arguments = self.at(arguments, quotas);
+        let reply = self.call(0, keys, &[&HOLDER], &arguments);
         Told::read(&reply, quotas).unwrap()
     }
 
     pub(super) fn spend(&mut self, keys: &[String], quotas: &[&Quota], arguments: &[Vec<u8>]) -> Told {
-        let reply = self.call(1, keys, &[], arguments);
+        let arguments = self.at(arguments, quotas);
+        let reply = self.call(1, keys, &[], &arguments);
         Told::read(&reply, quotas).unwrap()
     }
 
