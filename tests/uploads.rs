@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
-use harness::h2::{DATA, END, END_HEADERS, H2, HEADERS, block, frame, pseudo};
+use harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, block, frame, pseudo};
 use harness::{Client, Gate, Gateway, PATIENCE, Setup, Upstream, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
@@ -239,6 +239,10 @@ fn bodies_are_framed_as_they_came() {
         assert_eq!(body.payload, b"body");
         assert_eq!(upstream.last().head.one("content-length"), length);
     }
+    // A body of no bytes is at its end for the server before the client says so.
+    let fields = [pseudo("POST", "/"), vec![("content-length", "0")]].concat();
+    h2.send(frame(HEADERS, END_HEADERS, 5, &block(&fields)));
+    assert_eq!(h2.end(5), End::Status(200));
     assert_eq!(upstream.connections(), 1);
 }
 
