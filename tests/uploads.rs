@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
-use harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, block, frame, pseudo};
+use harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, RST_STREAM, block, frame, pseudo};
 use harness::{Client, Gate, Gateway, PATIENCE, Setup, Upstream, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
@@ -314,6 +314,14 @@ fn a_client_that_leaves_takes_its_upload_along() {
             drop(client);
             until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));
         }
+    }
+    for fields in [vec![], vec![("content-length", "10")]] {
+        let mut h2 = H2::connect(gateway.edge);
+        h2.send(frame(HEADERS, END_HEADERS, 1, &block(&[pseudo("POST", "/begun"), fields].concat())));
+        h2.send(frame(DATA, 0, 1, b"hello"));
+        assert_eq!(h2.end(1), End::Status(200));
+        h2.send(frame(RST_STREAM, 0, 1, &8_u32.to_be_bytes()));
+        until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));
     }
     until("nobody is connected", || {
         (gateway.metric("sluicegate_connections", &[("listener", "edge")]) == 0.0).then_some(())

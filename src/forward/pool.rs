@@ -63,15 +63,13 @@ impl Pool {
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         let is_kept = self.member.is_kept(now);
-        let mut spoke = false;
+        let mut spoke = 0;
         self.idle.borrow_mut().retain_mut(|kept| {
             let quiet = kept.wire.quiet();
-            spoke |= quiet == Quiet::Spoke;
+            spoke += u32::from(quiet == Quiet::Spoke);
             is_kept && quiet == Quiet::Silent && now.saturating_sub(kept.since) < idle
         });
-        if spoke {
-            self.spoke(now);
-        }
+        (0..spoke).for_each(|_| self.spoke(now));
     }
 
     /// The server has sent bytes on a connection without a request, or behind a whole answer.
