@@ -246,6 +246,32 @@ fn bodies_are_framed_as_they_came() {
     assert_eq!(upstream.connections(), 1);
 }
 
+/// Uploads of lengths around those at which they are cut, in one piece or in chunks, come through as they are.
+#[test]
+fn uploads_of_any_length_come_whole() {
+    let upstream = Upstream::scripted(|exchange| match exchange.body() {
+        Ok(body) => exchange.answer(200, &[], &body),
+        Err(_) => exchange.close(),
+    });
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let all: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
+    let mut client = gateway.client();
+    let edges = [1, 255, 4 << 10, 16 << 10, 32 << 10, 48 << 10, 64 << 10, 128 << 10];
+    for length in edges.iter().flat_map(|edge| [edge - 1, *edge, edge + 1]) {
+        let body = &all[..length];
+        assert!(client.post("/", &[], body).body == body, "{length}");
+        for size in [length.max(1), 16 << 10, 1_000, 40_000] {
+            let chunk = |chunk: &[u8]| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat();
+            let chunks = body.chunks(size).map(chunk).chain([b"0\r\n\r\n".to_vec()]);
+            client
+                .request("PUT", "/", &[("transfer-encoding", "chunked")])
+                .send(chunks.collect::<Vec<_>>().concat());
+            assert!(client.response().body == body, "{length} in chunks of {size}");
+        }
+    }
+    assert_eq!(upstream.connections(), 1);
+}
+
 /// An API that takes nothing of an upload and says nothing is given up in its time, and nothing is left of it.
 #[test]
 fn an_api_that_takes_no_upload_is_504() {

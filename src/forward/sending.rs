@@ -55,7 +55,7 @@ impl Sending {
         loop {
             let waits = self.gather(context)?;
             ready!(self.poll_out(stream, context)).map_err(|_| {
-                self.upload.is_cut();
+                self.upload.cut();
                 Unfinished::Server
             })?;
             if self.outbox.has_all() {
@@ -71,7 +71,7 @@ impl Sending {
     fn poll_out(&mut self, stream: &mut ServerStream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.outbox.poll(|bytes| {
             let written = ready!(Pin::new(&mut *stream).poll_write(context, bytes))?;
-            self.upload.moves();
+            self.upload.progress();
             Poll::Ready(Ok(written))
         }))?;
         Pin::new(stream).poll_flush(context)
@@ -90,7 +90,7 @@ impl Sending {
                 Poll::Ready(None) => self.outbox.end(None),
             };
             gathered.map_err(|_| {
-                self.upload.mismatches();
+                self.upload.set_malformed();
                 Unfinished::Client
             })?;
         }
