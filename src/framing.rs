@@ -216,15 +216,6 @@ fn behind_quoted(mut text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Writes the line of a chunk's size.
-pub(crate) fn write_size(out: &mut Vec<u8>, size: usize) {
-    let digits = (67 - (size as u64).leading_zeros() as usize) / 4;
-    for at in (0..digits).rev() {
-        out.push(b"0123456789abcdef"[size >> (4 * at) & 15]);
-    }
-    out.extend_from_slice(b"\r\n");
-}
-
 /// The trailers, if they are whole, and their length.
 fn trailers(read: &[u8]) -> Result<Option<(usize, HeaderMap)>, &'static str> {
     const BAD: &str = "the trailers are malformed";

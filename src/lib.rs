@@ -34,6 +34,7 @@ pub mod lists;
 pub mod message;
 pub mod number;
 pub mod observe;
+mod outbox;
 pub mod pem;
 pub mod pipeline;
 pub mod replay;

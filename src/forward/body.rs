@@ -307,7 +307,7 @@ impl Wired {
         let Some(wire) = self.wire.take().filter(|wire| self.keeps && wire.is_sent()) else { return };
         match wire.read.is_empty() {
             true => self.pool.keep(wire, self.now),
-            false => self.pool.spoke(self.now),
+            false => self.pool.unsolicited(self.now),
         }
     }
 }

@@ -27,13 +27,13 @@ const TIMED_OUT: [&[u8; 12]; 2] = [b"HTTP/1.1 408", b"HTTP/1.0 408"];
 
 /// What a connection without a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quiet {
+pub(super) enum IdleState {
     /// It is open, and nothing came.
     Silent,
     /// It was closed.
     Closed,
     /// Something came that nobody asked for.
-    Spoke,
+    Unsolicited,
 }
 
 /// A connection to a server, with TLS or without.
@@ -150,24 +150,24 @@ impl Tls {
 
 impl ServerStream {
     /// Whether it is open and nothing came that nobody asked for. It is of no use any more unless it is silent.
-    pub(super) fn quiet(&mut self) -> Quiet {
+    pub(super) fn idle_state(&mut self) -> IdleState {
         let mut start = [0; TIMED_OUT[0].len()];
         let read = match self {
             Self::Plain(socket) => match socket.try_read(&mut start) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Quiet::Silent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IdleState::Silent,
                 read => read.unwrap_or(0),
             },
             // What TLS says for itself, such as new tickets, is taken in here.
             Self::Tls(stream) => {
                 let (mut read, mut context) = (ReadBuf::new(&mut start), Context::from_waker(Waker::noop()));
                 match Pin::new(stream).poll_read(&mut context, &mut read) {
-                    Poll::Pending => return Quiet::Silent,
+                    Poll::Pending => return IdleState::Silent,
                     Poll::Ready(_) => read.filled().len(),
                 }
             }
         };
         let is_farewell = read == 0 || TIMED_OUT.iter().any(|farewell| start == **farewell);
-        if is_farewell { Quiet::Closed } else { Quiet::Spoke }
+        if is_farewell { IdleState::Closed } else { IdleState::Unsolicited }
     }
 
     /// Sends all of `bytes`.

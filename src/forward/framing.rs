@@ -1,5 +1,5 @@
-//! How the body of an answer is framed (RFC 9112 §6.3). An answer whose framing is malformed is none, whatever its request
-//! and its status: what one reader takes for harmless another one takes for the end of a body.
+//! How the body of an answer is framed (RFC 9112 §6.3). A malformed framing is refused whatever the method and the status:
+//! another receiver may take such a length for the end of a body, also where this one has no body to read.
 
 use http::{Method, StatusCode, header};
 

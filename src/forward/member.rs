@@ -115,7 +115,7 @@ impl Member {
     }
 
     /// Has none of its connections kept for a while; whether they were until now.
-    pub(super) fn keep_none(&self, now: u64) -> bool {
+    pub(super) fn stop_keeping(&self, now: u64) -> bool {
         now >= self.not_kept_until.swap(now.saturating_add(NOT_KEPT), Ordering::Relaxed)
     }
 
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn connections_are_kept_again_after_a_minute() {
         let member = Member::new("a:80", "127.0.0.1:80".parse().unwrap());
-        assert!(member.is_kept(0) && member.keep_none(1_000) && !member.is_kept(1_000));
-        assert!(!member.keep_none(60_999), "it is known already");
-        assert!(!member.is_kept(120_998) && member.is_kept(120_999) && member.keep_none(120_999));
+        assert!(member.is_kept(0) && member.stop_keeping(1_000) && !member.is_kept(1_000));
+        assert!(!member.stop_keeping(60_999), "it is known already");
+        assert!(!member.is_kept(120_998) && member.is_kept(120_999) && member.stop_keeping(120_999));
     }
 
     #[test]

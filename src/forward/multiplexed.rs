@@ -44,7 +44,7 @@ pub(super) async fn ask(
         let mut sender = stream.sender();
         let mut failed = match exchange.in_time(config.response, sender.try_send_request(request)).await {
             None => {
-                let error = outgoing.too_late();
+                let error = outgoing.timeout();
                 if matches!(error, ForwardError::ResponseTimeout) {
                     stream.unheard();
                 }
@@ -52,7 +52,7 @@ pub(super) async fn ask(
             }
             Some(Ok(response)) => {
                 if let Some(upload) = &upload {
-                    upload.answered();
+                    upload.set_answered();
                 }
                 stream.ends(upload);
                 return answer(response, stream, connection, &outgoing.head.method);
@@ -63,7 +63,7 @@ pub(super) async fn ask(
         let is_unsent = unsent.is_some();
         outgoing.body = unsent.map(Request::into_body).zip(upload);
         let error = failed.into_error();
-        let fault = outgoing.fault();
+        let fault = outgoing.client_error();
         if !is_of_stream(&error) && fault.is_none() {
             stream.retire();
         }

@@ -31,14 +31,14 @@ impl<'a> Outgoing<'a> {
         self.head.method.is_idempotent() && self.is_whole()
     }
 
-    /// Why nothing has come of it in time.
-    pub(super) fn too_late(&self) -> ForwardError {
-        self.upload.as_ref().map_or(ForwardError::ResponseTimeout, |upload| upload.too_late())
+    /// The error when no answer has come in time.
+    pub(super) fn timeout(&self) -> ForwardError {
+        self.upload.as_ref().map_or(ForwardError::ResponseTimeout, |upload| upload.timeout())
     }
 
     /// What the client did wrong, if that is why it was not sent whole.
-    pub(super) fn fault(&self) -> Option<ForwardError> {
-        self.upload.as_ref().and_then(|upload| upload.fault())
+    pub(super) fn client_error(&self) -> Option<ForwardError> {
+        self.upload.as_ref().and_then(|upload| upload.client_error())
     }
 
     /// Whether all of it is still there.

@@ -1,12 +1,12 @@
-//! Kept connections to one server: the one used last is used next, so that the rest may grow old and go. A server that
-//! sends bytes nobody asked for is told of, and none of its connections is kept for a while: it is not known whose answer
-//! the next bytes would be.
+//! Kept connections to one server: the one used last is used next, so that the rest may grow old and go. If a server sends
+//! bytes that no request asked for, that is logged and counted, and none of its connections is kept for a minute: the next
+//! request could get those bytes for its answer.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connect::Quiet;
+use super::connect::IdleState;
 use super::member::Member;
 use super::shared::{Lasting, UpstreamState};
 use super::wire::Wire;
@@ -43,10 +43,10 @@ impl Pool {
     pub(super) fn take(&self, now: u64) -> Option<Wire> {
         loop {
             let mut wire = self.idle.borrow_mut().pop()?.wire;
-            match wire.quiet() {
-                Quiet::Silent if self.member.is_kept(now) => return Some(wire),
-                Quiet::Silent | Quiet::Closed => {}
-                Quiet::Spoke => self.spoke(now),
+            match wire.idle_state() {
+                IdleState::Silent if self.member.is_kept(now) => return Some(wire),
+                IdleState::Silent | IdleState::Closed => {}
+                IdleState::Unsolicited => self.unsolicited(now),
             }
         }
     }
@@ -63,22 +63,20 @@ impl Pool {
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         let is_kept = self.member.is_kept(now);
-        let mut spoke = false;
+        let mut unsolicited = 0;
         self.idle.borrow_mut().retain_mut(|kept| {
-            let quiet = kept.wire.quiet();
-            spoke |= quiet == Quiet::Spoke;
-            is_kept && quiet == Quiet::Silent && now.saturating_sub(kept.since) < idle
+            let state = kept.wire.idle_state();
+            unsolicited += u32::from(state == IdleState::Unsolicited);
+            is_kept && state == IdleState::Silent && now.saturating_sub(kept.since) < idle
         });
-        if spoke {
-            self.spoke(now);
-        }
+        (0..unsolicited).for_each(|_| self.unsolicited(now));
     }
 
     /// The server has sent bytes on a connection without a request, or behind a whole answer.
     #[cold]
-    pub(super) fn spoke(&self, now: u64) {
+    pub(super) fn unsolicited(&self, now: u64) {
         self.lasting.unsolicited();
-        if self.member.keep_none(now) {
+        if self.member.stop_keeping(now) {
             let (name, server, address) = (&self.upstream, &self.member.authority, self.member.address);
             tracing::warn!(
                 "{name}: {server} ({address}) sends bytes that no request asked for; its connections are not kept for a minute"

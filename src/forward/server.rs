@@ -110,10 +110,10 @@ async fn ask_alone(
             None => Wire::new(apart(|| server.address.connect(&outgoing.preamble)).await?),
         };
         let error = match exchange.in_time(config.response, wire.ask(outgoing, Some(connection))).await {
-            None => return Err(outgoing.too_late()),
+            None => return Err(outgoing.timeout()),
             Some(Ok(mut answer)) => {
                 if let Some(upload) = &outgoing.upload {
-                    upload.answered();
+                    upload.set_answered();
                 }
                 answer.keeps &= !is_alone;
                 let now = connection.worker.deadlines.now();
@@ -127,7 +127,7 @@ async fn ask_alone(
         };
         let has_nothing = matches!(error, WireError::Nothing(_));
         if !(has_nothing && is_kept && outgoing.is_repeatable()) {
-            return Err(match outgoing.fault() {
+            return Err(match outgoing.client_error() {
                 Some(fault) => fault,
                 None if has_nothing => ForwardError::Unanswered(error.into()),
                 None => ForwardError::Broken(error.into()),

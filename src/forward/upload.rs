@@ -75,17 +75,18 @@ impl Upload {
     }
 
     /// The answer has begun.
-    pub(super) fn answered(&self) {
+    pub(super) fn set_answered(&self) {
         self.answered.set(true);
     }
 
     /// It is not as long as it was announced.
-    pub(super) fn mismatches(&self) {
+    pub(super) fn set_malformed(&self) {
         self.failed.set(Some(Failed::Broken));
     }
 
-    /// Some of it has come, or was taken by the server: neither side is late.
-    pub(super) fn moves(&self) {
+    /// Some of it has come from the client, or was taken by the server: the deadline is set anew for whoever is waited
+    /// for next.
+    pub(super) fn progress(&self) {
         let within = match (self.answered.get(), self.waiting.get()) {
             (false, true) => self.patience,
             (false, false) => self.response,
@@ -95,19 +96,19 @@ impl Upload {
         self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
     }
 
-    /// The server takes nothing more of it, but may still answer.
-    pub(super) fn is_cut(&self) {
+    /// The server takes nothing more of it, but may still answer: it is not the client who is waited for.
+    pub(super) fn cut(&self) {
         self.waiting.set(false);
-        self.moves();
+        self.progress();
     }
 
-    /// Nothing has moved for too long: whose fault that is.
-    pub(super) fn too_late(&self) -> ForwardError {
+    /// The error when the deadline has passed: the client's if it is the one who is waited for.
+    pub(super) fn timeout(&self) -> ForwardError {
         if self.waiting.get() { ForwardError::ClientSlow } else { ForwardError::ResponseTimeout }
     }
 
     /// What the client did wrong, if that is why the body did not come whole.
-    pub(super) fn fault(&self) -> Option<ForwardError> {
+    pub(super) fn client_error(&self) -> Option<ForwardError> {
         self.failed.get().map(|failed| match failed {
             Failed::TooLarge => ForwardError::TooLarge,
             Failed::Broken => ForwardError::ClientBroken,
@@ -184,7 +185,7 @@ impl http_body::Body for RequestBody {
             *state.waker.borrow_mut() = Some(context.waker().clone());
         }
         if polled.is_ready() || !waited {
-            state.moves();
+            state.progress();
         }
         match ready!(polled) {
             Some(Ok(mut frame)) => {

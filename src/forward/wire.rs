@@ -11,7 +11,7 @@ use bytes::{Buf, BytesMut};
 use http::{Method, StatusCode, header};
 use tokio::io::AsyncReadExt;
 
-use super::connect::{Quiet, ServerStream};
+use super::connect::{IdleState, ServerStream};
 use super::framing;
 use super::headers::strip_hop_by_hop;
 use super::outgoing::Outgoing;
@@ -79,8 +79,8 @@ impl Wire {
     }
 
     /// Whether a kept connection is as it was left. What a server says unasked is no answer to the next request.
-    pub(super) fn quiet(&mut self) -> Quiet {
-        self.stream.quiet()
+    pub(super) fn idle_state(&mut self) -> IdleState {
+        self.stream.idle_state()
     }
 
     /// The connection itself.
@@ -117,8 +117,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends a request and waits for the head of its answer; `client` is sent interim answers meanwhile. Its body, if it
-    /// has one, is taken, and may go on when the answer has begun.
+    /// Sends a request and waits for the head of its answer; interim answers are passed on to `client`. A body is taken out
+    /// of `outgoing`; if the answer begins before it is sent, the rest is sent by [`poll_upload`](Self::poll_upload).
     pub(super) async fn ask(
         &mut self,
         outgoing: &mut Outgoing<'_>,

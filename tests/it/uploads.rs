@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
-use crate::harness::h2::{DATA, END, END_HEADERS, H2, HEADERS, block, frame, pseudo};
+use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, RST_STREAM, block, frame, pseudo};
 use crate::harness::{Client, Gate, Gateway, PATIENCE, Setup, Upstream, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
@@ -235,6 +235,36 @@ fn bodies_are_framed_as_they_came() {
         assert_eq!(body.payload, b"body");
         assert_eq!(upstream.last().head.one("content-length"), length);
     }
+    // A body of no bytes is at its end for the server before the client says so.
+    let fields = [pseudo("POST", "/"), vec![("content-length", "0")]].concat();
+    h2.send(frame(HEADERS, END_HEADERS, 5, &block(&fields)));
+    assert_eq!(h2.end(5), End::Status(200));
+    assert_eq!(upstream.connections(), 1);
+}
+
+/// Uploads of lengths around those at which they are cut, in one piece or in chunks, come through as they are.
+#[test]
+fn uploads_of_any_length_come_whole() {
+    let upstream = Upstream::scripted(|exchange| match exchange.body() {
+        Ok(body) => exchange.answer(200, &[], &body),
+        Err(_) => exchange.close(),
+    });
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let all: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
+    let mut client = gateway.client();
+    let edges = [1, 255, 4 << 10, 16 << 10, 32 << 10, 48 << 10, 64 << 10, 128 << 10];
+    for length in edges.iter().flat_map(|edge| [edge - 1, *edge, edge + 1]) {
+        let body = &all[..length];
+        assert!(client.post("/", &[], body).body == body, "{length}");
+        for size in [length.max(1), 16 << 10, 1_000, 40_000] {
+            let chunk = |chunk: &[u8]| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat();
+            let chunks = body.chunks(size).map(chunk).chain([b"0\r\n\r\n".to_vec()]);
+            client
+                .request("PUT", "/", &[("transfer-encoding", "chunked")])
+                .send(chunks.collect::<Vec<_>>().concat());
+            assert!(client.response().body == body, "{length} in chunks of {size}");
+        }
+    }
     assert_eq!(upstream.connections(), 1);
 }
 
@@ -306,6 +336,14 @@ fn a_client_that_leaves_takes_its_upload_along() {
             drop(client);
             until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));
         }
+    }
+    for fields in [vec![], vec![("content-length", "10")]] {
+        let mut h2 = H2::connect(gateway.edge);
+        h2.send(frame(HEADERS, END_HEADERS, 1, &block(&[pseudo("POST", "/begun"), fields].concat())));
+        h2.send(frame(DATA, 0, 1, b"hello"));
+        assert_eq!(h2.end(1), End::Status(200));
+        h2.send(frame(RST_STREAM, 0, 1, &8_u32.to_be_bytes()));
+        until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));
     }
     until("nobody is connected", || {
         (gateway.metric("sluicegate_connections", &[("listener", "edge")]) == 0.0).then_some(())

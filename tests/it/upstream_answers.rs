@@ -93,6 +93,37 @@ fn a_malformed_chunk_breaks_the_answer_off() {
     assert_eq!(gateway.client().post("/99", &[], b"body").text(), "body");
 }
 
+/// Servers of HTTP/1.0 are understood, with a length and without one. Their connections are kept only where they say so.
+#[test]
+fn a_server_of_http_1_0_is_understood() {
+    let upstream = Upstream::scripted(|exchange| {
+        let _ = exchange.body();
+        match exchange.seen.target.as_str() {
+            "/kept" => {
+                _ = exchange
+                    .write("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 4\r\n\r\nbody")
+            }
+            "/length" => _ = exchange.write("HTTP/1.0 200 OK\r\ncontent-length: 4\r\n\r\nbody"),
+            _ => {
+                exchange.write("HTTP/1.0 200 OK\r\n\r\nbody");
+                exchange.close();
+            }
+        }
+    });
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    for (target, connections) in [("/kept", 1), ("/length", 4), ("/open", 4)] {
+        let before = upstream.connections();
+        let mut client = gateway.client();
+        for _ in 0..2 {
+            assert_eq!(client.get(target).text(), "body", "{target}");
+            assert_eq!(client.post(target, &[], b"hello").text(), "body", "{target}");
+        }
+        // The first of them goes on what was kept before.
+        let made = upstream.connections() - before;
+        assert!(made == connections || made + 1 == connections, "{target}: {made}");
+    }
+}
+
 /// The warnings about bytes that nobody asked for.
 fn warnings(gateway: &Gateway) -> usize {
     gateway.log().matches("bytes that no request asked for").count()

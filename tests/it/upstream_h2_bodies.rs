@@ -30,6 +30,26 @@ fn a_body_of_unknown_length_is_forwarded() {
     assert!(!upstream.seen()[0].headers.contains_key("content-length"));
 }
 
+/// A malformed head is no better over HTTP/2: 502, whatever the method.
+#[test]
+fn a_malformed_head_is_502() {
+    let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
+        match call.seen.uri.path() {
+            "/600" => call.only(600, &[]),
+            "/999" => call.only(999, &[]),
+            "/304" => call.only(304, &[("content-length", "5, 6")]),
+            _ => call.only(200, &[("content-length", "+5")]),
+        }
+    });
+    let gateway = before(&upstream);
+    for target in ["/600", "/999", "/304", "/length"] {
+        for method in ["GET", "HEAD"] {
+            assert_eq!(gateway.client().ask(method, target, &[]).status, 502, "{method} {target}");
+        }
+        assert_eq!(gateway.client().post(target, &[], b"body").status, 502, "POST {target}");
+    }
+}
+
 /// A client that leaves ends its request upstream within a second, and nobody else's.
 #[test]
 fn a_client_that_leaves_ends_its_request() {

@@ -5,8 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
-use http::{HeaderMap, StatusCode, header};
+use http::{StatusCode, header};
 use http_body::Body as _;
 
 use super::head::Asked;
@@ -14,31 +13,15 @@ use super::look::Stage;
 use super::socket::Socket;
 use crate::fields::{Fields, Looks, write_line};
 use crate::forward::Body;
-use crate::framing::write_size;
 use crate::listen::pace::SendPace;
 use crate::message::Response;
 use crate::number::write_decimal;
-use crate::trailers::may_come_behind;
+use crate::outbox::{Coding, Mismatch, Outbox};
 
 /// What a head may have behind its headers, and a small body behind that.
 const ROOM: usize = 1 << 10;
-/// What is gathered before it is written; a larger frame is written from where it is.
-const FLAT: usize = 16 << 10;
 /// What is not written as it stands, or looked for.
 static FRAMED: Looks = Looks::of(&[b"connection", b"transfer-encoding", b"content-length", b"date"]);
-
-/// How the body of an answer goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Coding {
-    /// There is none.
-    None,
-    /// This many bytes are still to be sent.
-    Length(u64),
-    /// In chunks.
-    Chunked,
-    /// Until the connection closes.
-    UntilClose,
-}
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +39,9 @@ pub(super) enum Sent {
 
 struct Writer<'a> {
     socket: &'a Socket,
-    out: Vec<u8>,
-    /// How much of `out` is written.
-    written: usize,
-    /// A frame that is too large to be gathered, behind `out`.
-    frame: Bytes,
+    outbox: Outbox,
     /// `None` once it has ended, and the exchange with it.
     body: Option<Body>,
-    coding: Coding,
     trailers: bool,
     failed: bool,
     blocked: bool,
@@ -76,7 +54,7 @@ pub(super) async fn send(socket: &Socket, asked: Asked, response: Response) -> S
     socket.answers();
     let bodiless = asked.head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let coding = match body.size_hint().exact() {
-        _ if bodiless => Coding::None,
+        _ if bodiless => Coding::Ended,
         Some(length) => Coding::Length(length),
         None if asked.old => Coding::UntilClose,
         None => Coding::Chunked,
@@ -96,18 +74,15 @@ pub(super) async fn send(socket: &Socket, asked: Asked, response: Response) -> S
     write_head(&mut out, status, &headers, coding, length, (ends, asked.old), &buffers.date());
     let mut writer = Writer {
         socket,
-        out,
-        written: 0,
-        frame: Bytes::new(),
-        body: (coding != Coding::None).then_some(body), // else it is dropped, which ends the exchange
-        coding,
+        outbox: Outbox::new(out, coding),
+        body: (coding != Coding::Ended).then_some(body), // else it is dropped, which ends the exchange
         trailers: asked.trailers,
         failed: false,
         blocked: false,
         pace: SendPace::default(),
     };
     let sent = poll_fn(|context| writer.poll(context)).await;
-    buffers.give_back(std::mem::take(&mut writer.out));
+    buffers.give_back(writer.outbox.take_buffer());
     match sent {
         Ok(()) if writer.failed => Sent::Broken { reset: coding == Coding::UntilClose },
         Ok(()) if ends => Sent::Last,
@@ -165,7 +140,7 @@ fn write_head(
 ) {
     status_line(out, status);
     let mut dated = false;
-    let kept_length = coding == Coding::None && status != StatusCode::NO_CONTENT;
+    let kept_length = coding == Coding::Ended && status != StatusCode::NO_CONTENT;
     let mut says_length = false;
     out.reserve(headers.written() + ROOM);
     headers.write_some(out, &FRAMED, |name| match name {
@@ -180,7 +155,7 @@ fn write_head(
     });
     match (coding, length) {
         (Coding::Chunked, _) => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        (Coding::Length(_) | Coding::None, Some(length)) if !says_length => {
+        (Coding::Length(_) | Coding::Ended, Some(length)) if !says_length => {
             out.extend_from_slice(b"content-length: ");
             write_decimal(out, length);
             out.extend_from_slice(b"\r\n");
@@ -215,7 +190,7 @@ impl Writer<'_> {
                     }
                     if !self.blocked {
                         self.blocked = true;
-                        self.give_time();
+                        give_time(self.socket);
                     }
                     if let Some(body) = &mut self.body {
                         body.poll_upload(context);
@@ -238,125 +213,49 @@ impl Writer<'_> {
         }
     }
 
-    fn give_time(&self) {
-        let connection = &self.socket.connection;
-        connection
-            .deadline
-            .set_socket(Some(connection.worker.deadlines.after(connection.worker.client().write)));
-    }
-
     /// Gathers what is there of the body. Whether more is to come that is not there yet.
     fn gather(&mut self, context: &mut Context<'_>) -> bool {
-        while self.frame.is_empty() && self.out.len() - self.written < FLAT {
+        while self.outbox.has_room() {
             let Some(body) = &mut self.body else { return false };
             if let Some(text) = body.take_text() {
-                self.out.extend_from_slice(&text); // its length is told
+                self.outbox.whole(&text); // its length is told
                 self.body = None;
                 return false;
             }
-            let frame = match Pin::new(body).poll_frame(context) {
+            let gathered = match Pin::new(body).poll_frame(context) {
                 Poll::Pending => return true,
-                Poll::Ready(Some(Ok(frame))) => frame,
-                Poll::Ready(Some(Err(_))) => {
-                    self.fail();
-                    return false;
-                }
-                Poll::Ready(None) => {
-                    self.end(None);
-                    return false;
-                }
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.outbox.data(data),
+                    Err(frame) => self.outbox.end(frame.trailers_ref().filter(|_| self.trailers)),
+                },
+                Poll::Ready(Some(Err(_))) => Err(Mismatch),
+                Poll::Ready(None) => self.outbox.end(None),
             };
-            match frame.into_data() {
-                Ok(data) => self.data(data),
-                Err(frame) => self.end(frame.into_trailers().ok()),
+            self.failed = gathered.is_err();
+            if self.failed || self.outbox.has_all() {
+                self.body = None; // the exchange ends before the client has it all
             }
         }
         false
     }
 
-    fn data(&mut self, data: Bytes) {
-        if data.is_empty() {
-            return; // an empty chunk would be the last
-        }
-        match &mut self.coding {
-            Coding::Length(left) => match left.checked_sub(data.len() as u64) {
-                Some(rest) => *left = rest,
-                None => return self.fail(),
-            },
-            Coding::Chunked => write_size(&mut self.out, data.len()),
-            Coding::UntilClose | Coding::None => {}
-        }
-        if data.len() <= FLAT {
-            self.out.extend_from_slice(&data);
-            self.end_chunk();
-        } else {
-            self.frame = data;
-        }
-        if self.coding == Coding::Length(0) {
-            self.body = None; // nothing more may come, and the exchange ends before the client has it all
-        }
-    }
-
-    fn end_chunk(&mut self) {
-        if self.coding == Coding::Chunked {
-            self.out.extend_from_slice(b"\r\n");
-        }
-    }
-
-    /// The body has ended.
-    fn end(&mut self, trailers: Option<HeaderMap>) {
-        self.body = None;
-        match self.coding {
-            Coding::Length(1..) => self.failed = true, // a shorter answer would look whole to nobody
-            Coding::Chunked => {
-                self.out.extend_from_slice(b"0\r\n");
-                for (name, value) in trailers.iter().flatten().filter(|_| self.trailers) {
-                    if may_come_behind(name) {
-                        write_line(&mut self.out, name.as_ref(), value.as_bytes());
-                    }
-                }
-                self.out.extend_from_slice(b"\r\n");
-            }
-            _ => {}
-        }
-    }
-
-    /// The body broke off: the client sees that, instead of a shorter answer that looks whole.
-    fn fail(&mut self) {
-        self.body = None;
-        self.failed = true;
-    }
-
     /// Writes all that is gathered.
     fn poll_out(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.written < self.out.len() {
-            let written = ready!(self.socket.poll_write(context, &self.out[self.written..]))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        let Self { socket, outbox, pace, blocked, .. } = self;
+        ready!(outbox.poll(|bytes| {
+            let written = ready!(socket.poll_write(context, bytes))?;
+            pace.took(written, socket.connection.worker.deadlines.now());
+            if *blocked {
+                give_time(socket);
             }
-            self.written += written;
-            self.progress(written);
-        }
-        self.out.clear();
-        self.written = 0;
-        while !self.frame.is_empty() {
-            let written = ready!(self.socket.poll_write(context, &self.frame))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.frame.advance(written);
-            self.progress(written);
-            if self.frame.is_empty() {
-                self.end_chunk();
-            }
-        }
-        self.socket.poll_flush(context)
+            Poll::Ready(Ok(written))
+        }))?;
+        socket.poll_flush(context)
     }
+}
 
-    fn progress(&mut self, written: usize) {
-        self.pace.took(written, self.socket.connection.worker.deadlines.now());
-        if self.blocked {
-            self.give_time();
-        }
-    }
+/// The client has its time again to take some of the answer.
+fn give_time(socket: &Socket) {
+    let connection = &socket.connection;
+    connection.deadline.set_socket(Some(connection.worker.deadlines.after(connection.worker.client().write)));
 }
