@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate_limiter::{Algorithm, InFlight, Micros, Span, Time};
 
-use super::quotas::{fixed, fresh, leaky, log, places, quotas, rate, size, sliding, token};
+use super::quotas::{by_calendar, fixed, fresh, leaky, log, places, quotas, rate, size, sliding, token};
 use super::server::{HOLDER, Server, Store, decided};
 use crate::config::Quota;
 use crate::limit::Key;
 use crate::limit::redis::RemoteKey;
-use crate::limit::redis::wire::{Reply, argument, refund_argument, spend_argument};
+use crate::limit::redis::wire::{self, Reply, argument, refund_argument, spend_argument};
 
 const NOW: u64 = 1_795_219_200_000_000;
 
@@ -372,5 +372,32 @@ fn junk_never_makes_a_call_fail() {
     });
     if let Err(failure) = tried {
         panic!("{failure}");
+    }
+}
+
+/// A server whose clock is weeks away from what the gateway takes it for knows none of the periods that it is told: it
+/// counts in the nearest, and says its time, by which the next call is right.
+#[test]
+fn periods_of_another_time_make_no_call_fail() {
+    let server = Server::start();
+    let (quota, plain) = (by_calendar(2), fixed(rate(2, 1_000_000)));
+    let told_at = |micros: u64| {
+        let now = Time::from_nanos(micros * 1_000);
+        vec![wire::at(argument(&quota, true, 1), &quota, || now).into_owned()]
+    };
+    const WEEKS: u64 = 30 * 86_400_000_000;
+    for mut store in [server.connect_timeless(), server.connect()] {
+        store.command::<()>(&["FLUSHALL"]);
+        for (name, arguments) in [("behind", told_at(NOW - WEEKS)), ("ahead", told_at(NOW + WEEKS))] {
+            store.now = NOW;
+            // Read as if it were plain, so that the arguments are sent as they are.
+            let (_, admitted, _) = decided(store.decide(&[name.to_owned()], &[&plain], 0, 5, &arguments));
+            assert_eq!(admitted, 2, "{name}");
+            store.refund(
+                &[name.to_owned()],
+                &[&plain],
+                &[[&arguments[0][..16], &[0; 6], &arguments[0][16..]].concat()],
+            );
+        }
     }
 }
