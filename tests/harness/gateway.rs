@@ -447,6 +447,15 @@ impl Gateway {
         PathBuf::from(format!("/proc/{}/{file}", self.child.id()))
     }
 
+    /// The connections to `server`, on 127.0.0.1, that the kernel has seen no end of: an end that was sent may still be on
+    /// its way.
+    pub fn connections_to(&self, server: SocketAddr) -> usize {
+        let (remote, established) = (format!("0100007F:{:04X}", server.port()), "01");
+        let table = std::fs::read_to_string(self.proc("net/tcp")).unwrap();
+        let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        fields.filter(|fields| fields[2] == remote && fields[3] == established).count()
+    }
+
     /// The file descriptors that it has.
     pub fn open_descriptors(&self) -> usize {
         std::fs::read_dir(self.proc("fd")).unwrap().count()

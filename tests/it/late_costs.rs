@@ -246,13 +246,15 @@ const PERIOD: Duration = Duration::from_secs(3);
 #[track_caller]
 fn passed_by_what_was_in_flight(algorithm: &str, free: Duration) {
     let since_epoch = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let into_window = || Duration::from_millis((since_epoch().as_millis() % PERIOD.as_millis()) as u64);
+    let into_window = |now: Duration| Duration::from_nanos((now.as_nanos() % PERIOD.as_nanos()) as u64);
     on_both(|store| {
         let (upstream, gate) = priced();
         let limit = format!("rate: 100/3s, algorithm: {algorithm}, cost: {{response_header: X-Cost}}");
         let gateway = start(store, &upstream, &limit);
-        until("a window begins", || (into_window() < Duration::from_millis(300)).then_some(()));
-        let window = since_epoch() - into_window();
+        let window = until("a window begins", || {
+            let now = since_epoch();
+            (into_window(now) < Duration::from_millis(300)).then(|| now - into_window(now))
+        });
         let clients = under_way(&gateway, &upstream, 4, "/slow/50");
         let opened = since_epoch();
         gate.open();

@@ -84,7 +84,9 @@ fn a_kept_connection_that_died_is_no_error() {
             assert_eq!(answer.status, 200, "turn {turn}, reset {reset}: {}", answer.text());
         }
         for turn in 0..50 {
-            until("the upstream has closed", || (upstream.open() == 0).then_some(()));
+            until("the gateway can know that it has closed", || {
+                (gateway.connections_to(upstream.address) == 0).then_some(())
+            });
             assert_eq!(client.post("/", &[], b"body").status, 200, "turn {turn}, reset {reset}");
         }
     }
