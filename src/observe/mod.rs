@@ -10,7 +10,7 @@ mod metrics;
 mod process_log;
 mod stripe;
 
-pub use access::{AccessLog, End, Record, Sink};
+pub use access::{AccessLog, End, Record, Sink, try_log};
 pub(crate) use access::{is_among, shown_target};
 pub use admin::{Admin, ReloadRequest};
 pub use cut::Cut;

@@ -17,7 +17,7 @@ use self::line::{combined, json};
 pub(crate) use self::line::{is_among, shown_target};
 use self::record::Kind;
 pub use self::record::{End, Record};
-pub use self::sink::Sink;
+pub use self::sink::{Sink, try_open as try_log};
 use crate::config::{AccessLogConfig, LogFormat};
 
 /// A worker's buffer is handed over when it is this long.
