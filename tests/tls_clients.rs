@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness::tls::{Authority, Certificate, TlsClient};
-use harness::{Gateway, PATIENCE, Setup};
+use harness::{Gateway, PATIENCE, Setup, let_pass};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -116,7 +116,7 @@ fn end(gateway: &Gateway, config: ClientConfig, is_old: bool) -> rustls::Error {
             for turn in 0..10 {
                 let written = socket.write_all(&[0x17; 1 << 10]);
                 written.unwrap_or_else(|error| panic!("the connection was reset ({turn}): {error}"));
-                std::thread::sleep(Duration::from_millis(5)); // in which a reset would come
+                let_pass(Duration::from_millis(5)); // in which a reset would come
             }
             sent = true;
         }

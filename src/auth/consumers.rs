@@ -310,7 +310,7 @@ mod tests {
     fn file(count: usize) -> String {
         let entry =
             |n| format!("- name: c{n}\n  key: sha256:{}\n  plan: p{}\n", hex(&format!("k{n}")), n % 3);
-        (0..count).map(entry).collect()
+        if count == 0 { "[]\n".to_owned() } else { (0..count).map(entry).collect() }
     }
 
     #[test]
