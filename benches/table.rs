@@ -1,6 +1,7 @@
 //! What a decision costs, beside governor's keyed limiter in the same run: `cargo bench --bench table`.
 //!
-//! `-- --large` adds fifty million keys (some 5 GB), `-- --check` fails if a bound is broken. Ours is
+//! `-- --large` adds fifty million keys (some 5 GB), `-- --check` fails if a bound is broken, `-- --flood` measures new
+//! keys that find no room instead, on one thread and on several. Ours is
 //! asked as a request asks: a fingerprint, which the pipeline has made of the key, and a time that is read once for
 //! 32 decisions. governor hashes its number itself and reads its own clock.
 
@@ -35,6 +36,13 @@ limits: {per-key: {key: ip, rate: 1000000/366d, burst: 500000000, max_keys: 1000
 routes: [{name: all, match: {path: /*}, respond: {status: 200}, limits: [per-key]}]
 ";
 
+/// A limit that is full when few keys have asked, and that refuses what shares its overflow bucket.
+const FLOODED: &str = "
+listen: [127.0.0.1:8080]
+limits: {per-key: {key: ip, rate: 1/366d, max_keys: 65536}}
+routes: [{name: all, match: {path: /*}, respond: {status: 200}, limits: [per-key]}]
+";
+
 /// The two that are compared.
 #[derive(Clone)]
 enum Limiter {
@@ -65,12 +73,41 @@ fn resident_bytes() -> u64 {
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
+fn limit(rules: &str) -> Arc<Limit> {
+    let config = config::parse(rules.into(), "gateway.yaml", Path::new(".")).config.unwrap();
+    let config = config.limits.into_iter().next().unwrap();
+    let counters = Arc::new(Counters::new(&config.quota, config.max_keys, 0));
+    Arc::new(Limit::new(config, counters, None, 64, &KeySecret::default(), ""))
+}
+
+/// Nanoseconds of the processor, and of the clock on the wall, for one decision on a key that finds no room, with so many
+/// threads. Where threads wait for each other the first goes up, or the second does not go down.
+fn flood(threads: u64) -> (f64, f64) {
+    const DECISIONS: u64 = 1 << 21;
+    let (limit, at) = (limit(FLOODED), now());
+    let ask = |n: u64| {
+        decide(black_box(&[Ask::new(&limit, Fingerprint::from_hash(scattered(n)), 1, at)]), true).admitted
+    };
+    let full = limit.config.max_keys as u64 + 1; // and the overflow bucket has nothing left
+    assert_eq!((0..full).filter(|n| ask(*n)).count() as u64, full);
+    let begun = Instant::now();
+    let ran = std::thread::scope(|scope| {
+        let one = |thread: u64| {
+            let before = processor_time();
+            let admitted = (0..DECISIONS).filter(|n| ask((thread + 1) << 40 | n)).count();
+            assert_eq!(admitted, 0, "a decision that admits is another one");
+            processor_time() - before
+        };
+        let all: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).sum::<Duration>()
+    });
+    let each = |time: Duration| time.as_nanos() as f64 / (threads * DECISIONS) as f64;
+    (each(ran), each(begun.elapsed()))
+}
+
 impl Limiter {
     fn ours() -> Self {
-        let config = config::parse(RULES.into(), "gateway.yaml", Path::new(".")).config.unwrap();
-        let config = config.limits.into_iter().next().unwrap();
-        let counters = Arc::new(Counters::new(&config.quota, config.max_keys, 0));
-        Self::Ours(Arc::new(Limit::new(config, counters, None, 64, &KeySecret::default(), "")))
+        Self::Ours(limit(RULES))
     }
 
     fn governor() -> Self {
@@ -204,6 +241,14 @@ fn main() -> ExitCode {
         let broken = compare(arguments[at + 1].parse().unwrap());
         broken.iter().for_each(|line| eprintln!("table: {line}"));
         return ExitCode::from(u8::from(has("--check") && !broken.is_empty()));
+    }
+    if has("--flood") {
+        println!("| threads | processor, ns | wall, ns |\n|--:|--:|--:|");
+        for threads in [1, 2, 4] {
+            let (processor, wall) = flood(threads);
+            println!("| {threads} | {processor:.1} | {wall:.1} |");
+        }
+        return ExitCode::SUCCESS;
     }
     println!(
         "| keys | ours, ns | governor, ns | ratio | 2 threads: ours | governor | bytes a key | governor |"

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use super::{ConfigFile, ConfigOption, USERS_MISTAKE, fail, say};
 use crate::config::LogTarget;
 use crate::limit::try_store;
+use crate::observe::try_log;
 
 #[derive(clap::Args)]
 #[command(
@@ -35,12 +36,14 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let access_log = loaded.config.as_ref().and_then(|config| config.access_log.as_ref());
     if let Some(LogTarget::File(path)) = access_log.map(|log| &log.target) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let cannot = |why: String| {
+            fail(USERS_MISTAKE, format!("cannot write the access log to {}: {why}", path.display()))
+        };
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            let (log, folder) = (path.display(), folder.display());
-            return fail(
-                USERS_MISTAKE,
-                format!("cannot write the access log to {log}: make the folder {folder}"),
-            );
+            return cannot(format!("make the folder {}", folder.display()));
+        }
+        if let Err(error) = try_log(path) {
+            return cannot(error.to_string());
         }
     }
     let (errors, warnings) = (loaded.report.errors.len(), loaded.report.warnings.len());

@@ -75,7 +75,7 @@ impl Bans {
 
     /// Counts a refusal. What is left of the ban, if it began one.
     fn refused(&self, key: Fingerprint, now: Time) -> Option<Span> {
-        let mut held = self.table.hold(key, now);
+        let mut held = self.table.hold(key, now, None);
         if held.key() != key {
             // Full of bans. Nobody is banned for what others did; the limit itself goes on refusing.
             return None;

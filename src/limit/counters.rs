@@ -168,14 +168,15 @@ impl Counters {
         each_table!(&self.tables, table => table.sweep_a_little(key, now));
     }
 
-    pub(super) fn hold(&self, key: Fingerprint, now: Time) -> HeldKey<'_> {
+    /// Locks the state of a key. `asked` is what a request asks for that is charged only if the key admits that.
+    pub(super) fn hold(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> HeldKey<'_> {
         match &self.tables {
-            Tables::TokenBucket(table) => HeldKey::TokenBucket(table.hold(key, now)),
-            Tables::LeakyBucket(table, queue) => HeldKey::LeakyBucket(table.hold(key, now), queue),
-            Tables::FixedWindow(table) => HeldKey::FixedWindow(table.hold(key, now)),
-            Tables::SlidingLog(table) => HeldKey::SlidingLog(table.hold(key, now)),
-            Tables::SlidingWindow(table) => HeldKey::SlidingWindow(table.hold(key, now)),
-            Tables::Concurrency(table) => HeldKey::Concurrency(table.hold(key, now)),
+            Tables::TokenBucket(table) => HeldKey::TokenBucket(table.hold(key, now, asked)),
+            Tables::LeakyBucket(table, queue) => HeldKey::LeakyBucket(table.hold(key, now, asked), queue),
+            Tables::FixedWindow(table) => HeldKey::FixedWindow(table.hold(key, now, asked)),
+            Tables::SlidingLog(table) => HeldKey::SlidingLog(table.hold(key, now, asked)),
+            Tables::SlidingWindow(table) => HeldKey::SlidingWindow(table.hold(key, now, asked)),
+            Tables::Concurrency(table) => HeldKey::Concurrency(table.hold(key, now, asked)),
         }
     }
 
@@ -241,7 +242,7 @@ impl Counters {
 
     /// Takes places of a concurrency limit, which somebody else has admitted; the key that they are held under.
     pub(super) fn take(&self, key: Fingerprint, cost: u64) -> Fingerprint {
-        let mut held = self.hold(key, Time::EPOCH); // places know no time
+        let mut held = self.hold(key, Time::EPOCH, None); // places know no time
         if let HeldKey::Concurrency(held) = &mut held {
             held.charge(Time::EPOCH, cost);
         }
@@ -258,7 +259,7 @@ impl Counters {
 
     /// Charges what a request cost more than was taken.
     pub(super) fn settle(&self, key: Fingerprint, now: Time, cost: u64) {
-        let mut held = self.hold(key, now);
+        let mut held = self.hold(key, now, None);
         each_held!(&mut held, held => held.settle(now, cost));
     }
 

@@ -56,6 +56,11 @@ pub(super) trait Kept: Algorithm + Clone + PartialEq {
         0
     }
 
+    /// Whether a refusal changes the state.
+    fn counts_refusals(&self) -> bool {
+        false
+    }
+
     /// Makes a word that counts from a base one that counts from so much later.
     fn lift(_word: &mut Self::Word, _by: u128) {}
 }
@@ -113,9 +118,14 @@ macro_rules! bucket {
 }
 
 macro_rules! as_it_is {
-    ($($algorithm:ty),*) => {$(
+    ($($algorithm:ty $(, |$self:ident| $counts_refusals:expr)?;)*) => {$(
         impl Kept for $algorithm {
             type Word = Self::State;
+
+            $(fn counts_refusals(&self) -> bool {
+                let $self = self;
+                $counts_refusals
+            })?
 
             fn open(word: &mut Self::State, _base: u128) -> Option<Self::State> {
                 Some(std::mem::take(word))
@@ -156,7 +166,13 @@ bucket!(
     }
 );
 bucket!(LeakyBucket);
-as_it_is!(FixedWindow, SlidingLog, SlidingWindow, Concurrency, Ban);
+as_it_is!(
+    FixedWindow;
+    SlidingLog, |log| log.counts_rejected();
+    SlidingWindow;
+    Concurrency;
+    Ban, |_ban| true;
+);
 
 /// The states of a table that do not fit a word, by key.
 #[allow(

@@ -372,7 +372,7 @@ fn hold<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, Shared<'a>); 2]> {
     }
     let locked = |index: usize| {
         let ask = &asks[index];
-        (index, ask.limit.counters.hold(ask.key, ask.at).shared(ask.share, ask.under_way))
+        (index, ask.limit.counters.hold(ask.key, ask.at, Some(ask.cost)).shared(ask.share, ask.under_way))
     };
     order.into_iter().map(locked).collect()
 }

@@ -60,6 +60,20 @@ fn two_new_keys_at_the_last_place() {
     });
 }
 
+/// Two new keys meet at a table that is full: one of them has what the overflow bucket holds.
+#[test]
+fn two_new_keys_share_the_overflow_bucket() {
+    loom::model(|| {
+        let limit = limit(1, 1, 0);
+        assert!(decide(&[Ask::new(&limit, key(9), 1, NOW)], false).admitted);
+        let other = Arc::clone(&limit);
+        let thread = loom::thread::spawn(move || decide(&[Ask::new(&other, key(1), 1, NOW)], false).admitted);
+        let own = decide(&[Ask::new(&limit, key(1 << 40), 1, NOW)], false).admitted;
+        assert!(own ^ thread.join().unwrap());
+        assert!(!decide(&[Ask::new(&limit, key(2), 1, NOW)], false).admitted);
+    });
+}
+
 /// A reload meets a decision: the debt is taken over, whichever comes first.
 #[test]
 fn a_reload_meets_a_decision() {

@@ -8,9 +8,16 @@ use sluicegate_limiter::{Span, Time};
 use super::sync::{Mutex, lock};
 use crate::key::Fingerprint;
 
+/// Keys are spread over so many locks: most requests that wait are of different keys.
+const SHARDS: usize = if cfg!(feature = "model") { 2 } else { 32 };
+
 /// The waiting requests of one limit. Keys without any are not held.
+pub(super) struct Queue(Box<[Shard]>);
+
+/// One lock, on a cache line of its own.
+#[repr(align(128))]
 #[derive(Default)]
-pub(super) struct Queue(Mutex<State>);
+struct Shard(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -24,10 +31,20 @@ struct Waiting {
     waker: Option<Waker>,
 }
 
+impl Default for Queue {
+    fn default() -> Self {
+        Self((0..SHARDS).map(|_| Shard::default()).collect())
+    }
+}
+
 impl Queue {
+    fn shard(&self, key: Fingerprint) -> &Mutex<State> {
+        &self.0[(key.get() >> 40) as usize % SHARDS].0
+    }
+
     /// Adds a request that is due at `due` and returns its ticket. Call it while the key is held.
     pub(super) fn enter(&self, key: Fingerprint, due: Time) -> u64 {
-        let mut state = lock(&self.0);
+        let mut state = lock(self.shard(key));
         let ticket = state.next;
         state.next += 1;
         state.waiting.entry(key).or_default().push_back(Waiting { ticket, due, waker: None });
@@ -37,7 +54,7 @@ impl Queue {
     /// When the request is due as things are; `waker` is woken when it is the first in its queue and that changes.
     /// Those behind the first need not know: none of them is due before it.
     pub(super) fn due(&self, key: Fingerprint, ticket: u64, waker: &Waker) -> Option<Time> {
-        let mut state = lock(&self.0);
+        let mut state = lock(self.shard(key));
         let queue = state.waiting.get_mut(&key)?;
         let at = place(queue, ticket)?;
         match &mut queue[at].waker {
@@ -60,17 +77,19 @@ impl Queue {
     /// Moves all that wait to where `carry` takes what is left of their wait at `now`.
     pub(super) fn rescale(&self, now: Time, carry: impl Fn(Span) -> Span) {
         let mut wakers = Vec::new();
-        for queue in lock(&self.0).waiting.values_mut() {
-            for waiting in &mut *queue {
-                waiting.due = now.plus(carry(waiting.due.since(now)));
+        for shard in &self.0 {
+            for queue in lock(&shard.0).waiting.values_mut() {
+                for waiting in &mut *queue {
+                    waiting.due = now.plus(carry(waiting.due.since(now)));
+                }
+                wakers.extend(queue.front().and_then(|first| first.waker.clone()));
             }
-            wakers.extend(queue.front().and_then(|first| first.waker.clone()));
         }
         wakers.into_iter().for_each(Waker::wake);
     }
 
     fn remove(&self, key: Fingerprint, ticket: u64, turn: Span) {
-        let mut state = lock(&self.0);
+        let mut state = lock(self.shard(key));
         let Some(queue) = state.waiting.get_mut(&key) else { return };
         let Some(at) = place(queue, ticket) else { return };
         queue.remove(at);
@@ -111,6 +130,7 @@ mod tests {
         for i in [0, 2, 3] {
             queue.leave(key, tickets[i]);
         }
-        assert!(lock(&queue.0).waiting.is_empty(), "a key without waiting requests is not held");
+        let none_waits = |shard: &Shard| lock(&shard.0).waiting.is_empty();
+        assert!(queue.0.iter().all(none_waits), "a key without waiting requests is not held");
     }
 }

@@ -2,12 +2,12 @@
 
 #[cfg(feature = "model")]
 pub(super) use loom::sync::{
-    Mutex, MutexGuard,
+    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 #[cfg(not(feature = "model"))]
 pub(super) use std::sync::{
-    Mutex, MutexGuard,
+    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -25,6 +25,16 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => lock_later(mutex),
     }
+}
+
+/// Locks for those who change nothing, also behind a panic.
+pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for one who changes something, also behind a panic.
+pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whoever holds a lock of this folder lets it go in less time than it takes to sleep and be woken. Threads that meet

@@ -1,17 +1,17 @@
 //! The counters of one limit: sharded, bounded, and never forgetting a debt.
 
+mod guard;
+mod sweep;
+
 use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
 
+use self::guard::{Exclusive, Guard};
 use super::kept::Kept;
 use super::open::Open;
 use super::slots::Slots;
-use super::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, lock, read, write};
 use crate::key::Fingerprint;
 
-/// Slots that are looked at for idle keys whenever a key is added.
-const SWEEP_ON_INSERT: usize = 8;
-/// Slots that are looked at when a key found no room.
-const SWEEP_WHEN_FULL: usize = 256;
 /// Slots that are looked at to count the keys of a table. One with two million keys has more than that.
 const COUNTED: usize = 1 << 21;
 /// Slots that are counted under one lock: where states are large, that takes ten microseconds.
@@ -22,15 +22,27 @@ const COUNTED_AT_ONCE: usize = 256;
 /// A key leaves only when it holds no debt, so that pausing never refills a bucket early. At `max_keys` live
 /// keys, new ones share the overflow bucket: memory is bounded and nobody's debt is forgotten.
 pub(super) struct Table<A: Kept> {
-    /// The last shard holds nothing but the overflow bucket.
     shards: Box<[Shard<A>]>,
+    max_keys: AtomicUsize,
+    overflow: Overflow<A>,
+    counts: Counts,
+}
+
+/// What new keys change, on a cache line of its own: those that are known only read the rest of a table.
+#[repr(align(128))]
+#[derive(Default)]
+struct Counts {
     /// The keys that have a state. The overflow bucket is none of them, or it would take a key's place for ever.
     entries: AtomicUsize,
-    max_keys: AtomicUsize,
     overflowed: AtomicU64,
     /// The shard that is swept next when there is no room.
     hand: AtomicUsize,
 }
+
+/// Holds nothing but the overflow bucket. In a flood of new keys all threads come here, and nearly all requests are
+/// refused, which changes nothing: these hold the lock together.
+#[repr(align(128))]
+struct Overflow<A: Kept>(RwLock<Part<A>>);
 
 /// One lock, on a cache line of its own.
 #[repr(align(128))]
@@ -61,7 +73,7 @@ pub(super) struct Asked {
 /// The state of one key, locked.
 pub(super) struct Held<'a, A: Kept> {
     table: &'a Table<A>,
-    part: MutexGuard<'a, Part<A>>,
+    part: Guard<'a, A>,
     key: Fingerprint,
     slot: Option<usize>,
     /// Whether the key was added to the table.
@@ -77,17 +89,16 @@ impl<A: Kept> Table<A> {
         let part =
             || Part { algorithm: algorithm.clone(), slots: Slots::new(), hand: 0, open: Open::default() };
         Self {
-            shards: (0..=shards).map(|_| Shard(Mutex::new(part()))).collect(),
-            entries: AtomicUsize::new(0),
+            shards: (0..shards).map(|_| Shard(Mutex::new(part()))).collect(),
             max_keys: AtomicUsize::new(max_keys),
-            overflowed: AtomicU64::new(0),
-            hand: AtomicUsize::new(0),
+            overflow: Overflow(RwLock::new(part())),
+            counts: Counts::default(),
         }
     }
 
     /// The keys that have a state: those that owe something, and those that nobody has dropped yet.
     pub(super) fn entries(&self) -> usize {
-        self.entries.load(Ordering::Relaxed)
+        self.counts.entries.load(Ordering::Relaxed)
     }
 
     /// The keys that owe something at `now`. Of a table with more slots than are counted the rest is taken to be like
@@ -97,9 +108,9 @@ impl<A: Kept> Table<A> {
     }
 
     fn keys_by_looking_at(&self, slots: usize, now: Time) -> usize {
-        let each = slots / self.spread().len();
+        let each = slots / self.shards.len();
         let (mut seen, mut owing) = (0, 0);
-        for shard in self.spread() {
+        for shard in &self.shards {
             for from in (0..each).step_by(COUNTED_AT_ONCE) {
                 let part = lock(&shard.0);
                 if from >= part.slots.size() {
@@ -116,55 +127,69 @@ impl<A: Kept> Table<A> {
 
     /// The requests that shared the overflow bucket.
     pub(super) fn overflowed(&self) -> u64 {
-        self.overflowed.load(Ordering::Relaxed)
+        self.counts.overflowed.load(Ordering::Relaxed)
     }
 
+    /// The shard of a key of a request, which is never that of the overflow bucket.
     fn shard(&self, key: Fingerprint) -> &Shard<A> {
-        let spread = self.shards.len() - 1;
+        &self.shards[(key.get() >> 40) as usize & (self.shards.len() - 1)]
+    }
+
+    /// Locks the part that a key is in.
+    #[inline]
+    fn part(&self, key: Fingerprint) -> Exclusive<'_, A> {
         match key {
-            Fingerprint::OVERFLOW => &self.shards[spread],
-            _ => &self.shards[(key.get() >> 40) as usize & (spread - 1)],
+            Fingerprint::OVERFLOW => Exclusive::Overflow(write(&self.overflow.0)),
+            _ => Exclusive::Shard(lock(&self.shard(key).0)),
         }
     }
 
-    /// All shards but that of the overflow bucket.
-    fn spread(&self) -> &[Shard<A>] {
-        &self.shards[..self.shards.len() - 1]
-    }
-
-    /// The shard that is swept when there is no room: each in turn, but for the last.
-    fn next_shard(&self) -> &Shard<A> {
-        &self.shards[self.hand.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 2)]
-    }
-
-    /// Locks the state of `key`, or the overflow bucket if there is no room for a new key.
+    /// Locks the state of `key`, or the overflow bucket if there is no room for a new key. `asked` is what a request asks
+    /// for that is charged only if the key admits that; without it anything may be charged.
     #[inline]
-    pub(super) fn hold(&self, key: Fingerprint, now: Time) -> Held<'_, A> {
+    pub(super) fn hold(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> Held<'_, A> {
         let held = self.find(key);
-        if held.slot.is_some() { held } else { self.hold_unknown(held, now) }
+        if held.slot.is_some() { held } else { self.hold_unknown(held, now, asked) }
     }
 
     /// Goes on with a key that has no state.
     #[inline]
-    fn hold_unknown<'a>(&'a self, held: Held<'a, A>, now: Time) -> Held<'a, A> {
+    fn hold_unknown<'a>(&'a self, held: Held<'a, A>, now: Time, asked: Option<u64>) -> Held<'a, A> {
         if self.has_room() {
             return held;
         }
         let key = held.key;
         drop(held);
-        self.hold_when_full(key, now)
+        self.hold_when_full(key, now, asked)
     }
 
     #[cold]
-    fn hold_when_full(&self, key: Fingerprint, now: Time) -> Held<'_, A> {
+    fn hold_when_full(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> Held<'_, A> {
         self.make_room(now);
         let held = self.find(key);
         if held.slot.is_some() || self.has_room() {
             return held;
         }
         drop(held);
-        self.overflowed.fetch_add(1, Ordering::Relaxed);
+        self.counts.overflowed.fetch_add(1, Ordering::Relaxed);
+        if let Some(cost) = asked
+            && let Some(held) = self.overflow_refuses(now, cost)
+        {
+            return held;
+        }
         self.find(Fingerprint::OVERFLOW)
+    }
+
+    /// The overflow bucket, if it refuses so much and that changes nothing.
+    fn overflow_refuses(&self, now: Time, cost: u64) -> Option<Held<'_, A>> {
+        let part = read(&self.overflow.0);
+        if part.algorithm.counts_refusals() {
+            return None;
+        }
+        let key = Fingerprint::OVERFLOW;
+        let slot = part.slots.find(key.get());
+        let held = Held { table: self, part: Guard::Refused(part), key, slot, added: false };
+        held.check(now, cost).is_err().then_some(held)
     }
 
     /// Asks for `cost` of `key` where no other limit has a say.
@@ -176,14 +201,21 @@ impl<A: Kept> Table<A> {
             Ok((answer, standing)) => {
                 Asked { answer: answer.map(|(delay, _)| delay), standing, key, added: false }
             }
-            Err(slot) => self.ask_slowly(Held { table: self, part, key, slot, added: false }, now, cost),
+            Err(slot) => {
+                let part = Guard::Exclusive(Exclusive::Shard(part));
+                self.ask_slowly(Held { table: self, part, key, slot, added: false }, now, cost)
+            }
         }
     }
 
     /// Asks for `cost` of a key that has no state, or none in a word. A new one gets a state if it then owes something.
     #[inline(never)]
     fn ask_slowly<'a>(&'a self, held: Held<'a, A>, now: Time, cost: u64) -> Asked {
-        let mut held = if held.slot.is_some() { held } else { self.hold_unknown(held, now) };
+        let mut held = if held.slot.is_some() { held } else { self.hold_unknown(held, now, Some(cost)) };
+        if let Guard::Refused(_) = held.part {
+            let (answer, standing) = (held.check(now, cost), held.standing(now));
+            return Asked { answer, standing, key: held.key, added: false };
+        }
         let (answer, standing) = match held.slot {
             Some(_) => held.change(now, |algorithm, state| algorithm.ask(state, now, cost)),
             None => {
@@ -200,9 +232,9 @@ impl<A: Kept> Table<A> {
 
     #[inline]
     fn find(&self, key: Fingerprint) -> Held<'_, A> {
-        let part = lock(&self.shard(key).0);
+        let part = self.part(key);
         let slot = part.slots.find(key.get());
-        Held { table: self, part, key, slot, added: false }
+        Held { table: self, part: Guard::Exclusive(part), key, slot, added: false }
     }
 
     fn has_room(&self) -> bool {
@@ -211,13 +243,13 @@ impl<A: Kept> Table<A> {
 
     /// What is known of `key` without adding it: its standing, or `None` if it has no state.
     pub(super) fn standing(&self, key: Fingerprint, now: Time) -> Option<Standing> {
-        let part = lock(&self.shard(key).0);
+        let part = self.part(key);
         part.slots.see(part.slots.find(key.get())?, |state| part.algorithm.standing(state, now))
     }
 
     /// What `key` owes, in whole requests, rounded up.
     pub(super) fn owed(&self, key: Fingerprint, now: Time) -> u64 {
-        let part = lock(&self.shard(key).0);
+        let part = self.part(key);
         let owed = |slot| part.slots.see(slot, |state| part.algorithm.owed(state, now));
         part.slots.find(key.get()).and_then(owed).unwrap_or(0)
     }
@@ -229,7 +261,7 @@ impl<A: Kept> Table<A> {
 
     /// Forgets `key` and its debt; whether it had a state.
     pub(super) fn pardon(&self, key: Fingerprint) -> bool {
-        let mut part = lock(&self.shard(key).0);
+        let mut part = self.part(key);
         let found = part.slots.find(key.get());
         if let Some(slot) = found {
             self.remove(&mut part, slot);
@@ -247,7 +279,7 @@ impl<A: Kept> Table<A> {
         (cost, whole): (u64, u64),
         first: impl FnOnce(&A),
     ) {
-        let mut guard = lock(&self.shard(key).0);
+        let mut guard = self.part(key);
         let part = &mut *guard;
         let Part { algorithm, slots, open, .. } = &mut *part;
         first(algorithm);
@@ -266,7 +298,7 @@ impl<A: Kept> Table<A> {
 
     /// Frees places, which know no time.
     pub(super) fn free(&self, key: Fingerprint, places: u64) {
-        let mut guard = lock(&self.shard(key).0);
+        let mut guard = self.part(key);
         let part = &mut *guard;
         let Part { algorithm, slots, .. } = &mut *part;
         let Some(slot) = slots.find(key.get()) else { return };
@@ -281,7 +313,7 @@ impl<A: Kept> Table<A> {
 
     /// The refusal of a request by what is known of `key`.
     pub(super) fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
-        let part = lock(&self.shard(key).0);
+        let part = self.part(key);
         let check = |state: &A::State| part.algorithm.check(state, now, cost).err();
         match part.slots.find(key.get()) {
             Some(slot) => part.slots.see(slot, check)?,
@@ -291,10 +323,10 @@ impl<A: Kept> Table<A> {
 
     /// Forgets all keys.
     pub(super) fn forget(&self) {
-        for shard in self.spread() {
+        for shard in &self.shards {
             let mut part = lock(&shard.0);
             let gone = part.slots.clear();
-            self.entries.fetch_sub(gone, Ordering::Relaxed);
+            self.counts.entries.fetch_sub(gone, Ordering::Relaxed);
         }
         self.pardon(Fingerprint::OVERFLOW);
     }
@@ -303,7 +335,7 @@ impl<A: Kept> Table<A> {
     /// if there is room for the key. Whether the key is new.
     pub(super) fn learn(&self, key: Fingerprint, told: &A, mut state: A::State, now: Time) -> bool {
         for full_before in [false, true] {
-            let mut guard = lock(&self.shard(key).0);
+            let mut guard = self.part(key);
             let part = &mut *guard;
             if !full_before {
                 part.algorithm.rescale(told, &mut state, now);
@@ -314,7 +346,7 @@ impl<A: Kept> Table<A> {
                 Some(slot) => part.put(slot, std::mem::take(&mut state), now),
                 None if idle => {}
                 None if self.has_room() => {
-                    self.entries.fetch_add(1, Ordering::Relaxed);
+                    self.counts.entries.fetch_add(1, Ordering::Relaxed);
                     let slot = part.slots.insert(key.get());
                     part.put(slot, state, now);
                     return true;
@@ -340,66 +372,14 @@ impl<A: Kept> Table<A> {
     pub(super) fn reconfigure(&self, algorithm: &A, max_keys: usize, now: Time) {
         self.max_keys.store(max_keys, Ordering::Relaxed);
         for shard in &self.shards {
-            let mut guard = lock(&shard.0);
-            let Part { algorithm: current, slots, open, .. } = &mut *guard;
-            if current == algorithm {
-                continue;
-            }
-            let old = std::mem::replace(current, algorithm.clone());
-            open.each(|key, charges| {
-                let known = slots.find(key);
-                known.and_then(|slot| slots.see(slot, |state| algorithm.carry(&old, state, now, charges)));
-            });
-            slots.change_all(current, now, |state| current.rescale(&old, state, now));
+            lock(&shard.0).reconfigure(algorithm, now);
         }
-    }
-
-    /// Looks at a few slots for a key that was added: of its own shard, which the caches have.
-    pub(super) fn sweep_a_little(&self, key: Fingerprint, now: Time) {
-        self.sweep(self.shard(key), now, SWEEP_ON_INSERT);
-    }
-
-    /// Looks for keys that owe nothing, in one shard after the other: where a table is small, the only one may be in
-    /// any of them. No shard of the table may be locked.
-    fn make_room(&self, now: Time) {
-        let mut left = SWEEP_WHEN_FULL;
-        for _ in self.spread() {
-            let looked_at = self.sweep(self.next_shard(), now, left);
-            left = left.saturating_sub(looked_at.max(1)); // a lock is work, too
-            if left == 0 || self.has_room() {
-                break;
-            }
-        }
-        if self.has_room() {
-            self.sweep(self.shard(Fingerprint::OVERFLOW), now, SWEEP_ON_INSERT);
-        }
-    }
-
-    /// Looks at the next `slots` slots of a shard, or at all if there are fewer, and drops the keys that owe nothing.
-    /// How many it looked at.
-    fn sweep(&self, shard: &Shard<A>, now: Time, slots: usize) -> usize {
-        let mut guard = lock(&shard.0);
-        let part = &mut *guard;
-        let looked_at = slots.min(part.slots.size());
-        let mut left = looked_at;
-        let mut at = if part.hand < part.slots.size() { part.hand } else { 0 };
-        while left > 0 {
-            let passed = part.slots.before_idle(at, left, &part.algorithm, now);
-            at = part.slots.after(at, passed);
-            left -= passed;
-            if left > 0 {
-                // What moves into the gap is looked at next.
-                self.remove(part, at);
-                left -= 1;
-            }
-        }
-        part.hand = at;
-        looked_at
+        write(&self.overflow.0).reconfigure(algorithm, now);
     }
 
     fn remove(&self, part: &mut Part<A>, slot: usize) {
         if part.slots.remove(slot) != Fingerprint::OVERFLOW.get() {
-            self.entries.fetch_sub(1, Ordering::Relaxed);
+            self.counts.entries.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -407,6 +387,20 @@ impl<A: Kept> Table<A> {
 impl<A: Kept> Part<A> {
     fn put(&mut self, slot: usize, state: A::State, now: Time) {
         self.slots.change(slot, &self.algorithm, now, |known| *known = state);
+    }
+
+    /// Takes another quota, and carries over what stands.
+    fn reconfigure(&mut self, algorithm: &A, now: Time) {
+        let Self { algorithm: current, slots, open, .. } = self;
+        if current == algorithm {
+            return;
+        }
+        let old = std::mem::replace(current, algorithm.clone());
+        open.each(|key, charges| {
+            let known = slots.find(key);
+            known.and_then(|slot| slots.see(slot, |state| algorithm.carry(&old, state, now, charges)));
+        });
+        slots.change_all(current, now, |state| current.rescale(&old, state, now));
     }
 }
 
@@ -446,7 +440,10 @@ impl<A: Kept> Held<'_, A> {
     /// Keeps a charge of `cost` that may be given back; its ticket.
     pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
         let charge = self.part.algorithm.charged(cost, receipt);
-        self.part.open.put(self.key.get(), charge)
+        match &mut self.part {
+            Guard::Exclusive(part) => part.open.put(self.key.get(), charge),
+            Guard::Refused(_) => u32::MAX, // nobody comes here: nothing was charged
+        }
     }
 
     #[inline]
@@ -463,18 +460,22 @@ impl<A: Kept> Held<'_, A> {
 
     #[inline]
     fn change<T>(&mut self, now: Time, change: impl FnOnce(&A, &mut A::State) -> T) -> T {
+        let Guard::Exclusive(part) = &mut self.part else {
+            // A refusal that is not counted changes nothing.
+            return change(&self.part.algorithm, &mut A::State::default());
+        };
         let slot = match self.slot {
             Some(slot) => slot,
             None => {
                 if self.key != Fingerprint::OVERFLOW {
-                    self.table.entries.fetch_add(1, Ordering::Relaxed);
+                    self.table.counts.entries.fetch_add(1, Ordering::Relaxed);
                 }
                 self.added = true;
-                self.part.slots.insert(self.key.get())
+                part.slots.insert(self.key.get())
             }
         };
         self.slot = Some(slot);
-        let Part { algorithm, slots, .. } = &mut *self.part;
+        let Part { algorithm, slots, .. } = &mut **part;
         slots.change(slot, algorithm, now, |state| change(algorithm, state))
     }
 }

@@ -14,7 +14,7 @@ mod process_log;
 mod reference;
 mod stripe;
 
-pub use access::{AccessLog, End, Record, Sink};
+pub use access::{AccessLog, End, Record, Sink, try_log};
 pub(crate) use access::{is_among, shown_target};
 pub use admin::{Admin, ReloadRequest};
 pub use cut::Cut;

@@ -1,6 +1,9 @@
 //! The commands: their exit codes, what they print, and what a replay makes of logs.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 
 use crate::harness::folder::{outcomes, text};
 use crate::harness::{Folder, Reserved, program};
@@ -298,6 +301,49 @@ fn replay_without_its_files_fails() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
         assert!(text(&output).contains(arguments.last().unwrap()), "{}", text(&output));
     }
+}
+
+/// `check` finds that the access log cannot be opened, on which `run` would fail, and makes no file. What is not allowed is
+/// tried as a user who is not allowed everything.
+#[test]
+fn check_knows_whether_the_access_log_can_be_opened() {
+    let yaml = "listen: [127.0.0.1:0]\naccess_log: PATH\nroutes: [{respond: {status: 200}}]\n";
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mode = |name: &str, mode| std::fs::set_permissions(path(name), Permissions::from_mode(mode)).unwrap();
+    for name in ["shut", "open", "a-folder"] {
+        std::fs::create_dir(path(name)).unwrap();
+    }
+    for name in ["shut.log", "open.log"] {
+        std::fs::write(path(name), "").unwrap();
+    }
+    mode("", 0o755);
+    for (name, bits) in [("shut", 0o555), ("open", 0o777), ("shut.log", 0o444), ("open.log", 0o666)] {
+        mode(name, bits);
+    }
+    let is_root = std::fs::metadata(path("open.log")).unwrap().uid() == 0;
+    for (log, code, why) in [
+        ("open.log", 0, ""),
+        ("open/new.log", 0, ""),
+        ("a-folder", 1, "is a directory"),
+        ("shut.log", 1, "Permission denied"),
+        ("shut/new.log", 1, "shut: Permission denied"),
+        ("open.log/new.log", 1, "make the folder"),
+    ] {
+        std::fs::write(path("gateway.yaml"), yaml.replace("PATH", log)).unwrap();
+        let mut command = program();
+        if is_root {
+            command.uid(65_534).gid(65_534);
+        }
+        let checked = command.arg("check").current_dir(folder.path()).output().unwrap();
+        let said = text(&checked);
+        assert_eq!(checked.status.code(), Some(code), "{log}: {said}");
+        assert!(
+            code == 0 || (said.contains(why) && said.contains("cannot write the access log to")),
+            "{log}: {said}"
+        );
+    }
+    assert!(!path("open/new.log").exists());
 }
 
 /// `check` finds that the access log has no folder, on which `run` would fail.

@@ -82,12 +82,18 @@ pub(super) fn listeners(raw: &RawConfig, files: Files<'_>, report: &mut Report) 
 /// Whether two sockets on these addresses would be in each other's way: with one port, and one of them may stand
 /// for the other's address too.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let (a, b) = (canonical(a), canonical(b));
     let stands_for = |wide: IpAddr, narrow: IpAddr| {
         wide.is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4()) // [::] takes IPv4 as well
     };
     a.port() == b.port()
         && a.port() != 0
         && (a.ip() == b.ip() || stands_for(a.ip(), b.ip()) || stands_for(b.ip(), a.ip()))
+}
+
+/// An address of IPv4 also where it is written as one of IPv6.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 fn address(text: &str) -> Result<SocketAddr, Mistake> {
@@ -140,7 +146,7 @@ pub(super) fn admin(
         );
     }
     let token = secret(raw.token.as_ref(), folder, report)?;
-    if token.is_empty() && !address.ip().is_loopback() && !raw.wrong.contains(&"token") {
+    if token.is_empty() && !address.ip().to_canonical().is_loopback() && !raw.wrong.contains(&"token") {
         report.warning(
             text.problem("admin is reachable from other machines, without a token")
                 .help("anyone there can read the state; use 127.0.0.1, or guard the port"),

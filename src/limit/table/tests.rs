@@ -1,6 +1,8 @@
 //! Which keys keep their places, who gets one, and at what price.
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
+use std::time::Duration;
+
 use sluicegate_limiter::{Rate, TokenBucket};
 
 use super::*;
@@ -78,6 +80,59 @@ fn the_overflow_bucket_takes_no_place() {
         assert!(table.standing(Fingerprint::OVERFLOW, half).is_none());
         table.forget();
         assert_eq!(table.entries(), 0);
+    }
+}
+
+/// A table that is full of keys that owe something, and keys that find no place in it.
+fn full(algorithm: TokenBucket) -> (Table<TokenBucket>, impl Fn(u64) -> Fingerprint) {
+    let table = Table::new(algorithm, 1_000);
+    let mixed = |n: u64| Fingerprint::from_hash((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    (0..1_000).for_each(|n| _ = table.ask(mixed(n), NOW, 1));
+    assert_eq!(table.entries(), 1_000);
+    (table, move |n| mixed(n + 1_000))
+}
+
+/// In a flood of new keys the overflow bucket refuses nearly all: such requests do not wait for each other, whether they
+/// are under one limit or several.
+#[test]
+fn what_the_overflow_bucket_refuses_waits_for_nobody() {
+    let (table, new) = full(TokenBucket::new(Rate::new(1, DEBT).unwrap(), 1).unwrap());
+    let admitted = table.ask(new(0), NOW, 1);
+    assert_eq!((admitted.key, admitted.answer), (Fingerprint::OVERFLOW, Ok(Span::ZERO)));
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        // A request that is in the middle of its decision.
+        let held = table.hold(new(1), NOW, Some(1));
+        assert_eq!((held.key(), held.check(NOW, 1)), (Fingerprint::OVERFLOW, Err(Refusal::Until(DEBT))));
+        scope.spawn(|| {
+            let asked = table.ask(new(2), NOW, 1);
+            let held = table.hold(new(3), NOW, Some(1));
+            done.send((asked.answer, asked.standing.remaining, held.check(NOW, 1))).unwrap();
+        });
+        let others = is_done.recv_timeout(Duration::from_secs(20));
+        drop(held); // before the other thread is waited for
+        assert_eq!(others, Ok((Err(Refusal::Until(DEBT)), 0, Err(Refusal::Until(DEBT)))));
+    });
+    assert_eq!(table.overflowed(), 4);
+}
+
+/// Whoever shares the overflow bucket, it admits exactly what it holds, and again when that is paid.
+#[test]
+fn the_overflow_bucket_admits_exactly_what_it_holds() {
+    let (table, new) = full(TokenBucket::new(Rate::new(100, DEBT).unwrap(), 100).unwrap());
+    for (turn, now, admits) in [(0, NOW, 100), (1, NOW.plus(Span::from_secs(50)), 50)] {
+        // By the second turn the keys owe nothing: others take their places, and the rest of these overflow.
+        let admitted = std::thread::scope(|scope| {
+            let threads = [0, 1, 2, 3].map(|thread| {
+                let (table, new) = (&table, &new);
+                scope.spawn(move || {
+                    let ask = |n: u64| table.ask(new(turn << 40 | thread << 32 | n), now, 1);
+                    (0..1_000).map(ask).filter(|a| a.key == Fingerprint::OVERFLOW && a.answer.is_ok()).count()
+                })
+            });
+            threads.map(|thread| thread.join().unwrap()).iter().sum::<usize>()
+        });
+        assert_eq!(admitted, admits);
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::OFlags;
+use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 
 use crate::config::LogTarget;
 
@@ -243,6 +243,27 @@ fn open(path: &Path) -> io::Result<File> {
     // A named pipe that nobody reads is an error, instead of a thread that waits for a reader.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
+}
+
+/// Whether a log could be opened here, as far as that can be told without making the file or opening a pipe, which its
+/// reader would notice.
+///
+/// # Errors
+/// Why it could not.
+pub fn try_open(path: &Path) -> io::Result<()> {
+    let writable = |path: &Path, how| Ok(accessat(CWD, path, how, AtFlags::EACCESS)?);
+    match path.metadata() {
+        Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => writable(path, Access::WRITE_OK),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            writable(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+                io::Error::new(error.kind(), format!("the folder {}: {error}", folder.display()))
+            })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
