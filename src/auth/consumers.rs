@@ -308,9 +308,6 @@ mod tests {
 
     /// A file of this many consumers with a key each.
     fn file(count: usize) -> String {
-        if count == 0 {
-            return "[]\n".to_owned();
-        }
         let entry =
             |n| format!("- name: c{n}\n  key: sha256:{}\n  plan: p{}\n", hex(&format!("k{n}")), n % 3);
         if count == 0 { "[]\n".to_owned() } else { (0..count).map(entry).collect() }
