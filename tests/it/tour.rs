@@ -186,6 +186,6 @@ fn the_tour_prints_what_it_shows() {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(README, updated).unwrap();
     } else if !differences.is_empty() {
-        panic!("{differences}\nUPDATE=1 cargo test --test tour writes it into the README");
+        panic!("{differences}\nUPDATE=1 cargo test --test it tour:: writes it into the README");
     }
 }
