@@ -174,9 +174,10 @@ impl LocalError {
     }
 }
 
-impl From<&Unjudged> for LocalError {
-    fn from(unjudged: &Unjudged) -> Self {
-        match unjudged {
+impl LocalError {
+    /// The error of a request that never comes to its limits; `None` for those that the gateway answers without an error.
+    pub fn of(unjudged: &Unjudged) -> Option<Self> {
+        Some(match unjudged {
             Unjudged::Path(PathError::NotAbsolute) => Self::Malformed("the request target is not a path"),
             Unjudged::Path(PathError::Escape) => {
                 Self::Malformed("the path has a % that is not followed by two hexadecimal digits")
@@ -192,7 +193,7 @@ impl From<&Unjudged> for LocalError {
             Unjudged::Method => Self::Method,
             Unjudged::Nominated => Self::Malformed("the Connection header names what the request needs"),
             Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
-            Unjudged::Gateway | Unjudged::Preflight { .. } => Self::Method, // which are answered without an error
+            Unjudged::Gateway | Unjudged::Preflight { .. } => return None,
             Unjudged::NoRoute => Self::NoRoute,
             Unjudged::NotLetIn { .. } => Self::NotLetIn,
             Unjudged::KeyMissing { of_user: true, .. } => Self::UserMissing,
@@ -200,20 +201,19 @@ impl From<&Unjudged> for LocalError {
             Unjudged::Unproven { why: Unproven::NoKey, .. } => Self::NoApiKey,
             Unjudged::Unproven { why: Unproven::UnknownKey, .. } => Self::UnknownApiKey,
             Unjudged::Unproven { why: Unproven::Token(error), .. } => Self::Token(*error),
-        }
+        })
     }
 }
 
 /// The answer to a request that never came to its limits.
 #[cold]
 pub fn unjudged(unjudged: &Unjudged, parts: &RequestHead, id: &RequestId) -> Response {
-    if *unjudged == Unjudged::Gateway {
+    let Some(error) = LocalError::of(unjudged) else {
         let mut response = fixed(StatusCode::NO_CONTENT, Bytes::new(), PROBLEM_JSON);
         response.headers.insert(header::ALLOW, SERVED);
         response.headers.insert(X_REQUEST_ID, id);
         return response;
-    }
-    let error = LocalError::from(unjudged);
+    };
     let in_grpc = match error.status() {
         StatusCode::UNAUTHORIZED => Some(UNAUTHENTICATED),
         StatusCode::FORBIDDEN => Some(PERMISSION_DENIED),

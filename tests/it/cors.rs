@@ -114,6 +114,8 @@ fn preflight_requests_are_answered() {
     }
     let of_route = [("route", "post"), ("code", "204")];
     assert_eq!(gateway.metric("sluicegate_requests_total", &of_route), 10.0);
+    let refused = gateway.metrics().label_values("sluicegate_refusals_total", "reason");
+    assert!(!refused.contains("method_not_allowed"), "a preflight request is no refusal");
     let admitted = [("limit", "two"), ("outcome", "admitted")];
     assert_eq!(gateway.metric("sluicegate_limit_decisions_total", &admitted), 0.0);
     assert!(upstream.seen().is_empty());

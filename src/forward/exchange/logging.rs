@@ -43,8 +43,7 @@ impl Exchange {
             self.set_route(*route, parts, None);
         }
         self.note(|record| record.unjudged(why));
-        if *why != Unjudged::Gateway {
-            let error = LocalError::from(why);
+        if let Some(error) = LocalError::of(why) {
             self.refused(error.reason(), Some(error.detail()));
         }
     }
