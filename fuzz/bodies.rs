@@ -9,9 +9,10 @@ use sluicegate::config::{self, ClientIpConfig, ForwardedHeader};
 use sluicegate::denied::Stop;
 use sluicegate::fields::{Fields, is_value};
 use sluicegate::message::RequestHead;
-use sluicegate::pipeline::{Origin, judge};
+use sluicegate::pipeline::judge;
 use sluicegate::route::{folded, is_doubtful, is_plain, normalize};
 use sluicegate::snapshot::{Lineage, Snapshot};
+use sluicegate::verdict::Origin;
 use sluicegate_limiter::Time;
 
 /// Any text as gateway.yaml: it is read, or there is a report of at least one mistake; and twice the same.

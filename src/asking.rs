@@ -11,13 +11,14 @@ use smallvec::SmallVec;
 use crate::auth::Identity;
 use crate::config::{Exempt, ListConfig, OnMissing, When};
 use crate::cost::cost;
+use crate::denied::Unjudged;
 use crate::key::{KeyText, Subject};
 use crate::limit::Ask;
 use crate::listen::tls::TlsSession;
 use crate::message::RequestHead;
-use crate::pipeline::{AskedLimit, Found, Spared, Unjudged};
 use crate::route::{Near, preflight};
 use crate::snapshot::Snapshot;
+use crate::verdict::{AskedLimit, Found, Spared};
 
 /// A request that has come to its route.
 pub(crate) struct Arrival<'s, 'r, 'n> {

@@ -19,9 +19,9 @@ use crate::fields::Fields;
 use crate::forward::Exchange;
 use crate::limit::{Ask, Store, decide_for_now};
 use crate::message::{RequestHead, Response};
-use crate::pipeline::{Found, Judged};
 use crate::respond;
 use crate::route::PathError;
+use crate::verdict::{Found, Judged};
 
 /// Why a request never came to its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]

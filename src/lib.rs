@@ -45,6 +45,7 @@ pub mod snapshot;
 pub mod target;
 pub mod trace;
 mod trailers;
+pub mod verdict;
 pub mod vital;
 pub mod watched;
 pub mod worker;

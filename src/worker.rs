@@ -19,8 +19,8 @@ use crate::limit::{self, Ask, Decision, Store, StoreState};
 use crate::listen::{Budget, Buffers, Deadlines, Handshakes, Listener, Opened};
 use crate::message::RequestId;
 use crate::observe::{AccessLog, LimitStripe, Metrics, Outcome, RouteStripe, Sink};
-use crate::pipeline::{AskedLimit, Found, Judged, Spared};
 use crate::snapshot::Snapshot;
+use crate::verdict::{AskedLimit, Found, Judged, Spared};
 use crate::vital::Vital;
 
 /// What all threads of the gateway share.

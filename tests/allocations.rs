@@ -10,8 +10,9 @@ use std::path::Path;
 
 use sluicegate::config;
 use sluicegate::message::RequestHead;
-use sluicegate::pipeline::{Origin, judge};
+use sluicegate::pipeline::judge;
 use sluicegate::snapshot::Lineage;
+use sluicegate::verdict::Origin;
 use sluicegate_limiter::{Span, Time};
 
 thread_local! {

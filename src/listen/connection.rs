@@ -23,8 +23,8 @@ use crate::apart::apart;
 use crate::fields::Fields;
 use crate::number::write_decimal;
 use crate::observe::{Handshake, ListenerStripe, Metrics, Refusal};
-use crate::pipeline::Origin;
 use crate::snapshot::Snapshot;
+use crate::verdict::Origin;
 use crate::worker::Worker;
 
 /// What there is room for in the first read.

@@ -11,13 +11,15 @@ use super::Request;
 use super::row::Row;
 use super::unmatched::Unmatched;
 use crate::cost::settled;
+use crate::denied::Unjudged;
 use crate::denied::{Denied, Stop};
 use crate::fields::Fields;
 use crate::key::KeyText;
 use crate::limit::{self, Holds, decide};
-use crate::pipeline::{Found, Judged, Origin, Unjudged, find};
+use crate::pipeline::find;
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
+use crate::verdict::{Found, Judged, Origin};
 
 /// A replay under way.
 pub struct Replay<'s> {

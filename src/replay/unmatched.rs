@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::denied::Unjudged;
 use crate::message::RequestHead;
-use crate::pipeline::Unjudged;
 use crate::route::{Asked, Misses, host, normalize};
 use crate::snapshot::Snapshot;
 

@@ -13,8 +13,8 @@ use crate::forward::Body;
 use crate::limit::{Decision, Limit, Verdict};
 use crate::message::{RequestHead, RequestId, Response};
 use crate::number::write_decimal;
-use crate::pipeline::{AskedLimit, Judged};
 use crate::snapshot::{Policies, Route, Said};
+use crate::verdict::{AskedLimit, Judged};
 
 const LIMIT: &str = "x-ratelimit-limit";
 const REMAINING: &str = "x-ratelimit-remaining";
@@ -174,14 +174,20 @@ pub fn refusal_headers(families: HeaderFamilies, policies: &Policies) -> Fields 
     headers
 }
 
-/// The answer to a request that its limits refuse, and the reason: that of the limit which the headers name.
-pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> (Response, Reason) {
+/// The answer to a request that its limits refuse. `refused` is told the reason: that of the limit which the headers name.
+pub fn refusal(
+    parts: &RequestHead,
+    judged: &Judged<'_>,
+    id: &RequestId,
+    refused: impl FnOnce(Reason),
+) -> Response {
     let Judged { route, said, asked, decision, .. } = judged;
     let speaks = speaker(asked, decision);
     let wait = speaks.and_then(|at| retry_after(&decision.verdicts[at]));
     let seconds = wait.map(|wait| wait.ceil_secs().max(1));
     let banned = speaks.is_some_and(|at| matches!(decision.verdicts[at].answer, Err(Refusal::Banned(_))));
     let reason = if banned { Reason::Ban } else { Reason::Limit };
+    refused(reason);
 
     let mut response = Response::new(StatusCode::TOO_MANY_REQUESTS, Body::empty());
     let headers = &mut response.headers;
@@ -203,7 +209,7 @@ pub fn refusal(parts: &RequestHead, judged: &Judged<'_>, id: &RequestId) -> (Res
     } else {
         response.body = Body::text(exceeded(judged, reason, seconds, id));
     }
-    (response, reason)
+    response
 }
 
 /// The usual body of a refusal, written by hand because it is written under attack. Nothing in it needs escaping:

@@ -8,9 +8,9 @@ use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc
 use super::reason::Reason;
 use crate::auth::Unproven;
 use crate::auth::jwt::TokenError;
+use crate::denied::Unjudged;
 use crate::forward::Body;
 use crate::message::{RequestHead, RequestId, Response};
-use crate::pipeline::Unjudged;
 use crate::route::PathError;
 
 pub(super) const NO_STORE: &str = "no-store";

@@ -6,8 +6,9 @@ use crate::harness::{Gateway, Setup, Upstream};
 use http::HeaderValue;
 use sluicegate::config;
 use sluicegate::message::RequestHead;
-use sluicegate::pipeline::{Origin, judge};
+use sluicegate::pipeline::judge;
 use sluicegate::snapshot::Lineage;
+use sluicegate::verdict::Origin;
 use sluicegate_limiter::{Span, Time};
 
 /// A million keys, one request each: as many counters as are allowed, one of them still limited, and a new key served

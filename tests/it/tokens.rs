@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 use sluicegate::auth::Unproven;
 use sluicegate::auth::jwt::TokenError;
 use sluicegate::config;
+use sluicegate::denied::Unjudged;
 use sluicegate::message::RequestHead;
-use sluicegate::pipeline::{Origin, Unjudged, judge};
+use sluicegate::pipeline::judge;
 use sluicegate::snapshot::{Lineage, Snapshot};
+use sluicegate::verdict::Origin;
 use sluicegate_limiter::Time;
 
 /// When the tests play, in seconds.

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use sluicegate_limiter::Time;
 
 use super::Exchange;
+use crate::denied::Unjudged;
 use crate::forward::ForwardError;
 use crate::message::RequestHead;
 use crate::observe::{End, Record};
-use crate::pipeline::{Found, Judged, Unjudged};
 use crate::respond::LocalError;
+use crate::verdict::{Found, Judged};
 
 impl Exchange {
     /// Begins the line of a request; of one that could not be read there are no `parts`.
