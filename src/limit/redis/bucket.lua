@@ -54,7 +54,12 @@ algorithms[1] = function()
                     key.changed = true
                 end
             end
-            if string.sub(value, 1, 5) ~= key.unit then
+            -- Buckets that last as long may hold other numbers of requests.
+            local is_other = string.sub(value, 1, 5) ~= key.unit
+            if #value == 28 and string.sub(value, 17, 21) ~= string.sub(struct.pack('>d', key.request), 1, 5) then
+                is_other = true
+            end
+            if is_other then
                 owed, part = rescaled(key, value, owed + (part > 0 and 1 or 0)), 0
                 key.changed = owed > 0
             elseif part >= key.parts then

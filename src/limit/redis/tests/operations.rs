@@ -292,6 +292,17 @@ fn a_changed_quota_applies_to_the_debt_that_stands() {
     }
 }
 
+/// What is owed below empty is worth as many requests of another bucket, also where that one takes as long to fill.
+#[test]
+fn buckets_that_fill_in_the_same_time_are_others() {
+    let server = Server::start();
+    let mut store = server.connect_timeless();
+    let [old, new] = [(10, 8), (5, 4)].map(|(count, burst)| token(rate(count, 7_000), burst));
+    for (key, quotas) in [("fewer", [&old, &new]), ("more", [&new, &old])] {
+        reload(&mut store, key, quotas, &(vec![(0, 1, 1)], 8)).unwrap();
+    }
+}
+
 /// A clock that is set back gives nothing away, and keeps nobody out for longer than if all had been spent at the
 /// time it was set to.
 #[test]
