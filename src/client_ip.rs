@@ -17,13 +17,18 @@ const MAX_HOPS: usize = 100;
 
 impl ClientIpConfig {
     /// Whether `peer` is one of the proxies that are believed.
+    #[inline]
     pub fn trusts(&self, lists: &[ListConfig], peer: IpAddr) -> bool {
-        let peer = peer.to_canonical();
+        self.has_proxies() && self.has_proxy(lists, peer.to_canonical())
+    }
+
+    fn has_proxy(&self, lists: &[ListConfig], peer: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|network| network.contains(&peer))
             || self.trusted_lists.iter().any(|list| lists[*list].known.contains(peer))
     }
 
     /// Whether any peer may be one of the proxies that are believed.
+    #[inline]
     pub fn has_proxies(&self) -> bool {
         !self.trusted_proxies.is_empty() || !self.trusted_lists.is_empty()
     }
@@ -32,7 +37,7 @@ impl ClientIpConfig {
     /// `unknown`) ends the search at the last one that is believed.
     pub fn resolve(&self, lists: &[ListConfig], peer: IpAddr, headers: &Fields) -> IpAddr {
         let peer = peer.to_canonical();
-        if !self.has_proxies() || !self.trusts(lists, peer) {
+        if !self.trusts(lists, peer) {
             return peer;
         }
         let lines = headers.get_all(self.header.name()).rev();

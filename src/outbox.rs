@@ -42,6 +42,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     /// A message with this head, of which nothing is written yet.
+    #[inline]
     pub(crate) fn new(head: Vec<u8>, coding: Coding) -> Self {
         // Of a body of this length nothing is to come.
         let coding = if coding == Coding::Length(0) { Coding::Ended } else { coding };
@@ -59,6 +60,7 @@ impl Outbox {
     }
 
     /// Gathers a body as a whole, as long as the head says.
+    #[inline]
     pub(crate) fn whole(&mut self, body: &[u8]) {
         self.out.extend_from_slice(body);
         self.coding = Coding::Ended;

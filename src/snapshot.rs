@@ -349,10 +349,13 @@ impl Snapshot {
 
     /// The route that would take the request that a preflight request asks for, if the gateway answers that itself: the
     /// route says who may ask, or the one that was `found` for the preflight request does.
+    #[inline]
     pub fn preflight(&self, asked: &Asked<'_>, found: Option<usize>) -> Option<Option<usize>> {
-        if !self.has_cors {
-            return None;
-        }
+        if self.has_cors { self.preflight_of(asked, found) } else { None }
+    }
+
+    #[inline(never)]
+    fn preflight_of(&self, asked: &Asked<'_>, found: Option<usize>) -> Option<Option<usize>> {
         let method = Method::from_bytes(preflight(asked.method, asked.headers)?).ok()?;
         let meant = self.table.find(&Asked { method: &method, ..*asked }).map(|(index, _)| index);
         (self.cors(meant).is_some() || self.cors(found).is_some()).then_some(meant)

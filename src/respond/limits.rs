@@ -238,9 +238,11 @@ fn exceeded(judged: &Judged<'_>, reason: Reason, seconds: Option<u64>, id: &Requ
             b"this request costs more than the quota can ever hold; it will not be admitted later",
         ),
     }
-    out.extend_from_slice(b"\",\"reason\":\"");
-    out.extend_from_slice(reason.name().as_bytes());
-    out.extend_from_slice(b"\",\"request_id\":\"");
+    // The names of the reasons, in one piece with what stands around them.
+    out.extend_from_slice(match reason {
+        Reason::Ban => b"\",\"reason\":\"ban\",\"request_id\":\"",
+        _ => b"\",\"reason\":\"limit\",\"request_id\":\"",
+    });
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(b"\",\"violated-policies\":[");
     for (at, (limit, _)) in violated.enumerate() {
