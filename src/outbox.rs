@@ -71,6 +71,10 @@ impl Outbox {
         if data.is_empty() {
             return Ok(()); // an empty chunk would be the last
         }
+        if self.written >= FLAT {
+            self.out.drain(..self.written); // what is written does not add up while some is always left
+            self.written = 0;
+        }
         match &mut self.coding {
             Coding::Length(left) => {
                 *left = left.checked_sub(data.len() as u64).ok_or(Mismatch)?;

@@ -267,7 +267,15 @@ fn lock(path: &Path, create: bool) -> Result<File, EditError> {
     loop {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound && create => match new(path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    if fs::symlink_metadata(path)?.is_symlink() && !path.exists() {
+                        let path = path.display();
+                        return Err(EditError::Refused(format!(
+                            "{path} is a link, and there is no file behind it"
+                        )));
+                    }
+                    continue; // somebody else has just made it
+                }
                 made => made?,
             },
             Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -47,7 +47,12 @@ pub(super) fn without_key(text: &str, key: &Range<usize>) -> Option<String> {
     let mut token = quoted(text, key);
     match form(text, key)? {
         Form::Alone => return None,
-        Form::OnItsLine => token = line(text, key),
+        Form::OnItsLine => {
+            token = line(text, key);
+            if !has_items(text[..token.start].lines().rev()) && !has_items(text[token.end..].lines()) {
+                return None; // `keys:` would be left with nothing
+            }
+        }
         Form::InBrackets => {
             let (before, behind) = (&text[..token.start], &text[token.end..]);
             match behind.trim_start().strip_prefix(',') {
@@ -79,6 +84,16 @@ fn form(text: &str, key: &Range<usize>) -> Option<Form> {
         '-' => Some(Form::OnItsLine),
         _ => None,
     }
+}
+
+/// Whether the next of these lines that says something is an item that holds a key and nothing else.
+fn has_items<'a>(lines: impl Iterator<Item = &'a str>) -> bool {
+    let mut said = lines.map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    said.next().and_then(|line| line.strip_prefix("- ")).is_some_and(|item| {
+        let item = item.trim_start().trim_start_matches(['"', '\'']);
+        !item.split(['#', ' ']).next().unwrap_or_default().trim_start_matches("sha256:").contains(':')
+            && !item.starts_with('{')
+    })
 }
 
 /// A key with the quotes around it.
@@ -145,8 +160,13 @@ mod tests {
         ] {
             assert_eq!(without_key(text, &keys(text)[index]).as_deref(), Some(wanted), "{text}");
         }
-        let text = "- key: k1\n  keys: [k2]\n";
-        assert_eq!(without_key(text, &keys(text)[0]), None);
+        for (text, index) in [
+            ("- key: k1\n  keys: [k2]\n", 0),
+            ("- key: k1\n  keys:\n  - k2\n", 1),
+            ("- key: k1\n  keys:\n  - k2 # c\n- name: b\n  key: k3\n", 1),
+        ] {
+            assert_eq!(without_key(text, &keys(text)[index]), None, "{text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -304,10 +304,11 @@ impl Wired {
     /// The body has ended: the connection is kept, unless the server wants it closed, has said more than it was asked, or
     /// has not taken all of the request.
     fn give_back(&mut self) {
-        let Some(wire) = self.wire.take().filter(|wire| self.keeps && wire.is_sent()) else { return };
-        match wire.read.is_empty() {
-            true => self.pool.keep(wire, self.now),
-            false => self.pool.unsolicited(self.now),
+        let Some(mut wire) = self.wire.take().filter(|wire| self.keeps && wire.is_sent()) else { return };
+        if !wire.read.is_empty() {
+            return self.pool.unsolicited(self.now);
         }
+        wire.read = BytesMut::new(); // a connection that waits holds none of the worker's memory
+        self.pool.keep(wire, self.now);
     }
 }

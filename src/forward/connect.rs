@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::unconstrained;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -160,7 +161,9 @@ impl ServerStream {
             // What TLS says for itself, such as new tickets, is taken in here.
             Self::Tls(stream) => {
                 let (mut read, mut context) = (ReadBuf::new(&mut start), Context::from_waker(Waker::noop()));
-                match Pin::new(stream).poll_read(&mut context, &mut read) {
+                // A task that has done much already would be told that there is nothing.
+                let poll = poll_fn(|context| Pin::new(&mut **stream).poll_read(context, &mut read));
+                match pin!(unconstrained(poll)).poll(&mut context) {
                     Poll::Pending => return IdleState::Silent,
                     Poll::Ready(_) => read.filled().len(),
                 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use crate::harness::h2::{End, H2, WINDOW_UPDATE, frame, get};
-use crate::harness::{Gateway, Setup, Upstream, gated, let_pass, within};
+use crate::harness::{Gateway, Setup, Upstream, gated, let_pass, until, within};
 
 const API: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n";
 const ROUTE: &str = "routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -104,6 +104,22 @@ fn answers_are_taken_in_time() {
     slow.reader.stream.shutdown(std::net::Shutdown::Both).unwrap();
     reading.join().unwrap();
     assert_eq!(events.response().text(), "x".repeat(14));
+}
+
+/// An answer without a length that is broken off ends in a reset: its end would look like that of a whole one.
+#[test]
+fn a_slow_client_is_not_shown_the_end_of_an_answer() {
+    let upstream = Upstream::scripted(|exchange| {
+        exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        while exchange.write([&b"10000\r\n"[..], &[b'x'; 64 << 10], b"\r\n"].concat()) {}
+    });
+    let gateway =
+        Setup::default().upstream(&upstream).start(&format!("timeouts: {{write: 1s}}\n{API}{ROUTE}"));
+    let mut client = gateway.client();
+    client.send("GET / HTTP/1.0\r\nHost: api.test\r\n\r\n");
+    until("it is broken off", || (!upstream.seen().is_empty() && upstream.open() == 0).then_some(()));
+    let mut all = Vec::new();
+    assert!(client.writer().read_to_end(&mut all).is_err(), "{} bytes and an end", all.len());
 }
 
 /// More headers than allowed are answered 431.

@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use crate::harness::folder::text;
-use crate::harness::{Folder, Gateway, Setup, program, until};
+use crate::harness::{Folder, Gateway, PATIENCE, Setup, program, until};
 use aws_lc_rs::digest::{SHA256, digest};
 
 const RULES: &str = "auth: {api_key: {consumers: consumers.yaml, required: true}}\n\
@@ -91,4 +91,19 @@ fn what_cannot_be_done_changes_nothing() {
         assert!(!text(&output).contains("sesame"), "{}", text(&output));
         assert_eq!(std::fs::read_to_string(folder.path("c.yaml")).unwrap(), file);
     }
+}
+
+/// A link to a file that is not there is told of; nothing is made, and nothing waits for it.
+#[test]
+fn a_link_to_nothing_is_refused() {
+    let folder = Folder::with(&[]);
+    std::os::unix::fs::symlink("nowhere/consumers.yaml", folder.path("consumers.yaml")).unwrap();
+    let mut command = program();
+    command.args(["consumers", "add", "acme", "--file", "consumers.yaml"]).current_dir(folder.path(""));
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let ended = crate::harness::within(PATIENCE, || child.try_wait().unwrap());
+    let _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(ended.and_then(|status| status.code()), Some(1));
+    assert!(text(&output).contains("there is no file behind it"), "{}", text(&output));
 }

@@ -217,3 +217,24 @@ fn a_short_line_is_written_by_default() {
     assert!(shape(&malformed).ends_with("B MS reason=malformed id=ID"), "{malformed}");
     assert!(shape(&limited).ends_with("B MS route=all reason=limit limit=few id=ID"), "{limited}");
 }
+
+/// A password in front of a host is no request's business, and no log's.
+#[test]
+fn no_log_has_a_password_of_a_target() {
+    for format in ["short", "json", "combined"] {
+        let gateway = Setup::default().workers(1).start(&format!(
+            "access_log: {{path: access.log, format: {format}}}\nroutes: [{{name: all, respond: {{status: 200}}}}]\n"
+        ));
+        for head in ["GET http://me:sesame@a.test/ HTTP/1.1", "CONNECT me:sesame@a.test:443 HTTP/1.1"] {
+            let answer =
+                gateway.client().send(format!("{head}\r\nhost: me:sesame@a.test\r\n\r\n")).response();
+            assert!(answer.status >= 400, "{head}");
+            let answer = gateway.client().send(format!("{head}\r\n\r\n")).response();
+            assert!(answer.status >= 400, "{head}");
+        }
+        let log = until("all are logged", || {
+            std::fs::read_to_string(gateway.path("access.log")).ok().filter(|log| log.lines().count() == 4)
+        });
+        assert!(!log.contains("sesame"), "{log}");
+    }
+}

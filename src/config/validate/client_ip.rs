@@ -49,6 +49,10 @@ pub(super) fn client_ip(
                         named.valid().count() + files.len() - 1
                     }
                 };
+                let list = named.valid().map(|(_, list)| list).chain(&files).nth(index);
+                if list.is_some_and(|list| list.known.has_everybody()) {
+                    believes_everybody(file, report);
+                }
                 config.trusted_lists.push(index);
             }
         }
@@ -88,11 +92,15 @@ fn trust(text: &At<String>, named: &Section<ListConfig>, config: &mut ClientIpCo
         network.prefix_len() == 0
     };
     if everybody {
-        report.warning(
-            text.problem(format!("`{}` believes everybody, so clients choose their address", text.value))
-                .help("name only the proxies in front of the gateway"),
-        );
+        believes_everybody(text, report);
     }
+}
+
+fn believes_everybody(text: &At<String>, report: &mut Report) {
+    report.warning(
+        text.problem(format!("`{}` believes everybody, so clients choose their address", text.value))
+            .help("name only the proxies in front of the gateway"),
+    );
 }
 
 enum Found {

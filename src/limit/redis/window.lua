@@ -18,6 +18,11 @@ algorithms[2] = function()
         return starts[i], starts[i] * 1000000, starts[i + 1] * 1000000
     end
 
+    -- When a window of a calendar begins, in microseconds.
+    local function starts_at(key, i)
+        return key.starts[i] * 1000000
+    end
+
     -- What is kept: when the window begins and ends, and what is used in it.
     local function kept(value)
         if #value == 16 then
@@ -43,7 +48,11 @@ algorithms[2] = function()
         local index, from, to = window(key, now)
         local used = 0
         local begun, over, then_used = kept(value)
-        if over > now then
+        local is_told = not key.starts or (starts_at(key, 1) <= now and now < starts_at(key, #key.starts))
+        if over > now and not is_told then
+            -- The caller's clock is another, and it has told other windows than those around now: what is kept stays.
+            index, from, to, used = begun / 1000000, begun, over, then_used
+        elseif over > now then
             -- Used in a window that is not over: it counts in the same one or, if windows are others now, in the current one,
             -- or in the one in which the old one began, if the clock was set back.
             local _, _, next_over = window(key, to)

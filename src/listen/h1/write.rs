@@ -87,7 +87,8 @@ pub(super) async fn send(socket: &Socket, asked: Asked, response: Response) -> S
         Ok(()) if writer.failed => Sent::Broken { reset: coding == Coding::UntilClose },
         Ok(()) if ends => Sent::Last,
         Ok(()) => Sent::Whole,
-        Err(_) => Sent::Broken { reset: false },
+        // A client that is only slow would take the rest for whole.
+        Err(_) => Sent::Broken { reset: coding == Coding::UntilClose },
     }
 }
 
@@ -99,12 +100,27 @@ pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &F
     headers.write_some(&mut out, &FRAMED, |name| !matches!(name, b"content-length" | b"transfer-encoding"));
     out.extend_from_slice(b"\r\n");
     let mut left = &out[..];
-    poll_fn(|context| {
+    let mut write = |context: &mut Context<'_>| -> Poll<io::Result<()>> {
         while !left.is_empty() {
             let written = ready!(socket.poll_write(context, left))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
             left = &left[written..];
         }
         socket.poll_flush(context)
+    };
+    give_time(socket);
+    let deadline = &socket.connection.deadline;
+    poll_fn(|context| {
+        let written = write(context);
+        if written.is_pending() {
+            deadline.watch(context);
+            if deadline.socket_passed() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        written
     })
     .await
 }

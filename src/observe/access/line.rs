@@ -182,7 +182,8 @@ fn escaped(out: &mut Vec<u8>, value: &[u8]) {
 /// Path and query as they came, without the values of the parameters that are secrets by their names.
 pub(crate) fn shown_target(target: &RequestTarget, is_secret: impl Fn(&[u8]) -> bool) -> Cow<'_, str> {
     let path = match target.path() {
-        "" => target.authority().unwrap_or_default(), // CONNECT
+        // CONNECT; of a user and a password in front of the host nothing is shown.
+        "" => target.authority().map_or("", |host| host.rsplit('@').next().unwrap_or_default()),
         path => path,
     };
     let Some(query) = target.query() else { return Cow::Borrowed(path) };

@@ -100,6 +100,12 @@ pub(super) enum Kind {
     Error,
 }
 
+/// A host or an authority without the user and the password in front of it, which are no request's business here and no
+/// log's.
+pub(super) fn without_user(host: &[u8]) -> &[u8] {
+    host.iter().rposition(|byte| *byte == b'@').map_or(host, |at| &host[at + 1..])
+}
+
 impl Record {
     /// What the log needs of a request that has just come.
     pub fn new(
@@ -117,7 +123,8 @@ impl Record {
         let wants = |wanted: &[Known]| {
             config.fields.iter().any(|field| matches!(field, Field::Known(known) if wanted.contains(known)))
         };
-        let authority = || parts.target.authority().map(|authority| authority.as_bytes().into());
+        let named = parts.headers.get(b"host".as_slice());
+        let host = named.or_else(|| parts.target.authority().map(str::as_bytes));
         let wanted_value = |known, name| if wants(&[known]) { value(name) } else { None };
         let mut record = Self::blank(client, peer, scheme);
         record.wants_identity = wants(&[Known::Consumer, Known::Plan, Known::User]);
@@ -126,7 +133,7 @@ impl Record {
             method: parts.method.clone(),
             target: parts.target.clone(),
             version: parts.version,
-            host: value(b"host").or_else(authority),
+            host: host.map(|host| without_user(host).into()),
             referer: wanted_value(Known::Referer, b"referer"),
             agent: wanted_value(Known::UserAgent, b"user-agent"),
             headers: asked.collect(),

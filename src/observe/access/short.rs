@@ -9,7 +9,7 @@
 use std::io::Write as _;
 
 use super::line::MAX_VALUE;
-use super::record::{End, Record};
+use super::record::{End, Record, without_user};
 use crate::respond::Reason;
 
 /// Appends a request. `second` is the second that it began in, without a zone.
@@ -23,10 +23,10 @@ pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &
     out.push(b' ');
     // CONNECT has no path.
     let path = head.map(|head| match head.target.path() {
-        "" => head.target.authority().unwrap_or_default(),
-        path => path,
+        "" => without_user(head.target.authority().unwrap_or_default().as_bytes()),
+        path => path.as_bytes(),
     });
-    word(out, path.map(str::as_bytes));
+    word(out, path);
     let tenths = end.took.as_nanos() / 100_000;
     let _ = write!(out, " {} {}B {}.{}ms", end.code, end.sent, tenths / 10, tenths % 10);
     let snapshot = end.snapshot;

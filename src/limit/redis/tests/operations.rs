@@ -386,6 +386,27 @@ fn junk_never_makes_a_call_fail() {
     }
 }
 
+/// Late costs that come with the periods of another time are added to what is kept, and nothing of it is forgotten.
+#[test]
+fn periods_of_another_time_forget_nothing() {
+    let server = Server::start();
+    let (quota, plain, keys) = (by_calendar(50), fixed(rate(50, 1_000_000)), ["k".to_owned()]);
+    let mut store = server.connect_timeless();
+    store.now = NOW;
+    let ask = |store: &mut Store, riders: u32| {
+        decided(store.decide(&keys, &[&quota], 0, riders, &[argument(&quota, true, 1)])).1
+    };
+    assert_eq!(ask(&mut store, 40), 40);
+    for days in [5, 30] {
+        for micros in [NOW - days * 86_400_000_000, NOW + days * 86_400_000_000] {
+            let told = || Time::from_nanos(micros * 1_000);
+            // Read as if it were plain, so that the argument is sent as it is.
+            store.spend(&keys, &[&plain], &[wire::at(spend_argument(&quota, 1), &quota, told).into_owned()]);
+        }
+    }
+    assert_eq!(ask(&mut store, 20), 6, "40 and 4 of 50 are spent");
+}
+
 /// A server whose clock is weeks away from what the gateway takes it for knows none of the periods that it is told: it
 /// counts in the nearest, and says its time, by which the next call is right.
 #[test]
