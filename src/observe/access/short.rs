@@ -10,12 +10,15 @@ use std::io::Write as _;
 
 use super::line::MAX_VALUE;
 use super::record::{End, Record, without_user};
+use crate::number::write_decimal;
 use crate::respond::Reason;
 
 /// Appends a request. `second` is the second that it began in, without a zone.
 pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &str) {
-    let millis = end.begun.as_nanos() / 1_000_000 % 1_000;
-    let _ = write!(out, "{second}.{millis:03}Z {} ", record.client); // memory grows; nothing fails
+    let millis = (end.begun.as_nanos() / 1_000_000 % 1_000) as u16;
+    out.extend_from_slice(second.as_bytes());
+    out.extend_from_slice(&[b'.', digit(millis / 100), digit(millis / 10), digit(millis), b'Z', b' ']);
+    let _ = write!(out, "{} ", record.client); // memory grows; nothing fails
     let head = record.head.as_ref();
     word(out, head.map(|head| head.method.as_str().as_bytes()));
     out.push(b' ');
@@ -28,7 +31,13 @@ pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &
     });
     word(out, path);
     let tenths = end.took.as_nanos() / 100_000;
-    let _ = write!(out, " {} {}B {}.{}ms", end.code, end.sent, tenths / 10, tenths % 10);
+    out.push(b' ');
+    write_decimal(out, u64::from(end.code));
+    out.push(b' ');
+    write_decimal(out, end.sent);
+    out.extend_from_slice(b"B ");
+    write_decimal(out, tenths / 10);
+    out.extend_from_slice(&[b'.', digit((tenths % 10) as u16), b'm', b's']);
     let snapshot = end.snapshot;
     let route = end.route.map(|route| snapshot.routes[route].name.as_bytes());
     // An admitted request names no limit: its answer's headers do.
@@ -47,12 +56,21 @@ pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &
     }
 }
 
+fn digit(number: u16) -> u8 {
+    b'0' + (number % 10) as u8
+}
+
 /// A value that stays one word: what is no visible ASCII is written as `\xHH`, and `-` stands for no value.
 fn word(out: &mut Vec<u8>, value: Option<&[u8]>) {
     let value = value.filter(|value| !value.is_empty()).unwrap_or(b"-");
-    for byte in &value[..value.len().min(MAX_VALUE)] {
+    let value = &value[..value.len().min(MAX_VALUE)];
+    let is_plain = |byte: &u8| matches!(byte, b'!'..=b'~') && !matches!(byte, b'"' | b'\\');
+    if value.iter().all(is_plain) {
+        return out.extend_from_slice(value); // nearly all are
+    }
+    for byte in value {
         match byte {
-            b'!'..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(*byte),
+            byte if is_plain(byte) => out.push(*byte),
             _ => _ = write!(out, "\\x{byte:02X}"),
         }
     }
