@@ -158,12 +158,12 @@ async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Ins
     let gateway = index % load.gateways.len();
     let (mut stream, mut buffer) = (None, Vec::new());
     // The pace that was asked for, or that of asking who is dead.
-    let mut pace = tokio::time::interval(load.pause.max(Duration::from_millis(1)));
+    let (index, all) = (index as u32, load.connections as u32);
+    let start = load.spread.map_or(begun, |(from, over)| begun + from + over * index / all);
+    let mut pace = tokio::time::interval_at(start.into(), load.pause.max(Duration::from_millis(1)));
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    if let Some((from, over)) = load.spread {
-        let (index, all) = (index as u32, load.connections as u32);
-        tokio::time::sleep_until((begun + from + over * index / all).into()).await;
-        pace.reset();
+    if load.spread.is_some() {
+        pace.tick().await;
     }
     while !state.over.load(Ordering::Relaxed) {
         let turn = state.sent.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,11 @@
 //! Bodies over HTTP/2 to servers: whole or visibly broken off, of any size in flat memory, and nobody's who has left.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::harness::h2::{END, END_HEADERS, H2, HEADERS, RST_STREAM, block, frame, number, pseudo};
+use crate::harness::h2::{DATA, END, END_HEADERS, H2, HEADERS, RST_STREAM, block, frame, number, pseudo};
 use crate::harness::h2_upstream::{Call, H2Upstream, Speaks};
-use crate::harness::{Gate, Gateway, PATIENCE, Setup, timed, until};
+use crate::harness::{Gate, Gateway, PATIENCE, Setup, eventually, timed, until};
 use bytes::Bytes;
 use h2::Reason;
 
@@ -117,7 +118,11 @@ fn an_answer_that_breaks_off_is_seen_to_break_off() {
 /// A server that resets its stream without an error has broken off its answer, unless it had ended.
 #[test]
 fn an_answer_that_is_reset_without_an_error_is_whole_or_broken_off() {
+    // Answers whose client has all that was sent, so that the reset overtakes nothing.
+    static ARRIVED: AtomicUsize = AtomicUsize::new(0);
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
     let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
+        let turn = BEGUN.fetch_add(1, Ordering::SeqCst);
         let path = call.seen.uri.path().to_owned();
         let length: &[(&str, &str)] = if path == "/length" { &[("content-length", "100")] } else { &[] };
         let mut answer = call.begin(200, length);
@@ -125,7 +130,7 @@ fn an_answer_that_is_reset_without_an_error_is_whole_or_broken_off() {
         if path == "/whole" {
             answer.end();
         }
-        tokio::time::sleep(Duration::from_millis(50)).await; // a reset may overtake data
+        eventually("the client has the data", || ARRIVED.load(Ordering::SeqCst) > turn).await;
         answer.reset(Reason::NO_ERROR);
     });
     let gateway = before(&upstream);
@@ -133,6 +138,12 @@ fn an_answer_that_is_reset_without_an_error_is_whole_or_broken_off() {
         for method in ["GET", "POST"] {
             let mut client = gateway.client();
             client.request(method, path, &[("content-length", if method == "GET" { "0" } else { "4" })]);
+            until("the data is there", || {
+                let mut there = [0; 1 << 10];
+                let length = client.writer().peek(&mut there).ok()?;
+                there[..length].windows(10).any(|bytes| bytes == b"0123456789").then_some(())
+            });
+            ARRIVED.fetch_add(1, Ordering::SeqCst);
             let answer = client.try_response().ok();
             let whole = answer.map(|answer| answer.text().to_owned());
             assert_eq!(whole.as_deref(), (path == "/whole").then_some("0123456789"), "{method} {path}");
@@ -141,8 +152,12 @@ fn an_answer_that_is_reset_without_an_error_is_whole_or_broken_off() {
             let mut h2 = H2::connect(gateway.edge);
             let ends = if method == "GET" { END } else { 0 };
             h2.send(frame(HEADERS, ends | END_HEADERS, 1, &block(&fields)));
-            let last = h2.until(PATIENCE, |frame| {
-                frame.stream == 1 && (frame.kind == RST_STREAM || frame.flags & END != 0)
+            let data = h2.until(PATIENCE, |frame| frame.kind == DATA && !frame.payload.is_empty());
+            ARRIVED.fetch_add(1, Ordering::SeqCst);
+            let last = data.filter(|data| data.flags & END != 0).or_else(|| {
+                h2.until(PATIENCE, |frame| {
+                    frame.stream == 1 && (frame.kind == RST_STREAM || frame.flags & END != 0)
+                })
             });
             let last = last.expect("an end");
             let broken = last.kind == RST_STREAM && number(&last.payload) != 0;
