@@ -14,9 +14,9 @@ use crate::cost::cost;
 use crate::denied::Unjudged;
 use crate::key::{KeyText, Subject};
 use crate::limit::Ask;
-use crate::listen::tls::TlsSession;
 use crate::message::RequestHead;
 use crate::route::{Near, preflight};
+use crate::server::tls::TlsSession;
 use crate::snapshot::Snapshot;
 use crate::verdict::{AskedLimit, Found, Spared};
 

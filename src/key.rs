@@ -17,8 +17,8 @@ use crate::auth::jwt::Verified;
 use crate::client_ip::{mask, network};
 use crate::config::{ApiKeyConfig, ApiKeySource};
 use crate::fields::Fields;
-use crate::listen::tls::Identified;
 use crate::route::folded;
+use crate::server::tls::Identified;
 
 pub(crate) use self::text::parts_of;
 

@@ -2,7 +2,7 @@
 //!
 //! The folders stand in the order in which a request meets them:
 //!
-//! 1. [`listen`]: accept, connections, deadlines, drain
+//! 1. [`server`]: accept, connections, deadlines, drain
 //! 2. [`pipeline`]: **read first**: route → identify → keys → decide → forward | refuse → observe
 //! 3. [`route`], [`client_ip`] and [`auth`]: which route, which client, and who that is; [`denied`]: what
 //!    becomes of a request that does not prove that
@@ -29,7 +29,6 @@ pub mod forward;
 mod framing;
 pub mod key;
 pub mod limit;
-pub mod listen;
 pub mod lists;
 pub mod message;
 pub mod number;
@@ -40,6 +39,7 @@ pub mod pipeline;
 pub mod replay;
 pub mod respond;
 pub mod route;
+pub mod server;
 pub mod shape;
 pub mod snapshot;
 pub mod target;

@@ -17,9 +17,9 @@ use crate::fields::Fields;
 use crate::forward::{Underscores, UpstreamState};
 use crate::key::{KeySecret, KeySpec, Part};
 use crate::limit::{Bans, Counters, Limit, StoreState};
-use crate::listen::Door;
 use crate::respond::refusal_headers;
 use crate::route::{Asked, RouteTable, preflight};
+use crate::server::Door;
 use crate::shape::{HeaderChange, UriTemplate, Variable};
 
 /// A configuration in force. Immutable; a reload makes another.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::auth::Identity;
 use crate::limit::{Ask, Decision, Limit};
-use crate::listen::tls::TlsSession;
+use crate::server::tls::TlsSession;
 use crate::snapshot::{Route, Said};
 
 /// Where a request came from.

@@ -10,7 +10,7 @@ use listenfd::ListenFd;
 use socket2::SockRef;
 
 use crate::config::ListenerConfig;
-use crate::listen::{self, Opened};
+use crate::server::{self, Opened};
 
 /// All sockets of the process.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Sockets {
     pub(super) fn open(&self, listener: &ListenerConfig, workers: usize, alone: bool) -> io::Result<Held> {
         let (mut sockets, activated) = self.find(listener.address)?;
         if sockets.is_empty() {
-            sockets = listen::open(listener.address, workers, alone && !self.has_port(listener.address))?;
+            sockets = server::open(listener.address, workers, alone && !self.has_port(listener.address))?;
         }
         // Each worker has one and each has a worker: where there are fewer sockets than workers, some share.
         let share = |turn: usize| {
@@ -80,7 +80,7 @@ impl Sockets {
         let (found, _) = self.find(address)?;
         let socket = match found.into_iter().next() {
             Some(socket) => socket,
-            None => listen::open(address, 1, alone && !self.has_port(address))?.remove(0),
+            None => server::open(address, 1, alone && !self.has_port(address))?.remove(0),
         };
         Ok((socket.try_clone()?, socket))
     }
@@ -118,7 +118,7 @@ impl Sockets {
         let Some((address, socket)) = &self.admin else { return false };
         let activated =
             self.activated.iter().any(|given| given.local_addr().is_ok_and(|own| own == *address));
-        !activated && listen::detach(socket)
+        !activated && server::detach(socket)
     }
 
     /// Keeps the socket of the admin API, or none.

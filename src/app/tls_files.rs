@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Supervisor;
 use crate::clock::today;
 use crate::config::{CertificateConfig, ClientAuthConfig, Config, TlsConfig};
-use crate::listen::tls::{ClientRoots, KeyPair, PairFile};
+use crate::server::tls::{ClientRoots, KeyPair, PairFile};
 use crate::snapshot::Snapshot;
 use crate::watched::{Several, Unusable};
 

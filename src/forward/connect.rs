@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::ForwardError;
 use crate::config::{Protocol, UpstreamConfig, UpstreamTls};
-use crate::listen::write_now;
+use crate::server::write_now;
 
 /// Sessions with servers that one worker remembers of one upstream, so that a handshake is a short one.
 const SESSIONS: usize = 64;

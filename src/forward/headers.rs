@@ -7,7 +7,7 @@ use super::names::{Kind, kind};
 use super::underscores::Underscores;
 use crate::auth::{Told, disown, reads_like};
 use crate::fields::{Fields, Looks};
-use crate::listen::Connection;
+use crate::server::Connection;
 
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 const X_FORWARDED_HOST: &str = "x-forwarded-host";

@@ -15,8 +15,8 @@ use super::upload::RequestBody;
 use super::{Exchange, ForwardError, framing};
 use crate::config::UpstreamConfig;
 use crate::fields::Fields;
-use crate::listen::Connection;
 use crate::message::{RequestHead, Response};
+use crate::server::Connection;
 
 /// Connections that are tried for a request that none of them has taken.
 const TRIES: usize = 3;

@@ -19,8 +19,8 @@ use super::wire::{Wire, WireError};
 use super::{Exchange, ForwardError, multiplexed};
 use crate::apart::apart;
 use crate::config::{Protocol, UpstreamConfig};
-use crate::listen::Connection;
 use crate::message::{RequestHead, Response};
+use crate::server::Connection;
 
 /// A server as one worker sees it.
 pub(super) struct Server {

@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 use super::{ForwardError, headers};
 use crate::config::UpstreamConfig;
 use crate::fields::Fields;
-use crate::listen::{Connection, Deadline, Inbound, InboundError};
+use crate::server::{Connection, Deadline, Inbound, InboundError};
 
 /// The body of a request on its way to an upstream.
 pub(super) struct RequestBody {

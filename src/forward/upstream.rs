@@ -11,10 +11,10 @@ use super::upload::RequestBody;
 use super::{Exchange, ForwardError, headers, proxy, tunnel};
 use crate::auth::Told;
 use crate::config::Protocol;
-use crate::listen::{Connection, Inbound};
 use crate::message::{RequestHead, Response};
 use crate::observe::UpstreamOutcome;
 use crate::respond;
+use crate::server::{Connection, Inbound};
 use crate::snapshot::Route;
 
 /// A request that is counted when its outcome is known, or when the client leaves before.

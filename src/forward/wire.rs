@@ -19,8 +19,8 @@ use super::sending::{Sending, Unfinished};
 use super::tunnel::switched;
 use crate::fields::{self, Fields, place};
 use crate::framing::Framing;
-use crate::listen::{Buffers, Connection};
 use crate::message::RequestHead;
+use crate::server::{Buffers, Connection};
 
 /// The longest head of an answer.
 const MAX_HEAD: usize = 64 << 10;

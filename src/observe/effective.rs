@@ -11,7 +11,7 @@ use crate::config::{
     LogFormat, LogTarget, Match, Quota, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
 };
 use crate::forward::ServerStatus;
-use crate::listen::PER_ADDRESS;
+use crate::server::PER_ADDRESS;
 use crate::shape::{Change, HeaderChange, PathChange};
 use crate::snapshot::Snapshot;
 

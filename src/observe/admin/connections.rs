@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::Admin;
-use crate::listen::{self, DETACHED, OPERATORS};
+use crate::server::{self, DETACHED, OPERATORS};
 
 /// The longest head of a request.
 const MAX_HEAD: usize = 32 << 10;
@@ -51,7 +51,7 @@ impl Admin {
             let _ = tokio::time::timeout(DETACHED, connections.accept(&socket)).await;
         }
         if let Ok(socket) = socket.into_std() {
-            listen::drain(&socket, |stream, _| {
+            server::drain(&socket, |stream, _| {
                 if let Ok(stream) = TcpStream::from_std(stream) {
                     connections.start(stream);
                 }

@@ -23,8 +23,8 @@ use super::streams::{Key, Stream, Streams};
 use super::watch::Watch;
 use crate::config::H2Config;
 use crate::fields::Fields;
-use crate::listen::inbound::InboundError;
 use crate::observe::Cut;
+use crate::server::inbound::InboundError;
 
 /// Requests at once on one connection.
 const STREAMS: usize = 100;

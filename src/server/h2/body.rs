@@ -9,7 +9,7 @@ use http_body::Frame;
 
 use super::session::Session;
 use super::streams::Key;
-use crate::listen::inbound::InboundError;
+use crate::server::inbound::InboundError;
 
 /// The body of a request on a stream. Dropped before its end, the rest is thrown away as it comes.
 pub struct Http2Body {

@@ -8,8 +8,8 @@ use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
 use super::write;
-use crate::listen::connection::Interim;
-use crate::listen::stream::ClientStream;
+use crate::server::connection::Interim;
+use crate::server::stream::ClientStream;
 
 /// Leave to send a body; and what a client that has gone answers with a reset.
 const CONTINUE: Bytes = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");

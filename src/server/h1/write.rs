@@ -13,10 +13,10 @@ use super::look::Stage;
 use super::socket::Socket;
 use crate::fields::{Fields, Looks, write_line};
 use crate::forward::Body;
-use crate::listen::pace::SendPace;
 use crate::message::Response;
 use crate::number::write_decimal;
 use crate::outbox::{Coding, Mismatch, Outbox};
+use crate::server::pace::SendPace;
 
 /// What a head may have behind its headers, and a small body behind that.
 const ROOM: usize = 1 << 10;

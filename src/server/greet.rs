@@ -188,7 +188,7 @@ async fn in_time<F: Future>(connection: &Connection, future: F) -> Option<F::Out
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::Deadlines;
+    use crate::server::Deadlines;
 
     #[test]
     fn the_oldest_handshake_is_given_up_for_a_new_one() {

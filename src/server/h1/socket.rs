@@ -17,11 +17,11 @@ use super::interim::Interims;
 use super::look::{Look, Stage, look};
 use super::times;
 use crate::framing::{Framing, Taken};
-use crate::listen::connection::Connection;
-use crate::listen::inbound::InboundError;
-use crate::listen::pace::Pace;
-use crate::listen::stream::ClientStream;
 use crate::respond::LocalError;
+use crate::server::connection::Connection;
+use crate::server::inbound::InboundError;
+use crate::server::pace::Pace;
+use crate::server::stream::ClientStream;
 
 /// What is read of further requests before the one before them is answered.
 const AHEAD: usize = 16 << 10;

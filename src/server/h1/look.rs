@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::Interest;
 
-use crate::listen::stream::ClientStream;
+use crate::server::stream::ClientStream;
 
 /// What a client is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::Frame;
 
 use super::socket::Socket;
-use crate::listen::inbound::InboundError;
+use crate::server::inbound::InboundError;
 
 /// A body that is still on its way. Its client is given leave to send it, if it waits for that, when it is asked for
 /// the first time. Dropped before its end, it is left to the connection.
@@ -22,18 +22,18 @@ impl Http1Body {
         Self { socket: Rc::clone(socket), turn }
     }
 
-    pub(in crate::listen) fn poll(
+    pub(in crate::server) fn poll(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
         self.socket.poll_body(self.turn, context)
     }
 
-    pub(in crate::listen) fn has_ended(&self) -> bool {
+    pub(in crate::server) fn has_ended(&self) -> bool {
         self.socket.body_has_ended(self.turn)
     }
 
-    pub(in crate::listen) fn left(&self) -> Option<u64> {
+    pub(in crate::server) fn left(&self) -> Option<u64> {
         self.socket.body_left(self.turn)
     }
 }
