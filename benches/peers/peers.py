@@ -4,13 +4,14 @@ All limit by X-Api-Key, add X-Forwarded-For, keep connections to the upstream op
 forwards, and says nothing to anybody; "nginx+headers" also gives clients and the upstream what sluicegate gives them
 (X-Forwarded-*, a request id, the two families of limit headers, Retry-After, a JSON body), with fixed values where nginx
 cannot know the real ones. "sluicegate" is as shipped, with metrics; "sluicegate-quiet" has `headers: []` and tells clients
-nothing of limits, as nginx does. Compare like with like.
+nothing of limits, as nginx does. "hyper" is bare_hyper.rs: hyper on both sides, and no limits. "before" is another build of
+sluicegate (`--before`), told the same. Compare like with like.
 """
 import dataclasses, importlib.util, pathlib, re, shutil, subprocess
 
-from run import free_port
+from run import Failed, free_port
 
-OURS = "sluicegate"
+OURS, BEFORE, HYPER = "sluicegate", "before", "hyper"
 
 
 @dataclasses.dataclass
@@ -178,11 +179,19 @@ routes:
     return [binary, "run", "--workers", "1", "--config", folder / "gateway.yaml"]
 
 
-def commands(binary):
+def hyper(folder, port, rules, binary):
+    if rules.protocol == "tls" or rules.limit == "refuse":
+        raise Failed("it has neither TLS nor limits")
+    return [binary, f"127.0.0.1:{port}", f"127.0.0.1:{rules.upstream}", rules.protocol]
+
+
+def commands(binary, before=None, bare_hyper=None):
     """Of each peer: a function of (folder, port, rules) that writes its configuration and returns what starts it."""
     return {
         OURS: lambda *to: ours(*to, binary, "x-ratelimit, ietf, retry-after"),
         "sluicegate-quiet": lambda *to: ours(*to, binary, ""),
+        BEFORE: lambda *to: ours(*to, before, "x-ratelimit, ietf, retry-after"),
+        HYPER: lambda *to: hyper(*to, bare_hyper),
         "nginx": lambda *to: nginx(*to, headers=False),
         "nginx+headers": lambda *to: nginx(*to, headers=True),
         "haproxy": haproxy,
@@ -191,6 +200,7 @@ def commands(binary):
 
 
 PEERS = list(commands(""))
+BY_DEFAULT = [name for name in PEERS if name not in (BEFORE, HYPER)]
 
 
 def missing(name):

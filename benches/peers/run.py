@@ -2,7 +2,7 @@
 import json, pathlib, resource, shutil, signal, socket, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXAMPLES = ("light-upstream", "paced-load")
+EXAMPLES = ("light-upstream", "paced-load", "bare-hyper")
 
 
 class Failed(Exception):
