@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use sluicegate_limiter::{FixedWindow, Time};
+use sluicegate_limiter::{FixedWindow, Quota, Time};
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
-    Action, ApiKeySource, Config, CorsConfig, ForwardedHeader, HeaderFamilies, LimitConfig, Mode, Quota,
+    Action, ApiKeySource, Config, CorsConfig, ForwardedHeader, HeaderFamilies, LimitConfig, Mode,
     RedisConfig, Reject, RouteConfig, UpstreamConfig,
 };
 use crate::fields::Fields;

@@ -62,7 +62,7 @@ pub use log::{
 };
 pub use model::{
     ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, Mode, OnMissing,
-    OnStoreFailure, Quota, When,
+    OnStoreFailure, When,
 };
 pub(crate) use report::nearest;
 pub use report::{Place, Problem, Report};

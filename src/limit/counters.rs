@@ -1,8 +1,8 @@
 //! The counters of a limit, whatever its algorithm: one match, so that tables stay flat and typed.
 
 use sluicegate_limiter::{
-    Concurrency, FixedWindow, LeakyBucket, Receipt, Refusal, SlidingLog, SlidingWindow, Span, Standing, Time,
-    TokenBucket,
+    Concurrency, FixedWindow, LeakyBucket, Quota, Receipt, Refusal, SlidingLog, SlidingWindow, Span,
+    Standing, Time, TokenBucket,
 };
 
 use super::Key;
@@ -10,7 +10,6 @@ use super::queue::Queue;
 use super::redis::RemoteKey;
 use super::stored::Stored;
 use super::table::{Asked, Held, Table};
-use crate::config::Quota;
 use crate::key::Fingerprint;
 
 /// The counters of one limit. They outlive the configuration that made them.

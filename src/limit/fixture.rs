@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::{Counters, Limit};
-use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota};
+use sluicegate_limiter::Quota;
+
+use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, OnStoreFailure};
 use crate::key::{KeySecret, KeySpec, Part};
 
 pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Arc<Limit> {

@@ -22,7 +22,7 @@ mod turn;
 
 use std::sync::Arc;
 
-use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Quota, Receipt, Refusal, Span, Standing, Time};
 use smallvec::SmallVec;
 
 pub use ban::{Bans, while_banned};
@@ -33,7 +33,7 @@ pub use redis::{Peeked, Store, StoreState, StoreStatus, try_store};
 use table::Asked;
 pub use turn::{Hold, Holds};
 
-use crate::config::{Cost, DetailedCost, LimitConfig, Mode, Quota};
+use crate::config::{Cost, DetailedCost, LimitConfig, Mode};
 use crate::key::{Fingerprint, KeySecret, KeySpec, KeyText};
 
 /// A limit of the configuration in force, with its counters.

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use sluicegate_limiter::{FixedWindow, Rate, Span, Time};
+use sluicegate_limiter::{FixedWindow, Quota, Rate, Span, Time};
 
 use super::{Ask, Limit, decide, fixture};
-use crate::config::Quota;
 use crate::key::Fingerprint;
 
 fn limit(count: u64, max_keys: usize, order: u64) -> Arc<Limit> {

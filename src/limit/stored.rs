@@ -1,10 +1,9 @@
 //! The charges that a store has made for this gateway and that it may still be told to give back.
 
-use sluicegate_limiter::{Algorithm, Charge, Debt, Receipt, Time};
+use sluicegate_limiter::{Algorithm, Charge, Debt, Quota, Receipt, Time};
 
 use super::open::Open;
 use super::sync::{Mutex, lock};
-use crate::config::Quota;
 use crate::key::Fingerprint;
 
 /// What a gateway knows of the counters of a limit that it may still correct.
@@ -54,7 +53,7 @@ impl Stored {
         let State { quota, open } = &mut *state;
         open.take(key.get(), charge, |charge, others| {
             let part = charge.last_part(cost, whole);
-            quota.move_up(now, part, others);
+            move_up(quota, now, part, others);
             part
         })
     }
@@ -78,23 +77,9 @@ impl Stored {
     }
 }
 
-impl Quota {
-    /// See [`Algorithm::charged`].
-    pub(super) fn charged(&self, cost: u64, receipt: Receipt) -> Charge {
-        match self {
-            Self::TokenBucket(algorithm, ..) => algorithm.charged(cost, receipt),
-            Self::LeakyBucket(algorithm, ..) => algorithm.charged(cost, receipt),
-            Self::FixedWindow(algorithm, _) => algorithm.charged(cost, receipt),
-            Self::SlidingLog(algorithm, _) => algorithm.charged(cost, receipt),
-            Self::SlidingWindow(algorithm, _) => algorithm.charged(cost, receipt),
-            Self::Concurrency(algorithm, _) => algorithm.charged(cost, receipt),
-        }
-    }
-
-    /// The debts behind a charge that is given back are paid earlier; nothing else knows an order.
-    fn move_up(&self, now: Time, charge: Charge, others: &mut [Charge]) {
-        if let Self::TokenBucket(bucket, ..) = self {
-            bucket.take_back(&mut Debt::until(charge.at()), now, charge, others.iter_mut());
-        }
+/// The debts behind a charge that is given back are paid earlier; nothing else knows an order.
+fn move_up(quota: &Quota, now: Time, charge: Charge, others: &mut [Charge]) {
+    if let Quota::TokenBucket(bucket, ..) = quota {
+        bucket.take_back(&mut Debt::until(charge.at()), now, charge, others.iter_mut());
     }
 }

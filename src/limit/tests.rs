@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluicegate_limiter::{Algorithm, Concurrency, FixedWindow, LeakyBucket, Rate, Span, Time, TokenBucket};
+use sluicegate_limiter::{
+    Algorithm, Concurrency, FixedWindow, LeakyBucket, Quota, Rate, Span, Time, TokenBucket,
+};
 
 use super::fixture::limit;
 use super::redis::RemoteKey;
 use super::{Ask, Decision, Limit, decide};
-use crate::config::Quota;
 use crate::key::Fingerprint;
 
 fn rate(count: u64, seconds: u64) -> Rate {

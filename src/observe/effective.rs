@@ -3,12 +3,12 @@
 mod cors;
 
 use serde_json::{Map, Value, json};
-use sluicegate_limiter::Span;
+use sluicegate_limiter::{Quota, Span};
 
 use crate::config::{
     Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, BUDGETS, Balance, Budget, CertificateConfig,
     Config, Cost, Field, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, ListenerConfig,
-    LogFormat, LogTarget, Match, Quota, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
+    LogFormat, LogTarget, Match, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
 };
 use crate::forward::ServerStatus;
 use crate::server::PER_ADDRESS;

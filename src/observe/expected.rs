@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::stripe::Outcome;
-use crate::config::{Mode, OnMissing, OnStoreFailure, Quota, RouteConfig};
+use sluicegate_limiter::Quota;
+
+use crate::config::{Mode, OnMissing, OnStoreFailure, RouteConfig};
 use crate::limit::Limit;
 use crate::respond::Reason;
 use crate::snapshot::{Route, Snapshot, Target};

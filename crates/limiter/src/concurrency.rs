@@ -1,6 +1,6 @@
 //! concurrency: at most `max` requests in flight.
 
-use crate::quota::checked_count;
+use crate::rate::checked_count;
 use crate::{Algorithm, Charge, QuotaError, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits while fewer than `max` are in flight. Charging takes places, refunding frees them.

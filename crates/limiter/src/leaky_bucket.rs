@@ -1,7 +1,7 @@
 //! leaky_bucket: a queue of `burst` places that drains one request every W/N. It delays instead of refusing.
 
 use crate::debt::{carry, scale_up};
-use crate::quota::checked_count;
+use crate::rate::checked_count;
 use crate::{
     Algorithm, BucketInMicros, Charge, Debt, Pace, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time,
 };

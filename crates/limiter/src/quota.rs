@@ -1,77 +1,186 @@
-//! How much is allowed: a count in a period, within the bounds in which the arithmetic is exact.
+//! An algorithm with its numbers: what a limit of a configuration counts by.
 
-use std::fmt;
+use crate::{
+    Algorithm, Charge, Concurrency, FixedWindow, LeakyBucket, Rate, Receipt, SlidingLog, SlidingWindow, Span,
+    Time, TokenBucket,
+};
 
-use crate::Span;
-
-/// The largest count a rate, a bucket or a cost may have.
-pub const MAX_COUNT: u64 = 1_000_000_000;
-/// The shortest period of a rate.
-pub const MIN_PERIOD: Span = Span::MILLISECOND;
-/// The longest period of a rate: 366 days.
-pub const MAX_PERIOD: Span = Span::from_secs(366 * 86_400);
-/// The most places that one key of a sliding log may hold.
-pub const MAX_LOG_PLACES: u64 = 1_000_000;
-/// The most sub-windows of a sliding window.
-pub const MAX_SLICES: u32 = 1_000;
-
-/// `count` requests in `period`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    count: u64,
-    period: Span,
+/// An algorithm with its numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Quota {
+    /// See [`TokenBucket`].
+    TokenBucket(TokenBucket, Rate, u64),
+    /// See [`LeakyBucket`].
+    LeakyBucket(LeakyBucket, Rate, u64),
+    /// See [`FixedWindow`].
+    FixedWindow(FixedWindow, Rate),
+    /// See [`SlidingLog`].
+    SlidingLog(SlidingLog, Rate),
+    /// See [`SlidingWindow`].
+    SlidingWindow(SlidingWindow, Rate),
+    /// See [`Concurrency`].
+    Concurrency(Concurrency, u64),
 }
 
-/// Why a quota was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuotaError {
-    /// A count, burst or maximum outside 1 to [`MAX_COUNT`].
-    Count(u64),
-    /// A period outside [`MIN_PERIOD`] to [`MAX_PERIOD`].
-    Period(Span),
-    /// More than [`MAX_LOG_PLACES`] in a sliding log.
-    LogPlaces(u64),
-    /// Sub-windows outside 1 to [`MAX_SLICES`].
-    Slices(u32),
-}
-
-impl Rate {
-    /// `count` requests in `period`.
-    ///
-    /// # Errors
-    /// When the count or the period is outside its bounds.
-    pub fn new(count: u64, period: Span) -> Result<Self, QuotaError> {
-        if !(MIN_PERIOD..=MAX_PERIOD).contains(&period) {
-            return Err(QuotaError::Period(period));
-        }
-        Ok(Self { count: checked_count(count)?, period })
-    }
-
-    /// Requests in one period.
-    pub const fn count(self) -> u64 {
-        self.count
-    }
-
-    /// The period.
-    pub const fn period(self) -> Span {
-        self.period
-    }
-}
-
-/// `count` itself if it is one that the arithmetic can hold.
-pub(crate) fn checked_count(count: u64) -> Result<u64, QuotaError> {
-    if (1..=MAX_COUNT).contains(&count) { Ok(count) } else { Err(QuotaError::Count(count)) }
-}
-
-impl fmt::Display for QuotaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Quota {
+    /// The word for it in the file.
+    pub const fn algorithm(&self) -> &'static str {
         match self {
-            Self::Count(n) => write!(f, "{n} is outside 1 to 1,000,000,000"),
-            Self::Period(span) => write!(f, "a period of {span} is outside 1ms to 366 days"),
-            Self::LogPlaces(n) => write!(f, "a sliding_log of {n} places a key is above 1,000,000"),
-            Self::Slices(n) => write!(f, "{n} slices are outside 1 to {MAX_SLICES}"),
+            Self::TokenBucket(..) => "token_bucket",
+            Self::LeakyBucket(..) => "leaky_bucket",
+            Self::FixedWindow(..) => "fixed_window",
+            Self::SlidingLog(..) => "sliding_log",
+            Self::SlidingWindow(..) => "sliding_window",
+            Self::Concurrency(..) => "concurrency",
+        }
+    }
+
+    /// The rate's count, or the bucket's size where that is larger.
+    pub fn shown(&self) -> u64 {
+        self.capacity().max(self.rate().map_or(0, |rate| rate.count()))
+    }
+
+    /// The time that goes with what is [`shown`](Self::shown) at `now`: the period of the rate, the one of the calendar, or what
+    /// it takes to fill a bucket that is larger than the rate's count. Concurrency has none.
+    pub fn window(&self, now: Time) -> Option<Span> {
+        let rate = self.rate()?;
+        if let Self::FixedWindow(window, _) = self {
+            return Some(window.length(now));
+        }
+        let fills = u128::from(self.shown()) * u128::from(rate.period().as_nanos());
+        let window = fills.div_ceil(u128::from(rate.count()));
+        Some(Span::from_nanos(u64::try_from(window).unwrap_or(u64::MAX)))
+    }
+
+    /// What RateLimit-Policy says is allowed in the [`window`](Self::window). That is in whole seconds there, so what fits
+    /// into less than one is told per second. No key ever has more left than this.
+    pub fn policy(&self) -> u64 {
+        let second = u128::from(Span::SECOND.as_nanos());
+        match (self.rate(), self.window(Time::EPOCH)) {
+            (Some(rate), Some(window)) if window < Span::SECOND && self.shown() == rate.count() => {
+                let per_second = u128::from(rate.count()) * second / u128::from(rate.period().as_nanos());
+                u64::try_from(per_second).unwrap_or(u64::MAX)
+            }
+            _ => self.shown(),
+        }
+    }
+
+    /// Whether it counts requests in flight.
+    pub const fn is_concurrency(&self) -> bool {
+        matches!(self, Self::Concurrency(..))
+    }
+
+    /// The rate; concurrency has none.
+    pub const fn rate(&self) -> Option<Rate> {
+        match self {
+            Self::TokenBucket(_, rate, _)
+            | Self::LeakyBucket(_, rate, _)
+            | Self::FixedWindow(_, rate)
+            | Self::SlidingLog(_, rate)
+            | Self::SlidingWindow(_, rate) => Some(*rate),
+            Self::Concurrency(..) => None,
+        }
+    }
+
+    /// The time after which nothing of what was admitted counts any more, rounded up; concurrency has none.
+    pub fn drain(&self) -> Option<Span> {
+        let nanos = match self {
+            Self::TokenBucket(_, rate, burst) | Self::LeakyBucket(_, rate, burst) => {
+                let whole = u128::from(*burst) * u128::from(rate.period().as_nanos());
+                whole.div_ceil(u128::from(rate.count()))
+            }
+            Self::FixedWindow(window, rate) => {
+                window.calendar().map_or(rate.period(), |calendar| calendar.longest()).as_nanos().into()
+            }
+            Self::SlidingLog(_, rate) => rate.period().as_nanos().into(),
+            Self::SlidingWindow(_, rate) => 2 * u128::from(rate.period().as_nanos()),
+            Self::Concurrency(..) => return None,
+        };
+        Some(Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+
+    /// See [`Algorithm::charged`].
+    pub fn charged(&self, cost: u64, receipt: Receipt) -> Charge {
+        match self {
+            Self::TokenBucket(algorithm, ..) => algorithm.charged(cost, receipt),
+            Self::LeakyBucket(algorithm, ..) => algorithm.charged(cost, receipt),
+            Self::FixedWindow(algorithm, _) => algorithm.charged(cost, receipt),
+            Self::SlidingLog(algorithm, _) => algorithm.charged(cost, receipt),
+            Self::SlidingWindow(algorithm, _) => algorithm.charged(cost, receipt),
+            Self::Concurrency(algorithm, _) => algorithm.charged(cost, receipt),
+        }
+    }
+
+    /// The most that one request can ever spend at once.
+    pub const fn capacity(&self) -> u64 {
+        match self {
+            Self::TokenBucket(_, _, burst) | Self::LeakyBucket(_, _, burst) => *burst,
+            Self::FixedWindow(_, rate) | Self::SlidingLog(_, rate) | Self::SlidingWindow(_, rate) => {
+                rate.count()
+            }
+            Self::Concurrency(_, max) => *max,
         }
     }
 }
 
-impl std::error::Error for QuotaError {}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::MAX_COUNT;
+
+    /// The most that a key can have left, which is what one has left that was never seen.
+    fn most(algorithm: &impl Algorithm) -> u64 {
+        algorithm.standing(&Default::default(), Time::from_nanos(1_795_000_000_000_000_000)).remaining
+    }
+
+    proptest! {
+        /// RateLimit never says that more is left than RateLimit-Policy allows.
+        #[test]
+        fn nobody_has_more_left_than_the_policy_says(
+            (count, places, burst) in (1..=MAX_COUNT, 1..=1_000_000_u64, 1..=MAX_COUNT),
+            millis in prop_oneof![1..=2_000_u64, 1..=366 * 86_400_000_u64],
+            (delay, slices) in (prop::option::of(0..=100_000_u64), 1..=60_u32),
+        ) {
+            let period = Span::from_millis(millis);
+            let (rate, few) = (Rate::new(count, period).unwrap(), Rate::new(places, period).unwrap());
+            let token = TokenBucket::new(rate, burst).unwrap();
+            let leaky = LeakyBucket::new(rate, burst, delay.map(Span::from_millis)).unwrap();
+            let fixed = FixedWindow::new(rate);
+            let log = SlidingLog::new(few, false).unwrap();
+            let sliding = SlidingWindow::new(rate, slices).unwrap();
+            let places = Concurrency::new(burst).unwrap();
+            for (quota, most) in [
+                (Quota::TokenBucket(token, rate, burst), most(&token)),
+                (Quota::LeakyBucket(leaky, rate, burst), most(&leaky)),
+                (Quota::FixedWindow(fixed, rate), most(&fixed)),
+                (Quota::SlidingLog(log, few), most(&log)),
+                (Quota::SlidingWindow(sliding, rate), most(&sliding)),
+                (Quota::Concurrency(places, burst), most(&places)),
+            ] {
+                prop_assert!(most <= quota.shown() && quota.shown() <= quota.policy(), "{quota:?}");
+            }
+        }
+    }
+
+    /// A bucket that is larger than the rate's count is told with the time that fills it, anything else as the rate.
+    #[test]
+    fn a_policy_is_the_rate_or_the_larger_bucket() {
+        for (count, millis, burst, policy, seconds) in [
+            (2, 1_000, 12, 12, 6),
+            (3, 1_000, 7, 7, 3),
+            (10, 60_000, 25, 25, 150),
+            (10, 60_000, 10, 10, 60),
+            (10, 60_000, 4, 10, 60),
+            (10, 500, 4, 20, 1),
+            (10, 500, 12, 12, 1),
+            (10, 500, 50, 50, 3),
+        ] {
+            let rate = Rate::new(count, Span::from_millis(millis)).unwrap();
+            let quota = Quota::TokenBucket(TokenBucket::new(rate, burst).unwrap(), rate, burst);
+            let told = (quota.policy(), quota.window(Time::EPOCH).unwrap().ceil_secs());
+            assert_eq!(told, (policy, seconds), "{count} in {millis} ms, burst {burst}");
+        }
+    }
+}

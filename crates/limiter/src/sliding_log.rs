@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::quota::MAX_LOG_PLACES;
+use crate::rate::MAX_LOG_PLACES;
 use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits never more than N in any window of length W.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::quota::MAX_SLICES;
+use crate::rate::MAX_SLICES;
 use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
 
 /// Admits while the estimate over the last period, rounded down, has room for the cost.

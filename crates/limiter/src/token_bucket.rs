@@ -1,7 +1,7 @@
 //! token_bucket: a bucket of `burst` tokens, full at the start, refilled continuously.
 
 use crate::debt::{carry, scale_up};
-use crate::quota::checked_count;
+use crate::rate::checked_count;
 use crate::{
     Algorithm, BucketInMicros, Charge, Debt, MAX_DEBT, Pace, QuotaError, Rate, Receipt, Refusal, Said, Span,
     Standing, Time,

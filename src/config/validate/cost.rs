@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use sluicegate_limiter::Quota;
+
 use super::super::cost::{Cost, DetailedCost};
 use super::super::forms::RawCost;
-use super::super::model::{LimitConfig, Quota};
+use super::super::model::LimitConfig;
 use super::super::raw::{RawConfig, RawCostFields, RawLimit};
 use super::super::read::At;
 use super::super::report::{Mistake, Report, nearest};

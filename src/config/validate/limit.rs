@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::cost::Cost;
 use super::super::listener::ClientIpConfig;
 use super::super::lists::ListConfig;
-use super::super::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure, Quota};
+use super::super::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure};
 use super::super::raw::RawLimit;
 use super::super::read::{At, not_available};
 use super::super::report::{Problem, Report};
@@ -17,6 +17,8 @@ use super::plan;
 use super::quota::quota;
 use super::section::Section;
 use super::{in_range, missing, word};
+use sluicegate_limiter::Quota;
+
 use crate::key::Part;
 
 /// The longest that a bucket in the store may take to drain: 200 years.

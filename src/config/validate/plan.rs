@@ -2,10 +2,12 @@
 
 use http::HeaderValue;
 
+use sluicegate_limiter::Quota;
+
 use super::super::cost::Cost;
 use super::super::forms::RawPlan;
 use super::super::jwt::JwtConfig;
-use super::super::model::{ApiKeyConfig, Quota, When};
+use super::super::model::{ApiKeyConfig, When};
 use super::super::raw::{RawConfig, RawLimit, RawWhen};
 use super::super::read::{At, Named};
 use super::super::report::{Report, nearest};

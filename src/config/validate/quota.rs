@@ -2,13 +2,12 @@
 
 use jiff::tz::TimeZone;
 use sluicegate_limiter::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, MAX_SLICES, QuotaError, Rate,
-    SlidingLog, SlidingWindow, Span, TokenBucket,
+    Calendar, Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, MAX_SLICES, Quota,
+    QuotaError, Rate, SlidingLog, SlidingWindow, Span, TokenBucket,
 };
 
 use super::super::calendar::{self, Unit};
 use super::super::forms::RawCount;
-use super::super::model::Quota;
 use super::super::raw::RawLimit;
 use super::super::read::At;
 use super::super::report::{Place, Report};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use redis::{Cmd, Value};
-use sluicegate_limiter::{Charge, Receipt, Span, Time};
+use sluicegate_limiter::{Charge, Quota, Receipt, Span, Time};
 use smallvec::SmallVec;
 
 use super::lease::Lease;
@@ -17,7 +17,6 @@ use super::places::{LEASE, said};
 use super::scripts::{SCRIPTS, Script};
 use super::wire::{self, Algorithms, Decided, Reply};
 use super::{Servers, Store};
-use crate::config::Quota;
 use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
 use crate::limit::{Ask, Decision, Holds, Key, Limit, Verdict};

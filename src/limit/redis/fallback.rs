@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Quota, Time};
 use smallvec::SmallVec;
 
 use super::Store;
@@ -15,7 +15,7 @@ use super::outstanding::Report;
 use super::places::said;
 use super::scripts::SCRIPTS;
 use super::wire;
-use crate::config::{OnStoreFailure, Quota};
+use crate::config::OnStoreFailure;
 use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
 use crate::limit::{Ask, Decision, Holds, Limit, Verdict, decide_here};

@@ -111,11 +111,10 @@ fn refuse(asks: &[Ask<'_>], decision: &mut Decision) {
 
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
-    use sluicegate_limiter::{Concurrency, InFlight};
+    use sluicegate_limiter::{Concurrency, InFlight, Quota};
     use smallvec::smallvec;
 
     use super::*;
-    use crate::config::Quota;
     use crate::key::{Fingerprint, KeyText};
     use crate::limit::fixture::limit;
     use crate::limit::redis::name::Tag;

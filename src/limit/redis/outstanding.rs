@@ -122,10 +122,9 @@ impl Outstanding {
 
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
-    use sluicegate_limiter::{FixedWindow, Rate, Span};
+    use sluicegate_limiter::{FixedWindow, Quota, Rate, Span};
 
     use super::*;
-    use crate::config::Quota;
     use crate::key::KeyText;
     use crate::limit::fixture;
 

@@ -2,13 +2,12 @@
 
 use redis::Value;
 use sluicegate_limiter::{
-    Algorithm, Concurrency, Debt, FixedWindow, InFlight, LeakyBucket, Log, Micros, Receipt, Refusal, Slices,
-    SlidingLog, SlidingWindow, Span, Standing, Time, TokenBucket, Window,
+    Algorithm, Concurrency, Debt, FixedWindow, InFlight, LeakyBucket, Log, Micros, Quota, Receipt, Refusal,
+    Slices, SlidingLog, SlidingWindow, Span, Standing, Time, TokenBucket, Window,
 };
 use smallvec::SmallVec;
 
 use super::wire::{Malformed, time, whole};
-use crate::config::Quota;
 use crate::limit::Key;
 
 /// An algorithm with the state of one key. Times are those of the store's clock.

@@ -69,10 +69,9 @@ impl Drop for Call {
 
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
-    use sluicegate_limiter::Concurrency;
+    use sluicegate_limiter::{Concurrency, Quota};
 
     use super::*;
-    use crate::config::Quota;
     use crate::limit::fixture;
 
     #[test]

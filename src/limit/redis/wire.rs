@@ -20,12 +20,12 @@ use std::borrow::Cow;
 
 use redis::Value;
 use sluicegate_limiter::{
-    Ban, BucketInMicros, Charge, LeakyBucket, Micros, Pace, Rate, Span, Strikes, Time, TokenBucket,
+    Ban, BucketInMicros, Charge, LeakyBucket, Micros, Pace, Quota, Rate, Span, Strikes, Time, TokenBucket,
 };
 use smallvec::SmallVec;
 
 use super::remote::RemoteKey;
-use crate::config::{LimitConfig, Mode, Quota};
+use crate::config::{LimitConfig, Mode};
 use crate::limit::ban::RemoteBan;
 
 const NEVER: u8 = 2;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
-use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Quota, Receipt, Refusal, Span, Standing, Time};
 
 use super::quotas::{fresh, quotas, size};
 use super::server::{Server, Store, decided};
-use crate::config::{Mode, Quota};
+use crate::config::Mode;
 use crate::key::Fingerprint;
 use crate::limit::ban::{Bar, Bars};
 use crate::limit::fixture;

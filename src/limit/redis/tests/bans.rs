@@ -6,11 +6,11 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
-use sluicegate_limiter::{Ban, Span, Strikes, Time};
+use sluicegate_limiter::{Ban, Quota, Span, Strikes, Time};
 
 use super::quotas::{fixed, fresh, log, places, rate, token};
 use super::server::{Server, Store};
-use crate::config::{Mode, Quota};
+use crate::config::Mode;
 use crate::key::Fingerprint;
 use crate::limit::ban::{Bar, Bars, RemoteBan};
 use crate::limit::redis::RemoteKey;

@@ -1,10 +1,9 @@
 //! What a key costs: how long it lives, and how many bytes it takes.
 
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Quota, Time};
 
 use super::quotas::{fixed, fresh, leaky, log, places, rate, sliding, token};
 use super::server::{LEASE, Server, Store, decided};
-use crate::config::Quota;
 use crate::limit::Key;
 use crate::limit::redis::RemoteKey;
 use crate::limit::redis::wire::argument;

@@ -2,11 +2,10 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
-use sluicegate_limiter::{Receipt, Time};
+use sluicegate_limiter::{Quota, Receipt, Time};
 
 use super::quotas::{fresh, log, rate};
 use super::server::{Server, Store, decided};
-use crate::config::Quota;
 use crate::limit::Key;
 use crate::limit::redis::RemoteKey;
 use crate::limit::redis::wire::{argument, refund_argument};

@@ -3,11 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
-use sluicegate_limiter::{Algorithm, InFlight, Micros, Span, Time};
+use sluicegate_limiter::{Algorithm, InFlight, Micros, Quota, Span, Time};
 
 use super::quotas::{by_calendar, fixed, fresh, leaky, log, places, quotas, rate, size, sliding, token};
 use super::server::{HOLDER, Server, Store, decided};
-use crate::config::Quota;
 use crate::limit::Key;
 use crate::limit::redis::RemoteKey;
 use crate::limit::redis::wire::{self, Reply, argument, refund_argument, spend_argument};

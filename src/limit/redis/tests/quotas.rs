@@ -5,11 +5,10 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::select;
 use sluicegate_limiter::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, MAX_PERIOD, Rate, SlidingLog,
-    SlidingWindow, Span, TokenBucket,
+    Calendar, Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, MAX_PERIOD, Quota, Rate,
+    SlidingLog, SlidingWindow, Span, TokenBucket,
 };
 
-use crate::config::Quota;
 use crate::limit::redis::{RemoteKey, can_be_shared};
 
 /// Microseconds.

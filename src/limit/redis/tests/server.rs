@@ -6,10 +6,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use redis::{Connection, Value};
-use sluicegate_limiter::{Ban, Time};
+use sluicegate_limiter::{Ban, Quota, Time};
 use tempfile::TempDir;
 
-use crate::config::Quota;
 use crate::limit::redis::script::{REFUND, RENEW, SPEND, decide};
 use crate::limit::redis::wire::{self, Algorithms, Reply, Told};
 
