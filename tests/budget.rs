@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::steady::{Link, RULES, upstream};
-use harness::{PATIENCE, Reserved};
+use harness::{Reserved, deadline};
 use sluicegate::app::{self, Options};
 use sluicegate::config::Source;
 use sluicegate::observe::ProcessLog;
@@ -56,9 +56,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const REQUESTS: u64 = 1_000;
-/// What the rest of the gateway may do meanwhile: a tick of a timer, a look at a file.
-const BESIDE: u64 = REQUESTS / 10;
+/// Requests of a round. The round with the fewest allocations counts: timers of the gateway allocate too, now and then.
+const REQUESTS: u64 = 200;
+const ROUNDS: usize = 5;
+/// What timers may allocate in that round.
+const BACKGROUND: u64 = REQUESTS / 10;
 
 #[test]
 fn a_request_allocates_what_it_did() {
@@ -73,13 +75,16 @@ fn a_request_allocates_what_it_did() {
     let log = ProcessLog::open().unwrap();
     let options = Options { config: Source::File(config), workers: Some(1), handover: None };
     std::thread::spawn(move || app::run(&options, &log).unwrap());
-    let mut client = Link::connect(edge.address, PATIENCE);
+    let mut client = Link::connect(edge.address, deadline());
     client.ask("/v0/items", 1, "200");
     let measured = [("/v1/items", "200"), ("/v0/items", "429")].map(|(target, status)| {
         client.ask(target, 200, status);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        client.ask(target, REQUESTS as usize, status);
-        ALLOCATIONS.load(Ordering::Relaxed) - before
+        let mut round = || {
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            client.ask(target, REQUESTS as usize, status);
+            ALLOCATIONS.load(Ordering::Relaxed) - before
+        };
+        (0..ROUNDS).map(|_| round()).min().unwrap()
     });
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/budget.txt");
     let kinds = ["forwarded", "refused"].into_iter().zip(measured);
@@ -94,7 +99,7 @@ fn a_request_allocates_what_it_did() {
             budgets.lines().find_map(|line| line.strip_prefix(kind)?.trim().parse::<u64>().ok()).unwrap();
         let expected = budget * REQUESTS;
         assert!(
-            (expected..=expected + BESIDE).contains(&measured),
+            (expected..=expected + BACKGROUND).contains(&measured),
             "{REQUESTS} {kind} requests allocate {measured} times, and {expected} are expected; \
              if that is meant: UPDATE=1 cargo test --test budget"
         );

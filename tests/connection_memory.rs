@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 
 use harness::h2::{self, End, H2};
 use harness::tls::{Authority, TlsClient};
-use harness::{Gateway, PATIENCE, Setup};
+use harness::{Gateway, Setup, deadline};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const KIB: usize = 1 << 10;
@@ -88,7 +88,7 @@ fn a_busy_pair() {
         let mut held = Vec::new();
         for stream in silent.incoming() {
             let mut stream = stream.unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(deadline())).unwrap();
             assert!(stream.read(&mut [0; 4 << 10]).unwrap() > 0);
             held.push(stream);
             asks.send(()).unwrap();
@@ -101,7 +101,7 @@ fn a_busy_pair() {
     let grown = growth(&gateway, || {
         let mut client = gateway.client();
         client.request("GET", "/", &[]);
-        asked.recv_timeout(PATIENCE).unwrap();
+        asked.recv_timeout(deadline()).unwrap();
         client
     });
     assert!(grown <= 32 * KIB, "{grown} bytes");

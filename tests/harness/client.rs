@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use super::message::{Reader, Response};
-use super::{PATIENCE, until};
+use super::{deadline, until};
 
 /// One connection.
 pub struct Client {
@@ -14,7 +14,7 @@ pub struct Client {
 impl Client {
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE);
+        let stream = TcpStream::connect_timeout(&address, deadline());
         Self {
             reader: Reader::new(
                 stream.unwrap_or_else(|error| panic!("cannot connect to {address}: {error}")),
@@ -86,7 +86,7 @@ impl Client {
 #[track_caller]
 pub fn refuses(address: SocketAddr) {
     until("connections are refused", || {
-        TcpStream::connect_timeout(&address, PATIENCE).is_err().then_some(())
+        TcpStream::connect_timeout(&address, deadline()).is_err().then_some(())
     });
 }
 

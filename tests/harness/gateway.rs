@@ -15,7 +15,7 @@ use super::message::Response;
 use super::ports::Reserved;
 use super::prometheus::Scrape;
 use super::upstream::Upstream;
-use super::{PATIENCE, until, within};
+use super::{deadline, until, within};
 
 /// The admin token of every gateway that does not choose its own.
 pub const TOKEN: &str = "test-token";
@@ -166,11 +166,11 @@ impl Setup {
             if self.without_admin {
                 return Some(());
             }
-            std::net::TcpStream::connect_timeout(&admin, PATIENCE).ok()?;
+            std::net::TcpStream::connect_timeout(&admin, deadline()).ok()?;
             (gateway.admin_get("/readyz").status == 200).then_some(())
         });
         // Ready says that it is loaded; the workers open their sockets at the same time.
-        until("the edge listens", || std::net::TcpStream::connect_timeout(&edge, PATIENCE).ok());
+        until("the edge listens", || std::net::TcpStream::connect_timeout(&edge, deadline()).ok());
         gateway
     }
 }
@@ -282,7 +282,7 @@ impl Gateway {
     pub fn rival(&self, file: &str, args: &[&str]) -> (Option<i32>, String) {
         let (mut child, log) =
             spawn(program().arg("run").arg("--config").arg(self.path(file)).args(args), None);
-        let ended = within(PATIENCE, || child.try_wait().unwrap());
+        let ended = within(deadline(), || child.try_wait().unwrap());
         let _ = child.kill(); // it may have ended
         let _ = child.wait();
         let said = until("its words", || Some(log.lock().unwrap().clone()).filter(|log| !log.is_empty()));

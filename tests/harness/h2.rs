@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
+use super::deadline;
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -122,7 +122,7 @@ impl H2 {
             .flat_map(|(id, value): &(u16, u32)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat())
             .collect();
         h2.send([PREFACE, &frame(SETTINGS, 0, 0, &all)].concat());
-        let settings = h2.until(PATIENCE, |frame| frame.kind == SETTINGS && frame.flags & END == 0);
+        let settings = h2.until(deadline(), |frame| frame.kind == SETTINGS && frame.flags & END == 0);
         assert!(settings.is_some(), "the gateway's settings");
         h2.send(frame(SETTINGS, END, 0, b""));
         h2
@@ -131,9 +131,9 @@ impl H2 {
     /// A connection on which nothing was said.
     #[track_caller]
     pub fn silent(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+        let stream = TcpStream::connect_timeout(&address, deadline()).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(deadline())).unwrap();
         Self { stream, read: Vec::new(), closed: false }
     }
 
@@ -203,7 +203,7 @@ impl H2 {
 
     /// Whether the connection is closed; waits for it.
     pub fn is_closed(&mut self) -> bool {
-        self.until(PATIENCE, |_| false);
+        self.until(deadline(), |_| false);
         self.closed
     }
 
@@ -225,13 +225,13 @@ impl H2 {
     /// How a stream ends.
     #[track_caller]
     pub fn end(&mut self, stream: u32) -> End {
-        self.end_of(stream, PATIENCE).unwrap_or_else(|| panic!("nothing became of stream {stream}"))
+        self.end_of(stream, deadline()).unwrap_or_else(|| panic!("nothing became of stream {stream}"))
     }
 
     /// Whether the connection still serves: a request on `stream` is answered.
     pub fn serves(&mut self, stream: u32) -> bool {
         self.send(get(stream, "/"));
-        matches!(self.end_of(stream, PATIENCE), Some(End::Status(_)))
+        matches!(self.end_of(stream, deadline()), Some(End::Status(_)))
     }
 }
 

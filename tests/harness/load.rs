@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::client::head;
-use super::{Gateway, PATIENCE};
+use super::{Gateway, deadline};
 
 /// A load to be put on some gateways.
 #[derive(Clone)]
@@ -178,7 +178,7 @@ async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Ins
         let (at, watch) = (begun.elapsed(), Instant::now());
         let status = match &mut stream {
             Some(stream) => {
-                tokio::time::timeout(PATIENCE, ask(stream, &mut buffer, &load.request(turn))).await
+                tokio::time::timeout(deadline(), ask(stream, &mut buffer, &load.request(turn))).await
             }
             None => Ok(None),
         };

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use super::PATIENCE;
+use super::deadline;
 
 /// Headers or trailers: names in lower case, in the order in which they came.
 pub type Headers = Vec<(String, String)>;
@@ -68,8 +68,8 @@ fn header(line: &str) -> io::Result<(String, String)> {
 
 impl Reader {
     pub fn new(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(deadline())).unwrap();
+        stream.set_write_timeout(Some(deadline())).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, buffer: Vec::new() }
     }
@@ -91,7 +91,7 @@ impl Reader {
     }
 
     fn more(&mut self, begun: Instant) -> io::Result<()> {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > deadline() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         if self.fill()? { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
@@ -175,7 +175,7 @@ impl Reader {
             ([], []) if open => {
                 let begun = Instant::now();
                 while self.fill()? {
-                    if begun.elapsed() > PATIENCE {
+                    if begun.elapsed() > deadline() {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
                 }

@@ -16,16 +16,17 @@ pub mod h2_upstream;
 pub mod issuer;
 pub mod load;
 mod message;
+mod permits;
 mod ports;
 pub mod prometheus;
 pub mod redis;
 mod servers;
 pub mod steady;
+mod time;
 pub mod tls;
 mod upstream;
 
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
 
 pub use client::Client;
 pub use cluster::{Cluster, Sentinels};
@@ -37,64 +38,8 @@ pub use message::{Reader, Response};
 pub use ports::Reserved;
 pub use redis::RedisServer;
 pub use servers::{Mood, Server};
+pub use time::{Watch, deadline, eventually, let_pass, patience, timed, until, within};
 pub use upstream::{Exchange, Seen, Upstream};
-
-/// The longest that anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Looks again and again until there is something to see.
-#[track_caller]
-pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    within(PATIENCE, look).unwrap_or_else(|| panic!("in vain after {PATIENCE:?}: {what}"))
-}
-
-/// Looks again and again, but no longer than `limit`.
-pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let begun = Instant::now();
-    loop {
-        if let Some(seen) = look() {
-            return Some(seen);
-        }
-        if begun.elapsed() > limit {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(3));
-    }
-}
-
-/// Looks again and again beside other work of the same thread.
-pub async fn eventually(what: &str, mut look: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !look() {
-        assert!(begun.elapsed() < PATIENCE, "in vain after {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(3)).await;
-    }
-}
-
-/// Lets time pass where time itself is what is tested: coming back after Retry-After, say.
-pub fn let_pass(time: Duration) {
-    std::thread::sleep(time);
-}
-
-/// The result and the time it took.
-pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let begun = Instant::now();
-    let result = work();
-    (result, begun.elapsed())
-}
-
-/// The time since something began.
-pub struct Watch(Instant);
-
-impl Watch {
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    pub fn elapsed(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
 
 /// What puts the clocks of a program wrong, to be preloaded.
 #[track_caller]
@@ -117,7 +62,7 @@ impl Gate {
     /// Waits until it is open; at most twice the usual patience, so that the test fails first.
     pub fn wait(&self) {
         let open = self.0.0.lock().unwrap();
-        drop(self.0.1.wait_timeout_while(open, PATIENCE * 2, |open| !*open).unwrap());
+        drop(self.0.1.wait_timeout_while(open, deadline() * 2, |open| !*open).unwrap());
     }
 }
 

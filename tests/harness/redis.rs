@@ -4,13 +4,15 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use ::redis::{Client, Cmd, Connection, FromRedisValue, TlsCertificates};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
+use super::permits::Permit;
 use super::ports::Reserved;
-use super::{PATIENCE, until};
+use super::{deadline, until};
 
 /// The harness's own user, so that a test may change the password of everybody else.
 const OWN: &str = "harness:harness";
@@ -36,6 +38,7 @@ pub struct RedisServer {
     setup: RedisSetup,
     folder: TempDir,
     _port: Reserved,
+    _permit: Arc<Permit>,
 }
 
 impl RedisSetup {
@@ -93,13 +96,15 @@ impl RedisSetup {
     /// Starts it and waits until it answers.
     #[track_caller]
     pub fn start(self) -> RedisServer {
+        let permit = Permit::acquire();
         let folder = TempDir::new().unwrap();
         if self.tls {
             certificates(&folder);
         }
         let port = Reserved::new();
         let child = self.spawn(&folder, port.address);
-        let mut server = RedisServer { address: port.address, child, setup: self, folder, _port: port };
+        let mut server =
+            RedisServer { address: port.address, child, setup: self, folder, _port: port, _permit: permit };
         server.wait();
         server
     }
@@ -242,8 +247,8 @@ impl RedisServer {
     }
 
     fn connection(&self) -> ::redis::RedisResult<Connection> {
-        let connection = self.client().get_connection_with_timeout(PATIENCE)?;
-        connection.set_read_timeout(Some(PATIENCE))?;
+        let connection = self.client().get_connection_with_timeout(deadline())?;
+        connection.set_read_timeout(Some(deadline()))?;
         Ok(connection)
     }
 

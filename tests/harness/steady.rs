@@ -65,7 +65,7 @@ impl Link {
     /// Asks for `target` so many times; all answers have this status.
     pub fn ask(&mut self, target: &str, times: usize, status: &str) {
         let request = format!("GET {target} HTTP/1.1\r\n{REQUEST}");
-        self.stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
+        self.stream.set_read_timeout(Some(super::deadline())).unwrap();
         for _ in 0..times {
             self.stream.write_all(request.as_bytes()).unwrap();
             let head = self.head();

@@ -10,8 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::PATIENCE;
 use super::client::head;
+use super::deadline;
 
 /// Somebody who signs certificates.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -103,8 +103,8 @@ impl TlsClient {
         name: &str,
         before: &[u8],
     ) -> std::io::Result<Self> {
-        let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut socket = TcpStream::connect_timeout(&address, deadline())?;
+        socket.set_read_timeout(Some(deadline()))?;
         socket.set_nodelay(true)?;
         socket.write_all(before)?;
         let name = ServerName::try_from(name.to_owned()).unwrap();

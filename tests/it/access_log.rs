@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::harness::{Gateway, PATIENCE, Reserved, Setup, Upstream, gated, program, until};
+use crate::harness::{Gateway, Reserved, Setup, Upstream, deadline, gated, program, until};
 use serde_json::Value;
 
 const ROUTES: &str = "limits: {tight: {key: ip, rate: 2/h, when: {methods: GET}}, tried: {key: ip, rate: 1/h, mode: shadow}}\n\
@@ -314,7 +314,7 @@ fn samples_are_by_what_became_of_a_request() {
     }
     drop(client);
     half.gateway.signal("TERM"); // at the end all lines are there
-    assert!(half.gateway.ended(PATIENCE).success());
+    assert!(half.gateway.ended(deadline()).success());
     let count = half.text().lines().count();
     assert!((120..=280).contains(&count), "{count} of 400");
 }
@@ -388,7 +388,7 @@ fn nothing_is_lost_at_the_end() {
     }
     logging.gateway.signal("TERM");
     drop(client);
-    assert!(logging.gateway.ended(PATIENCE).success());
+    assert!(logging.gateway.ended(deadline()).success());
     logging.lines(500);
 }
 

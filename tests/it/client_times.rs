@@ -5,7 +5,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use crate::harness::h2::{End, H2, WINDOW_UPDATE, frame, get};
-use crate::harness::{Gateway, Setup, Upstream, gated, let_pass, until, within};
+use crate::harness::{Gateway, Setup, Upstream, gated, let_pass, patience, until, within};
 
 const API: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n";
 const ROUTE: &str = "routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -93,13 +93,13 @@ fn answers_are_taken_in_time() {
     let mut h2 = H2::connect(gateway.edge);
     h2.send(get(1, "/"));
     assert_eq!(h2.end(1), End::Status(200));
-    let reset = within(Duration::from_secs(40), || {
+    let reset = within(patience(40), || {
         let some = 1_000_u32.to_be_bytes();
         h2.send([frame(WINDOW_UPDATE, 0, 1, &some), frame(WINDOW_UPDATE, 0, 0, &some)].concat());
         h2.end_of(1, Duration::from_millis(500))
     });
     assert_eq!(reset, Some(End::Reset(8)));
-    let open = within(Duration::from_secs(40), || (upstream.open() <= 1).then_some(()));
+    let open = within(patience(40), || (upstream.open() <= 1).then_some(()));
     assert!(open.is_some(), "the one that reads slowly still gets its answer");
     slow.reader.stream.shutdown(std::net::Shutdown::Both).unwrap();
     reading.join().unwrap();

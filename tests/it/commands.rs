@@ -172,6 +172,6 @@ fn health_says_whether_a_gateway_serves() {
     let edge = gateway.edge.to_string();
     is(&program().args(["health", "--admin", &edge]).output().unwrap(), 1, "says 404");
     gateway.signal("TERM");
-    gateway.ended(crate::harness::PATIENCE);
+    gateway.ended(crate::harness::deadline());
     is(&ask(), 1, &admin);
 }

@@ -10,15 +10,12 @@
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use crate::harness::Watch;
+use crate::harness::{Watch, patience};
 use sluicegate::config::{Loaded, parse};
 
 /// Mutations of gateway.yaml unless told otherwise.
 const MUTATIONS: usize = 400;
-/// Far more than any file of these takes.
-const HANG: Duration = Duration::from_secs(5);
 
 /// A generator of numbers that is the same every time (xorshift64*).
 struct Dice(u64);
@@ -186,7 +183,7 @@ fn read(text: String, name: &str, folder: &Path) -> Option<Loaded> {
     let (begun, shown) = (Watch::start(), text.clone());
     let read = catch_unwind(AssertUnwindSafe(|| parse(text, name, folder)));
     let Ok(loaded) = read else { panic!("a panic at\n{shown}") };
-    assert!(begun.elapsed() < HANG, "{:?} for\n{shown}", begun.elapsed());
+    assert!(begun.elapsed() < patience(5), "{:?} for\n{shown}", begun.elapsed());
     assert_eq!(
         loaded.config.is_none(),
         loaded.rendered.contains(": error: "),
@@ -210,15 +207,12 @@ fn every_mutated_file_is_read_or_reported() {
     let all: Vec<PathBuf> =
         ["good", "bad", "doubtful"].iter().flat_map(|folder| files(folder, &["yaml"])).collect();
     let texts: Vec<String> = all.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let well_formed = files("good", &["yaml"]).len();
     let (mut good, mut bad) = (0, 0);
     for number in 0..mutations() {
         let mut dice = Dice::new(number as u64);
         // Good files more often: most mistakes of others end at their own.
-        let at = if dice.roll(2) == 0 {
-            dice.roll(texts.len())
-        } else {
-            dice.roll(files("good", &["yaml"]).len())
-        };
+        let at = if dice.roll(2) == 0 { dice.roll(texts.len()) } else { dice.roll(well_formed) };
         let text = mutated(&texts[at], &texts, &mut dice);
         let Some(loaded) = read(text, "gateway.yaml", all[at].parent().unwrap()) else { continue };
         *(if loaded.config.is_some() { &mut good } else { &mut bad }) += 1;

@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use crate::harness::folder::text;
-use crate::harness::{Folder, Gateway, PATIENCE, Setup, program, until};
+use crate::harness::{Folder, Gateway, Setup, deadline, program, until};
 use aws_lc_rs::digest::{SHA256, digest};
 
 const RULES: &str = "auth: {api_key: {consumers: consumers.yaml, required: true}}\n\
@@ -101,7 +101,7 @@ fn a_link_to_nothing_is_refused() {
     let mut command = program();
     command.args(["consumers", "add", "acme", "--file", "consumers.yaml"]).current_dir(folder.path(""));
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let ended = crate::harness::within(PATIENCE, || child.try_wait().unwrap());
+    let ended = crate::harness::within(deadline(), || child.try_wait().unwrap());
     let _ = child.kill();
     let output = child.wait_with_output().unwrap();
     assert_eq!(ended.and_then(|status| status.code()), Some(1));

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::harness::{Gateway, PATIENCE, Upstream, until};
+use crate::harness::{Gateway, Upstream, deadline, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -52,8 +52,8 @@ enum End {
 /// Sends one request on a connection of its own. Every answer of the gateway has a head; whether it is an error is
 /// for the upstream to see, which gets a request or not.
 fn send(gateway: &Gateway, fields: &[Field<'_>], data: &[(&[u8], bool)]) -> End {
-    let mut stream = TcpStream::connect_timeout(&gateway.edge, PATIENCE).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = TcpStream::connect_timeout(&gateway.edge, deadline()).unwrap();
+    stream.set_read_timeout(Some(deadline())).unwrap();
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(frame(SETTINGS, 0, 0, &[]));
     let flags = if data.is_empty() { END_HEADERS | END_STREAM } else { END_HEADERS };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::client::refuses;
-use crate::harness::{Client, Gate, Gateway, PATIENCE, Setup, Upstream, Watch, until};
+use crate::harness::{Client, Gate, Gateway, Setup, Upstream, Watch, deadline, patience, until};
 
 const FILE: &str =
     "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api}]\n";
@@ -49,7 +49,7 @@ fn requests_in_flight_are_answered_before_it_ends() {
         assert_eq!(slow.response().text(), "done");
         assert!(slow.is_closed());
         assert_eq!(half.reader.body(&head, false).unwrap().0, b"halfdone");
-        assert_eq!(gateway.ended(PATIENCE).code(), Some(0), "{signal}");
+        assert_eq!(gateway.ended(deadline()).code(), Some(0), "{signal}");
         refuses(gateway.admin);
     }
 }
@@ -75,7 +75,7 @@ fn twenty_slow_requests_and_a_stream_complete() {
         assert!(client.is_closed());
     }
     assert_eq!(stream.reader.body(&head, false).unwrap().0, b"halfdone");
-    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+    assert_eq!(gateway.ended(deadline()).code(), Some(0));
 }
 
 /// During `delay` it says that it is not ready and takes in whoever comes all the same, so that balancers notice first.
@@ -91,12 +91,12 @@ fn it_is_not_ready_before_it_refuses() {
     let new = gateway.get("/");
     assert_eq!((new.status, new.header("connection")), (200, None), "served as ever");
     assert_eq!(kept.get("/").status, 200);
-    assert!(watch.elapsed() < Duration::from_secs(2), "all this came within the delay");
+    assert!(watch.elapsed() < patience(2), "all this came within the delay");
     refuses(gateway.edge);
     assert!(watch.elapsed() >= Duration::from_secs(2), "{:?}", watch.elapsed());
     assert!(kept.is_closed());
-    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
-    assert!(watch.elapsed() < Duration::from_secs(5), "nobody was left: {:?}", watch.elapsed());
+    assert_eq!(gateway.ended(deadline()).code(), Some(0));
+    assert!(watch.elapsed() < patience(5), "nobody was left: {:?}", watch.elapsed());
 }
 
 /// Told again during `delay`, it waits for nobody.
@@ -106,7 +106,7 @@ fn a_second_signal_ends_the_delay() {
     gateway.signal("TERM");
     until("it is not ready", || (gateway.admin_get("/readyz").status == 503).then_some(()));
     gateway.signal("TERM");
-    assert_eq!(gateway.ended(Duration::from_secs(3)).code(), Some(0));
+    assert_eq!(gateway.ended(patience(3)).code(), Some(0));
 }
 
 /// SIGUSR1 is for log files: it ends nothing.
@@ -129,7 +129,7 @@ fn an_idle_gateway_ends_at_once() {
     clients.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
     let _silent: Vec<Client> = (0..3).map(|_| gateway.client()).collect();
     gateway.signal("TERM");
-    assert_eq!(gateway.ended(Duration::from_secs(3)).code(), Some(0));
+    assert_eq!(gateway.ended(patience(3)).code(), Some(0));
 }
 
 /// A request that does not end is not waited for beyond the `drain` time.
@@ -142,12 +142,8 @@ fn it_does_not_wait_longer_than_it_may() {
     upstream.wait_for(1);
     gateway.signal("TERM");
     let watch = Watch::start();
-    let status = gateway.ended(PATIENCE);
-    assert!(
-        (Duration::from_millis(950)..Duration::from_secs(3)).contains(&watch.elapsed()),
-        "{:?}",
-        watch.elapsed()
-    );
+    let status = gateway.ended(deadline());
+    assert!((Duration::from_millis(950)..patience(3)).contains(&watch.elapsed()), "{:?}", watch.elapsed());
     assert_eq!(status.code(), Some(0), "it ended by itself");
     assert_eq!(gateway.times_logged("1 connections did not end in time"), 1, "{}", gateway.log());
     assert!(slow.is_closed());
@@ -164,7 +160,7 @@ fn a_second_signal_ends_it_at_once() {
     gateway.signal("TERM");
     until("it drains", || (gateway.admin_get("/readyz").status == 503).then_some(()));
     gateway.signal("TERM");
-    gateway.ended(Duration::from_secs(3));
+    gateway.ended(patience(3));
 }
 
 /// Requests that a leaky bucket holds have been admitted: they are released and answered.
@@ -186,7 +182,7 @@ fn waiting_requests_are_answered_before_it_ends() {
     });
     gateway.signal("TERM");
     clients.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
-    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+    assert_eq!(gateway.ended(deadline()).code(), Some(0));
 }
 
 /// Stops the gateway, sends requests on `clients`, tells it to end, lets it go on: all have to be answered.
@@ -199,7 +195,7 @@ fn all_are_answered(mut gateway: Gateway, mut clients: Vec<Client>) {
         let answer = client.try_response().map(|answer| answer.status);
         assert!(matches!(answer, Ok(200)), "client {at}: {answer:?}");
     }
-    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+    assert_eq!(gateway.ended(deadline()).code(), Some(0));
 }
 
 /// The first request of a connection that was sent before the signal is answered, also if the gateway had not

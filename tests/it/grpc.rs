@@ -1,9 +1,7 @@
 //! gRPC (HTTP/2 on both sides): all four kinds of calls, their trailers, and their ends on either side.
 
-use std::time::Duration;
-
 use crate::harness::h2_upstream::{Call, H2Upstream, Speaks};
-use crate::harness::{Gateway, PATIENCE, Setup, Watch, eventually};
+use crate::harness::{Gateway, Setup, Watch, deadline, eventually, patience};
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
@@ -98,7 +96,7 @@ fn over_h2<T>(gateway: &Gateway, work: impl AsyncFnOnce(SendRequest<Bytes>) -> T
         stream.set_nodelay(true).unwrap();
         let (sender, connection) = h2::client::handshake(stream).await.unwrap();
         let connection = tokio::spawn(connection);
-        let result = tokio::time::timeout(PATIENCE, work(sender)).await.expect("an answer in time");
+        let result = tokio::time::timeout(deadline(), work(sender)).await.expect("an answer in time");
         connection.abort();
         result
     })
@@ -251,7 +249,7 @@ fn a_call_that_is_cancelled_ends_upstream() {
             let watch = Watch::start();
             let note = format!("{path} Some(CANCEL)");
             eventually(&note, || service.notes().contains(&note)).await;
-            assert!(watch.elapsed() < Duration::from_secs(1), "{:?}", watch.elapsed());
+            assert!(watch.elapsed() < patience(1), "{:?}", watch.elapsed());
         }
         let mut call = begin(&sender, "/test.Api/Unary").await;
         call.say("x", true);

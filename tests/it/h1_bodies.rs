@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Gate, Gateway, Upstream, let_pass, timed, until};
+use crate::harness::{Gate, Gateway, Upstream, let_pass, patience, timed, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -153,7 +153,7 @@ fn a_body_that_trickles_is_408() {
     let (answer, took) = timed(|| client.response());
     assert_eq!(answer.status, 408);
     answer.problem();
-    assert!((Duration::from_secs(9)..Duration::from_secs(15)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(9)..patience(15)).contains(&took), "{took:?}");
     client.reader.stream.shutdown(std::net::Shutdown::Both).unwrap();
     trickle.join().unwrap();
 }

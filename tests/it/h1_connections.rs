@@ -4,7 +4,7 @@
 use std::net::Shutdown;
 use std::time::Duration;
 
-use crate::harness::{Client, Gate, Gateway, PATIENCE, Upstream, timed, until};
+use crate::harness::{Client, Gate, Gateway, Upstream, deadline, patience, timed, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -72,7 +72,7 @@ fn a_client_that_leaves_is_noticed() {
             let (_, took) = timed(|| {
                 until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));
             });
-            assert!(took < Duration::from_secs(4), "{sent_ahead} {resets}: {took:?}");
+            assert!(took < patience(4), "{sent_ahead} {resets}: {took:?}");
             until("nobody is connected", || (connected(&gateway) == 0.0).then_some(()));
             let left = gateway.metric("sluicegate_requests_total", &[("route", "api"), ("code", "499")]);
             assert_eq!(left, 1.0, "{sent_ahead} {resets}");
@@ -183,7 +183,7 @@ fn the_last_answer_of_a_connection_says_so() {
     let answer = client.response();
     assert_eq!((answer.text().as_str(), answer.header("connection")), ("/slow", Some("close")));
     assert!(client.is_closed());
-    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+    assert_eq!(gateway.ended(deadline()).code(), Some(0));
 }
 
 /// Connections that say nothing are closed without a word, and no reload closes any other.
@@ -192,8 +192,8 @@ fn a_silent_connection_is_closed() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, ALL);
     let mut silent = gateway.client();
-    silent.reader.stream.set_read_timeout(Some(PATIENCE * 2)).unwrap();
+    silent.reader.stream.set_read_timeout(Some(deadline() * 2)).unwrap();
     let (closed, took) = timed(|| silent.is_closed());
     assert!(closed);
-    assert!((Duration::from_secs(9)..Duration::from_secs(13)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(9)..patience(13)).contains(&took), "{took:?}");
 }

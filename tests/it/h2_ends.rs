@@ -7,7 +7,7 @@ use crate::harness::h2::{
     CALM, DATA, END, End, GOAWAY, H2, HEADERS, PING, PREFACE, SETTINGS, block, frame, get, number, post,
     pseudo,
 };
-use crate::harness::{Gateway, PATIENCE, Setup, Upstream, Watch, at_once, faketime, until};
+use crate::harness::{Gateway, Setup, Upstream, Watch, at_once, deadline, faketime, until};
 
 /// How much faster the gateway's clock runs.
 const FASTER: u32 = 20;
@@ -49,7 +49,7 @@ fn what_is_begun_is_ended_in_time() {
         let watch = Watch::start();
         let mut h2 = H2::silent(gateway.edge);
         h2.send(starts[at].0);
-        let last = h2.until(PATIENCE, |frame| frame.kind == GOAWAY);
+        let last = h2.until(deadline(), |frame| frame.kind == GOAWAY);
         let last = last.map(|last| number(&last.payload[4..]));
         assert!(starts[at].1.contains(&last), "case {at}: {last:?}");
         assert!(h2.is_closed());
@@ -66,7 +66,7 @@ fn an_idle_connection_is_told_that_it_ends() {
         let watch = Watch::start();
         let mut h2 = H2::connect(gateway.edge);
         assert!(requests == 0 || h2.serves(1));
-        let last = h2.until(PATIENCE, |frame| frame.kind == GOAWAY).expect("GOAWAY");
+        let last = h2.until(deadline(), |frame| frame.kind == GOAWAY).expect("GOAWAY");
         assert_eq!(number(&last.payload[4..]), 0, "it is no mistake");
         assert!(h2.is_closed());
         passed(&watch, 75);
@@ -87,7 +87,7 @@ fn a_client_that_is_gone_is_noticed() {
     h2.send(get(1, "/"));
     let watch = Watch::start();
     let asked = loop {
-        match h2.next(PATIENCE) {
+        match h2.next(deadline()) {
             Some(frame) if frame.kind == PING => break true,
             Some(frame) if frame.kind == GOAWAY => break false,
             Some(_) => {}
@@ -95,7 +95,7 @@ fn a_client_that_is_gone_is_noticed() {
         }
     };
     assert!(asked, "it is asked first");
-    while h2.next(PATIENCE).is_some() {}
+    while h2.next(deadline()).is_some() {}
     assert!(h2.is_closed());
     passed(&watch, 65);
     until("its request ends", || (upstream.open() == 0).then_some(()));
@@ -151,7 +151,7 @@ fn idle_connections_are_told_that_the_gateway_ends() {
         gateway.signal("TERM");
         for h2 in [&mut fresh, &mut idle] {
             let last = loop {
-                let frame = if answers { h2.until(PATIENCE, |_| true) } else { h2.next(PATIENCE) };
+                let frame = if answers { h2.until(deadline(), |_| true) } else { h2.next(deadline()) };
                 let frame = frame.expect("GOAWAY before the end");
                 if frame.kind == GOAWAY {
                     break frame;
@@ -159,7 +159,7 @@ fn idle_connections_are_told_that_the_gateway_ends() {
             };
             assert_eq!(number(&last.payload[4..]), 0);
         }
-        assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+        assert_eq!(gateway.ended(deadline()).code(), Some(0));
         assert!(fresh.is_closed() && idle.is_closed());
     }
 }

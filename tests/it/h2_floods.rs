@@ -7,7 +7,7 @@ use crate::harness::h2::{
     CALM, CONTINUATION, DATA, END, END_HEADERS, End, GOAWAY, H2, HEADERS, PADDED, PING, PRIORITY, RST_STREAM,
     SETTINGS, WINDOW_UPDATE, block, frame, get, number, post, pseudo,
 };
-use crate::harness::{Gateway, PATIENCE, Upstream, gated, until};
+use crate::harness::{Gateway, Upstream, deadline, gated, until};
 
 /// Frames that are written before what came back is looked at.
 const BATCH: usize = 20;
@@ -300,7 +300,8 @@ fn an_honest_client_is_not_cut_off() {
     h2.send(get(1, "/"));
     let (mut received, mut frames) = (0, 0_u32);
     while received < LENGTH {
-        let data = h2.until(PATIENCE, |frame| frame.kind == DATA || frame.kind == GOAWAY).expect("more data");
+        let data =
+            h2.until(deadline(), |frame| frame.kind == DATA || frame.kind == GOAWAY).expect("more data");
         assert_eq!(data.kind, DATA, "GOAWAY after {received} bytes: {}", number(&data.payload[4..]));
         received += data.payload.len();
         frames += 1;
@@ -345,7 +346,7 @@ fn many_requests_in_a_row_are_answered() {
         let all: Vec<u8> = (0..100).flat_map(|at| get(stream(turn * 100 + at), "/")).collect();
         h2.send(all);
         let mut answers = 0;
-        h2.until(PATIENCE, |frame| {
+        h2.until(deadline(), |frame| {
             assert!(frame.kind != GOAWAY && frame.kind != RST_STREAM, "{frame:?} in turn {turn}");
             answers += u32::from(frame.kind == HEADERS);
             answers == 100

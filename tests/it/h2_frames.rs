@@ -6,7 +6,7 @@ use crate::harness::h2::{
     GOAWAY, H2, HEADERS, PADDED, PING, PREFACE, PRIORITY, PRIORITY_FLAG, PROTOCOL_ERROR, PUSH_PROMISE,
     RST_STREAM, SETTINGS, STREAM_CLOSED, WINDOW_UPDATE, block, frame, get, number, post, pseudo,
 };
-use crate::harness::{Gateway, PATIENCE, Upstream};
+use crate::harness::{Gateway, Upstream, deadline};
 
 fn echo() -> (Upstream, Gateway) {
     let upstream = Upstream::scripted(|exchange| {
@@ -25,7 +25,7 @@ fn echo() -> (Upstream, Gateway) {
 fn connection_error(gateway: &Gateway, what: &str, errors: &[u32], bytes: &[&[u8]]) {
     let mut h2 = H2::connect(gateway.edge);
     h2.send(bytes.concat());
-    match h2.end_of(u32::MAX, PATIENCE) {
+    match h2.end_of(u32::MAX, deadline()) {
         Some(End::Closed) => {}
         // A mistake that has an error of its own may be called by the general one.
         Some(End::GoAway(error)) if errors.contains(&error) || error == PROTOCOL_ERROR => {}
@@ -67,7 +67,7 @@ fn a_preface_that_is_none() {
     let mut h2 = H2::silent(gateway.edge);
     h2.send([PREFACE, &frame(HEADERS, 0, 1, b"")].concat());
     h2.send(frame(DATA, 0, 0, b""));
-    assert!(matches!(h2.end_of(u32::MAX, PATIENCE), Some(End::GoAway(_) | End::Closed)));
+    assert!(matches!(h2.end_of(u32::MAX, deadline()), Some(End::GoAway(_) | End::Closed)));
 }
 
 /// The preface may come byte by byte, and the first request with it.
@@ -167,7 +167,7 @@ fn states_of_streams() {
         let mut h2 = H2::connect(gateway.edge);
         assert!(h2.serves(1));
         h2.send(late);
-        let end = h2.end_of(1, PATIENCE);
+        let end = h2.end_of(1, deadline());
         assert!(
             matches!(
                 end,
@@ -251,7 +251,7 @@ fn values_of_settings() {
     connection_error(&gateway, "a frame of 2^24", protocol, &[&setting(5, 1 << 24)]);
     let mut h2 = H2::connect(gateway.edge);
     h2.send(setting(3, 100));
-    let agreed = h2.until(PATIENCE, |frame| frame.kind == SETTINGS && frame.flags & END != 0);
+    let agreed = h2.until(deadline(), |frame| frame.kind == SETTINGS && frame.flags & END != 0);
     assert!(agreed.unwrap().payload.is_empty(), "SETTINGS are agreed to");
 }
 
@@ -261,7 +261,7 @@ fn pings() {
     let (_upstream, gateway) = echo();
     let mut h2 = H2::connect(gateway.edge);
     h2.send(frame(PING, END, 0, b"no ping!")).send(frame(PING, 0, 0, b"sluices!"));
-    let pong = h2.until(PATIENCE, |frame| frame.kind == PING).unwrap();
+    let pong = h2.until(deadline(), |frame| frame.kind == PING).unwrap();
     assert_eq!((pong.flags, pong.payload.as_slice()), (END, &b"sluices!"[..]));
 }
 
@@ -300,18 +300,18 @@ fn windows() {
     for more in [frame(WINDOW_UPDATE, 0, 1, &u(1)), setting(4, 4)] {
         let mut h2 = H2::with_settings(gateway.edge, &[(4, 3)]);
         h2.send(post(1, "/")).send(frame(DATA, END, 1, b"abcd"));
-        let data = h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+        let data = h2.until(deadline(), |frame| frame.kind == DATA).unwrap();
         assert_eq!((data.payload.as_slice(), data.flags & END), (&b"abc"[..], 0));
         h2.send(more);
-        let data = h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+        let data = h2.until(deadline(), |frame| frame.kind == DATA).unwrap();
         assert_eq!((data.payload.as_slice(), data.flags & END), (&b"d"[..], END));
     }
     // A window may become negative.
     let mut h2 = H2::with_settings(gateway.edge, &[(4, 3)]);
     h2.send(post(1, "/")).send(frame(DATA, END, 1, b"abcd"));
-    h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+    h2.until(deadline(), |frame| frame.kind == DATA).unwrap();
     h2.send([setting(4, 0), frame(WINDOW_UPDATE, 0, 1, &u(4))].concat());
-    let data = h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+    let data = h2.until(deadline(), |frame| frame.kind == DATA).unwrap();
     assert_eq!(data.payload, b"d");
 }
 
@@ -345,7 +345,7 @@ fn settings_of_the_gateway() {
     let (_upstream, gateway) = echo();
     let mut h2 = H2::silent(gateway.edge);
     h2.send([PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
-    let settings = h2.until(PATIENCE, |frame| frame.kind == SETTINGS && frame.flags & END == 0).unwrap();
+    let settings = h2.until(deadline(), |frame| frame.kind == SETTINGS && frame.flags & END == 0).unwrap();
     let value = |id: u16| {
         settings
             .payload

@@ -4,7 +4,7 @@
 use crate::harness::h2::{
     DATA, END, END_HEADERS, End, H2, HEADERS, PROTOCOL_ERROR, WINDOW_UPDATE, block, frame, get, post, pseudo,
 };
-use crate::harness::{Gateway, PATIENCE, Upstream};
+use crate::harness::{Gateway, Upstream, deadline};
 
 fn echo() -> (Upstream, Gateway) {
     let upstream = Upstream::scripted(|exchange| {
@@ -245,7 +245,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
         assert!(H2::connect(gateway.edge).serves(1));
     }
     let mut came = 0;
-    let last = slow.until(PATIENCE, |frame| {
+    let last = slow.until(deadline(), |frame| {
         came += if frame.kind == DATA { frame.payload.len() } else { 0 };
         frame.kind == DATA && frame.flags & END != 0
     });

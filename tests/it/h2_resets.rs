@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::harness::h2::{CALM, DATA, END, GOAWAY, H2, HEADERS, RST_STREAM, frame, get, number};
-use crate::harness::{Gate, Gateway, PATIENCE, Upstream, gated, let_pass};
+use crate::harness::{Gate, Gateway, Upstream, deadline, gated, let_pass};
 
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
@@ -41,7 +41,7 @@ fn downloads() -> (Upstream, Gate) {
 /// Reads the rest of an answer; its bytes, if it comes whole.
 fn rest(h2: &mut H2, stream: u32) -> Option<Vec<u8>> {
     let mut body = Vec::new();
-    let last = h2.until(PATIENCE, |frame| {
+    let last = h2.until(deadline(), |frame| {
         if frame.kind == DATA && frame.stream == stream {
             body.extend(&frame.payload);
         }
@@ -93,7 +93,7 @@ fn who_has_half_of_the_requests_answered_is_no_flood() {
     for turn in 0..600 {
         let (raced, kept) = (stream(2 * turn), stream(2 * turn + 1));
         h2.send([get(raced, "/"), reset(raced), get(kept, "/")].concat());
-        let end = h2.until(PATIENCE, |frame| frame.kind == GOAWAY || frame.stream == kept);
+        let end = h2.until(deadline(), |frame| frame.kind == GOAWAY || frame.stream == kept);
         assert_eq!(end.map(|end| end.kind), Some(HEADERS), "in turn {turn}");
     }
 }
@@ -105,16 +105,16 @@ fn a_flood_is_cut_off_and_what_runs_ends() {
     let gateway = gateway(&upstream, "");
     let mut h2 = H2::connect(gateway.edge);
     h2.send(get(1, "/download"));
-    h2.until(PATIENCE, |frame| frame.kind == DATA).expect("the download has begun");
+    h2.until(deadline(), |frame| frame.kind == DATA).expect("the download has begun");
     h2.send((1..=45).flat_map(|at| [get(stream(at), "/"), reset(stream(at))].concat()).collect::<Vec<u8>>());
-    let last = h2.until(PATIENCE, |frame| frame.kind == GOAWAY).expect("it is cut off");
+    let last = h2.until(deadline(), |frame| frame.kind == GOAWAY).expect("it is cut off");
     assert_eq!(number(&last.payload[4..]), CALM);
     assert!(number(&last.payload) < stream(45), "the last requests are refused");
     h2.send(get(stream(50), "/"));
     gate.open();
     let mut behind = 0;
     let mut body = Vec::new();
-    h2.until(PATIENCE, |frame| {
+    h2.until(deadline(), |frame| {
         behind += u32::from(frame.stream > number(&last.payload));
         if frame.kind == DATA {
             body.extend(&frame.payload);
@@ -134,7 +134,7 @@ fn a_flood_that_goes_on_is_closed() {
     let gateway = gateway(&upstream, "");
     let mut h2 = H2::connect(gateway.edge);
     h2.send(get(1, "/download"));
-    h2.until(PATIENCE, |frame| frame.kind == DATA).expect("the download has begun");
+    h2.until(deadline(), |frame| frame.kind == DATA).expect("the download has begun");
     h2.send((1..=150).flat_map(|at| [get(stream(at), "/"), reset(stream(at))].concat()).collect::<Vec<u8>>());
     assert!(h2.is_closed());
     gate.open();
@@ -152,7 +152,7 @@ fn a_burst_before_the_settings_are_known() {
     upstream.wait_for(100);
     gate.open();
     let (mut answered, mut refused) = (0, 0);
-    h2.until(PATIENCE, |frame| {
+    h2.until(deadline(), |frame| {
         assert_ne!(frame.kind, GOAWAY);
         answered += u32::from(frame.kind == HEADERS);
         if frame.kind == RST_STREAM {

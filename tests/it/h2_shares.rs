@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::harness::h2::{
     DATA, END, END_HEADERS, End, GOAWAY, H2, HEADERS, RST_STREAM, block, frame, get, number, post, pseudo,
 };
-use crate::harness::{Gateway, PATIENCE, Upstream, gated, let_pass};
+use crate::harness::{Gateway, Upstream, deadline, gated, let_pass};
 
 fn stream(at: u32) -> u32 {
     at * 2 + 1
@@ -25,14 +25,14 @@ fn refused_uploads_give_their_places_back() {
     assert_eq!(h2.end(1), End::Status(200));
     h2.send((1..=100).flat_map(|at| post(stream(at), "/one")).collect::<Vec<u8>>());
     let mut refused = 0;
-    h2.until(PATIENCE, |frame| {
+    h2.until(deadline(), |frame| {
         refused += u32::from(frame.kind == HEADERS);
         refused == 100
     })
     .expect("all are refused");
     h2.send((101..=200).flat_map(|at| get(stream(at), "/")).collect::<Vec<u8>>());
     let mut answered = 0;
-    h2.until(PATIENCE, |frame| {
+    h2.until(deadline(), |frame| {
         assert_ne!(frame.kind, GOAWAY);
         assert!(frame.kind != RST_STREAM || number(&frame.payload) == 0, "{frame:?}");
         answered += u32::from(frame.kind == HEADERS && frame.stream > stream(100));
@@ -65,7 +65,7 @@ fn uploads_that_stall_do_not_hold_up_another() {
     let mut send = |h2: &mut H2, stream: u32, pieces: usize, last: u8| {
         for at in 1..=pieces {
             while window < piece.len() as i64 {
-                let more = h2.until(PATIENCE, |frame| frame.kind == 8 && frame.stream == 0);
+                let more = h2.until(deadline(), |frame| frame.kind == 8 && frame.stream == 0);
                 window += i64::from(number(&more.expect("more of the window").payload));
             }
             h2.send(frame(DATA, if at == pieces { last } else { 0 }, stream, &piece));
@@ -103,7 +103,7 @@ fn what_clients_would_trip_over_is_left_out() {
         let fields = [pseudo("GET", path), vec![("te", "trailers")]].concat();
         h2.send(frame(HEADERS, END | END_HEADERS, stream, &block(&fields)));
         let mut seen = Vec::new();
-        h2.until(PATIENCE, |frame| {
+        h2.until(deadline(), |frame| {
             seen.extend((frame.kind == HEADERS).then(|| frame.payload.clone()));
             frame.stream == stream && frame.flags & END != 0
         })
@@ -143,7 +143,7 @@ fn answers_wait_upstream_for_a_client_that_takes_nothing() {
     for mut client in clients {
         let mut whole = 0;
         client
-            .until(PATIENCE, |frame| {
+            .until(deadline(), |frame| {
                 whole += u32::from(frame.kind == DATA && frame.flags & END != 0);
                 whole == 100
             })

@@ -1,6 +1,6 @@
 //! HTTP/2 by prior knowledge on the same port: the same routes, limits and refusals as over HTTP/1.1.
 
-use crate::harness::{Gate, Gateway, PATIENCE, Upstream, eventually, until};
+use crate::harness::{Gate, Gateway, Upstream, deadline, eventually, until};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -16,7 +16,7 @@ fn over_h2<T>(gateway: &Gateway, work: impl AsyncFnOnce(SendRequest<Full<Bytes>>
         stream.set_nodelay(true).unwrap();
         let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(connection);
-        let result = tokio::time::timeout(PATIENCE, work(sender)).await.expect("an answer in time");
+        let result = tokio::time::timeout(deadline(), work(sender)).await.expect("an answer in time");
         connection.abort();
         result
     })
@@ -293,5 +293,5 @@ fn requests_in_flight_over_h2_are_answered_before_it_ends() {
             assert_eq!(&one.await.unwrap().1[..], b"done");
         }
     });
-    assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+    assert_eq!(gateway.ended(deadline()).code(), Some(0));
 }

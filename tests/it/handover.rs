@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::harness::client::refuses;
 use crate::harness::load::count;
-use crate::harness::{Client, Gateway, Load, PATIENCE, Setup, Upstream, gated, until, within};
+use crate::harness::{Client, Gateway, Load, Setup, Upstream, deadline, gated, until, within};
 
 const FILE: &str =
     "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api}]\n";
@@ -35,10 +35,10 @@ fn two_upgrades_under_load_lose_nothing() {
     some_more();
     let mut second = first.successor();
     some_more();
-    assert_eq!(first.ended(PATIENCE).code(), Some(0), "the first has ended");
+    assert_eq!(first.ended(deadline()).code(), Some(0), "the first has ended");
     let third = second.successor();
     some_more();
-    assert_eq!(second.ended(PATIENCE).code(), Some(0), "the second has ended");
+    assert_eq!(second.ended(deadline()).code(), Some(0), "the second has ended");
     some_more();
     assert_eq!(third.admin_get("/readyz").status, 200);
     for (shots, connections) in [(kept.stop(), "kept"), (anew.stop(), "new")] {
@@ -70,7 +70,7 @@ fn requests_in_flight_end_in_the_old_process() {
     assert_eq!(new.client().get("/").status, 200);
     gate.open();
     assert_eq!(slow.response().text(), "done");
-    assert_eq!(old.ended(PATIENCE).code(), Some(0));
+    assert_eq!(old.ended(deadline()).code(), Some(0));
     assert_eq!(new.get("/").status, 200);
 }
 
@@ -97,7 +97,7 @@ fn another_number_of_workers_serves_all_sockets() {
     let mut gateway = Setup::default().upstream(&upstream).handover().workers(4).start(FILE);
     for workers in [1, 6, 2] {
         let next = gateway.successor_with_workers(workers);
-        assert_eq!(gateway.ended(PATIENCE).code(), Some(0));
+        assert_eq!(gateway.ended(deadline()).code(), Some(0));
         for turn in 0..40 {
             assert_eq!(next.get("/").status, 200, "request {turn} with {workers} workers");
         }
@@ -116,14 +116,14 @@ fn listeners_may_change_with_the_process() {
     old.write(&format!("listen: [\"{{edge}}\"]\n{FILE}"));
     old.signal("CONT");
     let mut new = old.successor();
-    assert_eq!(old.ended(PATIENCE).code(), Some(0));
+    assert_eq!(old.ended(deadline()).code(), Some(0));
     refuses(old.edge2);
     assert_eq!(new.get("/").status, 200);
     new.signal("STOP");
     new.write(&both);
     new.signal("CONT");
     let last = new.successor();
-    assert_eq!(new.ended(PATIENCE).code(), Some(0));
+    assert_eq!(new.ended(deadline()).code(), Some(0));
     assert_eq!((last.get("/").status, Client::connect(last.edge2).get("/").status), (200, 200));
 }
 
@@ -176,11 +176,11 @@ fn the_path_is_used_with_care() {
     let path = gateway.handover();
     assert!(path.exists());
     gateway.signal("KILL");
-    gateway.ended(PATIENCE);
+    gateway.ended(deadline());
     let mut again = gateway.again();
     assert_eq!(again.get("/").status, 200);
     again.signal("TERM");
-    assert_eq!(again.ended(PATIENCE).code(), Some(0));
+    assert_eq!(again.ended(deadline()).code(), Some(0));
     assert!(!path.exists(), "it cleans up");
     std::fs::write(&path, "precious").unwrap();
     let (code, said) = gateway.rival("gateway.yaml", &["--handover", path.to_str().unwrap()]);
@@ -216,7 +216,7 @@ impl Activated {
     fn end(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        let ended = within(PATIENCE, || self.child.try_wait().unwrap());
+        let ended = within(deadline(), || self.child.try_wait().unwrap());
         ended.and_then(|status| status.code())
     }
 
@@ -253,7 +253,7 @@ fn who_connects_while_an_activated_gateway_restarts_is_served() {
     std::fs::write(&config, &text).unwrap();
 
     let notified = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-    notified.set_read_timeout(Some(PATIENCE)).unwrap();
+    notified.set_read_timeout(Some(deadline())).unwrap();
     let told = || {
         let mut buffer = [0; 64];
         let length = notified.recv(&mut buffer).unwrap();

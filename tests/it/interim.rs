@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crate::harness::h2::{DATA, END, END_HEADERS, End, Frame, H2, HEADERS, block, frame, get, pseudo};
-use crate::harness::{Gateway, PATIENCE, Upstream};
+use crate::harness::{Gateway, Upstream, deadline};
 
 const HINT: &str =
     "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\nconnection: x-hop\r\nx-hop: 1\r\n\r\n";
@@ -49,11 +49,11 @@ fn leave_to_send_a_body_over_http2() {
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     h2.send(waits(1, "/", "4", "100-continue"));
-    let leave = h2.until(PATIENCE, |frame| frame.stream == 1).expect("leave");
+    let leave = h2.until(deadline(), |frame| frame.stream == 1).expect("leave");
     assert!(is_status(&leave, b"100") && leave.flags & END == 0, "{leave:?}");
     h2.send(frame(DATA, END, 1, b"body"));
     assert_eq!(h2.end(1), End::Status(200));
-    let body = h2.until(PATIENCE, |frame| frame.kind == DATA).expect("the answer");
+    let body = h2.until(deadline(), |frame| frame.kind == DATA).expect("the answer");
     assert_eq!(body.payload, b"body");
     // Who does not wait is not told.
     h2.send([waits(3, "/", "4", "100-Continue"), frame(DATA, END, 3, b"more")].concat());
@@ -91,7 +91,7 @@ fn early_hints_are_passed_on() {
 
     let mut h2 = H2::connect(gateway.edge);
     h2.send(get(1, "/waits"));
-    let hint = h2.until(PATIENCE, |frame| frame.stream == 1).expect("a hint before the answer");
+    let hint = h2.until(deadline(), |frame| frame.stream == 1).expect("a hint before the answer");
     assert!(is_status(&hint, b"103") && hint.flags & END == 0, "{hint:?}");
     assert!(hint.payload.windows(10).any(|part| part == b"/style.css"));
     assert!(!hint.payload.windows(5).any(|part| part == b"x-hop"));
@@ -99,7 +99,7 @@ fn early_hints_are_passed_on() {
     let mut h2 = H2::connect(gateway.edge);
     h2.send(get(1, "/together"));
     let mut heads = Vec::new();
-    h2.until(PATIENCE, |frame| {
+    h2.until(deadline(), |frame| {
         heads.extend((frame.kind == HEADERS).then(|| is_status(frame, b"103")));
         frame.stream == 1 && frame.flags & END != 0
     });

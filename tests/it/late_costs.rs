@@ -6,8 +6,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::harness::{
-    Client, Fleet, Gate, Gateway, PATIENCE, RedisServer, Response, Setup, Upstream, Watch, at_once, let_pass,
-    until, within,
+    Client, Fleet, Gate, Gateway, RedisServer, Response, Setup, Upstream, Watch, at_once, deadline, let_pass,
+    patience, until, within,
 };
 
 /// Runs a test over local counters and over Redis, at the same time.
@@ -84,7 +84,7 @@ fn state(gateway: &Gateway, key: &str, name: &str) -> f64 {
 #[track_caller]
 fn owes(gateway: &Gateway, seconds: f64) {
     let near = |reset: f64| (seconds - 10.0..=seconds).contains(&reset);
-    let seen = within(PATIENCE, || near(state(gateway, "k", "reset")).then_some(()));
+    let seen = within(deadline(), || near(state(gateway, "k", "reset")).then_some(()));
     assert!(seen.is_some(), "full in {} s instead of {seconds}", state(gateway, "k", "reset"));
 }
 
@@ -270,7 +270,7 @@ fn passed_by_what_was_in_flight(algorithm: &str, free: Duration) {
         });
         let due = if algorithm == "sliding_log" { opened } else { window } + PERIOD + free;
         assert!(refused > 0 && admitted >= due, "{:?} too early", due.saturating_sub(admitted));
-        assert!(admitted - due < Duration::from_secs(1), "{:?} late", admitted - due);
+        assert!(admitted - due < patience(1), "{:?} late", admitted - due);
     });
 }
 
@@ -332,7 +332,7 @@ fn reloaded_under_way(old: &str, new: &str, drained: bool, (left, costs): (f64, 
             let expected = (left - touched - costs[at % SLOW.len()] - 1.0).floor();
             let settled = || (state(&gateway, key, "remaining") == expected).then_some(());
             let told = || state(&gateway, key, "remaining");
-            assert!(within(PATIENCE, settled).is_some(), "{key}: {} are left, not {expected}", told());
+            assert!(within(deadline(), settled).is_some(), "{key}: {} are left, not {expected}", told());
         }
     });
 }
@@ -372,14 +372,14 @@ fn another_period_of_a_log_comes_while_a_request_is_under_way() {
     reloaded_under_way(&text(600), &text(1_200), false, (30.0, WHOLE));
 }
 
-/// Places that refusals took the turn of do not come back when they have become free: who fails and then waits can log
-/// in as often as they want, also after a reload.
+/// Places that refusals held do not come back once they are free: a client that failed and then waited can log in any
+/// number of times, also after a reload.
 #[test]
 fn what_refusals_let_go_never_comes_back() {
     let limit = |period: &str| {
         format!("rate: 5/{period}, algorithm: sliding_log, count_rejected: true, cost: {{status: [401]}}")
     };
-    on_both(|store| {
+    let scenario = |store: Option<&RedisServer>| {
         let upstream = Upstream::scripted(|exchange| {
             let status = if exchange.seen.target == "/bad" { 401 } else { 200 };
             exchange.answer(status, &[], b"");
@@ -397,12 +397,16 @@ fn what_refusals_let_go_never_comes_back() {
         until("four places are free", || (state(&gateway, "some", "remaining") == 4.0).then_some(()));
         until("all places are free", || (state(&gateway, "all", "remaining") == 5.0).then_some(()));
         gateway.reload(&text(store, &limit("1h")));
-        assert!(watch.elapsed() < Duration::from_millis(5_900), "too slow: the last place is free too");
+        if watch.elapsed() >= Duration::from_millis(5_900) {
+            return false; // the last place may be free too: nothing is tested
+        }
         for (headers, remaining) in [(&some, 4.0), (&all, 5.0)] {
             assert_eq!(gateway.statuses(40, "/good", headers), [200; 40], "{headers:?}");
             until("logins are settled", || {
                 (state(&gateway, headers[0].1, "remaining") == remaining).then_some(())
             });
         }
-    });
+        true
+    };
+    on_both(|store| assert!((0..5).any(|_| scenario(store)), "the machine is too slow for this test"));
 }

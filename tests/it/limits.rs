@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Gateway, Upstream, at_once, let_pass, timed, until};
+use crate::harness::{Client, Gateway, Upstream, at_once, let_pass, patience, timed, until};
 
 /// One route that answers by itself, under the limits named.
 fn route(limits: &str, text: &str) -> String {
@@ -181,7 +181,7 @@ fn a_shadow_queue_holds_nobody() {
     let gateway = Gateway::start(&route("l", limit));
     let (statuses, took) = timed(|| gateway.statuses(5, "/", &[]));
     assert_eq!(statuses, [200; 5]);
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < patience(5), "{took:?}");
 }
 
 /// A limit that is off counts nothing and tells nothing.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use crate::harness::authority::Authority;
-use crate::harness::{Gateway, PATIENCE, Setup};
+use crate::harness::{Gateway, Setup, deadline};
 
 /// A server that reads the header of each connection, and answers every request on it.
 struct Behind {
@@ -23,7 +23,7 @@ impl Behind {
             for stream in listener.incoming() {
                 let (mut stream, noted) = (stream.unwrap(), Arc::clone(&noted));
                 std::thread::spawn(move || {
-                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    stream.set_read_timeout(Some(deadline())).unwrap();
                     let (mut read, mut piece) = (Vec::new(), [0; 4096]);
                     let mut header = None;
                     while let Ok(count @ 1..) = stream.read(&mut piece) {
@@ -126,7 +126,7 @@ fn the_header_comes_before_the_handshake() {
     let address = listener.local_addr().unwrap();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(deadline())).unwrap();
         let mut header = Vec::new();
         while !header.ends_with(b"\r\n") {
             let mut byte = [0];

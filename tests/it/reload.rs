@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::harness::client::refuses;
-use crate::harness::{Client, Gate, Gateway, Setup, Upstream, Watch, at_once, until};
+use crate::harness::{Client, Gate, Gateway, Setup, Upstream, Watch, at_once, patience, until};
 
 /// A limit `l` of this rate on every path.
 fn limit(text: &str) -> String {
@@ -26,7 +26,7 @@ fn in_force_within_a_second(gateway: &Gateway, quota: u64) {
         let answer = client.ask("GET", "/", &[("x-api-key", "watcher")]);
         (answer.header("ratelimit-policy") == Some(&wanted)).then_some(())
     });
-    assert!(watch.elapsed() < Duration::from_secs(1), "it took {:?}", watch.elapsed());
+    assert!(watch.elapsed() < patience(1), "it took {:?}", watch.elapsed());
 }
 
 /// A rate that is written into the file is enforced within a second.

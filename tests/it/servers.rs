@@ -4,7 +4,7 @@ use crate::harness::{Cluster, RedisServer, Sentinels};
 
 /// Sets a value as a user would, with the URL that stands in the configuration.
 fn set(url: &str) -> redis::RedisResult<()> {
-    let mut connection = redis::Client::open(url)?.get_connection_with_timeout(crate::harness::PATIENCE)?;
+    let mut connection = redis::Client::open(url)?.get_connection_with_timeout(crate::harness::deadline())?;
     redis::cmd("SET").arg("sluicegate:k").arg("v").query(&mut connection)
 }
 

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use crate::harness::{Gate, Gateway, Setup, Upstream, timed, until};
+use crate::harness::{Gate, Gateway, Setup, Upstream, patience, timed, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {idle: 1s}}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -47,7 +47,7 @@ fn an_answer_that_stops_is_given_up() {
     client.request("GET", "/", &[]);
     let (answer, took) = timed(|| client.try_response());
     assert!(answer.is_err());
-    assert!((Duration::from_millis(900)..Duration::from_secs(4)).contains(&took), "{took:?}");
+    assert!((Duration::from_millis(900)..patience(4)).contains(&took), "{took:?}");
     until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));
 }
 

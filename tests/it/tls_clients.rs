@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::harness::tls::{Authority, Certificate, TlsClient};
-use crate::harness::{Gateway, PATIENCE, Setup, let_pass, until};
+use crate::harness::{Gateway, Setup, deadline, let_pass, until};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -98,8 +98,8 @@ fn a_client_is_shown_a_certificate_that_it_can_verify() {
 fn end(gateway: &Gateway, config: ClientConfig, is_old: bool) -> rustls::Error {
     let name = ServerName::try_from("api.test").unwrap();
     let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut socket = TcpStream::connect_timeout(&gateway.edge, PATIENCE).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut socket = TcpStream::connect_timeout(&gateway.edge, deadline()).unwrap();
+    socket.set_read_timeout(Some(deadline())).unwrap();
     let (mut flights, mut sent) = (0, false);
     loop {
         flights += u32::from(client.wants_write());

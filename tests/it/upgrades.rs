@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use crate::harness::client::head;
-use crate::harness::{Client, Exchange, Gateway, Setup, Upstream, timed, until};
+use crate::harness::{Client, Exchange, Gateway, Setup, Upstream, patience, timed, until};
 
 const ALL: &str = "limits: {l: {key: global, max: 1, algorithm: concurrency}}\n\
                    upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {tunnel: 2s}}}\n\
@@ -158,7 +158,7 @@ fn an_idle_tunnel_ends() {
     }
     let (closed, took) = timed(|| client.is_closed());
     assert!(closed);
-    assert!((Duration::from_millis(1_900)..Duration::from_secs(4)).contains(&took), "{took:?}");
+    assert!((Duration::from_millis(1_900)..patience(4)).contains(&took), "{took:?}");
 }
 
 /// A switch that was not asked for, or to something else, is no answer.
@@ -213,8 +213,8 @@ fn a_tunnel_ends_with_the_drain() {
     gateway.signal("TERM");
     until("it drains", || (gateway.admin_get("/readyz").status == 503).then_some(()));
     says(&mut client, b"still here");
-    let (status, took) = timed(|| gateway.ended(crate::harness::PATIENCE));
+    let (status, took) = timed(|| gateway.ended(crate::harness::deadline()));
     assert_eq!(status.code(), Some(0));
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < patience(3), "{took:?}");
     assert!(client.is_closed());
 }

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, RST_STREAM, block, frame, pseudo};
-use crate::harness::{Client, Gate, Gateway, PATIENCE, Setup, Upstream, until};
+use crate::harness::{Client, Gate, Gateway, Setup, Upstream, deadline, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -72,7 +72,7 @@ fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
 #[test]
 fn body_and_answer_go_at_the_same_time() {
     let address = raw(|mut stream| {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(deadline())).unwrap();
         read_to(&mut stream, b"\r\n\r\n");
         stream
             .write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n")
@@ -97,13 +97,13 @@ fn body_and_answer_go_at_the_same_time() {
 
     let mut h2 = H2::connect(gateway.edge);
     h2.send(frame(HEADERS, END_HEADERS, 1, &block(&pseudo("POST", "/"))));
-    assert!(h2.until(PATIENCE, |frame| frame.kind == HEADERS).is_some());
+    assert!(h2.until(deadline(), |frame| frame.kind == HEADERS).is_some());
     for word in ["one", "two", "six"] {
         h2.send(frame(DATA, if word == "six" { END } else { 0 }, 1, word.as_bytes()));
-        let echoed = h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+        let echoed = h2.until(deadline(), |frame| frame.kind == DATA).unwrap();
         assert_eq!(echoed.payload, format!("<{word}>").as_bytes());
     }
-    assert!(h2.until(PATIENCE, |frame| frame.flags & END != 0).is_some());
+    assert!(h2.until(deadline(), |frame| frame.flags & END != 0).is_some());
 }
 
 /// A client that reads its answer only when it has sent everything gets on with sending, also while the answer is more
@@ -231,7 +231,7 @@ fn bodies_are_framed_as_they_came() {
             [pseudo("POST", "/"), length.map(|length| ("content-length", length)).into_iter().collect()];
         h2.send(frame(HEADERS, END_HEADERS, stream, &block(&fields.concat())));
         h2.send([frame(DATA, 0, stream, b"bo"), frame(DATA, END, stream, b"dy")].concat());
-        let body = h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+        let body = h2.until(deadline(), |frame| frame.kind == DATA).unwrap();
         assert_eq!(body.payload, b"body");
         assert_eq!(upstream.last().head.one("content-length"), length);
     }
@@ -307,10 +307,10 @@ fn hints_reach_clients_that_upload() {
 
     let mut h2 = H2::connect(gateway.edge);
     h2.send(frame(HEADERS, END_HEADERS, 1, &block(&pseudo("POST", "/"))));
-    let hint = h2.until(PATIENCE, |frame| frame.kind == HEADERS).unwrap();
+    let hint = h2.until(deadline(), |frame| frame.kind == HEADERS).unwrap();
     assert!(hint.payload.windows(6).any(|part| part == b"/a.css") && hint.flags & END == 0);
     h2.send(frame(DATA, END, 1, b"body"));
-    let body = h2.until(PATIENCE, |frame| frame.kind == DATA).unwrap();
+    let body = h2.until(deadline(), |frame| frame.kind == DATA).unwrap();
     assert_eq!(body.payload, b"done");
 }
 

@@ -1,11 +1,10 @@
 //! Bodies over HTTP/2 to servers: whole or visibly broken off, of any size in flat memory, and nobody's who has left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use crate::harness::h2::{DATA, END, END_HEADERS, H2, HEADERS, RST_STREAM, block, frame, number, pseudo};
 use crate::harness::h2_upstream::{Call, H2Upstream, Speaks};
-use crate::harness::{Gate, Gateway, PATIENCE, Setup, eventually, timed, until};
+use crate::harness::{Gate, Gateway, Setup, deadline, eventually, patience, timed, until};
 use bytes::Bytes;
 use h2::Reason;
 
@@ -89,7 +88,7 @@ fn a_client_that_leaves_ends_its_request() {
         let (_, took) =
             timed(|| until(note, || upstream.notes().iter().any(|known| known == note).then_some(())));
         // Whether a client that has closed its half is still there is asked once a second.
-        assert!(took < Duration::from_secs(3), "{path}: {took:?}");
+        assert!(took < patience(3), "{path}: {took:?}");
         assert_eq!(gateway.get("/").status, 200);
     }
     assert_eq!(upstream.connections(), 1);
@@ -152,10 +151,10 @@ fn an_answer_that_is_reset_without_an_error_is_whole_or_broken_off() {
             let mut h2 = H2::connect(gateway.edge);
             let ends = if method == "GET" { END } else { 0 };
             h2.send(frame(HEADERS, ends | END_HEADERS, 1, &block(&fields)));
-            let data = h2.until(PATIENCE, |frame| frame.kind == DATA && !frame.payload.is_empty());
+            let data = h2.until(deadline(), |frame| frame.kind == DATA && !frame.payload.is_empty());
             ARRIVED.fetch_add(1, Ordering::SeqCst);
             let last = data.filter(|data| data.flags & END != 0).or_else(|| {
-                h2.until(PATIENCE, |frame| {
+                h2.until(deadline(), |frame| {
                     frame.stream == 1 && (frame.kind == RST_STREAM || frame.flags & END != 0)
                 })
             });

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::harness::tls::Authority;
-use crate::harness::{Gateway, Load, PATIENCE, Reserved, Setup, until};
+use crate::harness::{Gateway, Load, Reserved, Setup, deadline, until};
 
 /// The file: `servers` of the API, and more listeners than the first.
 fn file(servers: &[usize], listeners: &str) -> String {
@@ -63,11 +63,11 @@ fn everything_changes_and_no_request_fails() {
 
     let new = old.successor();
     some_more();
-    assert_eq!(old.ended(PATIENCE).code(), Some(0));
+    assert_eq!(old.ended(deadline()).code(), Some(0));
     some_more();
 
     servers[1].signal("KILL");
-    servers[1].ended(PATIENCE);
+    servers[1].ended(deadline());
     some_more();
     some_more();
     assert_eq!(new.admin_get("/readyz").status, 200);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::harness::faults::{Admitted, Bucket, Random, setting};
 use crate::harness::load::Shot;
-use crate::harness::{Fleet, Load, PATIENCE, RedisServer, Reserved, Watch, let_pass, until};
+use crate::harness::{Fleet, Load, RedisServer, Reserved, Watch, deadline, let_pass, until};
 
 const TEXT: &str = "limits:\n  second: {key: api_key, rate: 200/s}\n  hour: {key: api_key, rate: 1000/h}\n  \
                     tight: {key: api_key, rate: 100/366d}\nroutes:\n  \
@@ -122,7 +122,7 @@ impl Scene {
             }
             Fault::Restart => {
                 self.fleet[gateway].signal("TERM");
-                self.fleet[gateway].ended(PATIENCE);
+                self.fleet[gateway].ended(deadline());
                 let next = self.fleet[gateway].again();
                 self.fleet[gateway] = next;
                 return Some(gateway);

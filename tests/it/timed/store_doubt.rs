@@ -2,10 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::time::Duration;
 
 use crate::harness::fleet::{has_store, limit};
-use crate::harness::{Fleet, Gateway, RedisServer, program, until, within};
+use crate::harness::{Fleet, Gateway, RedisServer, patience, program, until, within};
 
 const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
 
@@ -46,7 +45,7 @@ fn a_store_that_must_not_be_read_any_more() {
         for _ in 0..3 {
             let allowed = denied.replacen('-', "+", 1);
             redis.run::<()>(&["ACL", "SETUSER", "gate", &allowed]);
-            fleet.up_within(Duration::from_secs(8));
+            fleet.up_within(patience(8));
             assert_eq!(admitted(&fleet[0], 20), 0, "{algorithm}: back, and still used up");
             redis.run::<()>(&["ACL", "SETUSER", "gate", denied]);
             assert_eq!(admitted(&fleet[0], 20), 0, "{algorithm}: away again");
@@ -106,7 +105,7 @@ fn a_clock_is_set_back() {
         admitted(gateway, 12);
     }
     redis.set_clock_back(600);
-    let passed = within(Duration::from_secs(6), || {
+    let passed = within(patience(6), || {
         // The answer for another key tells the gateway what the clock shows now.
         fleet[0].ask("GET", "/", &[("x-api-key", "other")]);
         let answer = fleet[0].ask("GET", "/", &KEY);
@@ -132,7 +131,7 @@ fn gateways_that_start_without_the_store() {
     let mut known = Vec::new();
     for gateway in fleet.iter_mut() {
         gateway.signal("TERM");
-        gateway.ended(crate::harness::PATIENCE);
+        gateway.ended(crate::harness::deadline());
         known.push(gateway.again());
     }
     assert_eq!(known.iter().map(|gateway| admitted(gateway, 20)).sum::<usize>(), 20, "as many as before");

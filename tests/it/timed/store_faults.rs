@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::load::admitted;
-use crate::harness::{Fleet, Load, RedisServer, Reserved, until, within};
+use crate::harness::{Fleet, Load, RedisServer, Reserved, patience, until, within};
 
 /// A limit that nobody reaches, and one of 100 on `/tight`.
 const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: api_key, rate: 100/366d}}\nroutes:\n  \
@@ -27,14 +27,14 @@ fn survive(
     begin(redis);
     some_more();
     end(redis);
-    fleet.up_within(Duration::from_secs(2));
+    fleet.up_within(patience(2));
     some_more();
     let shots = load.stop();
     let passed = admitted(&shots) as u64;
     assert_eq!(passed, shots.len() as u64, "nobody is refused");
     fleet.exactly(100, "/tight", "fresh");
     let counted = || 1_000_000 - fleet[0].remaining("wide", "steady");
-    within(Duration::from_secs(2), || (counted() == passed).then_some(())); // until all is written back
+    within(patience(2), || (counted() == passed).then_some(())); // until all is written back
     (counted(), passed)
 }
 
@@ -80,7 +80,7 @@ fn the_server_is_busy() {
         &mut redis,
         |redis| {
             let mut connection =
-                redis.client().get_connection_with_timeout(crate::harness::PATIENCE).unwrap();
+                redis.client().get_connection_with_timeout(crate::harness::deadline()).unwrap();
             let endless = "while true do end";
             connection
                 .send_packed_command(&redis::cmd("EVAL").arg(endless).arg(0).get_packed_command())

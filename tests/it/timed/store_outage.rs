@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::harness::fleet::{has_store, limit};
 use crate::harness::load::{Shot, admitted, latencies};
-use crate::harness::{Fleet, Gateway, Load, RedisServer, Setup, let_pass, until, within};
+use crate::harness::{Fleet, Gateway, Load, RedisServer, Setup, let_pass, patience, until, within};
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -68,7 +68,7 @@ fn redis_is_killed_under_load() {
     assert_eq!(tight(&fleet, "spent"), [0; 4], "and what is known to be spent is spent");
 
     redis.restart();
-    fleet.up_within(Duration::from_secs(2));
+    fleet.up_within(patience(2));
     fleet.exactly(1_000, "/tight", "after");
     until("what was spent meanwhile is written back", || {
         (fleet[0].remaining("tight", "outage") == 0).then_some(())
@@ -148,7 +148,7 @@ fn redis_is_frozen_and_goes_on() {
     let free = Load::on(&fleet, 8).target("/free").pause(pause).start();
     let_pass(Duration::from_secs(5));
     redis.thaw();
-    fleet.up_within(Duration::from_secs(2));
+    fleet.up_within(patience(2));
     let_pass(Duration::from_millis(500));
     let (limited, free) = (limited.stop(), free.stop());
     let (noise, _) = latencies(free.iter());
@@ -159,7 +159,7 @@ fn redis_is_frozen_and_goes_on() {
     );
     let spent = before + admitted(&limited);
     assert_eq!(spent, before + limited.len(), "nobody is refused");
-    let settled = within(Duration::from_secs(3), || {
+    let settled = within(patience(3), || {
         (fleet[0].remaining("wide", "steady") == 1_000_000 - spent as u64).then_some(())
     });
     assert!(settled.is_some(), "{spent} were admitted, {} are left", fleet[0].remaining("wide", "steady"));

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::harness::fleet::limit;
-use crate::harness::{Client, Fleet, RedisServer, Setup, Upstream, Watch, at_once, gated, until, within};
+use crate::harness::{
+    Client, Fleet, RedisServer, Setup, Upstream, Watch, at_once, gated, patience, until, within,
+};
 
 const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
 
@@ -36,10 +38,7 @@ fn a_pardon_holds_on_every_gateway() {
         fleet.iter().for_each(|gateway| assert_eq!(gateway.remaining("l", "k"), 4, "{name}"));
         assert_eq!(fleet[0].ask("GET", "/", &KEY).status, 200, "{name}");
         let passes = || (fleet[1].ask("GET", "/", &KEY).status == 200).then_some(());
-        assert!(
-            within(Duration::from_secs(2), passes).is_some(),
-            "{name}: the other gateway goes on refusing"
-        );
+        assert!(within(patience(2), passes).is_some(), "{name}: the other gateway goes on refusing");
         assert_eq!(fleet.in_turn(4, "k"), [200, 200, 429, 429], "{name}");
         assert_eq!(fleet.in_turn(2, "other"), [429; 2], "{name}");
     }
@@ -124,8 +123,7 @@ fn places_are_free_as_soon_as_requests_end() {
     assert_eq!(fleet[1].remaining("l", "k"), 0);
     drop(leaves);
     let free = |index: usize, places: u64| {
-        let free =
-            within(Duration::from_secs(2), || (fleet[index].remaining("l", "k") == places).then_some(()));
+        let free = within(patience(2), || (fleet[index].remaining("l", "k") == places).then_some(()));
         assert!(free.is_some(), "{} instead of {places}", fleet[index].remaining("l", "k"));
     };
     free(1, 1);
@@ -156,12 +154,12 @@ fn places_of_a_dead_gateway_are_free_again() {
     assert_eq!(fleet[1].remaining("l", "k"), 0);
     let watch = Watch::start();
     fleet[0].signal("KILL");
-    fleet[0].ended(Duration::from_secs(5));
-    let free = within(Duration::from_secs(14), || (fleet[1].remaining("l", "k") > 0).then_some(()));
+    fleet[0].ended(patience(5));
+    let free = within(patience(14), || (fleet[1].remaining("l", "k") > 0).then_some(()));
     assert!(free.is_some(), "after {:?} no place is free", watch.elapsed());
     // Any lease that was taken and not renewed would have gone by now too.
     until("both places of the dead are free", || (fleet[1].remaining("l", "k") == 2).then_some(()));
-    assert!(within(Duration::from_secs(2), || (fleet[1].remaining("l", "k") > 2).then_some(())).is_none());
+    assert!(within(patience(2), || (fleet[1].remaining("l", "k") > 2).then_some(())).is_none());
     gate.open();
     assert_eq!([clients[1].response().status, clients[3].response().status], [200; 2]);
 }

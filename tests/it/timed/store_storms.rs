@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::harness::fleet::{has_store, limit};
 use crate::harness::redis::RedisSetup;
-use crate::harness::{Cluster, Fleet, RedisServer, Setup, let_pass, until};
+use crate::harness::{Cluster, Fleet, RedisServer, Setup, let_pass, patience, until};
 
 /// A user who may do all but these commands.
 fn without(commands: &[&str]) -> RedisSetup {
@@ -82,7 +82,7 @@ fn idle_workers_ask_little() {
     redis.freeze();
     until("the gateway finds out", || (!has_store(&fleet[0])).then_some(()));
     redis.thaw();
-    fleet.up_within(Duration::from_secs(2));
+    fleet.up_within(patience(2));
 }
 
 /// A node of a cluster that is dead costs the others no connections.
