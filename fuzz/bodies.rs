@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
-use sluicegate::config::{self, ClientIpConfig, ForwardedHeader};
+use sluicegate::config::{self, ClientIpConfig, ForwardedHeader, normalize};
 use sluicegate::denied::Stop;
 use sluicegate::fields::{Fields, is_value};
 use sluicegate::message::RequestHead;
 use sluicegate::pipeline::judge;
-use sluicegate::route::{folded, is_doubtful, is_plain, normalize};
+use sluicegate::route::{folded, is_doubtful, is_plain};
 use sluicegate::snapshot::{Lineage, Snapshot};
 use sluicegate::verdict::Origin;
 use sluicegate_limiter::Time;

@@ -12,7 +12,7 @@ use crate::auth::Identity;
 use crate::config::{Exempt, ListConfig, OnMissing, When};
 use crate::cost::cost;
 use crate::denied::Unjudged;
-use crate::key::{KeyText, Subject};
+use crate::key::{self, KeyText, Subject};
 use crate::limit::Ask;
 use crate::message::RequestHead;
 use crate::route::{Near, preflight};
@@ -117,7 +117,8 @@ impl<'s> Arrival<'s, '_, '_> {
     #[inline(always)]
     pub(crate) fn found(&self, identity: Identity<'s>, asking: Asking<'s>) -> Found<'s> {
         let route = &self.snapshot.routes[self.route_index];
-        let affinity = self.snapshot.affinity(route).and_then(|key| key.affinity(&self.subject(&identity)));
+        let affinity =
+            self.snapshot.affinity(route).and_then(|key| key::affinity(key, &self.subject(&identity)));
         let normal_path = match self.path {
             Cow::Borrowed(_) => None,
             Cow::Owned(path) => Some(path.clone()),
@@ -164,7 +165,7 @@ impl<'s> Asking<'s> {
             }
             let mut text = KeyText::new();
             let whole = limit.config.whole_key.then_some(&mut text);
-            let key = limit.config.key.fingerprint(subject, &snapshot.secret, whole);
+            let key = key::fingerprint(&limit.config.key, subject, &snapshot.secret, whole);
             let key = match (key, limit.config.on_missing) {
                 (Some(key), _) if limit.exempt.contains(&key) => {
                     spare(Spared::Exempt);
@@ -195,7 +196,7 @@ impl<'s> Asking<'s> {
                     return Err(Unjudged::KeyMissing {
                         route: route_index,
                         limit: limit.config.name.clone(),
-                        of_user: limit.config.key.lacks_user(subject),
+                        of_user: key::lacks_user(&limit.config.key, subject),
                     });
                 }
             };

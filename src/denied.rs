@@ -14,13 +14,13 @@ use sluicegate_limiter::Time;
 use crate::asking::{Arrival, Asking, Scope};
 use crate::auth::jwt::Jwt;
 use crate::auth::{self, Identity, Unproven};
+use crate::config::PathError;
 use crate::cost::settled;
 use crate::fields::Fields;
 use crate::forward::Exchange;
 use crate::limit::{Ask, Store, decide_for_now};
 use crate::message::{RequestHead, Response};
 use crate::respond;
-use crate::route::PathError;
 use crate::verdict::{Found, Judged};
 
 /// Why a request never came to its limits.

@@ -6,68 +6,20 @@
 mod text;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
-use http::{HeaderName, Method, header};
+use http::{Method, header};
 use smallvec::SmallVec;
 
 use crate::auth::jwt::Verified;
 use crate::client_ip::{mask, network};
-use crate::config::{ApiKeyConfig, ApiKeySource};
+use crate::config::{ApiKeyConfig, ApiKeySource, KeySpec, Part, form_decode};
 use crate::fields::Fields;
 use crate::route::folded;
 use crate::server::tls::Identified;
 
 pub(crate) use self::text::parts_of;
-
-/// What a limit counts apart: all of these together, each the first of its alternatives that the request has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeySpec {
-    all: Vec<Vec<Part>>,
-}
-
-/// A part of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The client's address, or the network that counts as one client.
-    Ip,
-    /// The client's address, of IPv6 only so many bits, whatever else counts as one client.
-    IpPrefix(u8),
-    /// The client's address, of IPv4 only so many bits.
-    Ipv4Prefix(u8),
-    /// The API key; where keys are known, only a known one.
-    ApiKey,
-    /// The consumer whose API key was sent.
-    Consumer,
-    /// Nothing: one counter for all.
-    Global,
-    /// The host, lower case, without port.
-    Host,
-    /// The method.
-    Method,
-    /// The path in normal form.
-    Path,
-    /// A parameter of the route's path.
-    Param(String),
-    /// The route's name.
-    Route,
-    /// A request header.
-    Header(HeaderName),
-    /// A query parameter, decoded.
-    Query(String),
-    /// A cookie.
-    Cookie(String),
-    /// The user of a verified token.
-    User,
-    /// A claim of a verified token.
-    Claim(String),
-    /// The subject of a verified client certificate (RFC 4514).
-    TlsSubject,
-    /// The SHA-256 of a verified client certificate.
-    TlsFingerprint,
-}
 
 /// The request as keys see it.
 #[derive(Clone, Debug)]
@@ -145,83 +97,77 @@ impl Found<'_> {
     }
 }
 
-impl KeySpec {
-    /// A key of these parts: all together, each the first of its alternatives.
-    pub fn new(all: Vec<Vec<Part>>) -> Self {
-        Self { all }
-    }
-
-    /// All parts that are mentioned.
-    pub fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.all.iter().flatten()
-    }
-
-    /// The fingerprint of the request's key, or `None` if it lacks one of the parts. With `text`, the key in full
-    /// is appended there.
-    pub fn fingerprint(
-        &self,
-        subject: &Subject<'_>,
-        secret: &KeySecret,
-        mut text: Option<&mut KeyText>,
-    ) -> Option<Fingerprint> {
-        let mut hasher = secret.0.build_hasher();
-        for alternatives in &self.all {
-            let (index, found) = first(alternatives, subject)?;
-            write_part(&mut hasher, index, found.bytes());
-            if let Some(text) = text.as_deref_mut() {
-                alternatives[index].write_text(found.bytes(), text);
-            }
+/// The fingerprint of the request's key, or `None` if it lacks one of the parts. With `text`, the key in full
+/// is appended there.
+pub fn fingerprint(
+    spec: &KeySpec,
+    subject: &Subject<'_>,
+    secret: &KeySecret,
+    mut text: Option<&mut KeyText>,
+) -> Option<Fingerprint> {
+    let mut hasher = secret.0.build_hasher();
+    for alternatives in spec.alternatives() {
+        let (index, found) = first(alternatives, subject)?;
+        write_part(&mut hasher, index, found.bytes());
+        if let Some(text) = text.as_deref_mut() {
+            text::write(&alternatives[index], found.bytes(), text);
         }
-        Some(Fingerprint::from_hash(hasher.finish()))
     }
+    Some(Fingerprint::from_hash(hasher.finish()))
+}
 
-    /// A hash of the request's key that is the same on every gateway, or `None` if it lacks one of the parts. It is
-    /// no secret: whoever chooses keys can have them meet.
-    pub fn affinity(&self, subject: &Subject<'_>) -> Option<u64> {
-        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-        for alternatives in &self.all {
-            let (index, found) = first(alternatives, subject)?;
-            write_part(&mut hasher, index, found.bytes());
-        }
-        Some(hasher.finish())
+/// A hash of the request's key that is the same on every gateway, or `None` if it lacks one of the parts. It is
+/// no secret: whoever chooses keys can have them meet.
+pub fn affinity(spec: &KeySpec, subject: &Subject<'_>) -> Option<u64> {
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    for alternatives in spec.alternatives() {
+        let (index, found) = first(alternatives, subject)?;
+        write_part(&mut hasher, index, found.bytes());
     }
+    Some(hasher.finish())
+}
 
-    /// Whether what a request lacks of its key can be had with a token.
-    pub fn lacks_user(&self, subject: &Subject<'_>) -> bool {
-        let lacking = self.all.iter().find(|alternatives| first(alternatives, subject).is_none());
-        lacking.is_some_and(|alternatives| alternatives.iter().any(Part::is_of_user))
+/// Whether what a request lacks of its key can be had with a token.
+pub fn lacks_user(spec: &KeySpec, subject: &Subject<'_>) -> bool {
+    let lacking = spec.alternatives().iter().find(|alternatives| first(alternatives, subject).is_none());
+    lacking.is_some_and(|alternatives| alternatives.iter().any(Part::is_of_user))
+}
+
+/// The fingerprint that all requests without the key share.
+pub fn fingerprint_of_missing(secret: &KeySecret) -> Fingerprint {
+    Fingerprint::from_hash(secret.0.hash_one("requests without the key"))
+}
+
+/// The keys that an operator's text can mean, best first: `k1`, `api_key:k1`, `203.0.113.9`, or values joined by
+/// commas for a composite key.
+pub fn from_text(
+    spec: &KeySpec,
+    text: &str,
+    ipv6_prefix: u8,
+    secret: &KeySecret,
+) -> Vec<(Fingerprint, KeyText)> {
+    let values: Vec<&str> =
+        if spec.alternatives().len() == 1 { vec![text] } else { text.split(',').collect() };
+    if values.len() != spec.alternatives().len() {
+        return Vec::new();
     }
-
-    /// The fingerprint that all requests without the key share.
-    pub fn missing(secret: &KeySecret) -> Fingerprint {
-        Fingerprint::from_hash(secret.0.hash_one("requests without the key"))
-    }
-
-    /// The keys that an operator's text can mean, best first: `k1`, `api_key:k1`, `203.0.113.9`, or values joined by
-    /// commas for a composite key.
-    pub fn from_text(&self, text: &str, ipv6_prefix: u8, secret: &KeySecret) -> Vec<(Fingerprint, KeyText)> {
-        let values: Vec<&str> = if self.all.len() == 1 { vec![text] } else { text.split(',').collect() };
-        if values.len() != self.all.len() {
-            return Vec::new();
-        }
-        let mut readings = vec![(secret.0.build_hasher(), KeyText::new())];
-        for (alternatives, value) in self.all.iter().zip(values) {
-            let values = alternatives.iter().enumerate().flat_map(|(index, part)| {
-                part.values_from_text(value, ipv6_prefix).into_iter().map(move |bytes| (index, part, bytes))
-            });
-            readings = values
-                .flat_map(|(index, part, bytes)| {
-                    readings.iter().cloned().map(move |(mut hasher, mut text)| {
-                        write_part(&mut hasher, index, &bytes);
-                        part.write_text(&bytes, &mut text);
-                        (hasher, text)
-                    })
+    let mut readings = vec![(secret.0.build_hasher(), KeyText::new())];
+    for (alternatives, value) in spec.alternatives().iter().zip(values) {
+        let values = alternatives.iter().enumerate().flat_map(|(index, part)| {
+            values_from_text(part, value, ipv6_prefix).into_iter().map(move |bytes| (index, part, bytes))
+        });
+        readings = values
+            .flat_map(|(index, part, bytes)| {
+                readings.iter().cloned().map(move |(mut hasher, mut whole)| {
+                    write_part(&mut hasher, index, &bytes);
+                    text::write(part, &bytes, &mut whole);
+                    (hasher, whole)
                 })
-                .collect();
-        }
-        let finished = |(hasher, text): (_, KeyText)| (Fingerprint::from_hash(Hasher::finish(&hasher)), text);
-        readings.into_iter().map(finished).collect()
+            })
+            .collect();
     }
+    let finished = |(hasher, text): (_, KeyText)| (Fingerprint::from_hash(Hasher::finish(&hasher)), text);
+    readings.into_iter().map(finished).collect()
 }
 
 /// FNV-1a, which hashes the same everywhere.
@@ -250,131 +196,67 @@ fn write_part(hasher: &mut impl Hasher, index: usize, bytes: &[u8]) {
 }
 
 fn first<'a>(alternatives: &'a [Part], subject: &'a Subject<'_>) -> Option<(usize, Found<'a>)> {
-    alternatives.iter().enumerate().find_map(|(index, part)| Some((index, part.of(subject)?)))
+    alternatives.iter().enumerate().find_map(|(index, part)| Some((index, value_of(part, subject)?)))
 }
 
-/// As the file writes it: `api_key | ip`, or `[ip, path]`.
-impl fmt::Display for KeySpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let texts = |alternatives: &Vec<Part>| {
-            alternatives.iter().map(ToString::to_string).collect::<Vec<_>>().join(" | ")
-        };
-        let all: Vec<String> = self.all.iter().map(texts).collect();
-        match all.as_slice() {
-            [one] => f.write_str(one),
-            several => write!(f, "[{}]", several.join(", ")),
+/// The request's value. What is empty, or given twice, is not there: a client cannot choose between two.
+fn value_of<'a>(part: &'a Part, subject: &'a Subject<'_>) -> Option<Found<'a>> {
+    let bytes = match part {
+        Part::Ip => return Some(Found::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix)))),
+        Part::IpPrefix(_) | Part::Ipv4Prefix(_) => {
+            let counted = network_of(part, subject.client, subject.ipv6_prefix);
+            return Some(Found::Owned(address_bytes(counted)));
         }
+        Part::Global => return Some(Found::Borrowed(b"")),
+        // An unknown key is no key, or a new one with each request would be a new counter with each.
+        Part::ApiKey if subject.api_key.consumers.is_some() && subject.consumer.is_none() => return None,
+        Part::ApiKey => return api_key(&subject.api_key.source, subject.headers, subject.query),
+        Part::Consumer => subject.consumer?.as_bytes(),
+        Part::Host => subject.host.as_bytes(),
+        Part::Method => subject.method.as_str().as_bytes(),
+        Part::Path => return spelled(subject.path, subject.folded),
+        Part::Param(name) => {
+            let (_, value) = subject.params.iter().find(|(param, _)| param == name)?;
+            return spelled(value, subject.folded);
+        }
+        Part::Route => subject.route.as_bytes(),
+        Part::Header(name) => subject.headers.only(name)?,
+        Part::Query(name) => return query(subject.query?, name),
+        Part::Cookie(name) => cookie(subject.headers, name)?,
+        Part::User => subject.token?.user()?.as_bytes(),
+        Part::Claim(name) => subject.token?.claim(name)?.as_bytes(),
+        Part::TlsSubject => subject.certified?.subject.as_bytes(),
+        Part::TlsFingerprint => subject.certified?.fingerprint.as_bytes(),
+    };
+    (!bytes.is_empty()).then_some(Found::Borrowed(bytes))
+}
+
+/// The network that a client at this address is counted as.
+fn network_of(part: &Part, client: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    match part {
+        Part::IpPrefix(bits) => mask(client, *bits),
+        Part::Ipv4Prefix(bits) => network(client, *bits, ipv6_prefix),
+        _ => mask(client, ipv6_prefix),
     }
 }
 
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self {
-            Self::Param(_) => "path:",
-            Self::Header(_) => "header:",
-            Self::Query(_) => "query:",
-            Self::Cookie(_) => "cookie:",
-            Self::Claim(_) => "jwt:",
-            _ => "",
-        };
-        match self {
-            Self::IpPrefix(bits) | Self::Ipv4Prefix(bits) => write!(f, "ip/{bits}"),
-            part => write!(f, "{kind}{}", part.name()),
+/// What an operator's text can mean for this part: nothing, one value, or two where routes differ in what they
+/// take for one.
+fn values_from_text(part: &Part, text: &str, ipv6_prefix: u8) -> SmallVec<[Bytes; 2]> {
+    let text = text.strip_prefix(part.name()).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
+    let one = match part {
+        Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_) => {
+            text.parse().ok().map(|address| address_bytes(network_of(part, address, ipv6_prefix)))
         }
+        Part::Global => Some(Bytes::new()),
+        Part::Host | Part::TlsFingerprint => Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes())),
+        _ => Some(Bytes::from_slice(text.as_bytes())),
+    };
+    let mut values: SmallVec<[Bytes; 2]> = one.into_iter().collect();
+    if let (Part::Path | Part::Param(_), Cow::Owned(other)) = (part, folded(text)) {
+        values.push(Bytes::from_vec(other.into_bytes()));
     }
-}
-
-impl Part {
-    /// Whether only a verified token has it.
-    pub(crate) const fn is_of_user(&self) -> bool {
-        matches!(self, Self::User | Self::Claim(_))
-    }
-
-    /// Whether nothing but the client's address decides it.
-    pub(crate) const fn is_of_address(&self) -> bool {
-        matches!(self, Self::Ip | Self::IpPrefix(_) | Self::Ipv4Prefix(_) | Self::Global)
-    }
-
-    /// The request's value. What is empty, or given twice, is not there: a client cannot choose between two.
-    fn of<'a>(&'a self, subject: &'a Subject<'_>) -> Option<Found<'a>> {
-        let bytes = match self {
-            Self::Ip => return Some(Found::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix)))),
-            Self::IpPrefix(_) | Self::Ipv4Prefix(_) => {
-                let counted = self.network_of(subject.client, subject.ipv6_prefix);
-                return Some(Found::Owned(address_bytes(counted)));
-            }
-            Self::Global => return Some(Found::Borrowed(b"")),
-            // An unknown key is no key, or a new one with each request would be a new counter with each.
-            Self::ApiKey if subject.api_key.consumers.is_some() && subject.consumer.is_none() => return None,
-            Self::ApiKey => return api_key(&subject.api_key.source, subject.headers, subject.query),
-            Self::Consumer => subject.consumer?.as_bytes(),
-            Self::Host => subject.host.as_bytes(),
-            Self::Method => subject.method.as_str().as_bytes(),
-            Self::Path => return spelled(subject.path, subject.folded),
-            Self::Param(name) => {
-                let (_, value) = subject.params.iter().find(|(param, _)| param == name)?;
-                return spelled(value, subject.folded);
-            }
-            Self::Route => subject.route.as_bytes(),
-            Self::Header(name) => subject.headers.only(name)?,
-            Self::Query(name) => return query(subject.query?, name),
-            Self::Cookie(name) => cookie(subject.headers, name)?,
-            Self::User => subject.token?.user()?.as_bytes(),
-            Self::Claim(name) => subject.token?.claim(name)?.as_bytes(),
-            Self::TlsSubject => subject.certified?.subject.as_bytes(),
-            Self::TlsFingerprint => subject.certified?.fingerprint.as_bytes(),
-        };
-        (!bytes.is_empty()).then_some(Found::Borrowed(bytes))
-    }
-
-    /// The network that a client at this address is counted as.
-    fn network_of(&self, client: IpAddr, ipv6_prefix: u8) -> IpAddr {
-        match self {
-            Self::IpPrefix(bits) => mask(client, *bits),
-            Self::Ipv4Prefix(bits) => network(client, *bits, ipv6_prefix),
-            _ => mask(client, ipv6_prefix),
-        }
-    }
-
-    /// What an operator's text can mean for this part: nothing, one value, or two where routes differ in what they
-    /// take for one.
-    fn values_from_text(&self, text: &str, ipv6_prefix: u8) -> SmallVec<[Bytes; 2]> {
-        let text = text.strip_prefix(self.name()).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
-        let one = match self {
-            Self::Ip | Self::IpPrefix(_) | Self::Ipv4Prefix(_) => {
-                text.parse().ok().map(|address| address_bytes(self.network_of(address, ipv6_prefix)))
-            }
-            Self::Global => Some(Bytes::new()),
-            Self::Host | Self::TlsFingerprint => {
-                Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes()))
-            }
-            _ => Some(Bytes::from_slice(text.as_bytes())),
-        };
-        let mut values: SmallVec<[Bytes; 2]> = one.into_iter().collect();
-        if let (Self::Path | Self::Param(_), Cow::Owned(other)) = (self, folded(text)) {
-            values.push(Bytes::from_vec(other.into_bytes()));
-        }
-        values
-    }
-
-    /// What it is called before a value.
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Ip | Self::IpPrefix(_) | Self::Ipv4Prefix(_) => "ip",
-            Self::ApiKey => "api_key",
-            Self::Consumer => "consumer",
-            Self::Global => "global",
-            Self::Host => "host",
-            Self::Method => "method",
-            Self::Path => "path",
-            Self::Route => "route",
-            Self::User => "user",
-            Self::TlsSubject => "tls:subject",
-            Self::TlsFingerprint => "tls:fingerprint",
-            Self::Param(name) | Self::Query(name) | Self::Cookie(name) | Self::Claim(name) => name,
-            Self::Header(name) => name.as_str(),
-        }
-    }
+    values
 }
 
 fn address_bytes(address: IpAddr) -> Bytes {
@@ -433,37 +315,4 @@ fn query<'a>(query: &'a str, name: &str) -> Option<Found<'a>> {
         Cow::Borrowed(bytes) => Found::Borrowed(bytes),
         Cow::Owned(bytes) => Found::Owned(Bytes::from_vec(bytes)),
     })
-}
-
-/// Undoes percent-encoding, as in a path; what is no UTF-8 becomes replacement characters.
-pub fn percent_decode(text: &str) -> String {
-    String::from_utf8_lossy(&decode(text, false)).into_owned()
-}
-
-/// Undoes application/x-www-form-urlencoded.
-pub(crate) fn form_decode(text: &str) -> Cow<'_, [u8]> {
-    decode(text, true)
-}
-
-/// Undoes escapes, and plus signs in forms; an escape that is none stays as it is.
-fn decode(text: &str, form: bool) -> Cow<'_, [u8]> {
-    if !text.contains(['%', '+']) {
-        return Cow::Borrowed(text.as_bytes());
-    }
-    let bytes = text.as_bytes();
-    let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        match (bytes[at], hex(at + 1), hex(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 2;
-            }
-            (b'+', ..) if form => out.push(b' '),
-            (byte, ..) => out.push(byte),
-        }
-        at += 1;
-    }
-    Cow::Owned(out)
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::client_ip::parse_network;
+use crate::config::parse_network;
 use crate::watched::{Mistakes, Source, Unusable, Watched};
 
 /// The most lines of a list.

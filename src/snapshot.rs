@@ -10,17 +10,16 @@ use sluicegate_limiter::{FixedWindow, Quota, Time};
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
-    Action, ApiKeySource, Config, CorsConfig, ForwardedHeader, HeaderFamilies, LimitConfig, Mode,
-    RedisConfig, Reject, RouteConfig, UpstreamConfig,
+    Action, ApiKeySource, Config, CorsConfig, ForwardedHeader, HeaderChange, HeaderFamilies, KeySpec,
+    LimitConfig, Mode, Part, RedisConfig, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
 };
 use crate::fields::Fields;
 use crate::forward::{Underscores, UpstreamState};
-use crate::key::{KeySecret, KeySpec, Part};
+use crate::key::KeySecret;
 use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::respond::refusal_headers;
 use crate::route::{Asked, RouteTable, preflight};
 use crate::server::Door;
-use crate::shape::{HeaderChange, UriTemplate, Variable};
 
 /// A configuration in force. Immutable; a reload makes another.
 pub struct Snapshot {

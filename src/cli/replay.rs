@@ -14,9 +14,9 @@ use sluicegate_limiter::Time;
 
 use self::report::{Totals, escaped, of_unmatched};
 use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print, say};
+use crate::config::host_name;
 use crate::config::{Config, Source};
 use crate::replay::{LogFile, Outcome, Replay, RowWriter, parse};
-use crate::route::host_name;
 use crate::snapshot::{Lineage, Snapshot};
 
 #[derive(clap::Args)]

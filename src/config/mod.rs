@@ -10,12 +10,18 @@ mod env;
 mod forms;
 mod h2;
 mod hints;
+mod host_name;
 mod jwt;
+mod key_spec;
 mod listener;
 mod lists;
 mod log;
 mod model;
+mod network;
 mod node;
+mod normal_path;
+mod pattern;
+mod percent;
 mod raw;
 mod raw_balance;
 mod raw_ban;
@@ -31,12 +37,14 @@ mod raw_store;
 mod raw_upstream;
 mod read;
 mod report;
+mod rewrite;
 mod route;
 mod schema;
 mod source;
 mod store;
 mod suggest;
 mod syntax;
+mod template;
 mod upstream;
 mod upstream_tls;
 mod validate;
@@ -50,7 +58,9 @@ pub use cors::{Below, CorsConfig, Origins};
 pub use cost::{Cost, DetailedCost};
 pub use drain::DrainConfig;
 pub use h2::{BUDGETS, Budget, H2Config};
+pub use host_name::host_name;
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
+pub use key_spec::{KeySpec, Part};
 pub use listener::{
     AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig,
     MinTls, TlsConfig,
@@ -64,11 +74,17 @@ pub use model::{
     ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, Mode, OnMissing,
     OnStoreFailure, When,
 };
+pub use network::parse_network;
+pub use normal_path::{PathError, is_overlong, normalize};
+pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
+pub use percent::{form_decode, percent_decode};
 pub(crate) use report::nearest;
 pub use report::{Place, Problem, Report};
+pub use rewrite::{Change, HeaderChange, PathChange, RegexPiece, UriTemplate};
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 pub use source::Source;
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
+pub use template::{Piece, Template, Variable};
 pub use upstream::{
     Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,
 };

@@ -20,8 +20,8 @@ use super::route::RouteConfig;
 use super::store::RedisConfig;
 use super::upstream::UpstreamConfig;
 use crate::auth::Consumers;
-use crate::key::KeySpec;
-use crate::shape::HeaderChange;
+use crate::config::HeaderChange;
+use crate::config::KeySpec;
 
 /// A valid configuration.
 #[derive(Clone, Debug)]

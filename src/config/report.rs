@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::conceal::{printable, shown};
-use crate::route::PatternError;
+use crate::config::PatternError;
 
 /// A place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,8 +7,8 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::cors::CorsConfig;
 use super::lists::Access;
-use crate::route::{HostPattern, PathPattern};
-use crate::shape::{HeaderChange, PathChange, UriTemplate, Variable};
+use super::{HostPattern, PathPattern};
+use crate::config::{HeaderChange, PathChange, UriTemplate, Variable};
 
 /// A route.
 #[derive(Clone, Debug)]

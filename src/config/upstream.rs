@@ -7,7 +7,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, StatusCode};
 
 use super::upstream_tls::UpstreamTls;
-use crate::key::KeySpec;
+use crate::config::KeySpec;
 
 /// An API behind the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -150,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::key::{KeySpec, Part};
+    use crate::config::{KeySpec, Part};
 
     fn places(weights: &[u64]) -> Vec<Place> {
         let place = |(at, weight): (usize, &u64)| Place::new(*weight, mixed(at as u64), Rc::default());

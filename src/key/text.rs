@@ -2,46 +2,42 @@
 
 use http::HeaderName;
 
-use super::{KeyText, Part};
+use super::KeyText;
+use crate::config::Part;
 
-impl Part {
-    /// Appends what this part is and its value. Not the index among its alternatives: limits that find the same
-    /// value of the same part have the same key.
-    pub(super) fn write_text(&self, value: &[u8], text: &mut KeyText) {
-        let kind = match self {
-            Self::Ip => 1,
-            Self::ApiKey => 2,
-            Self::Global => 3,
-            Self::Host => 4,
-            Self::Method => 5,
-            Self::Path => 6,
-            Self::Param(_) => 7,
-            Self::Route => 8,
-            Self::Header(_) => 9,
-            Self::Query(_) => 10,
-            Self::Cookie(_) => 11,
-            Self::Consumer => 12,
-            Self::User => 13,
-            Self::Claim(_) => 14,
-            Self::IpPrefix(_) => 15,
-            Self::TlsSubject => 16,
-            Self::TlsFingerprint => 17,
-            Self::Ipv4Prefix(_) => 18,
-        };
-        text.push(kind);
-        if let Self::IpPrefix(bits) | Self::Ipv4Prefix(bits) = self {
-            text.push(*bits);
-        }
-        if matches!(
-            self,
-            Self::Param(_) | Self::Header(_) | Self::Query(_) | Self::Cookie(_) | Self::Claim(_)
-        ) {
-            text.extend_from_slice(self.name().as_bytes());
-            text.push(0); // names have no such character
-        }
-        text.extend_from_slice(&(value.len() as u32).to_be_bytes()); // heads are far shorter than 4 GiB
-        text.extend_from_slice(value);
+/// Appends what this part is and its value. Not the index among its alternatives: limits that find the same
+/// value of the same part have the same key.
+pub(super) fn write(part: &Part, value: &[u8], text: &mut KeyText) {
+    let kind = match part {
+        Part::Ip => 1,
+        Part::ApiKey => 2,
+        Part::Global => 3,
+        Part::Host => 4,
+        Part::Method => 5,
+        Part::Path => 6,
+        Part::Param(_) => 7,
+        Part::Route => 8,
+        Part::Header(_) => 9,
+        Part::Query(_) => 10,
+        Part::Cookie(_) => 11,
+        Part::Consumer => 12,
+        Part::User => 13,
+        Part::Claim(_) => 14,
+        Part::IpPrefix(_) => 15,
+        Part::TlsSubject => 16,
+        Part::TlsFingerprint => 17,
+        Part::Ipv4Prefix(_) => 18,
+    };
+    text.push(kind);
+    if let Part::IpPrefix(bits) | Part::Ipv4Prefix(bits) = part {
+        text.push(*bits);
     }
+    if matches!(part, Part::Param(_) | Part::Header(_) | Part::Query(_) | Part::Cookie(_) | Part::Claim(_)) {
+        text.extend_from_slice(part.name().as_bytes());
+        text.push(0); // names have no such character
+    }
+    text.extend_from_slice(&(value.len() as u32).to_be_bytes()); // heads are far shorter than 4 GiB
+    text.extend_from_slice(value);
 }
 
 /// The parts of a key in full, each with its value; it ends at what is no part.
@@ -118,7 +114,7 @@ mod tests {
             (Part::TlsFingerprint, b"00ff"),
         ];
         let mut text = KeyText::new();
-        parts.iter().for_each(|(part, value)| part.write_text(value, &mut text));
+        parts.iter().for_each(|(part, value)| write(part, value, &mut text));
         assert_eq!(parts_of(&text).collect::<Vec<_>>(), parts);
         // However it is cut off, what is whole is read.
         for end in 0..text.len() {

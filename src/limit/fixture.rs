@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Counters, Limit};
 use sluicegate_limiter::Quota;
 
-use crate::config::{Cost, Exempt, LimitConfig, Mode, OnMissing, OnStoreFailure};
-use crate::key::{KeySecret, KeySpec, Part};
+use super::{Counters, Limit};
+use crate::config::{Cost, Exempt, KeySpec, LimitConfig, Mode, OnMissing, OnStoreFailure, Part};
+use crate::key::KeySecret;
 
 pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Arc<Limit> {
     let config = LimitConfig {

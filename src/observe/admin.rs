@@ -236,9 +236,9 @@ impl Admin {
         let Some(limit) = snapshot.limit(name) else {
             return problem(StatusCode::NOT_FOUND, &format!("there is no limit called `{name}`"));
         };
-        let key = crate::key::percent_decode(key);
+        let key = crate::config::percent_decode(key);
         let prefix = snapshot.config.client_ip.ipv6_prefix;
-        let readings = limit.config.key.from_text(&key, prefix, &snapshot.secret);
+        let readings = crate::key::from_text(&limit.config.key, &key, prefix, &snapshot.secret);
         if readings.is_empty() {
             let why = format!(
                 "`{key}` cannot be a key of `{name}`; a composite key is its values joined by commas"

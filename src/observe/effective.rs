@@ -7,12 +7,12 @@ use sluicegate_limiter::{Quota, Span};
 
 use crate::config::{
     Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, BUDGETS, Balance, Budget, CertificateConfig,
-    Config, Cost, Field, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, ListenerConfig,
-    LogFormat, LogTarget, Match, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
+    Change, Config, Cost, Field, HeaderChange, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig,
+    ListenerConfig, LogFormat, LogTarget, Match, PathChange, RedisConfig, RedisServers, RouteConfig, Share,
+    UpstreamConfig,
 };
 use crate::forward::ServerStatus;
 use crate::server::PER_ADDRESS;
-use crate::shape::{Change, HeaderChange, PathChange};
 use crate::snapshot::Snapshot;
 
 /// What /config tells.

@@ -6,8 +6,9 @@ use serde_json::json;
 use sluicegate_limiter::Span;
 
 use super::{Outcome, Request};
+use crate::config::Part;
 use crate::config::{Config, has_secret_word, is_secret_header, secret_parameters};
-use crate::key::{KeyText, Part, parts_of};
+use crate::key::{KeyText, parts_of};
 use crate::number::hex;
 use crate::observe::{is_among, shown_target};
 use crate::watched::sha256;

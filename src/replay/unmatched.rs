@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use crate::config::normalize;
 use crate::denied::Unjudged;
 use crate::message::RequestHead;
-use crate::route::{Asked, Misses, host, normalize};
+use crate::route::{Asked, Misses, host};
 use crate::snapshot::Snapshot;
 
 /// Routes are looked at so often in all to say why requests match none: with many routes not every request is

@@ -8,10 +8,10 @@ use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc
 use super::reason::Reason;
 use crate::auth::Unproven;
 use crate::auth::jwt::TokenError;
+use crate::config::PathError;
 use crate::denied::Unjudged;
 use crate::forward::Body;
 use crate::message::{RequestHead, RequestId, Response};
-use crate::route::PathError;
 
 pub(super) const NO_STORE: &str = "no-store";
 pub(super) const X_REQUEST_ID: &str = "x-request-id";

@@ -7,8 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::normalize;
-use crate::config::{Config, parse};
+use crate::config::{Config, normalize, parse};
 
 /// A request.
 #[derive(Clone, Debug)]

@@ -10,8 +10,9 @@ use smallvec::SmallVec;
 
 use super::spelling::{core, is_plain, undo};
 use super::tree::Tree;
-use super::{Params, PathPattern, pattern::Segment};
-use crate::config::{Action, RouteConfig, ServerConfig, UpstreamConfig};
+use crate::config::{
+    Action, Params, PathEnd, PathPattern, RouteConfig, Segment, ServerConfig, UpstreamConfig,
+};
 
 /// A route whose path a request nearly has.
 #[derive(Clone, Debug)]
@@ -193,17 +194,22 @@ impl Guard {
             }
             Segment::Param(_) => None,
         };
-        Self { route, upstream, cores: pattern.segments.iter().map(left).collect(), pattern: pattern.clone() }
+        Self {
+            route,
+            upstream,
+            cores: pattern.segments().iter().map(left).collect(),
+            pattern: pattern.clone(),
+        }
     }
 
     /// What the path is as this guard would have it, if it is near to it.
     fn fit<'a>(&'a self, parts: &[&Part<'a>]) -> Option<Near<'a>> {
         let count = self.cores.len();
-        if parts.len() < count || (!self.pattern.open && parts.len() > count) {
+        if parts.len() < count || (self.pattern.end() != PathEnd::Open && parts.len() > count) {
             return None;
         }
         let mut near = Near { route: self.route, path: String::new(), params: Params::new() };
-        for (index, (segment, core)) in self.pattern.segments.iter().zip(&self.cores).enumerate() {
+        for (index, (segment, core)) in self.pattern.segments().iter().zip(&self.cores).enumerate() {
             let part = parts[index];
             near.path.push('/');
             match (segment, core) {

@@ -141,7 +141,7 @@ fn undo_once(text: &str) -> Option<Cow<'_, str>> {
         });
     }
     let bytes = undone.as_deref().unwrap_or(text.as_bytes());
-    if is_overlong(bytes) {
+    if crate::config::is_overlong(bytes) {
         return None;
     }
     Some(Cow::Owned(
@@ -162,14 +162,6 @@ fn unescape(bytes: &[u8]) -> Option<Vec<u8>> {
         at += if undone.is_some() { 3 } else { 1 };
     }
     Some(out)
-}
-
-/// Whether a character is written in more bytes than it needs (RFC 3629 §3), which some decoders take for it: `%C0%AF`
-/// is a slash to them.
-pub(super) fn is_overlong(bytes: &[u8]) -> bool {
-    bytes
-        .windows(2)
-        .any(|pair| matches!(pair, [0xc0 | 0xc1, 0x80..=0xbf] | [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]))
 }
 
 /// What a compatible form or a best fit makes of a character: full-width letters are letters, and there are more

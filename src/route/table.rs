@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use super::hosts::{HostIds, Hosts};
 use super::near::NearTable;
-use super::tree::{End, FEW, Tree};
-use super::{Near, Params, preflight};
-use crate::config::{Match, RouteConfig, UpstreamConfig};
+use super::tree::{FEW, Tree};
+use super::{Near, preflight};
+use crate::config::{Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
 use crate::fields::Fields;
 
 /// What a request asks for.
@@ -92,8 +92,7 @@ impl RouteTable {
         let hosts = self.hosts.of(asked.host);
         let takes = |route: usize| self.is_at(route, &hosts) && concerns(&self.routes[route], asked);
         let near = self.near.of(asked.path, found, &hosts, takes);
-        let is_meant =
-            |path: &super::PathPattern| path.is_literal() && path.matches(asked.path, &mut Params::new());
+        let is_meant = |path: &PathPattern| path.is_literal() && path.matches(asked.path, &mut Params::new());
         if !near.is_empty() && self.routes[found].paths.iter().any(is_meant) {
             return SmallVec::new();
         }
@@ -114,7 +113,7 @@ fn tree(routes: &[Match], named: &[Box<[usize]>]) -> Tree<(usize, usize)> {
             tree.insert(path.literals(), path.end(), (index, at));
         }
         if route.paths.is_empty() {
-            tree.insert(std::iter::empty(), End::Open, (index, usize::MAX)); // which is no path of it
+            tree.insert(std::iter::empty(), PathEnd::Open, (index, usize::MAX)); // which is no path of it
         }
     }
     tree.sort_by_host(|(index, _)| &named[index]);

@@ -2,19 +2,10 @@
 
 use std::collections::HashMap;
 
+use crate::config::PathEnd;
+
 /// So many things are looked through one by one.
 pub(super) const FEW: usize = 8;
-
-/// Where a pattern ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// Behind its last segment.
-    Closed,
-    /// Behind the slash after it.
-    Directory,
-    /// Nowhere: all below matches.
-    Open,
-}
 
 /// The patterns with what they stand for, which is ordered as it is put in.
 #[derive(Debug)]
@@ -27,7 +18,7 @@ pub(super) struct Tree<T> {
 struct Node<T> {
     literals: Literals,
     param: Option<usize>,
-    ends: Vec<(End, Things<T>)>,
+    ends: Vec<(PathEnd, Things<T>)>,
 }
 
 /// The nodes behind literal segments.
@@ -55,7 +46,12 @@ impl<T: Copy + Ord> Tree<T> {
     }
 
     /// Adds a pattern: its segments, `None` for a parameter.
-    pub(super) fn insert<'s>(&mut self, segments: impl Iterator<Item = Option<&'s str>>, end: End, thing: T) {
+    pub(super) fn insert<'s>(
+        &mut self,
+        segments: impl Iterator<Item = Option<&'s str>>,
+        end: PathEnd,
+        thing: T,
+    ) {
         let mut at = 0;
         for segment in segments {
             let next = self.nodes.len();
@@ -101,9 +97,9 @@ impl<T: Copy + Ord> Tree<T> {
         loop {
             for (end, things) in &node.ends {
                 let ends_here = match end {
-                    End::Open => true,
-                    End::Closed => rest.is_empty(),
-                    End::Directory => rest == "/",
+                    PathEnd::Open => true,
+                    PathEnd::Closed => rest.is_empty(),
+                    PathEnd::Directory => rest == "/",
                 };
                 if ends_here {
                     things.show(hosts, see);
@@ -124,7 +120,7 @@ impl<T: Copy + Ord> Tree<T> {
     pub(super) fn find_covering(
         &self,
         segments: &[Option<&str>],
-        end: End,
+        end: PathEnd,
         hosts: &[usize],
         see: &mut impl FnMut(T) -> bool,
     ) {
@@ -135,12 +131,12 @@ impl<T: Copy + Ord> Tree<T> {
         &self,
         at: usize,
         segments: &[Option<&str>],
-        end: End,
+        end: PathEnd,
         hosts: &[usize],
         see: &mut impl FnMut(T) -> bool,
     ) {
         let node = &self.nodes[at];
-        let covers = |other: End| other == End::Open || (segments.is_empty() && other == end);
+        let covers = |other: PathEnd| other == PathEnd::Open || (segments.is_empty() && other == end);
         for (_, things) in node.ends.iter().filter(|(other, _)| covers(*other)) {
             things.show(hosts, see);
         }
@@ -176,7 +172,7 @@ impl<T: Copy + Ord> Tree<T> {
         S: Fn(&str, &mut dyn FnMut(&str)),
     {
         let node = &self.nodes[at];
-        for (_, things) in node.ends.iter().filter(|(end, _)| *end == End::Open || cores.is_empty()) {
+        for (_, things) in node.ends.iter().filter(|(end, _)| *end == PathEnd::Open || cores.is_empty()) {
             things.show(hosts, see);
         }
         let Some((core, behind)) = cores.split_first() else { return };

@@ -1,9 +1,8 @@
 //! Which routes are as wide as another, as far as one of its paths and one of its hosts tell.
 
 use super::hosts::{HostIds, Hosts};
-use super::tree::{End, Tree};
-use super::{HostPattern, PathPattern};
-use crate::config::Match;
+use super::tree::Tree;
+use crate::config::{HostPattern, Match, PathEnd, PathPattern};
 
 /// Routes by their patterns.
 pub(crate) struct Wider {
@@ -20,7 +19,7 @@ impl Wider {
                 tree.insert(path.literals(), path.end(), index);
             }
             if route.paths.is_empty() {
-                tree.insert(std::iter::empty(), End::Open, index);
+                tree.insert(std::iter::empty(), PathEnd::Open, index);
             }
             named.push(hosts.numbers(&route.hosts));
         }
@@ -51,7 +50,7 @@ impl Wider {
         };
         let path = narrow.paths.first();
         let segments: Vec<Option<&str>> = path.into_iter().flat_map(PathPattern::literals).collect();
-        self.tree.find_covering(&segments, path.map_or(End::Open, PathPattern::end), &hosts, &mut see);
+        self.tree.find_covering(&segments, path.map_or(PathEnd::Open, PathPattern::end), &hosts, &mut see);
         (first < index).then_some(first)
     }
 }

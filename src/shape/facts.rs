@@ -4,75 +4,10 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::auth::Identity;
+use crate::config::{Params, Variable, normalize};
 use crate::message::{RequestHead, RequestId};
-use crate::route::{Params, host, normalize};
+use crate::route::host;
 use crate::snapshot::Snapshot;
-
-/// A part of a request that a template can name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Variable {
-    /// The client's address.
-    ClientIp,
-    /// The request's id.
-    RequestId,
-    /// The host, lower case, without port.
-    Host,
-    /// The method.
-    Method,
-    /// The path in normal form.
-    Path,
-    /// What `/*` of the route's path stands for, without the slash before it.
-    Rest,
-    /// A parameter of the route's path.
-    Param(String),
-    /// The query as it came, without the question mark.
-    Query,
-    /// The scheme that the client used.
-    Scheme,
-    /// The listener's name.
-    Listener,
-    /// The route's name.
-    Route,
-    /// The consumer whose key was sent.
-    Consumer,
-    /// What the metadata of the consumer say under this name.
-    Metadata(String),
-    /// The plan of the consumer or the user.
-    Plan,
-    /// The user of a verified token.
-    User,
-    /// A claim of a verified token.
-    Claim(String),
-}
-
-impl Variable {
-    /// Those with a name of their own.
-    pub const PLAIN: [(&str, Self); 13] = [
-        ("client_ip", Self::ClientIp),
-        ("request_id", Self::RequestId),
-        ("host", Self::Host),
-        ("method", Self::Method),
-        ("path", Self::Path),
-        ("rest", Self::Rest),
-        ("query", Self::Query),
-        ("scheme", Self::Scheme),
-        ("listener", Self::Listener),
-        ("route", Self::Route),
-        ("consumer", Self::Consumer),
-        ("plan", Self::Plan),
-        ("user", Self::User),
-    ];
-
-    /// Whether its value is a piece of the path in normal form, so that it can stand in a path as it is.
-    pub(super) const fn is_of_path(&self) -> bool {
-        matches!(self, Self::Path | Self::Rest | Self::Param(_))
-    }
-
-    /// Whether only a verified token says it.
-    pub const fn is_of_user(&self) -> bool {
-        matches!(self, Self::User | Self::Claim(_) | Self::Plan)
-    }
-}
 
 /// A request as templates see it: as it came, whatever was done to it since it was decided on.
 pub struct Facts<'a> {

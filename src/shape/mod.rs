@@ -8,7 +8,6 @@ mod headers;
 mod template;
 mod uri;
 
-pub use facts::{Facts, Variable};
-pub use headers::{Change, HeaderChange, Values, apply, disown_changed, render};
-pub use template::{Piece, Template};
-pub use uri::{PathChange, RegexPiece, Unwritable, UriTemplate};
+pub use facts::Facts;
+pub use headers::{Values, apply, disown_changed, render};
+pub use uri::{Unwritable, location, target};

@@ -17,7 +17,7 @@ use super::super::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig,
 use super::super::values;
 use super::limit::Given;
 use super::{in_range, key, missing, value, word};
-use crate::key::{KeySpec, Part};
+use crate::config::{KeySpec, Part};
 
 /// The longest of all durations here.
 const DAY: Duration = Duration::from_secs(86_400);

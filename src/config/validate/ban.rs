@@ -9,7 +9,7 @@ use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::values;
 use super::{in_range, missing, value};
-use crate::key::Part;
+use crate::config::Part;
 
 /// The limit's ban. `None` if what is given is wrong, and that is reported.
 pub(super) fn ban(raw: &RawLimit, report: &mut Report) -> Option<Option<Ban>> {

@@ -11,7 +11,7 @@ use super::super::relative;
 use super::super::report::{Report, nearest};
 use super::section::Section;
 use super::{header_name, in_range, lists, value};
-use crate::client_ip::parse_network;
+use crate::config::parse_network;
 
 /// The headers of lists of addresses, and the usual one of a single address.
 const KNOWN: [(&str, ForwardedHeader); 3] = [

@@ -13,7 +13,7 @@ use super::super::report::{Mistake, Report};
 use super::super::values;
 use super::matching::method;
 use super::{empty, header_name, missing, value};
-use crate::route::host_name;
+use crate::config::host_name;
 
 /// No browser remembers a preflight request for longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

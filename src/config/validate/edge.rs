@@ -13,7 +13,7 @@ use super::super::report::{Mistake, Report};
 use super::section::Section;
 use super::tls::{self, Files};
 use super::{check_name, empty, in_range, missing, secret, value};
-use crate::route::host_name;
+use crate::config::host_name;
 
 /// Connections at once of a listener when nothing else is said.
 const CONNECTIONS: u64 = 10_000;

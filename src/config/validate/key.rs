@@ -9,8 +9,8 @@ use super::super::read::{At, OneOrMany};
 use super::super::report::{Problem, Report, nearest};
 use super::header_name;
 use super::limit::Given;
-use crate::client_ip::parse_network;
-use crate::key::{KeySpec, Part};
+use crate::config::parse_network;
+use crate::config::{KeySpec, Part};
 
 /// Keys without a name of their own.
 const PLAIN: [(&str, Part); 11] = [

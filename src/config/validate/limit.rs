@@ -19,7 +19,7 @@ use super::section::Section;
 use super::{in_range, missing, word};
 use sluicegate_limiter::Quota;
 
-use crate::key::Part;
+use crate::config::Part;
 
 /// The longest that a bucket in the store may take to drain: 200 years.
 const LONGEST_DRAIN: Duration = Duration::from_secs(200 * 31_557_600);

@@ -15,7 +15,7 @@ use super::super::report::Report;
 use super::super::route::RouteConfig;
 use super::section::Section;
 use super::{empty, value};
-use crate::client_ip::parse_network;
+use crate::config::parse_network;
 use crate::lists::AddressList;
 use crate::watched::Watched;
 

@@ -6,9 +6,10 @@ use super::super::raw_route::RawMatch;
 use super::super::read::{At, OneOrMany};
 use super::super::report::{Mistake, Report, nearest};
 use super::super::route::Match;
+use super::super::{HostPattern, PathPattern};
 use super::route::Known;
 use super::{empty, header_name, path, value, word};
-use crate::route::{HostPattern, PathPattern, Wider};
+use crate::route::Wider;
 
 /// The methods of RFC 9110 and 5789; others exist, but one that is nearly one of these is a slip.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];

@@ -2,7 +2,7 @@
 
 use super::super::read::At;
 use super::super::report::{Mistake, Report};
-use crate::route::{PathPattern, normalize};
+use super::super::{PathPattern, normalize};
 
 /// What only regular expressions have.
 const OF_REGEX: [&str; 12] = [".*", ".+", "\\", "[^", "[a-z", "[A-Z", "[0-9", "(?", "|", ")?", ")+", ")*"];

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::super::report::Mistake;
 use super::super::store::RedisAddress;
-use crate::key::percent_decode;
+use crate::config::percent_decode;
 
 /// What one URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,8 +25,8 @@ use super::section::Section;
 use super::template::Names;
 use super::{check_name, cors, empty, families, in_range, missing, value, word};
 use super::{shape, uri};
-use crate::key::Part;
-use crate::shape::HeaderChange;
+use crate::config::HeaderChange;
+use crate::config::Part;
 
 /// What routes refer to.
 pub(super) struct Known<'a> {

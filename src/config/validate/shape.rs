@@ -7,7 +7,7 @@ use super::super::read::At;
 use super::super::report::{Problem, Report};
 use super::template::{Names, pieces};
 use super::{header_name, value};
-use crate::shape::{Change, HeaderChange, Piece, Template, Variable};
+use crate::config::{Change, HeaderChange, Piece, Template, Variable};
 
 /// Whose headers are changed.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::super::read::At;
 use super::super::report::{Report, nearest};
 use super::super::route::Match;
-use crate::shape::{Piece, Variable};
+use crate::config::{Piece, Variable};
 
 /// What a template can name in its place.
 #[derive(Clone, Copy)]

@@ -8,10 +8,10 @@ use super::super::raw_shape::{RawRewrite, RawRewriteFields};
 use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::route::Action;
+use super::super::{PathPattern, normalize};
 use super::template::{Names, pieces};
 use super::{missing, value};
-use crate::route::{PathPattern, normalize};
-use crate::shape::{PathChange, Piece, RegexPiece, UriTemplate, Variable};
+use crate::config::{PathChange, Piece, RegexPiece, UriTemplate, Variable};
 
 /// The memory that a compiled pattern may take.
 const MAX_PATTERN: usize = 1 << 20;

@@ -4,9 +4,10 @@ use http::uri::PathAndQuery;
 
 use super::Exchange;
 use crate::auth::Identity;
+use crate::config::UriTemplate;
 use crate::fields::Fields;
 use crate::message::{RequestHead, RequestId};
-use crate::shape::{Facts, Unwritable, UriTemplate, apply, disown_changed, render};
+use crate::shape::{self, Facts, Unwritable, apply, disown_changed, render};
 use crate::trace::Trace;
 
 impl Exchange {
@@ -43,14 +44,14 @@ impl Exchange {
         let Some(route) = self.route else { return Ok(None) };
         let shape = &self.view.snapshot.config.routes[route].shape;
         let facts = self.facts(parts, Some(identity));
-        let target = shape.path.target(&facts);
+        let target = shape::target(&shape.path, &facts);
         self.request_values = render(&shape.request, &facts);
         target
     }
 
     /// Where the client is sent.
     pub fn location(&self, to: &UriTemplate, parts: &RequestHead, identity: &Identity<'_>) -> Vec<u8> {
-        to.location(&self.facts(parts, Some(identity)))
+        shape::location(to, &self.facts(parts, Some(identity)))
     }
 
     /// Changes the headers of a request that is ready to be forwarded: nothing that a client names in Connection

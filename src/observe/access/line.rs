@@ -7,8 +7,8 @@ use http::Version;
 use sluicegate_limiter::Span;
 
 use super::record::{End, Record};
+use crate::config::form_decode;
 use crate::config::{AccessLogConfig, Field, Known};
-use crate::key::form_decode;
 use crate::target::RequestTarget;
 
 /// The bytes of a value that are written: the rest of a longer one is cut off.

@@ -4,8 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::fixture::{self, Request};
-use super::super::{HostPattern, PathPattern};
 use super::*;
+use crate::config::{HostPattern, PathPattern};
 
 /// Whether a path matches, and its parameters: pattern and path, segment by segment as they are written.
 fn slow_path<'a>(pattern: &str, path: &'a str) -> Option<Vec<(String, &'a str)>> {

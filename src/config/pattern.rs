@@ -5,7 +5,6 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use super::normalize;
-use super::tree::End;
 
 /// The parameters of a path that matched: names from the pattern, values from the path.
 pub type Params<'a> = SmallVec<[(&'a str, &'a str); 4]>;
@@ -22,17 +21,31 @@ pub enum HostPattern {
 /// `/login`, `/v1/*`, `/users/{id}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern {
-    pub(super) segments: Vec<Segment>,
+    segments: Vec<Segment>,
     /// Whether all below matches too.
-    pub(super) open: bool,
+    open: bool,
     /// Whether a path that is matched to its end has to end in a slash.
     directory: bool,
 }
 
+/// A segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Segment {
+pub enum Segment {
+    /// This text.
     Literal(String),
+    /// Any text; a parameter of this name takes it.
     Param(String),
+}
+
+/// Where a pattern ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathEnd {
+    /// After its last segment.
+    Closed,
+    /// After the slash that follows its last segment.
+    Directory,
+    /// Nowhere: all paths below match.
+    Open,
 }
 
 /// Why a text is no pattern.
@@ -146,8 +159,13 @@ impl PathPattern {
         self.segments.iter().filter_map(Segment::name)
     }
 
+    /// Its segments.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
     /// Its segments, `None` for a parameter.
-    pub(super) fn literals(&self) -> impl Iterator<Item = Option<&str>> {
+    pub fn literals(&self) -> impl Iterator<Item = Option<&str>> {
         self.segments.iter().map(|segment| match segment {
             Segment::Literal(name) => Some(name.as_str()),
             Segment::Param(_) => None,
@@ -155,11 +173,11 @@ impl PathPattern {
     }
 
     /// Where it ends.
-    pub(super) fn end(&self) -> End {
+    pub fn end(&self) -> PathEnd {
         match (self.open, self.directory) {
-            (true, _) => End::Open,
-            (false, true) => End::Directory,
-            (false, false) => End::Closed,
+            (true, _) => PathEnd::Open,
+            (false, true) => PathEnd::Directory,
+            (false, false) => PathEnd::Closed,
         }
     }
 
@@ -169,12 +187,12 @@ impl PathPattern {
     }
 
     /// Whether it is one path, without parameters and `*`.
-    pub(super) fn is_literal(&self) -> bool {
+    pub fn is_literal(&self) -> bool {
         !self.open && self.segments.iter().all(|segment| segment.name().is_none())
     }
 
     /// The path that it stands for, with plain text for what is open.
-    pub(super) fn bare(&self) -> String {
+    pub fn bare(&self) -> String {
         let names = self.segments.iter().map(|segment| match segment {
             Segment::Literal(name) => name.as_str(),
             Segment::Param(_) => "x",

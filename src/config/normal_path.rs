@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::spelling::is_overlong;
-
 /// Why a path has no normal form that every server reads alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
@@ -93,6 +91,14 @@ fn has_overlong(decoded: &str) -> bool {
         let next = decoded.get(at + 3..at + 4) == Some("%");
         lead(at) && next && byte(at).zip(byte(at + 3)).is_some_and(|(one, two)| is_overlong(&[one, two]))
     })
+}
+
+/// Whether a character is written in more bytes than it needs (RFC 3629 §3), which some decoders take for it: `%C0%AF`
+/// is a slash to them.
+pub fn is_overlong(bytes: &[u8]) -> bool {
+    bytes
+        .windows(2)
+        .any(|pair| matches!(pair, [0xc0 | 0xc1, 0x80..=0xbf] | [0xe0, 0x80..=0x9f] | [0xf0, 0x80..=0x8f]))
 }
 
 /// Merges slashes and resolves dot segments. What ends in a directory (`/`, `/.`, `/..`) keeps its last slash.
