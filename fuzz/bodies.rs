@@ -11,7 +11,7 @@ use sluicegate::fields::{Fields, is_value};
 use sluicegate::message::RequestHead;
 use sluicegate::pipeline::judge;
 use sluicegate::route::{folded, is_doubtful, is_plain};
-use sluicegate::snapshot::{Lineage, Snapshot};
+use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate::verdict::Origin;
 use sluicegate_limiter::Time;
 
@@ -30,7 +30,7 @@ pub fn configuration(data: &[u8]) {
     if let (Some(one), Some(two)) = (loaded.config, again.config) {
         assert_eq!(one.routes.len(), two.routes.len());
         // What is valid can be in force.
-        let snapshot = Lineage::default().next(one, None, Time::from_nanos(1));
+        let snapshot = SnapshotBuilder::default().build(one, None, Time::from_nanos(1));
         assert_eq!(snapshot.routes.len(), snapshot.config.routes.len());
     }
 }
@@ -55,7 +55,7 @@ pub fn keys(data: &[u8]) {
     static SNAPSHOT: OnceLock<Snapshot> = OnceLock::new();
     let snapshot = SNAPSHOT.get_or_init(|| {
         let config = config::parse(KEYS.to_owned(), "gateway.yaml", Path::new("/nonexistent"));
-        Lineage::default().next(config.config.expect("the file is right"), None, Time::from_nanos(1))
+        SnapshotBuilder::default().build(config.config.expect("the file is right"), None, Time::from_nanos(1))
     });
     let mut lines = data.split(|b| *b == b'\n');
     let target = lines.next().unwrap_or_default();

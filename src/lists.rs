@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::config::parse_network;
-use crate::watched::{Mistakes, Source, Unusable, Watched};
+use crate::file_watch::{Mistakes, Source, Unusable, Watched};
 
 /// The most lines of a list.
 const MOST: usize = 10_000_000;

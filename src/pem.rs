@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, RootCertStore};
 
-use crate::watched::{Source, Unusable, Watched};
+use crate::file_watch::{Source, Unusable, Watched};
 
 /// A PEM file. No way of printing it tells what it holds.
 pub struct Pem {

@@ -10,9 +10,9 @@ use http::uri::PathAndQuery;
 use http::{Method, header};
 use sluicegate_limiter::{Span, Time};
 
-use crate::apart::apart;
 use crate::asking::{Arrival, Asking, Scope};
 use crate::auth::{self, Identity};
+use crate::boxed_future::boxed_future;
 use crate::config::{PathError, normalize};
 use crate::cost::settled;
 use crate::denied::{Stop, Unjudged, deny};
@@ -191,7 +191,7 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
     // connection has and each request touches. What is waited for seldom is apart for the same reason.
     let ruling = match rule(connection, &view, &mut exchange, parts, now) {
         Ok(ruling) => ruling,
-        Err(later) => apart(|| rule_later(connection, &view, *later, &mut exchange, parts, now)).await,
+        Err(later) => boxed_future(|| rule_later(connection, &view, *later, &mut exchange, parts, now)).await,
     };
     let Admitted { route, target, identity, normal_path, affinity, told, delay } = match ruling {
         Ruling::Admitted(admitted) => admitted,
@@ -201,7 +201,7 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
         }
     };
     if !delay.is_zero() {
-        apart(|| exchange.wait_for_turn()).await;
+        boxed_future(|| exchange.wait_for_turn()).await;
     }
 
     let mut response = match target {

@@ -132,15 +132,15 @@ pub enum Target {
 
 /// What the process keeps from one configuration to the next.
 #[derive(Default)]
-pub struct Lineage {
+pub struct SnapshotBuilder {
     secret: KeySecret,
     orders: AtomicU64,
 }
 
-impl Lineage {
+impl SnapshotBuilder {
     /// The snapshot of `config` that follows `before`. A limit that keeps its name, key, algorithm and
     /// scope keeps its counters, rescaled to the new quota at `now`.
-    pub fn next(&self, config: Config, before: Option<&Snapshot>, now: Time) -> Snapshot {
+    pub fn build(&self, config: Config, before: Option<&Snapshot>, now: Time) -> Snapshot {
         let standing: HashMap<&str, &Arc<Limit>> = before
             .map(|b| &b.limits[..])
             .unwrap_or_default()
@@ -485,12 +485,12 @@ mod tests {
 
     #[test]
     fn a_limit_that_moves_into_the_store_or_out_of_it_starts_anew() {
-        let lineage = Lineage::default();
+        let snapshots = SnapshotBuilder::default();
         let now = Time::from_nanos(0);
-        let first = lineage.next(config("local"), None, now);
-        let same = lineage.next(config("local"), Some(&first), now);
-        let moved = lineage.next(config("shared"), Some(&same), now);
-        let back = lineage.next(config("local"), Some(&moved), now);
+        let first = snapshots.build(config("local"), None, now);
+        let same = snapshots.build(config("local"), Some(&first), now);
+        let moved = snapshots.build(config("shared"), Some(&same), now);
+        let back = snapshots.build(config("local"), Some(&moved), now);
         let kept = |a: &Snapshot, b: &Snapshot| Arc::ptr_eq(&a.limits[0].counters, &b.limits[0].counters);
         assert!(kept(&first, &same) && !kept(&same, &moved) && !kept(&moved, &back));
     }

@@ -12,16 +12,17 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use sluicegate_limiter::{Standing, Time};
 use tokio::sync::mpsc;
 
+use crate::access_log::{AccessLog, Sink};
 use crate::clock::Clock;
 use crate::config::ClientConfig;
+use crate::critical_task::CriticalTasks;
 use crate::forward::Upstream;
 use crate::limit::{self, Ask, Decision, Store, StoreState};
 use crate::message::RequestId;
-use crate::observe::{AccessLog, LimitStripe, Metrics, Outcome, RouteStripe, Sink};
+use crate::metrics::{LimitMetrics, Metrics, Outcome, RouteMetrics};
 use crate::server::{Budget, Buffers, Deadlines, Handshakes, Listener, Opened};
 use crate::snapshot::Snapshot;
 use crate::verdict::{AskedLimit, Found, Judged, Spared};
-use crate::vital::Vital;
 
 /// What all threads of the gateway share.
 pub struct Shared {
@@ -113,17 +114,17 @@ pub struct Worker {
     pub(crate) handshakes: Handshakes,
     /// Tells the workers apart.
     pub(crate) index: usize,
-    pub(crate) vital: Vital,
+    pub(crate) critical: CriticalTasks,
 }
 
 /// A snapshot as one worker sees it: with its own counters and its own upstream connections.
 pub struct View {
     /// The configuration in force.
     pub snapshot: Arc<Snapshot>,
-    routes: Vec<Arc<RouteStripe>>,
+    routes: Vec<Arc<RouteMetrics>>,
     /// Requests that no route matched.
-    unrouted: Arc<RouteStripe>,
-    limits: Vec<Arc<LimitStripe>>,
+    unrouted: Arc<RouteMetrics>,
+    limits: Vec<Arc<LimitMetrics>>,
     upstreams: Vec<Rc<Upstream>>,
     store: Option<Rc<Store>>,
     /// Where a line of each request goes.
@@ -132,7 +133,7 @@ pub struct View {
 
 impl Worker {
     /// A worker that serves nothing yet.
-    pub fn new(shared: Arc<Shared>, index: usize, vital: Vital) -> Rc<Self> {
+    pub fn new(shared: Arc<Shared>, index: usize, critical: CriticalTasks) -> Rc<Self> {
         let snapshot = shared.snapshot.load_full();
         let view = View::new(snapshot, &shared, index, None);
         let seed = shared.clock.now().as_nanos() ^ ((index as u64) << 48);
@@ -146,7 +147,7 @@ impl Worker {
             groups: Cell::new(0),
             handshakes: Handshakes::default(),
             index,
-            vital,
+            critical,
             shared,
         })
     }
@@ -175,7 +176,7 @@ impl Worker {
 
     /// Sweeps deadlines and idle upstream connections.
     async fn tick(self: Rc<Self>) {
-        let _vital = self.vital.guard("keeps deadlines");
+        let _guard = self.critical.guard("keeps deadlines");
         let mut tick = tokio::time::interval(Deadlines::TICK);
         for turn in 0_u64.. {
             tick.tick().await;
@@ -287,7 +288,7 @@ impl View {
     }
 
     /// The counters of a route, or of requests without one.
-    pub fn route_stripe(&self, route: Option<usize>) -> &RouteStripe {
+    pub fn route_metrics(&self, route: Option<usize>) -> &RouteMetrics {
         route.map_or(&self.unrouted, |index| &self.routes[index])
     }
 

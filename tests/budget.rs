@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::steady::{Link, RULES, upstream};
 use harness::{Reserved, deadline};
-use sluicegate::app::{self, Options};
 use sluicegate::config::Source;
-use sluicegate::observe::ProcessLog;
+use sluicegate::process_log::ProcessLog;
+use sluicegate::runtime::{self, Options};
 
 /// Allocations on all threads but those of the test.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -74,8 +74,8 @@ fn a_request_allocates_what_it_did() {
     // It serves until the process ends.
     let log = ProcessLog::open().unwrap();
     let options = Options { config: Source::File(config), workers: Some(1), handover: None };
-    std::thread::spawn(move || app::run(&options, &log).unwrap());
     let mut client = Link::connect(edge.address, deadline());
+    std::thread::spawn(move || runtime::run(&options, &log).unwrap());
     client.ask("/v0/items", 1, "200");
     let measured = [("/v1/items", "200"), ("/v0/items", "429")].map(|(target, status)| {
         client.ask(target, 200, status);

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::MAX_KEY;
 use super::read::{Entry, read};
 use crate::config::nearest;
-use crate::watched::{Digest, Mistakes, Source, Unusable, Watched, sha256};
+use crate::file_watch::{Digest, Mistakes, Source, Unusable, Watched, sha256};
 
 /// All consumers of a file. Immutable; a changed file makes another.
 pub struct Consumers {

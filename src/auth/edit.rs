@@ -14,7 +14,7 @@ use super::consumers::{Consumers, known_plan};
 use super::read::{check_name, check_plan, is_blank, read};
 use super::rekey::{with_key, with_only_key, without_key};
 use crate::file;
-use crate::watched::{Mistakes, Unusable, Watched, sha256};
+use crate::file_watch::{Mistakes, Unusable, Watched, sha256};
 
 /// What `consumers list` tells of one.
 #[derive(Clone, Debug, PartialEq, Eq)]

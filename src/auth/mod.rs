@@ -1,6 +1,6 @@
 //! 3: who is asking, as far as it is proved.
 //!
-//! [`Consumers`] are the known API keys: a file of digests, [watched](crate::watched) and changed by [`edit`]. [`jwt`]
+//! [`Consumers`] are the known API keys: a file of digests, [watched](crate::file_watch) and changed by [`edit`]. [`jwt`]
 //! verifies the tokens of users. [`identify`] says who a request proves to be, by both.
 
 mod consumers;

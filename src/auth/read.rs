@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::scan::{Scan, TAG, Value, Wrong};
-use crate::watched::{Digest, Mistakes};
+use crate::file_watch::{Digest, Mistakes};
 
 /// A consumer as the file has it.
 #[derive(Debug)]

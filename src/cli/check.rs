@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use super::{ConfigFile, ConfigOption, USERS_MISTAKE, fail, say};
+use crate::access_log::try_log;
 use crate::config::LogTarget;
 use crate::limit::try_store;
-use crate::observe::try_log;
 
 #[derive(clap::Args)]
 #[command(

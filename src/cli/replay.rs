@@ -17,7 +17,7 @@ use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print, say};
 use crate::config::host_name;
 use crate::config::{Config, Source};
 use crate::replay::{LogFile, Outcome, Replay, RowWriter, parse};
-use crate::snapshot::{Lineage, Snapshot};
+use crate::snapshot::{Snapshot, SnapshotBuilder};
 
 #[derive(clap::Args)]
 #[command(
@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(listener) => listener,
         Err(message) => return fail(USERS_MISTAKE, message),
     };
-    let snapshot = Lineage::default().next(config, None, Time::EPOCH);
+    let snapshot = SnapshotBuilder::default().build(config, None, Time::EPOCH);
     match replay(args, &snapshot, listener) {
         Ok(findings) => {
             findings

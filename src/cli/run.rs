@@ -10,9 +10,9 @@ use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 
 use super::{COULD_NOT, ConfigFile, ConfigOption, USERS_MISTAKE, fail};
-use crate::app::{self, StartError};
 use crate::config::Source;
-use crate::observe::ProcessLog;
+use crate::process_log::ProcessLog;
+use crate::runtime::{self, StartError};
 
 #[derive(clap::Args)]
 #[command(
@@ -68,12 +68,12 @@ pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
         .log_internal_errors(false) // it would write to standard error, past the queue
         .init();
     std::panic::set_hook(Box::new(tell_panic));
-    let options = app::Options {
+    let options = runtime::Options {
         config: source.clone(),
         workers: args.workers.map(usize::from),
         handover: args.handover.clone(),
     };
-    let (code, message) = match app::run(&options, &log) {
+    let (code, message) = match runtime::run(&options, &log) {
         Ok(()) => (0, None),
         Err(StartError::Config(message)) => (USERS_MISTAKE, Some(message)),
         Err(StartError::System(message)) => (COULD_NOT, Some(message)),

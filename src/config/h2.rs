@@ -14,7 +14,7 @@ pub struct Budget {
 /// The budgets of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct H2Config {
-    /// By [`crate::observe::Cut`], the kinds of frames before `Slow`.
+    /// By [`crate::metrics::AbortReason`], the kinds of frames before `Slow`.
     pub budgets: [Budget; 9],
 }
 

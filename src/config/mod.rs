@@ -49,7 +49,6 @@ mod upstream;
 mod upstream_tls;
 mod validate;
 mod values;
-mod watch;
 
 use std::path::{Path, PathBuf};
 
@@ -89,7 +88,6 @@ pub use upstream::{
     Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,
 };
 pub use upstream_tls::{TlsFile, TlsFiles, TlsMistakes, TlsPart, UpstreamTls};
-pub use watch::watch;
 
 use node::Value;
 use read::Read;

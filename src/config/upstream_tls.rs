@@ -11,8 +11,8 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use super::upstream::Protocol;
+use crate::file_watch::{Unusable, Watched};
 use crate::pem::{PairFile, Pem, PemMistake, pair};
-use crate::watched::{Unusable, Watched};
 
 /// TLS to the servers of an upstream.
 #[derive(Clone)]

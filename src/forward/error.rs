@@ -4,7 +4,7 @@ use http::{StatusCode, header};
 
 use super::Exchange;
 use crate::message::Response;
-use crate::observe::UpstreamOutcome;
+use crate::metrics::UpstreamOutcome;
 use crate::respond::LocalError;
 
 /// Why an upstream gave no answer.

@@ -17,11 +17,11 @@ use sluicegate_limiter::Time;
 use super::fleet::Slot;
 use super::underscores::Underscores;
 use super::upload::Upload;
+use crate::access_log::Record;
 use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::fields::Fields;
 use crate::limit::Holds;
 use crate::message::{RequestHead, RequestId, Response};
-use crate::observe::Record;
 use crate::respond::{self, LocalError, Reason};
 use crate::server::{Connection, Deadline};
 use crate::shape::{Values, apply};
@@ -341,7 +341,7 @@ impl Drop for Exchange {
         let now = self.connection.worker.clock().now();
         self.holds.give_up(now);
         self.holds.settle(now, self.sent.get(), self.received());
-        let stripe = self.view.route_stripe(self.route);
+        let stripe = self.view.route_metrics(self.route);
         stripe.finish(self.code, now.since(self.begun));
         if let Some(reason) = self.reason.get() {
             stripe.refused(reason);

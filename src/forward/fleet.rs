@@ -15,10 +15,10 @@ use super::retry::Budget;
 use super::server::Server;
 use super::shared::{Lasting, UpstreamState};
 use super::{Exchange, ForwardError};
-use crate::apart::apart;
+use crate::boxed_future::boxed_future;
 use crate::config::UpstreamConfig;
 use crate::message::Response;
-use crate::observe::UpstreamStripe;
+use crate::metrics::UpstreamMetrics;
 
 /// An upstream as one worker sees it.
 pub struct Upstream {
@@ -28,7 +28,7 @@ pub struct Upstream {
     fleet: RefCell<Fleet>,
     dice: Dice,
     pub(super) budget: Budget,
-    pub(super) stripe: Arc<UpstreamStripe>,
+    pub(super) metrics: Arc<UpstreamMetrics>,
 }
 
 /// The servers as they were last seen.
@@ -69,7 +69,7 @@ impl Upstream {
     /// An upstream of a worker. Addresses that `before` had keep their connections.
     pub fn new(
         state: &Arc<UpstreamState>,
-        stripe: Arc<UpstreamStripe>,
+        metrics: Arc<UpstreamMetrics>,
         seed: u64,
         before: Option<&Self>,
     ) -> Self {
@@ -81,7 +81,7 @@ impl Upstream {
             connector,
             dice: Dice::new(seed),
             budget: Budget::new(),
-            stripe,
+            metrics,
         }
     }
 
@@ -138,7 +138,10 @@ impl Upstream {
                 }
             }
         };
-        exchange.in_time(self.config().connect, apart(|| wait)).await.unwrap_or(Err(ForwardError::Busy))
+        exchange
+            .in_time(self.config().connect, boxed_future(|| wait))
+            .await
+            .unwrap_or(Err(ForwardError::Busy))
     }
 
     /// Whether there is a server that is well and not among the `tried`.
@@ -161,7 +164,7 @@ impl Upstream {
             return Choice::Nobody;
         }
         if all_are_ill && tried.is_empty() {
-            self.stripe.all_were_ill();
+            self.metrics.all_were_ill();
         }
         let max = self.config().max_connections;
         loop {

@@ -17,7 +17,7 @@ use super::pool::Pool;
 use super::shared::UpstreamState;
 use super::wire::{Wire, WireError};
 use super::{Exchange, ForwardError, multiplexed};
-use crate::apart::apart;
+use crate::boxed_future::boxed_future;
 use crate::config::{Protocol, UpstreamConfig};
 use crate::message::{RequestHead, Response};
 use crate::server::Connection;
@@ -82,7 +82,7 @@ pub(super) async fn ask(
 ) -> Result<Response, ForwardError> {
     match &server.lines {
         Some(lines) => {
-            apart(|| multiplexed::ask((server, lines), config, exchange, connection, outgoing)).await
+            boxed_future(|| multiplexed::ask((server, lines), config, exchange, connection, outgoing)).await
         }
         None => ask_alone(server, config, exchange, connection, outgoing).await,
     }
@@ -107,7 +107,7 @@ async fn ask_alone(
         let is_kept = kept.is_some();
         let mut wire = match kept.take() {
             Some(wire) => wire,
-            None => Wire::new(apart(|| server.address.connect(&outgoing.preamble)).await?),
+            None => Wire::new(boxed_future(|| server.address.connect(&outgoing.preamble)).await?),
         };
         let error = match exchange.in_time(config.response, wire.ask(outgoing, Some(connection))).await {
             None => return Err(outgoing.timeout()),

@@ -12,7 +12,7 @@ use super::{Exchange, ForwardError, headers, proxy, tunnel};
 use crate::auth::Told;
 use crate::config::Protocol;
 use crate::message::{RequestHead, Response};
-use crate::observe::UpstreamOutcome;
+use crate::metrics::UpstreamOutcome;
 use crate::respond;
 use crate::server::{Connection, Inbound};
 use crate::snapshot::Route;
@@ -30,7 +30,7 @@ const MOST_TRIED: usize = 8;
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         let now = self.exchange.connection().worker.clock().now();
-        self.upstream.stripe.finish(self.outcome, now.since(self.exchange.released()));
+        self.upstream.metrics.finish(self.outcome, now.since(self.exchange.released()));
     }
 }
 
@@ -155,7 +155,7 @@ async fn attempt(
             return Err(error);
         }
         more += usize::from(is_free);
-        upstream.stripe.retried();
+        upstream.metrics.retried();
     }
 }
 

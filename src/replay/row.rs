@@ -6,12 +6,12 @@ use serde_json::json;
 use sluicegate_limiter::Span;
 
 use super::{Outcome, Request};
+use crate::access_log::{is_among, shown_target};
 use crate::config::Part;
 use crate::config::{Config, has_secret_word, is_secret_header, secret_parameters};
+use crate::file_watch::sha256;
 use crate::key::{KeyText, parts_of};
 use crate::number::hex;
-use crate::observe::{is_among, shown_target};
-use crate::watched::sha256;
 
 /// The decision on one request.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use super::budget::{Spare, is_of_connection, is_out_of_files};
 use super::connection::{Connection, Listener, serve};
 use super::plain::Plain;
 use super::{DETACHED, Opened, detach};
-use crate::observe::Refusal;
+use crate::metrics::Refusal;
 use crate::worker::Worker;
 
 /// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
@@ -83,7 +83,7 @@ impl Worker {
 async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: AsyncFd<TcpListener>, own: bool) {
     let mut spare = Spare::new();
     let mut troubled = false;
-    let _vital = worker.vital.guard("accepts connections");
+    let _guard = worker.critical.guard("accepts connections");
     loop {
         let accepted = tokio::select! {
             accepted = socket.async_io(Interest::READABLE, take_in) => accepted,

@@ -19,10 +19,10 @@ use super::plain::Plain;
 use super::stream::ClientStream;
 use super::tls::TlsSession;
 use super::{h1, h2};
-use crate::apart::apart;
+use crate::boxed_future::boxed_future;
 use crate::fields::Fields;
+use crate::metrics::{Handshake, ListenerMetrics, Metrics, Refusal};
 use crate::number::write_decimal;
-use crate::observe::{Handshake, ListenerStripe, Metrics, Refusal};
 use crate::snapshot::Snapshot;
 use crate::verdict::Origin;
 use crate::worker::Worker;
@@ -47,7 +47,7 @@ pub struct Listener {
     /// Whether its socket lives on elsewhere when it is closed here.
     pub(super) left: Cell<bool>,
     connections: RefCell<Arc<AtomicI64>>,
-    stripe: RefCell<Arc<ListenerStripe>>,
+    metrics: RefCell<Arc<ListenerMetrics>>,
     /// How connections find it; the last that the configuration had, once that has it no more.
     door: RefCell<Option<Arc<Door>>>,
 }
@@ -96,7 +96,7 @@ impl Listener {
             group,
             closed: Notify::new(),
             connections: RefCell::default(),
-            stripe: RefCell::default(),
+            metrics: RefCell::default(),
             door: RefCell::default(),
             ending: Cell::new(false),
             left: Cell::new(false),
@@ -110,7 +110,7 @@ impl Listener {
         self.index.set(found.map_or(REMOVED, |(index, _)| index));
         if let Some((index, listener)) = found {
             self.connections.replace(metrics.connections(&listener.name));
-            self.stripe.replace(metrics.listener(&listener.name, worker));
+            self.metrics.replace(metrics.listener(&listener.name, worker));
             self.door.replace(Some(Arc::clone(&snapshot.doors[index])));
         }
     }
@@ -127,12 +127,12 @@ impl Listener {
 
     /// Counts a connection that is not served.
     pub(super) fn count_refusal(&self, why: Refusal) {
-        self.stripe.borrow().refused(why);
+        self.metrics.borrow().refused(why);
     }
 
     /// Counts a handshake.
     pub(super) fn count_handshake(&self, outcome: Handshake) {
-        self.stripe.borrow().handshake(outcome);
+        self.metrics.borrow().handshake(outcome);
     }
 }
 
@@ -147,8 +147,8 @@ pub(super) async fn serve(mut connection: Connection, door: Arc<Door>, socket: P
     let connection = Rc::new(connection);
     // They are of very different sizes, and a task has that of the largest.
     let serving = match connection.shared {
-        true => apart(|| h2::serve(&connection, stream, prefix.freeze())),
-        false => apart(|| h1::serve(&connection, stream, prefix)),
+        true => boxed_future(|| h2::serve(&connection, stream, prefix.freeze())),
+        false => boxed_future(|| h1::serve(&connection, stream, prefix)),
     };
     serving.await;
 }

@@ -21,7 +21,7 @@ use super::plain::Plain;
 use super::proxy_protocol::{self, SHORTEST, Step};
 use super::stream::ClientStream;
 use super::tls::{ServerTls, TlsSession};
-use crate::observe::{Handshake, Refusal};
+use crate::metrics::{Handshake, Refusal};
 
 /// Handshakes at once of one worker. Each takes memory before anything is known of the client; of more, the oldest is
 /// given up, which is a client that waits rather than one that waited for us.

@@ -9,7 +9,7 @@ use crate::harness::{Fleet, Gateway, RedisServer, Response, Setup, Upstream, let
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::Value;
 use sluicegate::auth::Consumers;
-use sluicegate::watched::Watched;
+use sluicegate::file_watch::Watched;
 use tempfile::TempDir;
 
 /// An entry whose key is its name with `sk-` before it.

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use sluicegate::config;
 use sluicegate::message::RequestHead;
 use sluicegate::pipeline::judge;
-use sluicegate::snapshot::Lineage;
+use sluicegate::snapshot::SnapshotBuilder;
 use sluicegate::verdict::Origin;
 use sluicegate_limiter::{Span, Time};
 
@@ -21,7 +21,7 @@ fn a_flood_of_keys_is_bounded() {
          routes: [{{respond: {{status: 200}}, limits: [l]}}]\n"
     );
     let config = config::parse(file, "gateway.yaml", Path::new(".")).config.unwrap();
-    let snapshot = Lineage::default().next(config, None, Time::from_nanos(1));
+    let snapshot = SnapshotBuilder::default().build(config, None, Time::from_nanos(1));
     let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
     let mut parts: RequestHead =
         http::Request::builder().header("host", "a.test").body(()).unwrap().into_parts().0.into();

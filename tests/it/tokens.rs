@@ -8,7 +8,7 @@ use sluicegate::config;
 use sluicegate::denied::Unjudged;
 use sluicegate::message::RequestHead;
 use sluicegate::pipeline::judge;
-use sluicegate::snapshot::{Lineage, Snapshot};
+use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate::verdict::Origin;
 use sluicegate_limiter::Time;
 
@@ -44,7 +44,7 @@ impl House {
         }
         let loaded = config::parse(rules.to_owned(), "gateway.yaml", folder.path());
         let config = loaded.config.unwrap_or_else(|| panic!("{}", loaded.rendered));
-        Self { snapshot: Lineage::default().next(config, None, at(NOW)), _folder: folder }
+        Self { snapshot: SnapshotBuilder::default().build(config, None, at(NOW)), _folder: folder }
     }
 
     /// Before these keys.
@@ -463,7 +463,7 @@ fn more_tokens_than_are_remembered_are_all_verified() {
 fn a_reload_that_changes_what_tokens_need_forgets_those_that_were_good() {
     let signer = Signer::ed25519("k");
     let token = signer.token(&claims());
-    let lineage = Lineage::default();
+    let snapshots = SnapshotBuilder::default();
     let folder = tempfile::tempdir().unwrap();
     let load = |rules: &str, keys: &str| {
         std::fs::write(folder.path().join("jwks.json"), keys).unwrap();
@@ -474,12 +474,12 @@ fn a_reload_that_changes_what_tokens_need_forgets_those_that_were_good() {
         let headers = [("authorization", format!("Bearer {token}"))];
         jwt.identify(&headers.into_iter().collect(), at(NOW)).map(|user| user.is_some())
     };
-    let first = lineage.next(load(RULES, &jwks(&[&signer])), None, at(NOW));
+    let first = snapshots.build(load(RULES, &jwks(&[&signer])), None, at(NOW));
     assert_eq!(outcome(&first), Ok(true));
     let audience =
-        lineage.next(load(&RULES.replace("api, web", "web"), &jwks(&[&signer])), Some(&first), at(NOW));
+        snapshots.build(load(&RULES.replace("api, web", "web"), &jwks(&[&signer])), Some(&first), at(NOW));
     assert_eq!(outcome(&audience), Err(TokenError::Audience));
-    let keys = lineage.next(load(RULES, &jwks(&[&Signer::ed25519("k")])), Some(&first), at(NOW));
+    let keys = snapshots.build(load(RULES, &jwks(&[&Signer::ed25519("k")])), Some(&first), at(NOW));
     assert_eq!(outcome(&keys), Err(TokenError::Untrusted));
-    assert_eq!(outcome(&lineage.next(load(RULES, &jwks(&[&signer])), Some(&keys), at(NOW))), Ok(true));
+    assert_eq!(outcome(&snapshots.build(load(RULES, &jwks(&[&signer])), Some(&keys), at(NOW))), Ok(true));
 }

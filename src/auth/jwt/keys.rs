@@ -12,8 +12,9 @@ use super::fetch::Fetcher;
 use super::keyset::hash;
 use super::schedule::Schedule;
 use crate::clock::Clock;
-use crate::config::{self, JwksUrl, JwtKeys};
+use crate::config::{JwksUrl, JwtKeys};
 use crate::file;
+use crate::file_watch;
 
 /// How long a bad file may be half-written before it is reported.
 const HALF_WRITTEN: Duration = Duration::from_millis(100);
@@ -74,7 +75,7 @@ impl Keys {
     pub async fn tend(self: Arc<Self>, clock: Clock) {
         match &self.source {
             JwtKeys::Fixed(_) => {}
-            JwtKeys::File { path, .. } => config::watch(path, async || self.look(path).await).await,
+            JwtKeys::File { path, .. } => file_watch::watch(path, async || self.look(path).await).await,
             JwtKeys::Url(url) => self.refresh(url, clock).await,
         }
     }

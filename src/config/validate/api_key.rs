@@ -10,7 +10,7 @@ use super::super::relative;
 use super::super::report::Report;
 use super::{header_name, value};
 use crate::auth::Consumers;
-use crate::watched::{Source, Watched};
+use crate::file_watch::{Source, Watched};
 
 /// Whether the file wants known keys, rightly written or not.
 pub(super) fn has_consumers(raw: Option<&At<RawApiKey>>) -> bool {

@@ -16,8 +16,8 @@ use super::super::route::RouteConfig;
 use super::section::Section;
 use super::{empty, value};
 use crate::config::parse_network;
+use crate::file_watch::Watched;
 use crate::lists::AddressList;
-use crate::watched::Watched;
 
 /// The lists of the file. `before` are those of the configuration in force: a large file that is the same is not read
 /// twice.

@@ -12,8 +12,8 @@ use super::super::report::{Mistake, Report};
 use super::super::upstream::{Protocol, ProxyVersion, ServerConfig};
 use super::super::upstream_tls::{TlsFile, TlsFiles, TlsPart, UpstreamTls};
 use super::{value, word};
+use crate::file_watch::Watched;
 use crate::pem::Pem;
-use crate::watched::Watched;
 
 /// How the servers of an upstream are spoken to.
 pub(super) struct Speech {

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use sluicegate_limiter::Time;
 
 use super::Exchange;
+use crate::access_log::{End, Record};
 use crate::denied::Unjudged;
 use crate::forward::ForwardError;
 use crate::message::RequestHead;
-use crate::observe::{End, Record};
 use crate::respond::LocalError;
 use crate::verdict::{Found, Judged};
 

@@ -20,7 +20,7 @@ use super::{Servers, Store};
 use crate::key::Fingerprint;
 use crate::limit::turn::Hold;
 use crate::limit::{Ask, Decision, Holds, Key, Limit, Verdict};
-use crate::observe::Operation;
+use crate::metrics::Operation;
 
 /// How long a call may take that nobody waits for.
 pub(super) const UNHURRIED: Span = Span::SECOND;
@@ -151,7 +151,7 @@ impl Store {
         let result = self.send(&link, slot, until, weight, question).await;
         drop(under_way);
         let received = self.clock.now();
-        let finish = |operation| self.stripe.finish(operation, received.since(sent));
+        let finish = |operation| self.metrics.finish(operation, received.since(sent));
         match result {
             Ok((link, value)) => match self.read(items, &stop, riders, holder.get(), value) {
                 Ok((now, Some(outcome))) => {
@@ -234,7 +234,7 @@ impl Store {
         let requests = (riders, admitted as usize);
         let outcome = Outcome::new(items, stop.clone(), (keys, bans), requests, holder, now);
         if let Some(disagreement) = outcome.disagreement {
-            self.stripe.disagrees();
+            self.metrics.disagrees();
             self.state.tell_disagreement(disagreement, self.clock.now());
         }
         Ok((now, Some(outcome)))

@@ -62,7 +62,7 @@ pub(super) use self::wire::limit_argument;
 use super::{Ask, Decision, Holds, Verdict, decide_here, refuse_here};
 use crate::clock::Clock;
 use crate::config::OnStoreFailure;
-use crate::observe::StoreStripe;
+use crate::metrics::StoreMetrics;
 
 /// One worker's way to the shared counters.
 pub struct Store {
@@ -70,7 +70,7 @@ pub struct Store {
     clock: Clock,
     /// Tells the workers apart.
     worker: usize,
-    stripe: Arc<StoreStripe>,
+    metrics: Arc<StoreMetrics>,
     servers: Servers,
     flights: Flights,
     leases: Leases,
@@ -84,14 +84,14 @@ pub struct Store {
 
 impl Store {
     /// A store that begins to connect. Call it inside a `LocalSet`.
-    pub fn new(state: Arc<StoreState>, clock: Clock, worker: usize, stripe: Arc<StoreStripe>) -> Rc<Self> {
+    pub fn new(state: Arc<StoreState>, clock: Clock, worker: usize, metrics: Arc<StoreMetrics>) -> Rc<Self> {
         let timeout = timeout(&state);
         let servers = Servers::new(&state, worker, timeout);
         let store = Rc::new(Self {
             state,
             clock,
             worker,
-            stripe,
+            metrics,
             servers,
             flights: Flights::default(),
             leases: Leases::default(),
@@ -131,7 +131,7 @@ impl Store {
     /// never fails: without the store each limit follows its policy for that.
     pub async fn decide(self: &Rc<Self>, mut asks: SmallVec<[Ask<'_>; 2]>, now: Time) -> Decision {
         if let Some(refusal) = self.remembered(&mut asks, now) {
-            self.stripe.remembered();
+            self.metrics.remembered();
             return refusal;
         }
         let mixed = asks.iter().any(|ask| !ask.limit.config.shared);

@@ -24,7 +24,7 @@ use self::write::Sent;
 use super::connection::Connection;
 use super::inbound::Inbound;
 use super::stream::ClientStream;
-use crate::apart::apart;
+use crate::boxed_future::boxed_future;
 use crate::framing::Framing;
 use crate::pipeline;
 
@@ -57,19 +57,19 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
             }
         };
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
-            apart(|| tunnel::run(&socket, response)).await;
+            boxed_future(|| tunnel::run(&socket, response)).await;
             break;
         }
         match write::send(&socket, asked, response).await {
             Sent::Whole => {
                 if !socket.take_back() || !(socket.has_ended() || drain(&socket).await) {
-                    apart(|| linger(&socket)).await;
+                    boxed_future(|| linger(&socket)).await;
                     break;
                 }
             }
             Sent::Last => {
                 if refused || socket.has_unread() {
-                    apart(|| linger(&socket)).await;
+                    boxed_future(|| linger(&socket)).await;
                 }
                 break;
             }

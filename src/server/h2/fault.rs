@@ -1,7 +1,7 @@
 //! What a client does wrong, and what ends with it (RFC 9113 §5.4).
 
 use super::frame::Reason;
-use crate::observe::Cut;
+use crate::metrics::AbortReason;
 
 /// A mistake of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,8 +10,8 @@ pub(super) enum Fault {
     Connection(Reason),
     /// It ends a stream.
     Stream(u32, Reason),
-    /// It was too much of something: the connection is cut off.
-    Cut(Cut),
+    /// It was too much of something: the connection is aborted.
+    Aborted(AbortReason),
 }
 
 impl Fault {

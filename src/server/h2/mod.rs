@@ -185,9 +185,9 @@ impl Task<'_> {
 
     /// The client has sent too much of something: what is not to be answered any more is broken off.
     fn heed_cut(&mut self) {
-        let cut = self.session.borrow_mut().take_cut();
-        if let Some((cut, ended)) = cut {
-            self.connection.worker.shared().metrics.cuts.count(cut);
+        let abort = self.session.borrow_mut().take_abort();
+        if let Some((reason, ended)) = abort {
+            self.connection.worker.shared().metrics.aborts.count(reason);
             ended.into_iter().for_each(|slot| self.requests.end(slot));
         }
     }

@@ -23,7 +23,7 @@ use super::streams::{Key, Stream, Streams};
 use super::watch::Watch;
 use crate::config::H2Config;
 use crate::fields::Fields;
-use crate::observe::Cut;
+use crate::metrics::AbortReason;
 use crate::server::inbound::InboundError;
 
 /// Requests at once on one connection.
@@ -89,9 +89,9 @@ pub(super) struct Session {
     decoder: Decoder,
     encoder: Encoder,
     watch: Watch,
-    /// Why the client was told that it is cut off, until somebody asks; and that it was.
-    cut: Option<Cut>,
-    is_cut: bool,
+    /// Why the client was told that it is aborted, until somebody asks; and that it was.
+    abort: Option<AbortReason>,
+    is_aborted: bool,
     streams: Streams,
     /// What heads may come to.
     most: Most,
@@ -136,8 +136,8 @@ impl Session {
             decoder: Decoder::new(hpack::TABLE),
             encoder: Encoder::new(),
             watch: Watch::new(config, millis(now)),
-            cut: None,
-            is_cut: false,
+            abort: None,
+            is_aborted: false,
             streams: Streams::default(),
             most,
             preface: 0,
@@ -239,24 +239,24 @@ impl Session {
 
     /// The client has sent too much of something: new requests are refused, and it is told why. Answers that it did not
     /// spoil run to their end.
-    fn cut_off(&mut self, cut: Cut) {
-        (self.cut, self.is_cut) = (Some(cut), true);
+    fn abort(&mut self, reason: AbortReason) {
+        (self.abort, self.is_aborted) = (Some(reason), true);
         self.leave(Reason::ENHANCE_YOUR_CALM);
         if !matches!(self.parting, Parting::Begun(_)) {
             self.parting = Parting::Begun(self.last);
         }
     }
 
-    /// Whether the client was told that it is cut off.
-    pub(super) fn was_cut(&self) -> bool {
-        self.is_cut
+    /// Whether the client was told that it is aborted.
+    pub(super) fn was_aborted(&self) -> bool {
+        self.is_aborted
     }
 
-    /// Why the client is cut off, once; and the slots of requests that are broken off for it: whoever takes back requests
+    /// Why the client is aborted, once; and the slots of requests that are broken off for it: whoever takes back requests
     /// may still want those that it left, otherwise those that have no answer yet are part of the flood.
-    pub(super) fn take_cut(&mut self) -> Option<(Cut, Vec<usize>)> {
-        let cut = self.cut.take()?;
-        let unanswered = |stream: &Stream| cut != Cut::Resets && !stream.answered;
+    pub(super) fn take_abort(&mut self) -> Option<(AbortReason, Vec<usize>)> {
+        let reason = self.abort.take()?;
+        let unanswered = |stream: &Stream| reason != AbortReason::Resets && !stream.answered;
         let keys: Vec<Key> = self
             .streams
             .from(0)
@@ -265,7 +265,7 @@ impl Session {
             .collect();
         let slots = keys.iter().map(|key| key.slot).collect();
         keys.into_iter().for_each(|key| self.remove(key));
-        Some((cut, slots))
+        Some((reason, slots))
     }
 
     /// The connection has ended: who still reads a body hears of it.

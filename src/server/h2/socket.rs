@@ -15,9 +15,9 @@ use super::super::stream::ClientStream;
 use super::fault::Fault;
 use super::frame::{HEAD, Head, MOST, Reason, kind};
 use super::session::{Event, Session};
-use crate::observe::Cut;
+use crate::metrics::AbortReason;
 
-/// What is still read of a client that is cut off, so that closing does not take back what it was told.
+/// What is still read of a client that is aborted, so that closing does not take back what it was told.
 const LEFT: usize = 64 << 10;
 
 /// Why a connection ends.
@@ -29,8 +29,8 @@ pub(super) enum End {
     Done,
     /// The client was told why, or is now.
     Told(Reason),
-    /// It is cut off.
-    Cut(Cut),
+    /// It is aborted.
+    Aborted(AbortReason),
 }
 
 /// A socket with frames on it.
@@ -89,7 +89,7 @@ impl Socket {
         let mut read = ReadBuf::new(&mut buffer);
         let result = match Pin::new(&mut self.stream).poll_read(context, &mut read) {
             Poll::Pending => match self.whole_by.is_some_and(|by| link.worker.deadlines.now() >= by) {
-                true => Poll::Ready(Err(End::Cut(Cut::Slow))),
+                true => Poll::Ready(Err(End::Aborted(AbortReason::Slow))),
                 false => Poll::Pending,
             },
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
@@ -120,7 +120,7 @@ impl Socket {
         };
         let taken = taken.map_err(|fault| match fault {
             Fault::Connection(reason) | Fault::Stream(_, reason) => End::Told(reason),
-            Fault::Cut(cut) => End::Cut(cut),
+            Fault::Aborted(reason) => End::Aborted(reason),
         })?;
         if self.rest.is_empty() {
             self.rest = Vec::new(); // what waits for the next frame holds nothing
@@ -174,7 +174,9 @@ impl Socket {
     fn wait_for_room(&mut self, context: &Context<'_>) -> Poll<Result<(), End>> {
         let worker = &self.link.worker;
         match self.room_by {
-            Some(by) if worker.deadlines.now() >= by => return Poll::Ready(Err(End::Cut(Cut::Slow))),
+            Some(by) if worker.deadlines.now() >= by => {
+                return Poll::Ready(Err(End::Aborted(AbortReason::Slow)));
+            }
             Some(_) => {}
             None => {
                 let by = worker.deadlines.after(worker.client().write);
@@ -188,17 +190,17 @@ impl Socket {
 
     /// Ends the connection: the client is told why, as far as it listens.
     pub(super) fn poll_end(&mut self, context: &mut Context<'_>, session: &mut Session, end: End) {
-        let cuts = &self.link.worker.shared().metrics.cuts;
+        let aborts = &self.link.worker.shared().metrics.aborts;
         match end {
             End::Gone | End::Done | End::Told(Reason::NO_ERROR) => {}
-            End::Told(_) => cuts.count(Cut::Protocol),
-            End::Cut(_) if session.was_cut() => {}
-            End::Cut(cut) => cuts.count(cut),
+            End::Told(_) => aborts.count(AbortReason::Protocol),
+            End::Aborted(_) if session.was_aborted() => {}
+            End::Aborted(reason) => aborts.count(reason),
         }
         match end {
             End::Gone | End::Done => {}
             End::Told(reason) => session.leave(reason),
-            End::Cut(_) => session.leave(Reason::ENHANCE_YOUR_CALM),
+            End::Aborted(_) => session.leave(Reason::ENHANCE_YOUR_CALM),
         }
         if self.poll_flush(context, session) != Poll::Ready(Ok(())) {
             return;

@@ -1,12 +1,12 @@
 //! What the frames of a client may cost (RFC 9113 §10.5). HTTP/2 lets a client send frames that ask for work and
 //! carry nothing. Each kind of them has a budget: so many at once, so many more each second, and more for what was
-//! really done on the connection. Whoever spends one to its end is cut off.
+//! really done on the connection. Whoever spends one to its end is aborted.
 
 use std::sync::Arc;
 
 use super::frame::{Head, Reason, kind};
 use crate::config::H2Config;
-use crate::observe::Cut;
+use crate::metrics::AbortReason;
 
 /// Milliseconds within which a request that is taken back was not meant to be answered: no client waits for so short a
 /// time. It also covers what is taken back before the gateway has forwarded it, as both then come with one read.
@@ -19,7 +19,7 @@ const STRAYS: u32 = 2_000;
 /// And for each that is reset: a window's worth in small frames.
 const STRAYS_OF_ONE: u32 = 64;
 /// Kinds of frames that have a budget.
-const BUDGETS: usize = Cut::Others as usize + 1;
+const BUDGETS: usize = AbortReason::Others as usize + 1;
 
 /// Errors with which streams are reset for what the client did (RFC 9113 §7). The others are those of early answers and of
 /// upstreams.
@@ -44,24 +44,24 @@ pub(super) struct Watch {
     strays: u32,
     /// What is left of [`UNTOLD`]; nothing once the client knows.
     untold: u32,
-    cut: Option<Cut>,
+    abort: Option<AbortReason>,
 }
 
 impl Watch {
     /// Nothing has come yet.
     pub(super) fn new(config: Arc<H2Config>, now: u64) -> Self {
         let left = config.budgets.map(|budget| budget.floor);
-        Self { config, left, now, filled: now, strays: 0, untold: UNTOLD, cut: None }
+        Self { config, left, now, filled: now, strays: 0, untold: UNTOLD, abort: None }
     }
 
-    /// Why the connection is to be cut off, if it is. Asked again it says so if a budget was spent once more.
-    pub(super) fn take_cut(&mut self) -> Option<Cut> {
-        let cut = self.cut.take()?;
-        if let Some(left) = self.left.get_mut(cut as usize) {
-            *left = self.config.budgets[cut as usize].floor;
+    /// Why the connection is to be aborted, if it is. Asked again it says so if a budget was spent once more.
+    pub(super) fn take_abort(&mut self) -> Option<AbortReason> {
+        let reason = self.abort.take()?;
+        if let Some(left) = self.left.get_mut(reason as usize) {
+            *left = self.config.budgets[reason as usize].floor;
         }
         self.strays = 0;
-        Some(cut)
+        Some(reason)
     }
 
     /// Now, as of the last read: milliseconds.
@@ -85,16 +85,16 @@ impl Watch {
         }
     }
 
-    fn spend(&mut self, cut: Cut) {
-        match self.left[cut as usize].checked_sub(1) {
-            Some(left) => self.left[cut as usize] = left,
-            None => self.cut = self.cut.or(Some(cut)),
+    fn spend(&mut self, reason: AbortReason) {
+        match self.left[reason as usize].checked_sub(1) {
+            Some(left) => self.left[reason as usize] = left,
+            None => self.abort = self.abort.or(Some(reason)),
         }
     }
 
-    fn earn(&mut self, cut: Cut, more: u32) {
-        let left = &mut self.left[cut as usize];
-        *left = left.saturating_add(more).min(self.config.budgets[cut as usize].most);
+    fn earn(&mut self, reason: AbortReason, more: u32) {
+        let left = &mut self.left[reason as usize];
+        *left = left.saturating_add(more).min(self.config.budgets[reason as usize].most);
     }
 
     /// Looks at a frame that the client sent.
@@ -102,35 +102,35 @@ impl Watch {
         match frame.kind {
             // What these cost is known when they are read.
             kind::DATA | kind::HEADERS | kind::RST_STREAM => {}
-            kind::CONTINUATION if frame.length == 0 => self.spend(Cut::Errors),
+            kind::CONTINUATION if frame.length == 0 => self.spend(AbortReason::Errors),
             kind::CONTINUATION => {}
-            kind::PRIORITY | kind::PRIORITY_UPDATE => self.spend(Cut::Priorities),
-            kind::SETTINGS => self.spend(Cut::Settings),
-            kind::PING => self.spend(Cut::Pings),
-            kind::WINDOW_UPDATE => self.spend(Cut::WindowUpdates),
-            _ => self.spend(Cut::Others),
+            kind::PRIORITY | kind::PRIORITY_UPDATE => self.spend(AbortReason::Priorities),
+            kind::SETTINGS => self.spend(AbortReason::Settings),
+            kind::PING => self.spend(AbortReason::Pings),
+            kind::WINDOW_UPDATE => self.spend(AbortReason::WindowUpdates),
+            _ => self.spend(AbortReason::Others),
         }
     }
 
     /// A frame of data had none in it and ended nothing.
     pub(super) fn empty_data(&mut self) {
-        self.spend(Cut::EmptyData);
+        self.spend(AbortReason::EmptyData);
     }
 
     /// A request came, whose frame is `empty` if nothing is in it.
     pub(super) fn opened(&mut self, empty: bool) {
-        self.earn(Cut::Priorities, 2);
-        self.earn(Cut::WindowUpdates, 4);
-        self.earn(Cut::Others, 1);
+        self.earn(AbortReason::Priorities, 2);
+        self.earn(AbortReason::WindowUpdates, 4);
+        self.earn(AbortReason::Others, 1);
         if empty {
-            self.spend(Cut::Errors); // a request of nothing is none
+            self.spend(AbortReason::Errors); // a request of nothing is none
         }
     }
 
     /// The client took back a request that it sent at this time; `None` for one that is over.
     pub(super) fn reset(&mut self, opened: Option<u64>) {
         if opened.is_none_or(|opened| self.now.saturating_sub(opened) < RAPID) {
-            self.spend(Cut::Resets);
+            self.spend(AbortReason::Resets);
         }
     }
 
@@ -143,7 +143,7 @@ impl Watch {
     fn refused(&mut self) {
         match self.untold.checked_sub(1) {
             Some(left) => self.untold = left,
-            None => self.spend(Cut::Errors),
+            None => self.spend(AbortReason::Errors),
         }
     }
 
@@ -151,30 +151,30 @@ impl Watch {
     pub(super) fn stray(&mut self) {
         self.strays += 1;
         if self.strays > STRAYS {
-            self.cut = self.cut.or(Some(Cut::Errors));
+            self.abort = self.abort.or(Some(AbortReason::Errors));
         }
     }
 
     /// A head was too large, however few bytes it was packed in.
     pub(super) fn large_head(&mut self) {
-        self.spend(Cut::LargeHeads);
+        self.spend(AbortReason::LargeHeads);
     }
 
     /// The client was sent data.
     pub(super) fn sent_data(&mut self) {
-        self.earn(Cut::Pings, 1);
-        self.earn(Cut::WindowUpdates, 10);
+        self.earn(AbortReason::Pings, 1);
+        self.earn(AbortReason::WindowUpdates, 10);
     }
 
     /// The client was sent the head of an answer.
     pub(super) fn sent_head(&mut self) {
-        self.earn(Cut::Resets, 1);
-        self.earn(Cut::Pings, 1);
+        self.earn(AbortReason::Resets, 1);
+        self.earn(AbortReason::Pings, 1);
     }
 
     /// The client was sent what stands behind the body of an answer.
     pub(super) fn sent_trailers(&mut self) {
-        self.earn(Cut::Pings, 1);
+        self.earn(AbortReason::Pings, 1);
     }
 
     /// A stream of the client was reset.
@@ -182,8 +182,8 @@ impl Watch {
         self.strays = self.strays.saturating_sub(STRAYS_OF_ONE);
         match reason {
             Reason::REFUSED_STREAM => self.refused(),
-            reason if BLAMED.contains(&reason) => self.spend(Cut::Errors),
-            _ => self.earn(Cut::Errors, 8),
+            reason if BLAMED.contains(&reason) => self.spend(AbortReason::Errors),
+            _ => self.earn(AbortReason::Errors, 8),
         }
     }
 }
@@ -200,13 +200,13 @@ mod tests {
         Head { length: 8, kind, flags: 0, stream: 1 }
     }
 
-    /// How many of these are taken before the connection is cut off.
+    /// How many of these are taken before the connection is aborted.
     fn taken(watch: &mut Watch, kind: u8, now: u64) -> usize {
         let mut taken = 0;
         loop {
             watch.fill(now);
             watch.received(&frame(kind));
-            if watch.cut.take().is_some() {
+            if watch.abort.take().is_some() {
                 return taken;
             }
             taken += 1;
@@ -249,7 +249,7 @@ mod tests {
         (0..1_000)
             .take_while(|_| {
                 watch.reset(opened);
-                watch.cut.take().is_none()
+                watch.abort.take().is_none()
             })
             .count()
     }
@@ -267,7 +267,7 @@ mod tests {
     fn a_client_that_does_not_know_the_bound_may_be_beyond_it() {
         let refused = |watch: &mut Watch| {
             let mut refused = 0;
-            while watch.cut.is_none() {
+            while watch.abort.is_none() {
                 watch.sent_reset(Reason::REFUSED_STREAM);
                 refused += 1;
             }
@@ -286,7 +286,7 @@ mod tests {
         let mut spent = || {
             (1..).find(|_| {
                 watch.received(&frame(kind::PING));
-                watch.take_cut().is_some()
+                watch.take_abort().is_some()
             })
         };
         assert_eq!((spent(), spent()), (Some(41), Some(41)));
@@ -299,9 +299,9 @@ mod tests {
             watch.sent_reset(Reason::NO_ERROR);
             (0..STRAYS_OF_ONE).for_each(|_| watch.stray());
         }
-        assert_eq!(watch.cut, None, "they cannot know yet");
+        assert_eq!(watch.abort, None, "they cannot know yet");
         (0..STRAYS).for_each(|_| watch.stray());
-        assert_eq!(watch.cut, Some(Cut::Errors));
+        assert_eq!(watch.abort, Some(AbortReason::Errors));
     }
 
     #[test]
@@ -312,12 +312,12 @@ mod tests {
             watch.sent_reset(Reason::INTERNAL_ERROR);
             watch.sent_reset(Reason::CANCEL);
         }
-        assert_eq!(watch.cut, None);
+        assert_eq!(watch.abort, None);
         let mut mistakes = 0;
-        while watch.cut.is_none() {
+        while watch.abort.is_none() {
             watch.sent_reset(Reason::PROTOCOL_ERROR);
             mistakes += 1;
         }
-        assert_eq!((mistakes, watch.cut), (1_000 + 1, Some(Cut::Errors)));
+        assert_eq!((mistakes, watch.abort), (1_000 + 1, Some(AbortReason::Errors)));
     }
 }

@@ -13,7 +13,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::pair::bounded;
 use super::server::provider;
 use super::subject;
-use crate::watched::{Digest, sha256};
+use crate::file_watch::{Digest, sha256};
 
 /// The authorities that clients' certificates have to come from.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use super::names::Names;
 use super::server::provider;
 use crate::file;
-use crate::watched::{Digest, sha256};
+use crate::file_watch::{Digest, sha256};
 
 /// A certificate that ends so soon is worth a warning.
 pub const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);

@@ -83,12 +83,12 @@ impl Session {
             }
             received => received,
         };
-        match self.watch.take_cut() {
+        match self.watch.take_abort() {
             None => {}
             // It was told, and goes on.
-            Some(cut) if self.is_cut => return Err(Fault::Cut(cut)),
-            Some(cut) if received.is_ok() => self.cut_off(cut),
-            Some(cut) => return Err(Fault::Cut(cut)),
+            Some(reason) if self.is_aborted => return Err(Fault::Aborted(reason)),
+            Some(reason) if received.is_ok() => self.abort(reason),
+            Some(reason) => return Err(Fault::Aborted(reason)),
         }
         received
     }

@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::stripe::Outcome;
 use sluicegate_limiter::Quota;
 
+use super::worker_counters::Outcome;
 use crate::config::{Mode, OnMissing, OnStoreFailure, RouteConfig};
+
 use crate::limit::Limit;
 use crate::respond::Reason;
 use crate::snapshot::{Route, Snapshot, Target};

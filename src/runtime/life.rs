@@ -15,8 +15,9 @@ use super::signals::{Signal, Signals};
 use super::sockets::{Held, Sockets};
 use super::{StartError, Supervisor};
 use super::{log, reload};
-use crate::config::{self, Source};
-use crate::observe::ReloadRequest;
+use crate::admin::ReloadRequest;
+use crate::config::Source;
+use crate::file_watch;
 
 /// What the supervisor is asked by others.
 pub(super) struct Asked {
@@ -63,7 +64,7 @@ impl Supervisor {
             Source::Stdin => PathBuf::from("."), // the files that it names may be there
         };
         let supervisor = Rc::new(tokio::sync::Mutex::new(self));
-        let watching = config::watch(&path, async || supervisor.lock().await.look().await);
+        let watching = file_watch::watch(&path, async || supervisor.lock().await.look().await);
         let hangup = Notify::new();
         let reloading = async {
             loop {

@@ -141,7 +141,7 @@ impl Supervisor {
 
     /// Lets the workers serve under `config` from their next request on.
     pub(super) async fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
-        let next = self.lineage.next(config, Some(before), self.shared.clock.now());
+        let next = self.snapshots.build(config, Some(before), self.shared.clock.now());
         find_servers(&next).await;
         let generation = next.generation;
         self.shared.metrics.retain(&next);

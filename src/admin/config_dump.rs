@@ -438,12 +438,12 @@ fn seconds(duration: std::time::Duration) -> f64 {
 mod tests {
     use super::*;
     use crate::config::Source;
-    use crate::snapshot::Lineage;
+    use crate::snapshot::SnapshotBuilder;
     use sluicegate_limiter::Time;
 
     fn shown(file: &str) -> Value {
         let loaded = Source::File(format!("tests/config/good/{file}").into()).load().unwrap();
-        config(&Lineage::default().next(loaded.config.unwrap(), None, Time::from_nanos(0)))
+        config(&SnapshotBuilder::default().build(loaded.config.unwrap(), None, Time::from_nanos(0)))
     }
 
     #[test]

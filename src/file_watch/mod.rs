@@ -1,5 +1,7 @@
 //! Large files beside gateway.yaml, of consumers or addresses: reading them, and telling when they have changed.
 
+mod events;
+
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind};
 use std::marker::PhantomData;
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 
+pub use self::events::watch;
 use crate::file;
 
 /// A SHA-256.

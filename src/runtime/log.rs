@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use crate::access_log::Sink;
 use crate::config::{AccessLogConfig, LogTarget};
-use crate::observe::{Metrics, Sink};
+use crate::metrics::Metrics;
 use crate::worker::{Command, Shared};
 
 /// How long the end of the gateway waits for what takes the lines.

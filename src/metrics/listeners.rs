@@ -1,14 +1,14 @@
 //! What is counted of listeners: connections that are not served, handshakes, and how long certificates hold.
 
-use super::collect::{Scrape, by_label};
-use super::family;
-use super::metrics::Series;
-use super::stripe::Counter;
+use super::exposition::{Scrape, by_label};
+use super::families as family;
+use super::registry::Series;
+use super::worker_counters::Counter;
 use crate::config::Config;
 
 /// What one worker counts of one listener.
 #[derive(Debug, Default)]
-pub struct ListenerStripe {
+pub struct ListenerMetrics {
     refused: [Counter; REFUSALS.len()],
     handshakes: [Counter; HANDSHAKES.len()],
 }
@@ -47,7 +47,7 @@ pub(super) const REFUSALS: [&str; 5] =
     ["listener_full", "address_full", "gateway_full", "out_of_file_descriptors", "no_proxy_header"];
 pub(super) const HANDSHAKES: [&str; 5] = ["full", "resumed", "failed", "timeout", "shed"];
 
-impl ListenerStripe {
+impl ListenerMetrics {
     /// Counts a connection that is not served.
     pub fn refused(&self, why: Refusal) {
         self.refused[why as usize].add(1);

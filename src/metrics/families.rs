@@ -3,9 +3,9 @@
 
 use prometheus::proto::MetricType;
 
-use super::cut::CUTS;
+use super::abort_reason::CUTS;
 use super::listeners::{HANDSHAKES, REFUSALS};
-use super::stripe::{OPERATIONS, OUTCOMES, POLICIES, UPSTREAM_OUTCOMES};
+use super::worker_counters::{OPERATIONS, OUTCOMES, POLICIES, UPSTREAM_OUTCOMES};
 use crate::respond::Reason;
 
 /// All series of one name.

@@ -6,28 +6,28 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 use super::StartError;
-use crate::vital::Vital;
+use crate::critical_task::CriticalTasks;
 use crate::worker::{Command, Shared, Worker};
 
 /// Starts a serving thread; it is told what to do through what is returned.
 pub(super) fn start(
     shared: &Arc<Shared>,
     index: usize,
-    vital: Vital,
+    critical: CriticalTasks,
 ) -> Result<mpsc::UnboundedSender<Command>, StartError> {
     let (sender, commands) = mpsc::unbounded_channel();
     let shared = Arc::clone(shared);
-    let serve = move |vital: Vital| {
-        let _guard = vital.guard("serves");
+    let serve = move |critical: CriticalTasks| {
+        let _guard = critical.guard("serves");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let local = LocalSet::new();
-        local.block_on(&runtime, async move { Worker::new(shared, index, vital).run(commands).await });
+        local.block_on(&runtime, async move { Worker::new(shared, index, critical).run(commands).await });
         Ok::<(), std::io::Error>(())
     };
     let spawned = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-        if let Err(error) = serve(vital.clone()) {
+        if let Err(error) = serve(critical.clone()) {
             tracing::error!("worker {index} cannot run: {error}");
-            vital.failed("serves");
+            critical.failed("serves");
         }
     });
     spawned.map(|_| sender).map_err(|error| StartError::System(format!("cannot start a worker: {error}")))

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::Supervisor;
 use crate::clock::today;
 use crate::config::{CertificateConfig, ClientAuthConfig, Config, TlsConfig};
+use crate::file_watch::{Several, Unusable};
 use crate::server::tls::{ClientRoots, KeyPair, PairFile};
 use crate::snapshot::Snapshot;
-use crate::watched::{Several, Unusable};
 
 /// Files of a listener's TLS.
 pub(super) struct TlsFiles {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::cut::Cuts;
-use super::listeners::ListenerStripe;
-use super::stripe::{LimitStripe, RouteStripe, StoreStripe, UpstreamStripe};
+use super::abort_reason::AbortCounts;
+use super::listeners::ListenerMetrics;
+use super::worker_counters::{LimitMetrics, RouteMetrics, StoreMetrics, UpstreamMetrics};
 use crate::respond::Reason;
 use crate::snapshot::Snapshot;
 
@@ -23,7 +23,7 @@ pub struct Metrics {
     /// When the configuration in force was loaded, in seconds since the epoch.
     pub reload_at: AtomicU64,
     /// HTTP/2 connections that were cut off.
-    pub cuts: Cuts,
+    pub aborts: AbortCounts,
     /// Lines of the access log that were lost.
     pub access_log_dropped: Arc<AtomicU64>,
     /// Lines of the gateway's own log that were lost.
@@ -32,12 +32,12 @@ pub struct Metrics {
 
 #[derive(Default)]
 pub(super) struct Series {
-    pub(super) routes: Stripes<RouteStripe>,
-    pub(super) limits: Stripes<LimitStripe>,
-    pub(super) upstreams: Stripes<UpstreamStripe>,
+    pub(super) routes: Stripes<RouteMetrics>,
+    pub(super) limits: Stripes<LimitMetrics>,
+    pub(super) upstreams: Stripes<UpstreamMetrics>,
     /// By the kind of store, of which there is one.
-    pub(super) stores: Stripes<StoreStripe>,
-    pub(super) listeners: Stripes<ListenerStripe>,
+    pub(super) stores: Stripes<StoreMetrics>,
+    pub(super) listeners: Stripes<ListenerMetrics>,
     pub(super) connections: BTreeMap<String, Arc<AtomicI64>>,
 }
 
@@ -58,27 +58,27 @@ impl Metrics {
     }
 
     /// What a worker counts of a route. The empty name is that of requests without a route.
-    pub fn route(&self, name: &str, worker: usize) -> Arc<RouteStripe> {
+    pub fn route(&self, name: &str, worker: usize) -> Arc<RouteMetrics> {
         self.stripe(name, worker, |series| &mut series.routes)
     }
 
     /// What a worker counts of a limit.
-    pub fn limit(&self, name: &str, worker: usize) -> Arc<LimitStripe> {
+    pub fn limit(&self, name: &str, worker: usize) -> Arc<LimitMetrics> {
         self.stripe(name, worker, |series| &mut series.limits)
     }
 
     /// What a worker counts of an upstream.
-    pub fn upstream(&self, name: &str, worker: usize) -> Arc<UpstreamStripe> {
+    pub fn upstream(&self, name: &str, worker: usize) -> Arc<UpstreamMetrics> {
         self.stripe(name, worker, |series| &mut series.upstreams)
     }
 
     /// What a worker counts of the shared store.
-    pub fn store(&self, worker: usize) -> Arc<StoreStripe> {
+    pub fn store(&self, worker: usize) -> Arc<StoreMetrics> {
         self.stripe("redis", worker, |series| &mut series.stores)
     }
 
     /// What a worker counts of a listener.
-    pub fn listener(&self, name: &str, worker: usize) -> Arc<ListenerStripe> {
+    pub fn listener(&self, name: &str, worker: usize) -> Arc<ListenerMetrics> {
         self.stripe(name, worker, |series| &mut series.listeners)
     }
 
@@ -95,7 +95,7 @@ impl Metrics {
     }
 
     /// The requests that the gateway refused, by route and reason, most first.
-    pub(super) fn refusals(&self) -> Vec<(String, Reason, u64)> {
+    pub(crate) fn refusals(&self) -> Vec<(String, Reason, u64)> {
         let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::new();
         for (route, stripes) in &series.routes {

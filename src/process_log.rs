@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::Sink;
+use crate::access_log::Sink;
 
 /// Bytes that may wait to be written: about ten thousand lines.
 const MOST: usize = 1 << 20;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why the connection of an HTTP/2 client was cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum AbortReason {
     /// It took back more requests than it let answer.
     Resets,
     /// It had too many of its streams refused or reset for its mistakes.
@@ -29,7 +29,7 @@ pub enum Cut {
     Protocol,
 }
 
-/// The reasons in the order of [`Cut`], as the metrics call them.
+/// The reasons in the order of [`AbortReason`], as the metrics call them.
 pub(super) const CUTS: [&str; 11] = [
     "resets",
     "errors",
@@ -46,11 +46,11 @@ pub(super) const CUTS: [&str; 11] = [
 
 /// How often connections were cut off, by the reason. It happens rarely: workers share the counters.
 #[derive(Debug, Default)]
-pub struct Cuts([AtomicU64; CUTS.len()]);
+pub struct AbortCounts([AtomicU64; CUTS.len()]);
 
-impl Cuts {
+impl AbortCounts {
     /// Counts one.
-    pub fn count(&self, cut: Cut) {
+    pub fn count(&self, cut: AbortReason) {
         self.0[cut as usize].fetch_add(1, Ordering::Relaxed);
     }
 

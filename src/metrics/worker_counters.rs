@@ -41,7 +41,7 @@ pub(super) struct Histogram {
 
 /// What one worker counts of one route.
 #[derive(Debug)]
-pub struct RouteStripe {
+pub struct RouteMetrics {
     /// One for each code that is told apart, and one for all others.
     pub(super) codes: [Counter; CODES.len() + 1],
     /// One for each reason.
@@ -51,7 +51,7 @@ pub struct RouteStripe {
 
 /// What one worker counts of one limit.
 #[derive(Debug, Default)]
-pub struct LimitStripe {
+pub struct LimitMetrics {
     pub(super) outcomes: [Counter; OUTCOMES.len()],
     pub(super) delay: Histogram,
     /// Decided without the store, by the policy for that.
@@ -60,7 +60,7 @@ pub struct LimitStripe {
 
 /// What one worker counts of the shared store.
 #[derive(Debug, Default)]
-pub struct StoreStripe {
+pub struct StoreMetrics {
     pub(super) operations: [Counter; OPERATIONS.len()],
     pub(super) duration: Histogram,
     /// Refusals that needed no call: the store had said until when.
@@ -84,7 +84,7 @@ pub enum Operation {
 
 /// What one worker counts of one upstream.
 #[derive(Debug, Default)]
-pub struct UpstreamStripe {
+pub struct UpstreamMetrics {
     pub(super) outcomes: [Counter; UPSTREAM_OUTCOMES.len()],
     pub(super) duration: Histogram,
     /// Requests that were tried on another server.
@@ -173,7 +173,7 @@ impl Histogram {
     }
 }
 
-impl Default for RouteStripe {
+impl Default for RouteMetrics {
     fn default() -> Self {
         Self {
             codes: std::array::from_fn(|_| Counter::default()),
@@ -183,7 +183,7 @@ impl Default for RouteStripe {
     }
 }
 
-impl RouteStripe {
+impl RouteMetrics {
     /// Counts an answer and the time it took.
     pub fn finish(&self, code: u16, took: Span) {
         self.codes[CODES.binary_search(&code).unwrap_or(CODES.len())].add(1);
@@ -196,7 +196,7 @@ impl RouteStripe {
     }
 }
 
-impl LimitStripe {
+impl LimitMetrics {
     /// Counts a verdict.
     pub fn count(&self, outcome: Outcome) {
         self.outcomes[outcome as usize].add(1);
@@ -215,7 +215,7 @@ impl LimitStripe {
     }
 }
 
-impl StoreStripe {
+impl StoreMetrics {
     /// Counts a call and the time until its outcome.
     pub fn finish(&self, operation: Operation, took: Span) {
         self.operations[operation as usize].add(1);
@@ -233,7 +233,7 @@ impl StoreStripe {
     }
 }
 
-impl UpstreamStripe {
+impl UpstreamMetrics {
     /// Counts a request that is tried on another server.
     pub fn retried(&self) {
         self.retries.add(1);

@@ -6,7 +6,7 @@
 mod line;
 mod record;
 mod short;
-mod sink;
+mod writer;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub(crate) use self::line::{is_among, shown_target};
 use self::record::Kind;
 pub use self::record::{End, Record};
 use self::short::short;
-pub use self::sink::{Sink, try_open as try_log};
+pub use self::writer::{Sink, try_open as try_log};
 use crate::config::{AccessLogConfig, LogFormat};
 
 /// How the combined format writes a second.

@@ -3,17 +3,17 @@
 
 use tokio::sync::mpsc;
 
-/// Where the failures of vital tasks are told.
+/// Where the failures of critical tasks are told.
 #[derive(Clone)]
-pub struct Vital(mpsc::UnboundedSender<&'static str>);
+pub struct CriticalTasks(mpsc::UnboundedSender<&'static str>);
 
-/// Held by a vital task: tells of it if the task panics.
+/// Held by a critical task: tells of it if the task panics.
 pub struct Guard {
-    vital: Vital,
+    critical: CriticalTasks,
     task: &'static str,
 }
 
-impl Vital {
+impl CriticalTasks {
     /// What has failed is sent to `failures`, in words that go on from "what".
     pub fn new(failures: mpsc::UnboundedSender<&'static str>) -> Self {
         Self(failures)
@@ -21,7 +21,7 @@ impl Vital {
 
     /// For a task that does this.
     pub fn guard(&self, task: &'static str) -> Guard {
-        Guard { vital: self.clone(), task }
+        Guard { critical: self.clone(), task }
     }
 
     /// Something ended that never should.
@@ -33,7 +33,7 @@ impl Vital {
 impl Drop for Guard {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.vital.failed(self.task);
+            self.critical.failed(self.task);
         }
     }
 }
@@ -45,11 +45,11 @@ mod tests {
     #[test]
     fn only_a_panic_is_told() {
         let (sender, mut failures) = mpsc::unbounded_channel();
-        let vital = Vital::new(sender);
+        let critical = CriticalTasks::new(sender);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let local = tokio::task::LocalSet::new();
         let run = |panics: bool| {
-            let guard = vital.guard("is tested");
+            let guard = critical.guard("is tested");
             local.block_on(&runtime, async {
                 let task = async move {
                     let _guard = guard;

@@ -8,9 +8,9 @@ use super::Supervisor;
 use super::tls_files::TlsFiles;
 use crate::auth::Consumers;
 use crate::config::Config;
+use crate::file_watch::{Unusable, Watch, Watched};
 use crate::lists::AddressList;
 use crate::pem::Pem;
-use crate::watched::{Unusable, Watch, Watched};
 
 /// The files that the configuration in force was made of.
 #[derive(Default)]

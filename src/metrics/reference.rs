@@ -5,15 +5,15 @@ use std::path::Path;
 
 use prometheus::proto::MetricType;
 
-use super::family::{self, Values};
-use super::stripe::BOUNDS;
+use super::families::{self as family, Values};
+use super::worker_counters::BOUNDS;
 use crate::respond::Reason;
 
 const BEGINNING: &str = "\
 # Metrics
 
 `GET /metrics` of the [admin API](configuration.md#admin) has these families in Prometheus' text format. This page is
-written from the code (`src/observe/family.rs`).
+written from the code (`src/metrics/families.rs`).
 
 No label has a value that a client chooses: label values are names of the configuration, or one of the closed sets below.
 Counters start at 0 when the gateway starts or is [upgraded](operations.md#upgrade), and a series is there at 0 before

@@ -1,5 +1,6 @@
 //! The API for operators: state, metrics, reload, pardon. On an address of its own.
 
+mod config_dump;
 mod connections;
 mod hosts;
 
@@ -20,11 +21,11 @@ use serde_json::{Value, json};
 use sluicegate_limiter::{Span, Standing};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{collect, effective};
+use crate::file_watch::sha256;
 use crate::key::{Fingerprint, KeyText};
 use crate::limit::{Limit, Peeked, Store};
+use crate::metrics;
 use crate::snapshot::Snapshot;
-use crate::watched::sha256;
 use crate::worker::Shared;
 
 const PAGE: &str = include_str!("page.html");
@@ -81,7 +82,7 @@ impl Admin {
             (_, ["healthz"]) if get => answer(StatusCode::OK, "text/plain", "ok\n".to_owned()),
             (_, ["readyz"]) if get => self.ready(),
             (_, ["status"]) if get => reply(&self.status()),
-            (_, ["config"]) if get => reply(&effective::config(&self.shared.snapshot.load())),
+            (_, ["config"]) if get => reply(&config_dump::config(&self.shared.snapshot.load())),
             (_, ["limits"]) if get => reply(&self.limits()),
             (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false).await,
             (&Method::DELETE, ["limits", limit, "keys", key]) => match self.denied(&request) {
@@ -124,8 +125,8 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let snapshot = self.shared.snapshot.load_full();
-        match collect::text(&self.shared.metrics, &snapshot, self.shared.clock.now(), self.now()) {
-            Ok(text) => answer(StatusCode::OK, prometheus::TEXT_FORMAT, text),
+        match metrics::text(&self.shared.metrics, &snapshot, self.shared.clock.now(), self.now()) {
+            Ok(text) => answer(StatusCode::OK, metrics::TEXT_FORMAT, text),
             Err(error) => {
                 problem(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot write metrics: {error}"))
             }
@@ -186,7 +187,7 @@ impl Admin {
                 let tls = listener.tls.as_ref()?;
                 Some(json!({
                     "listener": listener.name,
-                    "certificates": tls.certificates.iter().map(effective::certificate).collect::<Vec<_>>(),
+                    "certificates": tls.certificates.iter().map(config_dump::certificate).collect::<Vec<_>>(),
                 }))
             }).collect::<Vec<_>>(),
             "refusals": self.shared.metrics.refusals().iter().map(|(route, reason, count)| json!({
@@ -197,7 +198,7 @@ impl Admin {
             "upstreams": self.shared.snapshot.load().upstreams.iter().map(|state| json!({
                 "name": state.config.name,
                 "pending": state.waiting(),
-                "servers": state.status(self.now()).iter().map(effective::server).collect::<Vec<_>>(),
+                "servers": state.status(self.now()).iter().map(config_dump::server).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
             "draining": self.shared.draining.load(Ordering::Relaxed),
             "connections": self.shared.metrics.open_connections(),
@@ -221,7 +222,7 @@ impl Admin {
         let snapshot = self.shared.snapshot.load_full();
         let now = self.shared.clock.now();
         let limits = snapshot.limits.iter().map(|limit| {
-            let mut value = effective::limit(&limit.config, &snapshot.config.lists);
+            let mut value = config_dump::limit(&limit.config, &snapshot.config.lists);
             value["name"] = limit.config.name.clone().into();
             value["keys"] = snapshot.keys(limit, now).into();
             value["entries"] = limit.all().map(|limit| limit.counters.entries()).sum::<usize>().into();

@@ -10,11 +10,11 @@ use prometheus::{Encoder, TextEncoder};
 use sluicegate_limiter::Time;
 
 use super::expected::Expected;
-use super::family::{self, Family};
-use super::metrics::{Metrics, Series, Stripes};
-use super::stripe::{
-    BOUNDS, CODES, Counter, Histogram, OPERATIONS, OUTCOMES, POLICIES, StoreStripe, UPSTREAM_OUTCOMES,
-    UpstreamStripe,
+use super::families::{self as family, Family};
+use super::registry::{Metrics, Series, Stripes};
+use super::worker_counters::{
+    BOUNDS, CODES, Counter, Histogram, OPERATIONS, OUTCOMES, POLICIES, StoreMetrics, UPSTREAM_OUTCOMES,
+    UpstreamMetrics,
 };
 use crate::clock::cpu_time;
 use crate::forward::UpstreamState;
@@ -33,7 +33,7 @@ pub(super) type Row<T> = (Vec<String>, T);
 ///
 /// # Errors
 /// When the text cannot be made, which would be a mistake of this file.
-pub(super) fn text(
+pub(crate) fn text(
     metrics: &Metrics,
     snapshot: &Snapshot,
     now: Time,
@@ -55,8 +55,8 @@ pub(super) fn text(
             scrape.store(&series, &expected, &state.status());
         }
     }
-    let cuts = metrics.cuts.all().map(|(reason, count)| (vec![reason.to_owned()], count));
-    scrape.counters(&family::H2_CUT, cuts.collect());
+    let aborts = metrics.aborts.all().map(|(reason, count)| (vec![reason.to_owned()], count));
+    scrape.counters(&family::H2_CUT, aborts.collect());
     let lost = |counter: &std::sync::atomic::AtomicU64| one(counter.load(Ordering::Relaxed));
     scrape.counters(&family::ACCESS_LOG_DROPPED, lost(&metrics.access_log_dropped));
     scrape.counters(&family::LOG_DROPPED, lost(&metrics.log_dropped));
@@ -187,7 +187,7 @@ impl Scrape {
     fn store(&mut self, series: &Series, expected: &Expected<'_>, status: &StoreStatus) {
         self.gauges(&family::STORE_UP, one(f64::from(u8::from(status.up))));
         self.gauges(&family::STORE_GATEWAYS, one(f64::from(status.gateways)));
-        let sum = |of: &dyn Fn(&StoreStripe) -> u64| -> u64 {
+        let sum = |of: &dyn Fn(&StoreMetrics) -> u64| -> u64 {
             series.stores.values().flat_map(|stripes| stripes.values()).map(|stripe| of(stripe)).sum()
         };
         let operations = OPERATIONS.iter().enumerate();
@@ -203,9 +203,9 @@ impl Scrape {
     }
 
     fn upstreams(&mut self, series: &Series, snapshot: &Snapshot, now: u64) {
-        let sum = |of: &dyn Fn(&UpstreamStripe) -> &Counter| -> Vec<Row<u64>> {
+        let sum = |of: &dyn Fn(&UpstreamMetrics) -> &Counter| -> Vec<Row<u64>> {
             let all = series.upstreams.iter();
-            let sum = |stripes: &std::collections::BTreeMap<usize, Arc<UpstreamStripe>>| {
+            let sum = |stripes: &std::collections::BTreeMap<usize, Arc<UpstreamMetrics>>| {
                 stripes.values().map(|stripe| of(stripe).get()).sum()
             };
             all.map(|(name, stripes)| (vec![name.clone()], sum(stripes))).collect()

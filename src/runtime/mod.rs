@@ -24,15 +24,17 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, LocalSet};
 
+use crate::admin::{Admin, ReloadRequest};
 use crate::auth::jwt::Keys;
 use crate::clock::Clock;
 use crate::config::Source;
+use crate::critical_task::CriticalTasks;
 use crate::forward::UpstreamState;
 use crate::limit::Store;
-use crate::observe::{Admin, Metrics, ProcessLog, ReloadRequest};
+use crate::metrics::Metrics;
+use crate::process_log::ProcessLog;
 use crate::server::{Budget, Opened};
-use crate::snapshot::Lineage;
-use crate::vital::Vital;
+use crate::snapshot::SnapshotBuilder;
 use crate::worker::{Command, Shared, Status};
 use drain::Ending;
 use files::Files;
@@ -67,7 +69,7 @@ pub enum StartError {
 struct Supervisor {
     source: Source,
     shared: Arc<Shared>,
-    lineage: Lineage,
+    snapshots: SnapshotBuilder,
     workers: Vec<mpsc::UnboundedSender<Command>>,
     sockets: Sockets,
     reloads: mpsc::Sender<ReloadRequest>,
@@ -110,8 +112,8 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     let metrics = Metrics::new(log.dropped());
     let access_log = log::open(config.access_log.as_ref(), None, &metrics).map_err(StartError::System)?;
     let clock = Clock::start();
-    let lineage = Lineage::default();
-    let snapshot = lineage.next(config, None, clock.now());
+    let snapshots = SnapshotBuilder::default();
+    let snapshot = snapshots.build(config, None, clock.now());
     let shared = Arc::new(Shared {
         generation: AtomicU64::new(snapshot.generation),
         snapshot: ArcSwap::from_pointee(snapshot),
@@ -122,15 +124,15 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         access_log: ArcSwapOption::new(access_log),
         status: Mutex::new(Status { file: options.config.to_string(), ..Status::default() }),
     });
-    let (vital, failures) = mpsc::unbounded_channel();
-    let vital = Vital::new(vital);
-    let start = |index| workers::start(&shared, index, vital.clone());
+    let (critical, failures) = mpsc::unbounded_channel();
+    let critical = CriticalTasks::new(critical);
+    let start = |index| workers::start(&shared, index, critical.clone());
     let workers = (0..workers).map(start).collect::<Result<_, _>>()?;
     let (reloads, requests) = mpsc::channel(8);
     let mut supervisor = Supervisor {
         source: options.config.clone(),
         shared,
-        lineage,
+        snapshots,
         workers,
         sockets,
         reloads,
