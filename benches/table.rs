@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use indicatif::ProgressBar;
 use sluicegate::config;
-use sluicegate::key::{Fingerprint, KeySecret};
+use sluicegate::keys::{Fingerprint, KeySecret};
 use sluicegate::limit::{Ask, Counters, Limit, decide};
 use sluicegate_limiter::Time;
 

@@ -6,13 +6,13 @@ use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
 use sluicegate::config::{self, ClientIpConfig, ForwardedHeader, normalize};
-use sluicegate::denied::Stop;
 use sluicegate::fields::{Fields, is_value};
 use sluicegate::message::RequestHead;
-use sluicegate::pipeline::judge;
+use sluicegate::request::early_reject::Stop;
+use sluicegate::request::pipeline::judge;
+use sluicegate::request::verdict::Origin;
 use sluicegate::route::{folded, is_doubtful, is_plain};
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
-use sluicegate::verdict::Origin;
 use sluicegate_limiter::Time;
 
 /// Any text as gateway.yaml: it is read, or there is a report of at least one mistake; and twice the same.
@@ -76,7 +76,8 @@ pub fn keys(data: &[u8]) {
     }
     let origin = Origin { listener: 0, peer: "127.0.0.1".parse().expect("an address"), tls: None };
     let fingerprints = || {
-        let found = sluicegate::pipeline::find(snapshot, origin, &parts, Time::from_nanos(1), &|_| false);
+        let found =
+            sluicegate::request::pipeline::find(snapshot, origin, &parts, Time::from_nanos(1), &|_| false);
         let found = found.map(|found| {
             assert!(found.asked.len() + found.spared.len() >= found.route.limits.len());
             found.asks.iter().map(|ask| ask.key).collect::<Vec<_>>()

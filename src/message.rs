@@ -4,9 +4,9 @@ use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Version};
 
 use crate::fields::Fields;
-use crate::forward::Body;
 use crate::number::hex;
 use crate::target::RequestTarget;
+use crate::upstream::Body;
 
 /// The longest request id that is taken over from a trusted proxy.
 const MAX_ID: usize = 128;

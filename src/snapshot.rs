@@ -14,12 +14,12 @@ use crate::config::{
     LimitConfig, Mode, Part, RedisConfig, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
 };
 use crate::fields::Fields;
-use crate::forward::{Underscores, UpstreamState};
-use crate::key::KeySecret;
+use crate::keys::KeySecret;
 use crate::limit::{Bans, Counters, Limit, StoreState};
 use crate::respond::refusal_headers;
 use crate::route::{Asked, RouteTable, preflight};
 use crate::server::Door;
+use crate::upstream::{Underscores, UpstreamState};
 
 /// A configuration in force. Immutable; a reload makes another.
 pub struct Snapshot {

@@ -16,13 +16,13 @@ use crate::access_log::{AccessLog, Sink};
 use crate::clock::Clock;
 use crate::config::ClientConfig;
 use crate::critical_task::CriticalTasks;
-use crate::forward::Upstream;
 use crate::limit::{self, Ask, Decision, Store, StoreState};
 use crate::message::RequestId;
 use crate::metrics::{LimitMetrics, Metrics, Outcome, RouteMetrics};
+use crate::request::verdict::{AskedLimit, Found, Judged, Spared};
 use crate::server::{Budget, Buffers, Deadlines, Handshakes, Listener, Opened};
 use crate::snapshot::Snapshot;
-use crate::verdict::{AskedLimit, Found, Judged, Spared};
+use crate::upstream::Upstream;
 
 /// What all threads of the gateway share.
 pub struct Shared {

@@ -10,9 +10,9 @@ use std::path::Path;
 
 use sluicegate::config;
 use sluicegate::message::RequestHead;
-use sluicegate::pipeline::judge;
+use sluicegate::request::pipeline::judge;
+use sluicegate::request::verdict::Origin;
 use sluicegate::snapshot::SnapshotBuilder;
-use sluicegate::verdict::Origin;
 use sluicegate_limiter::{Span, Time};
 
 thread_local! {

@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 use crate::auth::Identity;
 use crate::auth::jwt::Verified;
 use crate::config::{AccessLogConfig, Field, Known};
-use crate::denied::Unjudged;
 use crate::message::{RequestHead, RequestId};
 use crate::replay::Outcome;
+use crate::request::early_reject::Unjudged;
+use crate::request::verdict::Judged;
 use crate::respond::{Reason, retry_after, speaker};
 use crate::snapshot::Snapshot;
 use crate::target::RequestTarget;
 use crate::trace::Trace;
-use crate::verdict::Judged;
 
 /// A request as its line tells it. It outlives the head.
 pub struct Record {

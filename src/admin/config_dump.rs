@@ -11,9 +11,9 @@ use crate::config::{
     ListenerConfig, LogFormat, LogTarget, Match, PathChange, RedisConfig, RedisServers, RouteConfig, Share,
     UpstreamConfig,
 };
-use crate::forward::ServerStatus;
 use crate::server::PER_ADDRESS;
 use crate::snapshot::Snapshot;
+use crate::upstream::ServerStatus;
 
 /// What /config tells.
 pub(super) fn config(snapshot: &Snapshot) -> Value {

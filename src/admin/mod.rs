@@ -22,7 +22,7 @@ use sluicegate_limiter::{Span, Standing};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::file_watch::sha256;
-use crate::key::{Fingerprint, KeyText};
+use crate::keys::{Fingerprint, KeyText};
 use crate::limit::{Limit, Peeked, Store};
 use crate::metrics;
 use crate::snapshot::Snapshot;
@@ -239,7 +239,7 @@ impl Admin {
         };
         let key = crate::config::percent_decode(key);
         let prefix = snapshot.config.client_ip.ipv6_prefix;
-        let readings = crate::key::from_text(&limit.config.key, &key, prefix, &snapshot.secret);
+        let readings = crate::keys::from_text(&limit.config.key, &key, prefix, &snapshot.secret);
         if readings.is_empty() {
             let why = format!(
                 "`{key}` cannot be a key of `{name}`; a composite key is its values joined by commas"

@@ -17,7 +17,7 @@ use sluicegate_limiter::Time;
 
 use self::jwt::{Jwt, TokenError, Verified};
 use crate::config::ApiKeyConfig;
-use crate::key;
+use crate::keys;
 use crate::message::RequestHead;
 
 pub use self::consumers::{Consumer, Consumers};
@@ -76,7 +76,7 @@ pub fn identify<'s>(
 /// the key itself, so how long it takes tells nothing of the keys that exist.
 fn consumer<'s>(config: &'s ApiKeyConfig, parts: &RequestHead) -> Result<Option<Consumer<'s>>, Unproven> {
     let Some(consumers) = &config.consumers else { return Ok(None) };
-    let sent = key::api_key(&config.source, &parts.headers, parts.target.query());
+    let sent = keys::api_key(&config.source, &parts.headers, parts.target.query());
     let why = if sent.is_some() { Unproven::UnknownKey } else { Unproven::NoKey };
     let consumer = sent.and_then(|sent| consumers.known.find(sent.bytes()));
     if consumer.is_none() && consumers.required {

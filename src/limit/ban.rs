@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::sync::{AtomicU64, Ordering};
 use super::table::Table;
 use super::{Ask, Limit};
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 
 /// The bans of one limit that this process knows, and what counts towards one.
 pub struct Bans {

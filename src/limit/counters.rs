@@ -10,7 +10,7 @@ use super::queue::Queue;
 use super::redis::RemoteKey;
 use super::stored::Stored;
 use super::table::{Asked, Held, Table};
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 
 /// The counters of one limit. They outlive the configuration that made them.
 pub struct Counters {

@@ -6,7 +6,7 @@ use sluicegate_limiter::Quota;
 
 use super::{Counters, Limit};
 use crate::config::{Cost, Exempt, KeySpec, LimitConfig, Mode, OnMissing, OnStoreFailure, Part};
-use crate::key::KeySecret;
+use crate::keys::KeySecret;
 
 pub(super) fn limit(quota: Quota, max_keys: usize, order: u64) -> Arc<Limit> {
     let config = LimitConfig {

@@ -34,7 +34,7 @@ use table::Asked;
 pub use turn::{Hold, Holds};
 
 use crate::config::{Cost, DetailedCost, LimitConfig, Mode};
-use crate::key::{self, Fingerprint, KeySecret, KeyText};
+use crate::keys::{self, Fingerprint, KeySecret, KeyText};
 
 /// A limit of the configuration in force, with its counters.
 pub struct Limit {
@@ -137,14 +137,14 @@ impl Limit {
         secret: &KeySecret,
         prefix: &str,
     ) -> Self {
-        let readings = |value: &String| key::from_text(&config.key, value, ipv6_prefix, secret);
+        let readings = |value: &String| keys::from_text(&config.key, value, ipv6_prefix, secret);
         let fingerprints = |values: &[String]| -> Vec<Fingerprint> {
             values.iter().flat_map(readings).map(|(key, _)| key).collect()
         };
         let exempt = fingerprints(&config.exempt.values);
         let only = fingerprints(config.when.as_ref().map_or(&[], |when| &when.keys));
         let names = format!("{prefix}:{}:", config.name).into_bytes();
-        let missing = key::fingerprint_of_missing(secret);
+        let missing = keys::fingerprint_of_missing(secret);
         let (plans, candidate) = (Vec::new(), None);
         let longest =
             config.quota.drain().filter(|_| !matches!(&config.cost, Cost::Detailed(cost) if cost.settles()));

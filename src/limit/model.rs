@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluicegate_limiter::{FixedWindow, Quota, Rate, Span, Time};
 
 use super::{Ask, Limit, decide, fixture};
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 
 fn limit(count: u64, max_keys: usize, order: u64) -> Arc<Limit> {
     let rate = Rate::new(count, Span::from_secs(60)).unwrap();

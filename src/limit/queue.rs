@@ -6,7 +6,7 @@ use std::task::Waker;
 use sluicegate_limiter::{Span, Time};
 
 use super::sync::{Mutex, lock};
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 
 /// Keys are spread over so many locks: most requests that wait are of different keys.
 const SHARDS: usize = if cfg!(feature = "model") { 2 } else { 32 };

@@ -4,7 +4,7 @@ use sluicegate_limiter::{Algorithm, Charge, Debt, Quota, Receipt, Time};
 
 use super::open::Open;
 use super::sync::{Mutex, lock};
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 
 /// What a gateway knows of the counters of a limit that it may still correct.
 pub(super) struct Stored(Mutex<State>);

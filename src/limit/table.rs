@@ -10,7 +10,7 @@ use super::kept::Kept;
 use super::open::Open;
 use super::slots::Slots;
 use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, lock, read, write};
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 
 /// Slots that are looked at to count the keys of a table. One with two million keys has more than that.
 const COUNTED: usize = 1 << 21;

@@ -11,7 +11,7 @@ use sluicegate_limiter::{
 use super::fixture::limit;
 use super::redis::RemoteKey;
 use super::{Ask, Decision, Limit, decide};
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 
 fn rate(count: u64, seconds: u64) -> Rate {
     Rate::new(count, Span::from_secs(seconds)).unwrap()

@@ -10,7 +10,7 @@ use super::counters::{Counters, Taken};
 use super::redis::{Item, Lease, NOBODY, Store, Tag};
 use super::{Ask, Limit};
 use crate::config::DetailedCost;
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 
 /// All that a request holds. Dropping it frees the places, on every way out.
 #[derive(Default)]

@@ -17,10 +17,10 @@ use super::worker_counters::{
     UpstreamMetrics,
 };
 use crate::clock::cpu_time;
-use crate::forward::UpstreamState;
 use crate::limit::{Limit, StoreStatus};
 use crate::respond::Reason;
 use crate::snapshot::Snapshot;
+use crate::upstream::UpstreamState;
 
 /// The families of one scrape.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use crate::access_log::{is_among, shown_target};
 use crate::config::Part;
 use crate::config::{Config, has_secret_word, is_secret_header, secret_parameters};
 use crate::file_watch::sha256;
-use crate::key::{KeyText, parts_of};
+use crate::keys::{KeyText, parts_of};
 use crate::number::hex;
 
 /// The decision on one request.

@@ -10,16 +10,16 @@ use sluicegate_limiter::{Span, Time};
 use super::Request;
 use super::row::Row;
 use super::unmatched::Unmatched;
-use crate::cost::settled;
-use crate::denied::Unjudged;
-use crate::denied::{Denied, Stop};
 use crate::fields::Fields;
-use crate::key::KeyText;
+use crate::keys::KeyText;
 use crate::limit::{self, Holds, decide};
-use crate::pipeline::find;
+use crate::request::cost::settled;
+use crate::request::early_reject::Unjudged;
+use crate::request::early_reject::{Denied, Stop};
+use crate::request::pipeline::find;
+use crate::request::verdict::{Found, Judged, Origin};
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
-use crate::verdict::{Found, Judged, Origin};
 
 /// A replay under way.
 pub struct Replay<'s> {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::config::normalize;
-use crate::denied::Unjudged;
 use crate::message::RequestHead;
+use crate::request::early_reject::Unjudged;
 use crate::route::{Asked, Misses, host};
 use crate::snapshot::Snapshot;
 

@@ -6,8 +6,8 @@ use http::{StatusCode, header};
 use super::problem::X_REQUEST_ID;
 use crate::config::{CorsConfig, Origins};
 use crate::fields::Fields;
-use crate::forward::Body;
 use crate::message::{RequestHead, RequestId, Response};
+use crate::upstream::Body;
 
 /// What says who may read an answer.
 const OWN: [&str; 3] =

@@ -9,12 +9,12 @@ use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
 use super::reason::Reason;
 use crate::config::{HeaderFamilies, Reject};
 use crate::fields::Fields;
-use crate::forward::Body;
 use crate::limit::{Decision, Limit, Verdict};
 use crate::message::{RequestHead, RequestId, Response};
 use crate::number::write_decimal;
+use crate::request::verdict::{AskedLimit, Judged};
 use crate::snapshot::{Policies, Route, Said};
-use crate::verdict::{AskedLimit, Judged};
+use crate::upstream::Body;
 
 const LIMIT: &str = "x-ratelimit-limit";
 const REMAINING: &str = "x-ratelimit-remaining";

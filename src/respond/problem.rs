@@ -9,9 +9,9 @@ use super::reason::Reason;
 use crate::auth::Unproven;
 use crate::auth::jwt::TokenError;
 use crate::config::PathError;
-use crate::denied::Unjudged;
-use crate::forward::Body;
 use crate::message::{RequestHead, RequestId, Response};
+use crate::request::early_reject::Unjudged;
+use crate::upstream::Body;
 
 pub(super) const NO_STORE: &str = "no-store";
 pub(super) const X_REQUEST_ID: &str = "x-request-id";

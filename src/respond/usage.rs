@@ -7,7 +7,7 @@ use sluicegate_limiter::{Standing, Time};
 use super::limits::Told;
 use super::problem::{NO_STORE, fixed};
 use crate::message::Response;
-use crate::verdict::{AskedLimit, Found};
+use crate::request::verdict::{AskedLimit, Found};
 
 /// The client's limits and what is left of them, with the headers that any other answer would have.
 pub fn usage(found: &Found<'_>, usage: &[(AskedLimit<'_>, Standing)], now: Time) -> Response {

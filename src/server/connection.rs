@@ -23,8 +23,8 @@ use crate::boxed_future::boxed_future;
 use crate::fields::Fields;
 use crate::metrics::{Handshake, ListenerMetrics, Metrics, Refusal};
 use crate::number::write_decimal;
+use crate::request::verdict::Origin;
 use crate::snapshot::Snapshot;
-use crate::verdict::Origin;
 use crate::worker::Worker;
 
 /// What there is room for in the first read.

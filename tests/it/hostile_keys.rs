@@ -6,9 +6,9 @@ use crate::harness::{Gateway, Setup, Upstream};
 use http::HeaderValue;
 use sluicegate::config;
 use sluicegate::message::RequestHead;
-use sluicegate::pipeline::judge;
+use sluicegate::request::pipeline::judge;
+use sluicegate::request::verdict::Origin;
 use sluicegate::snapshot::SnapshotBuilder;
-use sluicegate::verdict::Origin;
 use sluicegate_limiter::{Span, Time};
 
 /// A million keys, one request each: as many counters as are allowed, one of them still limited, and a new key served

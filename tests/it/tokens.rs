@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use sluicegate::auth::Unproven;
 use sluicegate::auth::jwt::TokenError;
 use sluicegate::config;
-use sluicegate::denied::Unjudged;
 use sluicegate::message::RequestHead;
-use sluicegate::pipeline::judge;
+use sluicegate::request::early_reject::Unjudged;
+use sluicegate::request::pipeline::judge;
+use sluicegate::request::verdict::Origin;
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
-use sluicegate::verdict::Origin;
 use sluicegate_limiter::Time;
 
 /// When the tests play, in seconds.

@@ -17,7 +17,7 @@ use super::places::{LEASE, said};
 use super::scripts::{SCRIPTS, Script};
 use super::wire::{self, Algorithms, Decided, Reply};
 use super::{Servers, Store};
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 use crate::limit::turn::Hold;
 use crate::limit::{Ask, Decision, Holds, Key, Limit, Verdict};
 use crate::metrics::Operation;

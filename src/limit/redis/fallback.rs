@@ -16,7 +16,7 @@ use super::places::said;
 use super::scripts::SCRIPTS;
 use super::wire;
 use crate::config::OnStoreFailure;
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 use crate::limit::turn::Hold;
 use crate::limit::{Ask, Decision, Holds, Limit, Verdict, decide_here};
 

@@ -12,7 +12,7 @@ use super::link::{Link, Weight};
 use super::name::Tag;
 use super::scripts::SCRIPTS;
 use super::wire::{self, Algorithms, Decided, Reply};
-use crate::key::{Fingerprint, KeyText};
+use crate::keys::{Fingerprint, KeyText};
 use crate::limit::{Key, Limit};
 
 /// How often the gateway says that it lives, and how long its word holds.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::Store;
 use super::name::Tag;
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 use crate::limit::Limit;
 
 /// The places that requests of one worker hold, whether the store knows of them or not.

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-use crate::key::KeyText;
+use crate::keys::KeyText;
 
 /// Bytes of the digest that are kept. Nobody finds a second key for 96 bits, and 10⁹ keys collide by chance with a
 /// probability of 10⁻¹¹.

@@ -115,7 +115,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::key::{Fingerprint, KeyText};
+    use crate::keys::{Fingerprint, KeyText};
     use crate::limit::fixture::limit;
     use crate::limit::redis::name::Tag;
 

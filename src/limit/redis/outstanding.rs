@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::link::random;
 use super::name::Tag;
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 use crate::limit::Limit;
 
 /// Keys whose spending is remembered; that of further ones is not written back.
@@ -125,7 +125,7 @@ mod tests {
     use sluicegate_limiter::{FixedWindow, Quota, Rate, Span};
 
     use super::*;
-    use crate::key::KeyText;
+    use crate::keys::KeyText;
     use crate::limit::fixture;
 
     /// A report is repeated as it was until it is heard, what is spent meanwhile is in the next one, and what has come back

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 use crate::limit::Limit;
 
 /// Locks, so that threads seldom meet at one.

@@ -5,7 +5,7 @@ use sluicegate_limiter::Time;
 use super::super::kept::Kept;
 use super::super::sync::{Ordering, lock, write};
 use super::{Part, Shard, Table};
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 
 /// Slots that are looked at for idle keys whenever a key is added.
 const SWEEP_ON_INSERT: usize = 8;

@@ -26,7 +26,7 @@ use super::inbound::Inbound;
 use super::stream::ClientStream;
 use crate::boxed_future::boxed_future;
 use crate::framing::Framing;
-use crate::pipeline;
+use crate::request::pipeline;
 
 pub use self::body::Http1Body;
 

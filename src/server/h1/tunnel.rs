@@ -9,8 +9,8 @@ use bytes::{Buf, Bytes};
 use super::socket::Socket;
 use super::times;
 use super::write::send_switch;
-use crate::forward::Tunnel;
 use crate::message::Response;
+use crate::upstream::Tunnel;
 
 /// One end of a tunnel.
 enum Side<'a> {

@@ -12,11 +12,11 @@ use super::head::Asked;
 use super::look::Stage;
 use super::socket::Socket;
 use crate::fields::{Fields, Looks, write_line};
-use crate::forward::Body;
 use crate::message::Response;
 use crate::number::write_decimal;
 use crate::outbox::{Coding, Mismatch, Outbox};
 use crate::server::pace::SendPace;
+use crate::upstream::Body;
 
 /// What a head may have behind its headers, and a small body behind that.
 const ROOM: usize = 1 << 10;

@@ -20,10 +20,10 @@ use super::frame::Reason;
 use super::requests::Next;
 use super::session::{Answer, Session};
 use super::streams::Key;
-use crate::forward::Body;
 use crate::message::{RequestHead, Response};
-use crate::pipeline;
+use crate::request::pipeline;
 use crate::respond::LocalError;
+use crate::upstream::Body;
 use crate::worker::Worker;
 
 /// A request that came.

@@ -12,7 +12,7 @@ use sluicegate_limiter::{Quota, Receipt, Refusal, Span, Standing, Time};
 use super::quotas::{fresh, quotas, size};
 use super::server::{Server, Store, decided};
 use crate::config::Mode;
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 use crate::limit::ban::{Bar, Bars};
 use crate::limit::fixture;
 use crate::limit::redis::RemoteKey;

@@ -11,7 +11,7 @@ use sluicegate_limiter::{Ban, Quota, Span, Strikes, Time};
 use super::quotas::{fixed, fresh, log, places, rate, token};
 use super::server::{Server, Store};
 use crate::config::Mode;
-use crate::key::Fingerprint;
+use crate::keys::Fingerprint;
 use crate::limit::ban::{Bar, Bars, RemoteBan};
 use crate::limit::redis::RemoteKey;
 use crate::limit::redis::wire::{Decided, Reply, limit_argument};

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio_rustls::TlsConnector;
 
+use super::ForwardError;
 use super::balance::{Dice, Place, choose};
 use super::connect::connector;
 use super::member::Member;
 use super::retry::Budget;
 use super::server::Server;
 use super::shared::{Lasting, UpstreamState};
-use super::{Exchange, ForwardError};
 use crate::boxed_future::boxed_future;
 use crate::config::UpstreamConfig;
 use crate::message::Response;
 use crate::metrics::UpstreamMetrics;
+use crate::request::RequestContext;
 
 /// An upstream as one worker sees it.
 pub struct Upstream {
@@ -48,7 +49,7 @@ pub(super) struct Seat {
 }
 
 /// A request's place at a server. Dropping it frees the place.
-pub(super) struct Slot {
+pub(crate) struct Slot {
     pub(super) seat: Rc<Seat>,
     /// Whom to tell, where places are counted.
     counted: Option<Arc<Lasting>>,
@@ -116,7 +117,7 @@ impl Upstream {
     /// a connection.
     pub(super) async fn slot(
         &self,
-        exchange: &Exchange,
+        exchange: &RequestContext,
         tried: &[Rc<Seat>],
         now: u64,
     ) -> Result<Slot, ForwardError> {

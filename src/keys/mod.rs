@@ -13,9 +13,9 @@ use http::{Method, header};
 use smallvec::SmallVec;
 
 use crate::auth::jwt::Verified;
-use crate::client_ip::{mask, network};
 use crate::config::{ApiKeyConfig, ApiKeySource, KeySpec, Part, form_decode};
 use crate::fields::Fields;
+use crate::request::client_address::{mask, network};
 use crate::route::folded;
 use crate::server::tls::Identified;
 

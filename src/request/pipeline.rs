@@ -10,23 +10,24 @@ use http::uri::PathAndQuery;
 use http::{Method, header};
 use sluicegate_limiter::{Span, Time};
 
-use crate::asking::{Arrival, Asking, Scope};
 use crate::auth::{self, Identity};
 use crate::boxed_future::boxed_future;
 use crate::config::{PathError, normalize};
-use crate::cost::settled;
-use crate::denied::{Stop, Unjudged, deny};
 use crate::fields::Fields;
-use crate::forward::{self, Exchange, ForwardError};
 use crate::limit::{self, Ask, Store, decide};
 use crate::message::{RequestHead, Response};
+use crate::request::RequestContext;
+use crate::request::cost::settled;
+use crate::request::early_reject::{Stop, Unjudged, deny};
+use crate::request::limit_selection::{Arrival, Asking, Scope};
+use crate::request::verdict::{Found, Judged, Origin};
 use crate::respond::{self, LocalError, Reason};
+use crate::rewrite::Unwritable;
 use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
 use crate::server::{Connection, Inbound};
-use crate::shape::Unwritable;
 use crate::snapshot::{Route, Snapshot, Target};
 use crate::target::RequestTarget;
-use crate::verdict::{Found, Judged, Origin};
+use crate::upstream::{self, ForwardError};
 use crate::worker::View;
 
 /// Route, identify, keys, decide, with the counters of this process alone. With `queue`, a delayed request takes a
@@ -88,7 +89,7 @@ pub fn find<'s>(
     if parts.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&parts.headers) {
         return Err(Unjudged::Framing.into());
     }
-    if forward::nominates(&parts.headers, &snapshot.reserved) {
+    if upstream::nominates(&parts.headers, &snapshot.reserved) {
         return Err(Unjudged::Nominated.into());
     }
     let host = host(parts).map_err(|NoHost| Unjudged::Host)?;
@@ -174,7 +175,7 @@ fn is_chunked(headers: &Fields) -> bool {
 /// The answer to what is no request, or was never one. It is counted as all others are.
 pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
     let (view, now) = (connection.worker.view(), connection.worker.clock().now());
-    let exchange = Exchange::begin(connection, &view, now, None);
+    let exchange = RequestContext::begin(connection, &view, now, None);
     let response = exchange.refuse(error);
     exchange.answer(response)
 }
@@ -185,7 +186,7 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
     let view = connection.worker.view();
     let now = connection.worker.clock().now();
     view.snapshot.underscores.clean(&mut parts.headers);
-    let mut exchange = Exchange::begin(connection, &view, now, Some(parts));
+    let mut exchange = RequestContext::begin(connection, &view, now, Some(parts));
 
     // What is found and judged stands in functions that wait for nothing: whatever stands here is memory that each
     // connection has and each request touches. What is waited for seldom is apart for the same reason.
@@ -241,7 +242,7 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
             let upstream = view.upstream(*index);
             exchange.set_affinity(affinity);
             let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
-            match forward::forward(connection, &exchange, upstream, route, told, parts, body).await {
+            match upstream::forward(connection, &exchange, upstream, route, told, parts, body).await {
                 Ok(response) => {
                     exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
                     response
@@ -283,7 +284,7 @@ struct Admitted<'s> {
 fn rule<'s>(
     connection: &Rc<Connection>,
     view: &'s View,
-    exchange: &mut Exchange,
+    exchange: &mut RequestContext,
     parts: &RequestHead,
     now: Time,
 ) -> Result<Ruling<'s>, Box<Result<Found<'s>, Stop<'s>>>> {
@@ -308,7 +309,7 @@ async fn rule_later<'s>(
     connection: &Rc<Connection>,
     view: &'s View,
     mut sought: Result<Found<'s>, Stop<'s>>,
-    exchange: &mut Exchange,
+    exchange: &mut RequestContext,
     parts: &RequestHead,
     now: Time,
 ) -> Ruling<'s> {
@@ -361,7 +362,7 @@ fn concluded<'s>(
     mut judged: Judged<'s>,
     target: &'s Target,
     view: &View,
-    exchange: &mut Exchange,
+    exchange: &mut RequestContext,
     parts: &RequestHead,
 ) -> Ruling<'s> {
     if !judged.decision.admitted {
@@ -376,7 +377,7 @@ fn concluded<'s>(
 }
 
 /// The answer to a request that its limits do not admit.
-fn turned_away(judged: &Judged<'_>, view: &View, exchange: &Exchange, parts: &RequestHead) -> Response {
+fn turned_away(judged: &Judged<'_>, view: &View, exchange: &RequestContext, parts: &RequestHead) -> Response {
     view.observe(judged);
     exchange.judged(judged);
     if judged.decision.unavailable {
@@ -387,7 +388,7 @@ fn turned_away(judged: &Judged<'_>, view: &View, exchange: &Exchange, parts: &Re
 }
 
 /// The answer to a request that never comes to its limits.
-fn unjudged(why: Unjudged, exchange: &mut Exchange, parts: &RequestHead) -> Response {
+fn unjudged(why: Unjudged, exchange: &mut RequestContext, parts: &RequestHead) -> Response {
     exchange.unjudged(&why, parts);
     match why {
         Unjudged::Preflight { .. } => respond::preflight(exchange.cors(), parts, exchange.id()),

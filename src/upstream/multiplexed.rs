@@ -12,10 +12,11 @@ use super::lines::{Lines, Stream};
 use super::outgoing::Outgoing;
 use super::server::Server;
 use super::upload::RequestBody;
-use super::{Exchange, ForwardError, framing};
+use super::{ForwardError, framing};
 use crate::config::UpstreamConfig;
 use crate::fields::Fields;
 use crate::message::{RequestHead, Response};
+use crate::request::RequestContext;
 use crate::server::Connection;
 
 /// Connections that are tried for a request that none of them has taken.
@@ -26,7 +27,7 @@ const TRIES: usize = 3;
 pub(super) async fn ask(
     (server, lines): (&Server, &Rc<Lines>),
     config: &UpstreamConfig,
-    exchange: &Exchange,
+    exchange: &RequestContext,
     connection: &Connection,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {

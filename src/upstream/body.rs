@@ -9,18 +9,18 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::exchange::Exchange;
 use super::headers;
 use super::lines::Stream;
 use super::pool::Pool;
 use super::tunnel::Tunnel;
 use super::wire::{Answer, Wire};
 use crate::framing::{Framing, Taken};
+use crate::request::RequestContext;
 
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
 pub struct Body {
     kind: Kind,
-    exchange: Option<Box<Exchange>>,
+    exchange: Option<Box<RequestContext>>,
 }
 
 enum Kind {
@@ -145,7 +145,7 @@ impl Body {
         }
     }
 
-    pub(super) fn ends(&mut self, exchange: Box<Exchange>) {
+    pub(crate) fn ends(&mut self, exchange: Box<RequestContext>) {
         if http_body::Body::is_end_stream(self) {
             exchange.completed();
         }
@@ -165,7 +165,7 @@ impl http_body::Body for Body {
         if let Some(exchange) = exchange {
             exchange.taken();
         }
-        let is_over = exchange.as_deref().is_some_and(Exchange::is_over);
+        let is_over = exchange.as_deref().is_some_and(RequestContext::is_over);
         let mut polled = match kind {
             Kind::Empty | Kind::Switched(..) => return Poll::Ready(None),
             Kind::Forwarded(_) | Kind::Wired(_) if is_over => Poll::Ready(Some(Err(BodyError::Stalled))),
@@ -223,7 +223,7 @@ impl Forwarded {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
-        exchange: Option<&Exchange>,
+        exchange: Option<&RequestContext>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if polled.is_pending() {
@@ -256,7 +256,7 @@ impl Wired {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
-        exchange: Option<&Exchange>,
+        exchange: Option<&RequestContext>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let buffers = exchange.map(|exchange| &exchange.connection().worker.buffers);
         if self.wire.as_mut().is_some_and(|wire| wire.poll_upload(context, buffers).is_err()) {

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http::{Version, header};
 use tokio::io::AsyncWrite;
 
-use super::exchange::Exchange;
 use super::wire::Wire;
 use crate::fields::Fields;
 use crate::message::RequestHead;
+use crate::request::RequestContext;
 
 /// What there is room for in one read.
 const PIECE: usize = 4 << 10;
@@ -20,7 +20,7 @@ const PIECE: usize = 4 << 10;
 /// The server's side of a tunnel. It is one exchange, which ends with it.
 pub struct Tunnel {
     pub(super) wire: Wire,
-    pub(super) exchange: Box<Exchange>,
+    pub(super) exchange: Box<RequestContext>,
     pub(super) idle: Duration,
 }
 

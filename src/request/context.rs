@@ -14,18 +14,16 @@ use std::time::Duration;
 use http::{HeaderName, header};
 use sluicegate_limiter::Time;
 
-use super::fleet::Slot;
-use super::underscores::Underscores;
-use super::upload::Upload;
 use crate::access_log::Record;
 use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::fields::Fields;
 use crate::limit::Holds;
 use crate::message::{RequestHead, RequestId, Response};
 use crate::respond::{self, LocalError, Reason};
+use crate::rewrite::{Values, apply};
 use crate::server::{Connection, Deadline};
-use crate::shape::{Values, apply};
 use crate::trace::Trace;
+use crate::upstream::{Slot, Underscores, Upload};
 use crate::worker::View;
 
 /// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
@@ -33,7 +31,7 @@ const CLIENT_LEFT: u16 = 499;
 const PIECE: usize = 32 << 10;
 
 /// An exchange that is under way. Dropping it frees what it holds and counts it, also when the client leaves.
-pub struct Exchange {
+pub struct RequestContext {
     connection: Rc<Connection>,
     /// The connection's, or its own where requests share a connection.
     deadline: Rc<Deadline>,
@@ -72,7 +70,7 @@ pub struct Exchange {
     record: RefCell<Option<Box<Record>>>,
 }
 
-impl Exchange {
+impl RequestContext {
     /// Begins an exchange with the head of a request, if it could be read.
     pub fn begin(
         connection: &Rc<Connection>,
@@ -127,14 +125,14 @@ impl Exchange {
     }
 
     /// More of the answer is asked for: the client has taken what it was given. Over HTTP/1.1 the socket says that.
-    pub(super) fn taken(&self) {
+    pub(crate) fn taken(&self) {
         if self.connection.shared {
             self.deadline.set_socket(None);
         }
     }
 
     /// The client was given so many bytes of the answer, and may leave them lying for a while.
-    pub(super) fn given(&self, bytes: usize) {
+    pub(crate) fn given(&self, bytes: usize) {
         if self.connection.shared {
             let within =
                 self.connection.worker.client().write.saturating_mul(
@@ -145,12 +143,12 @@ impl Exchange {
     }
 
     /// Counts bytes of the answer's body.
-    pub(super) fn sent(&self, bytes: usize) {
+    pub(crate) fn sent(&self, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
     }
 
     /// The answer's body was given to its end.
-    pub(super) fn completed(&self) {
+    pub(crate) fn completed(&self) {
         self.complete.set(true);
     }
 
@@ -160,22 +158,22 @@ impl Exchange {
     }
 
     /// The hash of what keeps such requests on one server.
-    pub(super) fn affinity(&self) -> Option<u64> {
+    pub(crate) fn affinity(&self) -> Option<u64> {
         self.affinity
     }
 
     /// Holds a place at a server until the end, instead of the one before.
-    pub(super) fn occupy(&self, slot: Slot) {
+    pub(crate) fn occupy(&self, slot: Slot) {
         self.slot.set(Some(slot));
     }
 
     /// Notes the body that is forwarded, to count its bytes.
-    pub(super) fn uploads(&self, upload: &Rc<Upload>) {
+    pub(crate) fn uploads(&self, upload: &Rc<Upload>) {
         let _ = self.upload.set(Rc::clone(upload)); // a request has one body
     }
 
     /// Counts bytes that the client sent through a tunnel.
-    pub(super) fn tunnelled(&self, bytes: usize) {
+    pub(crate) fn tunnelled(&self, bytes: usize) {
         self.tunnelled.set(self.tunnelled.get() + bytes as u64);
     }
 
@@ -189,12 +187,12 @@ impl Exchange {
         self.id.get_or_init(|| self.connection.worker.request_id())
     }
 
-    pub(super) fn set_idle(&self, idle: Duration) {
+    pub(crate) fn set_idle(&self, idle: Duration) {
         self.idle.set(idle);
     }
 
     /// The address that a request with these headers comes from, and where it came to, as far as they are known.
-    pub(super) fn ends(&self, headers: &Fields) -> (SocketAddr, SocketAddr) {
+    pub(crate) fn ends(&self, headers: &Fields) -> (SocketAddr, SocketAddr) {
         let peer = self.connection.peer;
         let origin = self.connection.origin();
         let config = &self.view.snapshot.config;
@@ -207,13 +205,13 @@ impl Exchange {
     }
 
     /// Whether the peer is a proxy that is believed.
-    pub(super) fn trusts_peer(&self) -> bool {
+    pub(crate) fn trusts_peer(&self) -> bool {
         let config = &self.view.snapshot.config;
         config.client_ip.trusts(&config.lists, self.connection.peer_ip())
     }
 
     /// The header of one address in which trusted proxies name the client, if it is such a header.
-    pub(super) fn client_header(&self) -> Option<&HeaderName> {
+    pub(crate) fn client_header(&self) -> Option<&HeaderName> {
         match &self.view.snapshot.config.client_ip.header {
             ForwardedHeader::Single(name) => Some(name),
             _ => None,
@@ -226,20 +224,20 @@ impl Exchange {
     }
 
     /// Which header names with underscores may pass.
-    pub(super) fn underscores(&self) -> &Underscores {
+    pub(crate) fn underscores(&self) -> &Underscores {
         &self.view.snapshot.underscores
     }
 
     /// When the limits let it go.
-    pub(super) fn released(&self) -> Time {
+    pub(crate) fn released(&self) -> Time {
         self.released
     }
 
-    pub(super) fn connection(&self) -> &Rc<Connection> {
+    pub(crate) fn connection(&self) -> &Rc<Connection> {
         &self.connection
     }
 
-    pub(super) fn deadline(&self) -> &Rc<Deadline> {
+    pub(crate) fn deadline(&self) -> &Rc<Deadline> {
         &self.deadline
     }
 
@@ -261,7 +259,7 @@ impl Exchange {
     }
 
     /// Waits for `future`, but not beyond the request's deadline, which whoever makes progress may move.
-    pub(super) async fn in_time<T>(&self, within: Duration, future: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn in_time<T>(&self, within: Duration, future: impl Future<Output = T>) -> Option<T> {
         self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
         let mut future = pin!(future);
         let result = poll_fn(|context| {
@@ -278,24 +276,24 @@ impl Exchange {
     }
 
     /// It has to be over within so much of its beginning.
-    pub(super) fn set_total(&self, within: Option<Duration>) {
+    pub(crate) fn set_total(&self, within: Option<Duration>) {
         if let Some(within) = within {
             self.deadline.set_total(Some(self.connection.worker.deadlines.after(within)));
         }
     }
 
     /// Whether it takes longer than its route has it.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.deadline.is_over(self.connection.worker.deadlines.now())
     }
 
     /// It goes on as long as both sides like.
-    pub(super) fn has_no_end(&self) {
+    pub(crate) fn has_no_end(&self) {
         self.deadline.set_total(None);
     }
 
     /// The upstream has sent nothing: whether that has been so for too long.
-    pub(super) fn stalled(&self, context: &Context<'_>) -> bool {
+    pub(crate) fn stalled(&self, context: &Context<'_>) -> bool {
         if self.deadline.request_passed() || self.is_over() {
             return true;
         }
@@ -307,7 +305,7 @@ impl Exchange {
     }
 
     /// The upstream has sent something.
-    pub(super) fn moved(&self) {
+    pub(crate) fn moved(&self) {
         self.deadline.set_request(None);
     }
 
@@ -336,7 +334,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for RequestContext {
     fn drop(&mut self) {
         let now = self.connection.worker.clock().now();
         self.holds.give_up(now);

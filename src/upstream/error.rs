@@ -2,9 +2,9 @@
 
 use http::{StatusCode, header};
 
-use super::Exchange;
 use crate::message::Response;
 use crate::metrics::UpstreamOutcome;
+use crate::request::RequestContext;
 use crate::respond::LocalError;
 
 /// Why an upstream gave no answer.
@@ -73,7 +73,7 @@ impl ForwardError {
 
     /// What operators are told of it.
     #[cold]
-    pub(super) fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         told(self)
     }
 
@@ -107,7 +107,7 @@ impl ForwardError {
 
     /// The answer to the client. It tells what failed, never where.
     #[cold]
-    pub fn response(self, exchange: &Exchange) -> Response {
+    pub fn response(self, exchange: &RequestContext) -> Response {
         let local = match self {
             Self::Busy => LocalError::UpstreamBusy,
             Self::NoServer
@@ -131,7 +131,7 @@ impl ForwardError {
 }
 
 /// An error with what caused it.
-pub(super) fn told(error: &dyn std::error::Error) -> String {
+pub(crate) fn told(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)
         .collect::<Vec<_>>()

@@ -2,15 +2,15 @@
 
 use http::uri::PathAndQuery;
 
-use super::Exchange;
+use super::RequestContext;
 use crate::auth::Identity;
 use crate::config::UriTemplate;
 use crate::fields::Fields;
 use crate::message::{RequestHead, RequestId};
-use crate::shape::{self, Facts, Unwritable, apply, disown_changed, render};
+use crate::rewrite::{self, Facts, Unwritable, apply, disown_changed, render};
 use crate::trace::Trace;
 
-impl Exchange {
+impl RequestContext {
     /// Takes over what a trusted proxy says of a request, and begins its line in the log.
     pub(super) fn take_over(&self, parts: &RequestHead) {
         if self.trusts_peer()
@@ -44,19 +44,19 @@ impl Exchange {
         let Some(route) = self.route else { return Ok(None) };
         let shape = &self.view.snapshot.config.routes[route].shape;
         let facts = self.facts(parts, Some(identity));
-        let target = shape::target(&shape.path, &facts);
+        let target = rewrite::target(&shape.path, &facts);
         self.request_values = render(&shape.request, &facts);
         target
     }
 
     /// Where the client is sent.
     pub fn location(&self, to: &UriTemplate, parts: &RequestHead, identity: &Identity<'_>) -> Vec<u8> {
-        shape::location(to, &self.facts(parts, Some(identity)))
+        rewrite::location(to, &self.facts(parts, Some(identity)))
     }
 
     /// Changes the headers of a request that is ready to be forwarded: nothing that a client names in Connection
     /// takes them away again.
-    pub(in crate::forward) fn dress(&self, headers: &mut Fields) {
+    pub(crate) fn dress(&self, headers: &mut Fields) {
         let trace = self.trace(headers);
         Trace::write(trace.as_ref(), headers);
         let Some(route) = self.route else { return };

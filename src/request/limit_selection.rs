@@ -10,15 +10,15 @@ use smallvec::SmallVec;
 
 use crate::auth::Identity;
 use crate::config::{Exempt, ListConfig, OnMissing, When};
-use crate::cost::cost;
-use crate::denied::Unjudged;
-use crate::key::{self, KeyText, Subject};
+use crate::keys::{self, KeyText, Subject};
 use crate::limit::Ask;
 use crate::message::RequestHead;
+use crate::request::cost::cost;
+use crate::request::early_reject::Unjudged;
+use crate::request::verdict::{AskedLimit, Found, Spared};
 use crate::route::{Near, preflight};
 use crate::server::tls::TlsSession;
 use crate::snapshot::Snapshot;
-use crate::verdict::{AskedLimit, Found, Spared};
 
 /// A request that has come to its route.
 pub(crate) struct Arrival<'s, 'r, 'n> {
@@ -118,7 +118,7 @@ impl<'s> Arrival<'s, '_, '_> {
     pub(crate) fn found(&self, identity: Identity<'s>, asking: Asking<'s>) -> Found<'s> {
         let route = &self.snapshot.routes[self.route_index];
         let affinity =
-            self.snapshot.affinity(route).and_then(|key| key::affinity(key, &self.subject(&identity)));
+            self.snapshot.affinity(route).and_then(|key| keys::affinity(key, &self.subject(&identity)));
         let normal_path = match self.path {
             Cow::Borrowed(_) => None,
             Cow::Owned(path) => Some(path.clone()),
@@ -165,7 +165,7 @@ impl<'s> Asking<'s> {
             }
             let mut text = KeyText::new();
             let whole = limit.config.whole_key.then_some(&mut text);
-            let key = key::fingerprint(&limit.config.key, subject, &snapshot.secret, whole);
+            let key = keys::fingerprint(&limit.config.key, subject, &snapshot.secret, whole);
             let key = match (key, limit.config.on_missing) {
                 (Some(key), _) if limit.exempt.contains(&key) => {
                     spare(Spared::Exempt);
@@ -196,7 +196,7 @@ impl<'s> Asking<'s> {
                     return Err(Unjudged::KeyMissing {
                         route: route_index,
                         limit: limit.config.name.clone(),
-                        of_user: key::lacks_user(&limit.config.key, subject),
+                        of_user: keys::lacks_user(&limit.config.key, subject),
                     });
                 }
             };

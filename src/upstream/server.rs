@@ -16,10 +16,11 @@ use super::outgoing::Outgoing;
 use super::pool::Pool;
 use super::shared::UpstreamState;
 use super::wire::{Wire, WireError};
-use super::{Exchange, ForwardError, multiplexed};
+use super::{ForwardError, multiplexed};
 use crate::boxed_future::boxed_future;
 use crate::config::{Protocol, UpstreamConfig};
 use crate::message::{RequestHead, Response};
+use crate::request::RequestContext;
 use crate::server::Connection;
 
 /// A server as one worker sees it.
@@ -76,7 +77,7 @@ impl Server {
 pub(super) async fn ask(
     server: &Server,
     config: &UpstreamConfig,
-    exchange: &Exchange,
+    exchange: &RequestContext,
     connection: &Connection,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
@@ -96,7 +97,7 @@ pub(super) async fn ask(
 async fn ask_alone(
     server: &Server,
     config: &UpstreamConfig,
-    exchange: &Exchange,
+    exchange: &RequestContext,
     connection: &Connection,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {

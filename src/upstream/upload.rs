@@ -11,10 +11,10 @@ use http::HeaderName;
 use http_body::{Frame, SizeHint};
 use smallvec::SmallVec;
 
-use super::exchange::Exchange;
 use super::{ForwardError, headers};
 use crate::config::UpstreamConfig;
 use crate::fields::Fields;
+use crate::request::RequestContext;
 use crate::server::{Connection, Deadline, Inbound, InboundError};
 
 /// The body of a request on its way to an upstream.
@@ -24,11 +24,11 @@ pub(super) struct RequestBody {
 }
 
 /// What became of the body of a request.
-pub(super) struct Upload {
+pub(crate) struct Upload {
     /// Bytes that may still come.
     left: Cell<u64>,
     /// Bytes that have come.
-    pub(super) received: Cell<u64>,
+    pub(crate) received: Cell<u64>,
     /// Why it did not come whole.
     failed: Cell<Option<Failed>>,
     /// It came whole.
@@ -120,7 +120,7 @@ impl Upload {
 /// Why a request was not sent whole. An HTTP/2 server is told CANCEL.
 #[derive(Debug, thiserror::Error)]
 #[error("the request's body did not come whole")]
-pub(super) struct UploadError(#[source] h2::Error);
+pub(crate) struct UploadError(#[source] h2::Error);
 
 impl UploadError {
     pub(super) fn new() -> Self {
@@ -138,7 +138,7 @@ impl RequestBody {
     pub(super) fn new(
         body: Inbound,
         max: Option<u64>,
-        exchange: &Exchange,
+        exchange: &RequestContext,
         head: &Fields,
         config: &UpstreamConfig,
     ) -> (Self, Rc<Upload>) {

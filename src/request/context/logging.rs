@@ -4,15 +4,15 @@ use std::sync::atomic::Ordering;
 
 use sluicegate_limiter::Time;
 
-use super::Exchange;
+use super::RequestContext;
 use crate::access_log::{End, Record};
-use crate::denied::Unjudged;
-use crate::forward::ForwardError;
 use crate::message::RequestHead;
+use crate::request::early_reject::Unjudged;
+use crate::request::verdict::{Found, Judged};
 use crate::respond::LocalError;
-use crate::verdict::{Found, Judged};
+use crate::upstream::ForwardError;
 
-impl Exchange {
+impl RequestContext {
     /// Begins the line of a request; of one that could not be read there are no `parts`.
     pub(super) fn begin_record(&self, parts: Option<&RequestHead>) {
         let Some(log) = &self.view.access_log else { return };
@@ -75,13 +75,13 @@ impl Exchange {
     }
 
     /// A server was asked, and that took from its release until now.
-    pub(in crate::forward) fn asked(&self, server: &str, failed: Option<&ForwardError>) {
+    pub(crate) fn asked(&self, server: &str, failed: Option<&ForwardError>) {
         let took = || self.connection.worker.clock().now().since(self.released);
         self.note(|record| record.asked(server, took(), failed.map(ForwardError::told)));
     }
 
     /// No server could be asked.
-    pub(in crate::forward) fn not_asked(&self, why: &ForwardError) {
+    pub(crate) fn not_asked(&self, why: &ForwardError) {
         self.note(|record| record.not_asked(why.told()));
     }
 

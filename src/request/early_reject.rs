@@ -11,17 +11,17 @@ use std::rc::Rc;
 use http::StatusCode;
 use sluicegate_limiter::Time;
 
-use crate::asking::{Arrival, Asking, Scope};
 use crate::auth::jwt::Jwt;
 use crate::auth::{self, Identity, Unproven};
 use crate::config::PathError;
-use crate::cost::settled;
 use crate::fields::Fields;
-use crate::forward::Exchange;
 use crate::limit::{Ask, Store, decide_for_now};
 use crate::message::{RequestHead, Response};
+use crate::request::RequestContext;
+use crate::request::cost::settled;
+use crate::request::limit_selection::{Arrival, Asking, Scope};
+use crate::request::verdict::{Found, Judged};
 use crate::respond;
-use crate::verdict::{Found, Judged};
 
 /// Why a request never came to its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl<'s> Found<'s> {
 pub(crate) async fn deny(
     mut judged: Judged<'_>,
     why: Unjudged,
-    exchange: &mut Exchange,
+    exchange: &mut RequestContext,
     parts: &RequestHead,
 ) -> Response {
     exchange.unjudged(&why, parts);

@@ -8,11 +8,12 @@ use super::fleet::{Tried, Upstream};
 use super::outgoing::Outgoing;
 use super::server::ask;
 use super::upload::RequestBody;
-use super::{Exchange, ForwardError, headers, proxy, tunnel};
+use super::{ForwardError, headers, proxy, tunnel};
 use crate::auth::Told;
 use crate::config::Protocol;
 use crate::message::{RequestHead, Response};
 use crate::metrics::UpstreamOutcome;
+use crate::request::RequestContext;
 use crate::respond;
 use crate::server::{Connection, Inbound};
 use crate::snapshot::Route;
@@ -20,7 +21,7 @@ use crate::snapshot::Route;
 /// A request that is counted when its outcome is known, or when the client leaves before.
 struct Counted<'a> {
     upstream: &'a Upstream,
-    exchange: &'a Exchange,
+    exchange: &'a RequestContext,
     outcome: UpstreamOutcome,
 }
 
@@ -40,7 +41,7 @@ impl Drop for Counted<'_> {
 /// When the upstream gave no answer, or the client's body was at fault.
 pub async fn forward(
     connection: &Rc<Connection>,
-    exchange: &Exchange,
+    exchange: &RequestContext,
     upstream: &Upstream,
     route: &Route,
     consumer: Option<Told<'_>>,
@@ -64,7 +65,7 @@ pub async fn forward(
 /// The request as its upstream gets it. Apart, so that what it needs is not kept while the answer is waited for.
 fn prepare<'a>(
     connection: &Rc<Connection>,
-    exchange: &Exchange,
+    exchange: &RequestContext,
     upstream: &Upstream,
     route: &Route,
     consumer: Option<Told<'_>>,
@@ -113,7 +114,7 @@ fn prepare<'a>(
 /// twice if no byte of an answer had come.
 async fn attempt(
     connection: &Connection,
-    exchange: &Exchange,
+    exchange: &RequestContext,
     upstream: &Upstream,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
