@@ -33,6 +33,7 @@ pub mod number;
 mod outbox;
 pub mod pem;
 pub mod process_log;
+pub mod refusal_reason;
 pub mod replay;
 pub mod request;
 pub mod respond;

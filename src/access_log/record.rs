@@ -11,10 +11,11 @@ use crate::auth::Identity;
 use crate::auth::jwt::Verified;
 use crate::config::{AccessLogConfig, Field, Known};
 use crate::message::{RequestHead, RequestId};
+use crate::refusal_reason::RefusalReason;
 use crate::replay::Outcome;
 use crate::request::early_reject::Unjudged;
 use crate::request::verdict::Judged;
-use crate::respond::{Reason, retry_after, speaker};
+use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
 use crate::target::RequestTarget;
 use crate::trace::Trace;
@@ -76,7 +77,7 @@ pub struct End<'a> {
     /// The status.
     pub code: u16,
     /// Why the gateway refused it, if it did.
-    pub reason: Option<Reason>,
+    pub reason: Option<RefusalReason>,
     /// Whether its answer was given to the end.
     pub complete: bool,
     /// Bytes of its body.

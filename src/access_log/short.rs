@@ -11,7 +11,7 @@ use std::io::Write as _;
 use super::line::MAX_VALUE;
 use super::record::{End, Record, without_user};
 use crate::number::write_decimal;
-use crate::respond::Reason;
+use crate::refusal_reason::RefusalReason;
 
 /// Appends a request. `second` is the second that it began in, without a zone.
 pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &str) {
@@ -41,7 +41,8 @@ pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &
     let snapshot = end.snapshot;
     let route = end.route.map(|route| snapshot.routes[route].name.as_bytes());
     // An admitted request names no limit: its answer's headers do.
-    let limit = record.limit.filter(|_| matches!(end.reason, Some(Reason::Limit | Reason::Ban)));
+    let limit =
+        record.limit.filter(|_| matches!(end.reason, Some(RefusalReason::Limit | RefusalReason::Ban)));
     for (name, value) in [
         (" route=", route),
         (" reason=", end.reason.map(|reason| reason.name().as_bytes())),

@@ -2,7 +2,9 @@
 
 mod config_dump;
 mod connections;
+mod expected_series;
 mod hosts;
+mod scrape;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -125,7 +127,7 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let snapshot = self.shared.snapshot.load_full();
-        match metrics::text(&self.shared.metrics, &snapshot, self.shared.clock.now(), self.now()) {
+        match scrape::text(&self.shared.metrics, &snapshot, self.shared.clock.now(), self.now()) {
             Ok(text) => answer(StatusCode::OK, metrics::TEXT_FORMAT, text),
             Err(error) => {
                 problem(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot write metrics: {error}"))

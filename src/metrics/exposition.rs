@@ -1,84 +1,95 @@
-//! A scrape: the counters of all workers added up, in Prometheus' text format.
+//! The exposition: counters of all workers added up, in Prometheus' text format.
 
-use std::sync::atomic::Ordering;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use prometheus::proto::{
     Bucket, Counter as CounterValue, Gauge, LabelPair, Metric, MetricFamily, MetricType,
 };
 use prometheus::{Encoder, TextEncoder};
-use sluicegate_limiter::Time;
 
-use super::expected::Expected;
-use super::families::{self as family, Family};
-use super::registry::{Metrics, Series, Stripes};
+use super::families::{self, Family};
+use super::listeners::{HANDSHAKES, REFUSALS};
+use super::registry::{Metrics, PerWorker, Series};
 use super::worker_counters::{
     BOUNDS, CODES, Counter, Histogram, OPERATIONS, OUTCOMES, POLICIES, StoreMetrics, UPSTREAM_OUTCOMES,
     UpstreamMetrics,
 };
-use crate::clock::cpu_time;
-use crate::limit::{Limit, StoreStatus};
-use crate::respond::Reason;
-use crate::snapshot::Snapshot;
-use crate::upstream::UpstreamState;
+use crate::refusal_reason::RefusalReason;
+
+/// Decides which counters are exposed at 0, before their first event: those that the configuration lets expect. A rate
+/// over a series that only appears with its first event misses that event, and exposing every possible series would
+/// fill a scrape with zeros. An index is the number of an enum's variant.
+pub(crate) trait ExpectedSeries {
+    /// Whether requests of a route are usually answered with this status code.
+    fn code(&self, route: &str, code: u16) -> bool;
+    /// Whether the gateway may refuse requests of a route for this reason.
+    fn reason(&self, route: &str, reason: RefusalReason) -> bool;
+    /// Whether a limit may have this outcome, an index of [`Outcome`](super::Outcome).
+    fn outcome(&self, limit: &str, outcome: usize) -> bool;
+    /// Whether a limit delays requests.
+    fn delays(&self, limit: &str) -> bool;
+    /// Whether a limit applies this policy, an index, when the store does not answer.
+    fn policy(&self, limit: &str, policy: usize) -> bool;
+    /// Whether a listener may refuse connections for this reason, an index of [`Refusal`](super::Refusal).
+    fn refused_connection(&self, listener: &str, reason: usize) -> bool;
+    /// Whether a listener terminates TLS.
+    fn handshakes(&self, listener: &str) -> bool;
+    /// Whether limits are shared through a store.
+    fn store(&self) -> bool;
+}
 
 /// The families of one scrape.
 #[derive(Default)]
-pub(super) struct Scrape(Vec<MetricFamily>);
+pub(crate) struct Scrape(Vec<MetricFamily>);
 
-/// The values of a family's labels, in its order, and the number.
-pub(super) type Row<T> = (Vec<String>, T);
-
-/// The text of a scrape at `now`, where `uptime` is the gateway's milliseconds.
-///
-/// # Errors
-/// When the text cannot be made, which would be a mistake of this file.
-pub(crate) fn text(
-    metrics: &Metrics,
-    snapshot: &Snapshot,
-    now: Time,
-    uptime: u64,
-) -> prometheus::Result<Vec<u8>> {
-    let mut scrape = Scrape::default();
-    let expected = Expected::of(snapshot);
-    {
-        let series = metrics.series.lock().unwrap_or_else(PoisonError::into_inner);
-        scrape.routes(&series, &expected);
-        scrape.limits(&series, &expected);
-        scrape.tables(snapshot, now);
-        scrape.upstreams(&series, snapshot, uptime);
-        scrape.listeners(&series, &snapshot.config);
-        let open = series.connections.iter();
-        let open = open.map(|(listener, open)| (vec![listener.clone()], open.load(Ordering::Relaxed) as f64));
-        scrape.gauges(&family::CONNECTIONS, open.collect());
-        if let Some(state) = &snapshot.store {
-            scrape.store(&series, &expected, &state.status());
-        }
-    }
-    let aborts = metrics.aborts.all().map(|(reason, count)| (vec![reason.to_owned()], count));
-    scrape.counters(&family::H2_CUT, aborts.collect());
-    let lost = |counter: &std::sync::atomic::AtomicU64| one(counter.load(Ordering::Relaxed));
-    scrape.counters(&family::ACCESS_LOG_DROPPED, lost(&metrics.access_log_dropped));
-    scrape.counters(&family::LOG_DROPPED, lost(&metrics.log_dropped));
-    let successful = metrics.reload_successful.load(Ordering::Relaxed);
-    scrape.gauges(&family::CONFIG_SUCCESSFUL, one(successful as f64));
-    scrape.gauges(&family::CONFIG_TIMESTAMP, one(metrics.reload_at.load(Ordering::Relaxed) as f64));
-    scrape.gauges(&family::CONFIG_GENERATION, one(snapshot.generation as f64));
-    scrape.gauges(&family::BUILD_INFO, vec![(vec![env!("CARGO_PKG_VERSION").to_owned()], 1.0)]);
-    scrape.process();
-
-    let mut text = Vec::new();
-    scrape.0.retain(|family| !family.get_metric().is_empty());
-    TextEncoder::new().encode(&scrape.0, &mut text)?;
-    Ok(text)
-}
+/// The values of a family's labels, in the family's order, and the sample.
+pub(crate) type Row<T> = (Vec<String>, T);
 
 /// The only series of a family without labels.
-fn one<T>(value: T) -> Vec<Row<T>> {
+pub(crate) fn one<T>(value: T) -> Vec<Row<T>> {
     vec![(Vec::new(), value)]
 }
 
 impl Scrape {
+    /// The series of everything that is counted in `metrics`.
+    pub(crate) fn of(metrics: &Metrics, expected: &impl ExpectedSeries) -> Self {
+        let mut scrape = Self::default();
+        {
+            let series = metrics.series.lock().unwrap_or_else(PoisonError::into_inner);
+            scrape.routes(&series, expected);
+            scrape.limits(&series, expected);
+            scrape.upstreams(&series);
+            scrape.listeners(&series, expected);
+            if expected.store() {
+                scrape.store(&series, expected);
+            }
+        }
+        let aborts = metrics.aborts.all().map(|(reason, count)| (vec![reason.to_owned()], count));
+        scrape.counters(&families::H2_CUT, aborts.collect());
+        let lost = |counter: &AtomicU64| one(counter.load(Ordering::Relaxed));
+        scrape.counters(&families::ACCESS_LOG_DROPPED, lost(&metrics.access_log_dropped));
+        scrape.counters(&families::LOG_DROPPED, lost(&metrics.log_dropped));
+        let gauge = |gauge: &AtomicU64| one(gauge.load(Ordering::Relaxed) as f64);
+        scrape.gauges(&families::CONFIG_SUCCESSFUL, gauge(&metrics.reload_successful));
+        scrape.gauges(&families::CONFIG_TIMESTAMP, gauge(&metrics.reload_at));
+        scrape.gauges(&families::BUILD_INFO, vec![(vec![env!("CARGO_PKG_VERSION").to_owned()], 1.0)]);
+        scrape
+    }
+
+    /// The text of the scrape. Families without series are left out.
+    ///
+    /// # Errors
+    /// If a family is inconsistent, which is a bug in this module.
+    pub(crate) fn text(mut self) -> prometheus::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        self.0.retain(|family| !family.get_metric().is_empty());
+        TextEncoder::new().encode(&self.0, &mut text)?;
+        Ok(text)
+    }
+
     fn add(&mut self, of: &Family, metrics: Vec<Metric>) {
         let mut family = MetricFamily::default();
         family.set_name(of.name.to_owned());
@@ -88,7 +99,8 @@ impl Scrape {
         self.0.push(family);
     }
 
-    pub(super) fn counters(&mut self, of: &Family, rows: Vec<Row<u64>>) {
+    /// Adds a family of counters.
+    pub(crate) fn counters(&mut self, of: &Family, rows: Vec<Row<u64>>) {
         debug_assert_eq!(of.kind, MetricType::COUNTER, "{}", of.name);
         let metrics = rows.into_iter().map(|(labels, value)| {
             let mut counter = CounterValue::default();
@@ -100,7 +112,8 @@ impl Scrape {
         self.add(of, metrics.collect());
     }
 
-    pub(super) fn gauges(&mut self, of: &Family, rows: Vec<Row<f64>>) {
+    /// Adds a family of gauges.
+    pub(crate) fn gauges(&mut self, of: &Family, rows: Vec<Row<f64>>) {
         debug_assert_eq!(of.kind, MetricType::GAUGE, "{}", of.name);
         let metrics = rows.into_iter().map(|(labels, value)| {
             let mut gauge = Gauge::default();
@@ -112,17 +125,17 @@ impl Scrape {
         self.add(of, metrics.collect());
     }
 
-    /// One histogram for each name that is expected or has observed anything.
+    /// Adds a family of histograms: one for each name that is expected or has an observation.
     fn histograms<T>(
         &mut self,
         of: &Family,
-        stripes: &Stripes<T>,
+        series: &PerWorker<T>,
         histogram: impl Fn(&T) -> &Histogram,
         expected: impl Fn(&str) -> bool,
     ) {
         debug_assert_eq!(of.kind, MetricType::HISTOGRAM, "{}", of.name);
-        let metrics = stripes.iter().filter_map(|(value, stripes)| {
-            let all: Vec<&Histogram> = stripes.values().map(|stripe| histogram(stripe)).collect();
+        let metrics = series.iter().filter_map(|(value, workers)| {
+            let all: Vec<&Histogram> = workers.values().map(|worker| histogram(worker)).collect();
             let counts: Vec<u64> =
                 (0..=BOUNDS.len()).map(|i| all.iter().map(|one| one.buckets[i].get()).sum()).collect();
             let total: u64 = counts.iter().sum();
@@ -150,98 +163,79 @@ impl Scrape {
         self.add(of, metrics);
     }
 
-    fn routes(&mut self, series: &Series, expected: &Expected<'_>) {
+    fn routes(&mut self, series: &Series, expected: &impl ExpectedSeries) {
         let names: Vec<String> = CODES.iter().map(u16::to_string).chain(["other".to_owned()]).collect();
         let is_expected =
             |route: &str, at: usize| CODES.get(at).is_some_and(|code| expected.code(route, *code));
-        let codes = by_label(&series.routes, &names, |stripe| &stripe.codes, is_expected);
-        self.counters(&family::REQUESTS, codes);
-        self.histograms(&family::REQUEST_DURATION, &series.routes, |stripe| &stripe.duration, |_| true);
-        let is_expected = |route: &str, at: usize| expected.reason(route, Reason::ALL[at]);
-        let reasons = by_label(&series.routes, Reason::NAMES, |stripe| &stripe.refusals, is_expected);
-        self.counters(&family::REFUSED, reasons);
+        let codes = by_label(&series.routes, &names, |worker| &worker.codes, is_expected);
+        self.counters(&families::REQUESTS, codes);
+        self.histograms(&families::REQUEST_DURATION, &series.routes, |worker| &worker.duration, |_| true);
+        let is_expected = |route: &str, at: usize| expected.reason(route, RefusalReason::ALL[at]);
+        let reasons = by_label(&series.routes, RefusalReason::NAMES, |worker| &worker.refusals, is_expected);
+        self.counters(&families::REFUSED, reasons);
     }
 
-    fn limits(&mut self, series: &Series, expected: &Expected<'_>) {
+    fn limits(&mut self, series: &Series, expected: &impl ExpectedSeries) {
         let is_expected = |limit: &str, at: usize| expected.outcome(limit, at);
-        let outcomes = by_label(&series.limits, &OUTCOMES, |stripe| &stripe.outcomes, is_expected);
-        self.counters(&family::DECISIONS, outcomes);
+        let outcomes = by_label(&series.limits, &OUTCOMES, |worker| &worker.outcomes, is_expected);
+        self.counters(&families::DECISIONS, outcomes);
         let delays = |limit: &str| expected.delays(limit);
-        self.histograms(&family::DELAY, &series.limits, |stripe| &stripe.delay, delays);
+        self.histograms(&families::DELAY, &series.limits, |worker| &worker.delay, delays);
     }
 
-    /// What the tables of limits hold.
-    fn tables(&mut self, snapshot: &Snapshot, now: Time) {
-        fn rows<T>(snapshot: &Snapshot, value: impl Fn(&Arc<Limit>) -> Option<T>) -> Vec<Row<T>> {
-            let row = |limit: &Arc<Limit>| Some((vec![limit.config.name.clone()], value(limit)?));
-            snapshot.limits.iter().filter_map(row).collect()
-        }
-        self.gauges(&family::KEYS, rows(snapshot, |limit| Some(snapshot.keys(limit, now) as f64)));
-        let entries = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counters.entries() as f64).sum();
-        self.gauges(&family::ENTRIES, rows(snapshot, |limit| Some(entries(limit))));
-        let overflowed = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counters.overflowed()).sum();
-        self.counters(&family::OVERFLOW, rows(snapshot, |limit| Some(overflowed(limit))));
-        self.counters(&family::BANS, rows(snapshot, |limit| Some(limit.bans.as_ref()?.begun())));
-    }
-
-    fn store(&mut self, series: &Series, expected: &Expected<'_>, status: &StoreStatus) {
-        self.gauges(&family::STORE_UP, one(f64::from(u8::from(status.up))));
-        self.gauges(&family::STORE_GATEWAYS, one(f64::from(status.gateways)));
+    fn store(&mut self, series: &Series, expected: &impl ExpectedSeries) {
         let sum = |of: &dyn Fn(&StoreMetrics) -> u64| -> u64 {
-            series.stores.values().flat_map(|stripes| stripes.values()).map(|stripe| of(stripe)).sum()
+            series.stores.values().flat_map(BTreeMap::values).map(|worker| of(worker)).sum()
         };
         let operations = OPERATIONS.iter().enumerate();
         let operations = operations
-            .map(|(at, name)| (vec![(*name).to_owned()], sum(&|stripe| stripe.operations[at].get())));
-        self.counters(&family::STORE_OPERATIONS, operations.collect());
-        self.histograms(&family::STORE_DURATION, &series.stores, |stripe| &stripe.duration, |_| true);
+            .map(|(at, name)| (vec![(*name).to_owned()], sum(&|worker| worker.operations[at].get())));
+        self.counters(&families::STORE_OPERATIONS, operations.collect());
+        self.histograms(&families::STORE_DURATION, &series.stores, |worker| &worker.duration, |_| true);
         let is_expected = |limit: &str, at: usize| expected.policy(limit, at);
-        let fallback = by_label(&series.limits, &POLICIES, |stripe| &stripe.fallback, is_expected);
-        self.counters(&family::STORE_FALLBACK, fallback);
-        self.counters(&family::STORE_REMEMBERED, one(sum(&|stripe| stripe.remembered.get())));
-        self.counters(&family::STORE_DISAGREEMENTS, one(sum(&|stripe| stripe.disagreements.get())));
+        let fallback = by_label(&series.limits, &POLICIES, |worker| &worker.fallback, is_expected);
+        self.counters(&families::STORE_FALLBACK, fallback);
+        self.counters(&families::STORE_REMEMBERED, one(sum(&|worker| worker.remembered.get())));
+        self.counters(&families::STORE_DISAGREEMENTS, one(sum(&|worker| worker.disagreements.get())));
     }
 
-    fn upstreams(&mut self, series: &Series, snapshot: &Snapshot, now: u64) {
+    fn upstreams(&mut self, series: &Series) {
         let sum = |of: &dyn Fn(&UpstreamMetrics) -> &Counter| -> Vec<Row<u64>> {
-            let all = series.upstreams.iter();
-            let sum = |stripes: &std::collections::BTreeMap<usize, Arc<UpstreamMetrics>>| {
-                stripes.values().map(|stripe| of(stripe).get()).sum()
+            let sum = |workers: &BTreeMap<usize, Arc<UpstreamMetrics>>| {
+                workers.values().map(|worker| of(worker).get()).sum()
             };
-            all.map(|(name, stripes)| (vec![name.clone()], sum(stripes))).collect()
+            series.upstreams.iter().map(|(name, workers)| (vec![name.clone()], sum(workers))).collect()
         };
-        let name = |state: &UpstreamState| vec![state.config.name.clone()];
-        let states = || snapshot.upstreams.iter();
         let outcomes =
-            by_label(&series.upstreams, &UPSTREAM_OUTCOMES, |stripe| &stripe.outcomes, |_, _| true);
-        self.counters(&family::UPSTREAM_REQUESTS, outcomes);
-        self.histograms(&family::UPSTREAM_DURATION, &series.upstreams, |stripe| &stripe.duration, |_| true);
-        let healthy = states().flat_map(|state| {
-            let servers = state.status(now).into_iter();
-            servers.map(|server| {
-                (vec![state.config.name.clone(), server.server], f64::from(u8::from(server.healthy)))
-            })
-        });
-        self.gauges(&family::UPSTREAM_HEALTHY, healthy.collect());
-        let pending = states().map(|state| (name(state), state.waiting() as f64));
-        self.gauges(&family::UPSTREAM_PENDING, pending.collect());
-        self.counters(&family::UPSTREAM_RETRIES, sum(&|stripe| &stripe.retries));
-        let ejections = states().map(|state| (name(state), state.ejections()));
-        self.counters(&family::UPSTREAM_EJECTIONS, ejections.collect());
-        let unsolicited = states().map(|state| (name(state), state.unsolicited()));
-        self.counters(&family::UPSTREAM_UNSOLICITED, unsolicited.collect());
-        self.counters(&family::UPSTREAM_PANICS, sum(&|stripe| &stripe.panics));
+            by_label(&series.upstreams, &UPSTREAM_OUTCOMES, |worker| &worker.outcomes, |_, _| true);
+        self.counters(&families::UPSTREAM_REQUESTS, outcomes);
+        self.histograms(&families::UPSTREAM_DURATION, &series.upstreams, |worker| &worker.duration, |_| true);
+        self.counters(&families::UPSTREAM_RETRIES, sum(&|worker| &worker.retries));
+        self.counters(&families::UPSTREAM_PANICS, sum(&|worker| &worker.panics));
     }
 
-    /// What the library tells of the process, in our words; its CPU time comes in whole seconds and is replaced.
-    fn process(&mut self) {
+    fn listeners(&mut self, series: &Series, expected: &impl ExpectedSeries) {
+        let open = series.connections.iter();
+        let open = open.map(|(listener, open)| (vec![listener.clone()], open.load(Ordering::Relaxed) as f64));
+        self.gauges(&families::CONNECTIONS, open.collect());
+        let is_expected = |listener: &str, at: usize| expected.refused_connection(listener, at);
+        let refused = by_label(&series.listeners, &REFUSALS, |worker| &worker.refused, is_expected);
+        self.counters(&families::CONNECTIONS_REFUSED, refused);
+        let is_expected = |listener: &str, _| expected.handshakes(listener);
+        let handshakes = by_label(&series.listeners, &HANDSHAKES, |worker| &worker.handshakes, is_expected);
+        self.counters(&families::HANDSHAKE, handshakes);
+    }
+
+    /// Adds what the library gathers about the process, with our help texts. It reports CPU time in whole seconds, which
+    /// is replaced by `cpu_time`.
+    pub(crate) fn process(&mut self, cpu_time: Duration) {
         for mut gathered in prometheus::default_registry().gather() {
-            let Some(known) = family::PROCESS.iter().find(|known| known.name == gathered.name()) else {
+            let Some(known) = families::PROCESS.iter().find(|known| known.name == gathered.name()) else {
                 continue;
             };
-            if known.name == family::PROCESS_CPU.name {
+            if known.name == families::PROCESS_CPU.name {
                 let mut counter = CounterValue::default();
-                counter.set_value(cpu_time().as_secs_f64());
+                counter.set_value(cpu_time.as_secs_f64());
                 gathered.mut_metric().iter_mut().for_each(|metric| metric.set_counter(counter.clone()));
             }
             gathered.set_help(known.help.to_owned());
@@ -250,18 +244,18 @@ impl Scrape {
     }
 }
 
-/// The counters of all workers added up, by the name of the thing and of the counter. A zero is shown where it is
-/// expected that the counter will count.
-pub(super) fn by_label<T>(
-    stripes: &Stripes<T>,
+/// Sums of counters over all workers, by the name of the thing and of the counter. A sum of 0 is left out unless
+/// `expected` returns true for it.
+fn by_label<T>(
+    series: &PerWorker<T>,
     names: &[impl AsRef<str>],
     counters: impl Fn(&T) -> &[Counter],
     expected: impl Fn(&str, usize) -> bool,
 ) -> Vec<Row<u64>> {
     let mut rows = Vec::new();
-    for (thing, stripes) in stripes {
+    for (thing, workers) in series {
         for (at, name) in names.iter().enumerate() {
-            let sum = stripes.values().map(|stripe| counters(stripe)[at].get()).sum();
+            let sum = workers.values().map(|worker| counters(worker)[at].get()).sum();
             if sum > 0 || expected(thing, at) {
                 rows.push((vec![thing.clone(), name.as_ref().to_owned()], sum));
             }

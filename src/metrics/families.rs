@@ -6,11 +6,11 @@ use prometheus::proto::MetricType;
 use super::abort_reason::CUTS;
 use super::listeners::{HANDSHAKES, REFUSALS};
 use super::worker_counters::{OPERATIONS, OUTCOMES, POLICIES, UPSTREAM_OUTCOMES};
-use crate::respond::Reason;
+use crate::refusal_reason::RefusalReason;
 
 /// All series of one name.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(crate) struct Family {
     pub(super) name: &'static str,
     pub(super) kind: MetricType,
     pub(super) labels: &'static [Label],
@@ -60,7 +60,7 @@ const LISTENER: Label = of("listener", "the listener's name");
 /// Declares the families, in the order of the reference.
 macro_rules! families {
     ($($family:ident = $name:literal, $kind:ident, [$($label:expr),*], $help:literal;)*) => {
-        $(pub(super) const $family: Family =
+        $(pub(crate) const $family: Family =
             Family { name: $name, kind: MetricType::$kind, labels: &[$($label),*], help: $help };)*
 
         /// All of them.
@@ -75,7 +75,7 @@ families! {
         "Requests that have ended.";
     REQUEST_DURATION = "sluicegate_request_duration_seconds", HISTOGRAM, [ROUTE],
         "Time from the head of a request to the end of its answer.";
-    REFUSED = "sluicegate_refusals_total", COUNTER, [ROUTE, these("reason", Reason::NAMES)],
+    REFUSED = "sluicegate_refusals_total", COUNTER, [ROUTE, these("reason", RefusalReason::NAMES)],
         "Requests that the gateway itself answered with an error.";
     DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", &OUTCOMES)],
         "Requests by what the limit said of them.";

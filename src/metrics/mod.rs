@@ -1,9 +1,13 @@
-//! Counters of the gateway: each worker writes its own, and a scrape adds them up. Only this module uses Prometheus.
+//! Metrics: each worker increments counters of its own, and a scrape adds them up. Only this module uses Prometheus.
+//!
+//! [`Metrics`] is the registry that hands out a worker's counters. [`Scrape`] is the exposition: the worker counters, and
+//! gauges that the admin API adds from the state of other modules. [`families`] is the table of all names and help texts.
+//!
+//! This module is a leaf: it does not know configurations, limits, upstreams or listeners, only their names.
 
 mod abort_reason;
-mod expected;
 mod exposition;
-mod families;
+pub(crate) mod families;
 mod listeners;
 #[cfg(test)]
 mod reference;
@@ -11,10 +15,10 @@ mod registry;
 mod worker_counters;
 
 pub use abort_reason::AbortReason;
-pub(crate) use exposition::text;
+pub(crate) use exposition::{ExpectedSeries, Row, Scrape, one};
 pub use listeners::{Handshake, ListenerMetrics, Refusal};
-pub(crate) use prometheus::TEXT_FORMAT;
-pub use registry::Metrics;
+pub(crate) use prometheus::{Result, TEXT_FORMAT};
+pub use registry::{ConfiguredNames, Metrics};
 pub use worker_counters::{
     LimitMetrics, Operation, Outcome, RouteMetrics, StoreMetrics, UpstreamMetrics, UpstreamOutcome,
 };

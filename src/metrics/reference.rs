@@ -5,9 +5,9 @@ use std::path::Path;
 
 use prometheus::proto::MetricType;
 
-use super::families::{self as family, Values};
+use super::families::{self, Values};
 use super::worker_counters::BOUNDS;
-use crate::respond::Reason;
+use crate::refusal_reason::RefusalReason;
 
 const BEGINNING: &str = "\
 # Metrics
@@ -34,7 +34,7 @@ fn unit(name: &str) -> &'static str {
 fn reference() -> String {
     let mut out = BEGINNING.to_owned();
     out += "\n| family | type | labels | unit | |\n| --- | --- | --- | --- | --- |\n";
-    for family in family::ALL {
+    for family in families::ALL {
         let kind = match family.kind {
             MetricType::COUNTER => "counter",
             MetricType::GAUGE => "gauge",
@@ -48,7 +48,7 @@ fn reference() -> String {
     _ = writeln!(out, "\nAll histograms have the same upper bounds, in seconds: {}.", bounds.join(", "));
     out += "\n## Labels\n\n| label | of | values |\n| --- | --- | --- |\n";
     let mut told: Vec<(&str, String)> = Vec::new();
-    for family in family::ALL {
+    for family in families::ALL {
         for label in family.labels {
             let values = match label.values {
                 Values::Of(what) => what.to_owned(),
@@ -67,7 +67,7 @@ fn reference() -> String {
     out += "\n## Reasons\n\nWhy the gateway itself answered a request with an error: `reason` of `sluicegate_refusals_total`, of the\n\
             [access log](configuration.md#access_log), of problem+json answers and of `GET /status`.\n\n\
             | reason | |\n| --- | --- |\n";
-    for (name, meaning) in Reason::NAMES.iter().zip(Reason::MEANINGS) {
+    for (name, meaning) in RefusalReason::NAMES.iter().zip(RefusalReason::MEANINGS) {
         _ = writeln!(out, "| `{name}` | {} |", meaning.trim());
     }
     out
@@ -85,9 +85,9 @@ fn the_reference_of_the_metrics_is_up_to_date() {
 
 #[test]
 fn names_are_those_of_prometheus() {
-    for (at, family) in family::ALL.iter().enumerate() {
+    for (at, family) in families::ALL.iter().enumerate() {
         let name = family.name;
-        assert!(family::ALL[..at].iter().all(|other| other.name != name), "{name} stands twice");
+        assert!(families::ALL[..at].iter().all(|other| other.name != name), "{name} stands twice");
         assert_eq!(family.kind == MetricType::COUNTER, name.ends_with("_total"), "{name}");
         assert!(family.kind != MetricType::HISTOGRAM || name.ends_with("_seconds"), "{name}");
         assert!(family.help.ends_with('.'), "{name}");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_limiter::Span;
 
 use crate::config::OnStoreFailure;
-use crate::respond::Reason;
+use crate::refusal_reason::RefusalReason;
 
 /// Upper bounds of the buckets of every histogram, in nanoseconds.
 pub(super) const BOUNDS: [u64; 17] = [
@@ -45,7 +45,7 @@ pub struct RouteMetrics {
     /// One for each code that is told apart, and one for all others.
     pub(super) codes: [Counter; CODES.len() + 1],
     /// One for each reason.
-    pub(super) refusals: [Counter; Reason::ALL.len()],
+    pub(super) refusals: [Counter; RefusalReason::ALL.len()],
     pub(super) duration: Histogram,
 }
 
@@ -191,7 +191,7 @@ impl RouteMetrics {
     }
 
     /// Counts a request that the gateway refused.
-    pub fn refused(&self, reason: Reason) {
+    pub fn refused(&self, reason: RefusalReason) {
         self.refusals[reason as usize].add(1);
     }
 }

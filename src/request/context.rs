@@ -19,7 +19,8 @@ use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::fields::Fields;
 use crate::limit::Holds;
 use crate::message::{RequestHead, RequestId, Response};
-use crate::respond::{self, LocalError, Reason};
+use crate::refusal_reason::RefusalReason;
+use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::server::{Connection, Deadline};
 use crate::trace::Trace;
@@ -65,7 +66,7 @@ pub struct RequestContext {
     /// The origin of the page that sends the request, where answers say which may read them.
     origin: Option<Box<[u8]>>,
     /// Why the gateway refuses it, if it does.
-    reason: Cell<Option<Reason>>,
+    reason: Cell<Option<RefusalReason>>,
     /// What is logged, if anything is.
     record: RefCell<Option<Box<Record>>>,
 }
@@ -316,7 +317,7 @@ impl RequestContext {
     }
 
     /// Notes why the gateway refuses the request; `detail` is what it tells the client of that.
-    pub fn refused(&self, reason: Reason, detail: Option<&'static str>) {
+    pub fn refused(&self, reason: RefusalReason, detail: Option<&'static str>) {
         self.reason.set(Some(reason));
         self.note_refusal(detail);
     }

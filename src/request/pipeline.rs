@@ -16,12 +16,13 @@ use crate::config::{PathError, normalize};
 use crate::fields::Fields;
 use crate::limit::{self, Ask, Store, decide};
 use crate::message::{RequestHead, Response};
+use crate::refusal_reason::RefusalReason;
 use crate::request::RequestContext;
 use crate::request::cost::settled;
 use crate::request::early_reject::{Stop, Unjudged, deny};
 use crate::request::limit_selection::{Arrival, Asking, Scope};
 use crate::request::verdict::{Found, Judged, Origin};
-use crate::respond::{self, LocalError, Reason};
+use crate::respond::{self, LocalError};
 use crate::rewrite::Unwritable;
 use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
 use crate::server::{Connection, Inbound};
@@ -210,7 +211,7 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
             respond::drain(body, parts);
             let response = respond::fixed(*status, answer.clone(), content_type);
             if status.as_u16() >= 400 {
-                exchange.refused(Reason::Respond, None);
+                exchange.refused(RefusalReason::Respond, None);
             }
             exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
             response
@@ -381,7 +382,7 @@ fn turned_away(judged: &Judged<'_>, view: &View, exchange: &RequestContext, part
     view.observe(judged);
     exchange.judged(judged);
     if judged.decision.unavailable {
-        exchange.refused(Reason::Store, None);
+        exchange.refused(RefusalReason::Store, None);
         return respond::unavailable(parts, exchange.id());
     }
     respond::refusal(parts, judged, exchange.id(), |reason| exchange.refused(reason, None))

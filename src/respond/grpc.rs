@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::header;
 use sluicegate_limiter::Span;
 
-use super::reason::Reason;
 use crate::fields::Fields;
 use crate::message::RequestHead;
 use crate::number::write_decimal;
+use crate::refusal_reason::RefusalReason;
 
 /// A status of gRPC with what it is called.
 pub(super) type Status = (&'static str, &'static str);
@@ -34,7 +34,7 @@ pub(super) fn is_grpc(parts: &RequestHead) -> bool {
 pub(super) fn grpc(
     headers: &mut Fields,
     (status, message): Status,
-    (reason, limit): (Reason, Option<&str>),
+    (reason, limit): (RefusalReason, Option<&str>),
     wait: Option<Span>,
 ) {
     headers.insert(header::CONTENT_TYPE, "application/grpc");
@@ -50,7 +50,7 @@ pub(super) fn grpc(
 }
 
 /// A `google.rpc.Status` with a `google.rpc.ErrorInfo`, whose reason is in capitals by its definition.
-fn details((status, message): Status, reason: Reason, limit: Option<&str>) -> Vec<u8> {
+fn details((status, message): Status, reason: RefusalReason, limit: Option<&str>) -> Vec<u8> {
     let mut info = Vec::new();
     field(&mut info, 1, reason.name().to_ascii_uppercase().as_bytes());
     field(&mut info, 2, b"sluicegate");
@@ -90,7 +90,7 @@ mod tests {
         let expected = b"\x08\x08\x12\x13rate limit exceeded\x1a\x53\
             \x0a\x28type.googleapis.com/google.rpc.ErrorInfo\x12\x27\
             \x0a\x05LIMIT\x12\x0asluicegate\x1a\x12\x0a\x05limit\x12\x09per-calls";
-        assert_eq!(details(RESOURCE_EXHAUSTED, Reason::Limit, Some("per-calls")), expected);
+        assert_eq!(details(RESOURCE_EXHAUSTED, RefusalReason::Limit, Some("per-calls")), expected);
         let mut long = Vec::new();
         field(&mut long, 2, &[b'x'; 300]);
         assert_eq!(long[..3], [0x12, 0xac, 0x02]);

@@ -6,12 +6,12 @@ use sluicegate_limiter::{Refusal, Span, Standing, Time};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
-use super::reason::Reason;
 use crate::config::{HeaderFamilies, Reject};
 use crate::fields::Fields;
 use crate::limit::{Decision, Limit, Verdict};
 use crate::message::{RequestHead, RequestId, Response};
 use crate::number::write_decimal;
+use crate::refusal_reason::RefusalReason;
 use crate::request::verdict::{AskedLimit, Judged};
 use crate::snapshot::{Policies, Route, Said};
 use crate::upstream::Body;
@@ -179,14 +179,14 @@ pub fn refusal(
     parts: &RequestHead,
     judged: &Judged<'_>,
     id: &RequestId,
-    refused: impl FnOnce(Reason),
+    refused: impl FnOnce(RefusalReason),
 ) -> Response {
     let Judged { route, said, asked, decision, .. } = judged;
     let speaks = speaker(asked, decision);
     let wait = speaks.and_then(|at| retry_after(&decision.verdicts[at]));
     let seconds = wait.map(|wait| wait.ceil_secs().max(1));
     let banned = speaks.is_some_and(|at| matches!(decision.verdicts[at].answer, Err(Refusal::Banned(_))));
-    let reason = if banned { Reason::Ban } else { Reason::Limit };
+    let reason = if banned { RefusalReason::Ban } else { RefusalReason::Limit };
     refused(reason);
 
     let mut response = Response::new(StatusCode::TOO_MANY_REQUESTS, Body::empty());
@@ -214,12 +214,12 @@ pub fn refusal(
 
 /// The usual body of a refusal, written by hand because it is written under attack. Nothing in it needs escaping:
 /// names of limits are checked to be plain, the rest is our own.
-fn exceeded(judged: &Judged<'_>, reason: Reason, seconds: Option<u64>, id: &RequestId) -> Vec<u8> {
+fn exceeded(judged: &Judged<'_>, reason: RefusalReason, seconds: Option<u64>, id: &RequestId) -> Vec<u8> {
     let Judged { asked, decision, .. } = judged;
     let violated = (0..decision.verdicts.len())
         .map(|at| (asked[at].limit, &decision.verdicts[at]))
         .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
-    let banned = reason == Reason::Ban;
+    let banned = reason == RefusalReason::Ban;
     let mut out = Vec::with_capacity(512);
     out.extend_from_slice(b"{\"type\":\"https://iana.org/assignments/http-problem-types#");
     out.extend_from_slice(if banned { b"abnormal-usage-detected" } else { b"quota-exceeded" });
@@ -240,7 +240,7 @@ fn exceeded(judged: &Judged<'_>, reason: Reason, seconds: Option<u64>, id: &Requ
     }
     // The names of the reasons, in one piece with what stands around them.
     out.extend_from_slice(match reason {
-        Reason::Ban => b"\",\"reason\":\"ban\",\"request_id\":\"",
+        RefusalReason::Ban => b"\",\"reason\":\"ban\",\"request_id\":\"",
         _ => b"\",\"reason\":\"limit\",\"request_id\":\"",
     });
     out.extend_from_slice(id.as_bytes());
@@ -262,7 +262,7 @@ fn exceeded(judged: &Judged<'_>, reason: Reason, seconds: Option<u64>, id: &Requ
 fn custom(
     response: &mut Response,
     reject: &Reject,
-    (reason, limit): (Reason, &str),
+    (reason, limit): (RefusalReason, &str),
     seconds: Option<u64>,
     id: &RequestId,
 ) {

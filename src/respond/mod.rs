@@ -5,12 +5,10 @@ mod drain;
 mod grpc;
 mod limits;
 mod problem;
-mod reason;
 mod usage;
 
 pub use cors::{preflight, share};
 pub use drain::drain;
 pub use limits::{Told, refusal, refusal_headers, retry_after, speaker};
 pub use problem::{LocalError, fixed, redirect, unavailable, unjudged};
-pub use reason::Reason;
 pub use usage::usage;

@@ -5,11 +5,11 @@ use http::{StatusCode, header};
 use sluicegate_limiter::Span;
 
 use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
-use super::reason::Reason;
 use crate::auth::Unproven;
 use crate::auth::jwt::TokenError;
 use crate::config::PathError;
 use crate::message::{RequestHead, RequestId, Response};
+use crate::refusal_reason::RefusalReason;
 use crate::request::early_reject::Unjudged;
 use crate::upstream::Body;
 
@@ -87,25 +87,25 @@ impl LocalError {
     }
 
     /// Why the request is refused.
-    pub const fn reason(self) -> Reason {
+    pub const fn reason(self) -> RefusalReason {
         match self {
-            Self::Malformed(_) => Reason::Malformed,
+            Self::Malformed(_) => RefusalReason::Malformed,
             Self::KeyMissing | Self::UserMissing | Self::NoApiKey | Self::Token(TokenError::Missing) => {
-                Reason::Unauthenticated
+                RefusalReason::Unauthenticated
             }
-            Self::UnknownApiKey | Self::Token(_) => Reason::Forbidden,
-            Self::NotLetIn => Reason::List,
-            Self::NoRoute => Reason::NoRoute,
-            Self::Method => Reason::Method,
-            Self::Slow => Reason::Timeout,
-            Self::TooLarge => Reason::TooLarge,
-            Self::TargetTooLong => Reason::UriTooLong,
-            Self::Expectation => Reason::Expectation,
-            Self::HeadTooLarge => Reason::HeadersTooLarge,
-            Self::Misdirected => Reason::Misdirected,
-            Self::UpstreamFailed => Reason::Upstream,
-            Self::UpstreamBusy => Reason::Shed,
-            Self::UpstreamSlow => Reason::UpstreamTimeout,
+            Self::UnknownApiKey | Self::Token(_) => RefusalReason::Forbidden,
+            Self::NotLetIn => RefusalReason::List,
+            Self::NoRoute => RefusalReason::NoRoute,
+            Self::Method => RefusalReason::Method,
+            Self::Slow => RefusalReason::Timeout,
+            Self::TooLarge => RefusalReason::TooLarge,
+            Self::TargetTooLong => RefusalReason::UriTooLong,
+            Self::Expectation => RefusalReason::Expectation,
+            Self::HeadTooLarge => RefusalReason::HeadersTooLarge,
+            Self::Misdirected => RefusalReason::Misdirected,
+            Self::UpstreamFailed => RefusalReason::Upstream,
+            Self::UpstreamBusy => RefusalReason::Shed,
+            Self::UpstreamSlow => RefusalReason::UpstreamTimeout,
         }
     }
 
@@ -229,7 +229,7 @@ pub fn unjudged(unjudged: &Unjudged, parts: &RequestHead, id: &RequestId) -> Res
 }
 
 /// The body of a problem. Nothing in it needs escaping: it is all our own words.
-fn body(status: StatusCode, reason: Reason, detail: &str, id: &RequestId) -> Bytes {
+fn body(status: StatusCode, reason: RefusalReason, detail: &str, id: &RequestId) -> Bytes {
     let title = status.canonical_reason().unwrap_or("Error");
     let kind = match status {
         StatusCode::SERVICE_UNAVAILABLE => REDUCED_CAPACITY,
@@ -247,13 +247,13 @@ fn body(status: StatusCode, reason: Reason, detail: &str, id: &RequestId) -> Byt
 pub fn unavailable(parts: &RequestHead, id: &RequestId) -> Response {
     if is_grpc(parts) {
         let mut response = Response::new(StatusCode::OK, Body::empty());
-        grpc(&mut response.headers, UNAVAILABLE, (Reason::Store, None), Some(Span::SECOND));
+        grpc(&mut response.headers, UNAVAILABLE, (RefusalReason::Store, None), Some(Span::SECOND));
         response.headers.insert(X_REQUEST_ID, id);
         return response;
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let detail = "the gateway cannot count this request at the moment; try again in 1 second";
-    let body = body(status, Reason::Store, detail, id);
+    let body = body(status, RefusalReason::Store, detail, id);
     let mut response = fixed(status, body, PROBLEM_JSON);
     response.headers.insert(X_REQUEST_ID, id);
     response.headers.insert(header::RETRY_AFTER, "1");

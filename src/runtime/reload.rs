@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::Supervisor;
 use super::files::Files;
 use super::log;
 use super::sockets::Held;
-use futures_util::future::join_all;
-
 use crate::config::{Config, ListenerConfig, Loaded, Source};
 use crate::file;
+use crate::metrics::ConfiguredNames;
 use crate::snapshot::Snapshot;
 use crate::worker::Command;
 
@@ -32,6 +33,16 @@ pub(super) fn read(source: &Source, before: Option<&Config>) -> Result<Loaded, S
 /// What is said of a file with errors.
 pub(super) fn not_in_force(source: &Source) -> String {
     format!("{source} has errors and is not in force")
+}
+
+/// The names whose series are exposed while `config` is in force.
+fn names(config: &Config) -> ConfiguredNames<'_> {
+    ConfiguredNames {
+        routes: config.routes.iter().map(|route| route.name.as_str()).collect(),
+        limits: config.limits.iter().map(|limit| limit.name.as_str()).collect(),
+        upstreams: config.upstreams.iter().map(|upstream| upstream.name.as_str()).collect(),
+        listeners: config.listeners.iter().map(|listener| listener.name.as_str()).collect(),
+    }
 }
 
 /// Waits a moment for the addresses of servers that are new.
@@ -144,7 +155,7 @@ impl Supervisor {
         let next = self.snapshots.build(config, Some(before), self.shared.clock.now());
         find_servers(&next).await;
         let generation = next.generation;
-        self.shared.metrics.retain(&next);
+        self.shared.metrics.retain(&names(&next.config));
         self.shared.snapshot.store(Arc::new(next));
         self.shared.generation.store(generation, Ordering::Release);
         generation

@@ -6,9 +6,9 @@ macro_rules! reasons {
     ($(#[doc = $meaning:literal] $variant:ident = $name:literal;)*) => {
         /// Why the gateway itself answered a request with an error.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Reason { $(#[doc = $meaning] $variant,)* }
+        pub enum RefusalReason { $(#[doc = $meaning] $variant,)* }
 
-        impl Reason {
+        impl RefusalReason {
             /// All of them, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
             /// Their names, in the same order.

@@ -1,19 +1,17 @@
-//! Which counters are shown at 0: those that the configuration lets expect. A rate over a counter that only appears with
-//! its first event misses that event; and to show all there might ever be would be a scrape of mostly zeros.
+//! Which counters a configuration lets expect, so that they are exposed at 0 before their first event.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use sluicegate_limiter::Quota;
 
-use super::worker_counters::Outcome;
-use crate::config::{Mode, OnMissing, OnStoreFailure, RouteConfig};
-
+use crate::config::{ListenerConfig, Mode, OnMissing, OnStoreFailure, RouteConfig};
 use crate::limit::Limit;
-use crate::respond::Reason;
+use crate::metrics::{ExpectedSeries, Outcome, Refusal};
+use crate::refusal_reason::RefusalReason;
 use crate::snapshot::{Route, Snapshot, Target};
 
-/// What a configuration lets expect.
+/// The series that a configuration lets expect.
 pub(super) struct Expected<'s> {
     snapshot: &'s Snapshot,
     routes: HashMap<&'s str, (&'s Route, &'s RouteConfig)>,
@@ -31,8 +29,13 @@ impl<'s> Expected<'s> {
         }
     }
 
-    /// Whether requests of a route are answered with this status as a rule.
-    pub(super) fn code(&self, route: &str, code: u16) -> bool {
+    fn listener(&self, name: &str) -> Option<&ListenerConfig> {
+        self.snapshot.config.listeners.iter().find(|listener| listener.name == name)
+    }
+}
+
+impl ExpectedSeries for Expected<'_> {
+    fn code(&self, route: &str, code: u16) -> bool {
         let Some((route, _)) = self.routes.get(route) else { return matches!(code, 400 | 404) };
         let served = match &route.target {
             Some(Target::Answer { status, .. } | Target::Redirect { status, .. }) => status.as_u16(),
@@ -42,10 +45,9 @@ impl<'s> Expected<'s> {
         code == served || (code == 429 && refuses())
     }
 
-    /// Whether the gateway may refuse requests of a route for this reason.
-    pub(super) fn reason(&self, route: &str, reason: Reason) -> bool {
+    fn reason(&self, route: &str, reason: RefusalReason) -> bool {
         let Some((route, config)) = self.routes.get(route) else {
-            return matches!(reason, Reason::NoRoute | Reason::Malformed);
+            return matches!(reason, RefusalReason::NoRoute | RefusalReason::Malformed);
         };
         let any = |is: fn(&Limit) -> bool| {
             route.limits.iter().any(|limit| limit.limit.enforces() && is(&limit.limit))
@@ -53,26 +55,27 @@ impl<'s> Expected<'s> {
         let consumers = self.snapshot.config.api_key.consumers.as_ref();
         let forwards = matches!(route.target, Some(Target::Upstream { .. }));
         match reason {
-            Reason::Limit => any(|_| true),
-            Reason::Ban => any(|limit| limit.bans.is_some()),
-            Reason::Store => {
+            RefusalReason::Limit => any(|_| true),
+            RefusalReason::Ban => any(|limit| limit.bans.is_some()),
+            RefusalReason::Store => {
                 any(|limit| limit.config.shared && limit.config.on_store_failure == OnStoreFailure::Closed)
             }
-            Reason::List => !config.access.deny.is_empty() || !config.access.allow.is_empty(),
-            Reason::Unauthenticated => {
+            RefusalReason::List => !config.access.deny.is_empty() || !config.access.allow.is_empty(),
+            RefusalReason::Unauthenticated => {
                 route.wants_user
                     || consumers.is_some_and(|consumers| consumers.required)
                     || any(|limit| limit.config.on_missing == OnMissing::Deny)
             }
-            Reason::Forbidden => route.wants_user || consumers.is_some_and(|consumers| consumers.required),
-            Reason::TooLarge => forwards && route.max_body.is_some(),
-            Reason::Upstream | Reason::UpstreamTimeout => forwards,
+            RefusalReason::Forbidden => {
+                route.wants_user || consumers.is_some_and(|consumers| consumers.required)
+            }
+            RefusalReason::TooLarge => forwards && route.max_body.is_some(),
+            RefusalReason::Upstream | RefusalReason::UpstreamTimeout => forwards,
             _ => false,
         }
     }
 
-    /// Whether a limit may say this of a request: an index into the outcomes.
-    pub(super) fn outcome(&self, limit: &str, outcome: usize) -> bool {
+    fn outcome(&self, limit: &str, outcome: usize) -> bool {
         let Some(limit) = self.limits.get(limit).filter(|limit| limit.config.mode != Mode::Off) else {
             return false;
         };
@@ -89,14 +92,25 @@ impl<'s> Expected<'s> {
         .any(|(one, expected)| expected && one as usize == outcome)
     }
 
-    /// Whether a limit holds requests back.
-    pub(super) fn delays(&self, limit: &str) -> bool {
+    fn delays(&self, limit: &str) -> bool {
         self.limits.get(limit).is_some_and(|limit| matches!(limit.config.quota, Quota::LeakyBucket(..)))
     }
 
-    /// Whether a limit decides by this policy, an index, while the store is away.
-    pub(super) fn policy(&self, limit: &str, policy: usize) -> bool {
+    fn policy(&self, limit: &str, policy: usize) -> bool {
         let limit = self.limits.get(limit).filter(|limit| limit.config.shared);
         limit.is_some_and(|limit| limit.config.on_store_failure as usize == policy)
+    }
+
+    fn refused_connection(&self, listener: &str, reason: usize) -> bool {
+        reason != Refusal::ProxyHeader as usize
+            || self.listener(listener).is_some_and(|listener| listener.proxy_protocol)
+    }
+
+    fn handshakes(&self, listener: &str) -> bool {
+        self.listener(listener).is_some_and(|listener| listener.tls.is_some())
+    }
+
+    fn store(&self) -> bool {
+        self.snapshot.store.is_some()
     }
 }

@@ -1,0 +1,80 @@
+//! `GET /metrics`: the counters of the workers, and gauges of the key tables, upstreams, certificates and the store.
+
+use std::sync::Arc;
+
+use sluicegate_limiter::Time;
+
+use super::expected_series::Expected;
+use crate::clock::cpu_time;
+use crate::limit::{Limit, StoreStatus};
+use crate::metrics::{self, Metrics, Row, Scrape, families, one};
+use crate::snapshot::Snapshot;
+use crate::upstream::UpstreamState;
+
+/// The text of a scrape at `now`; `uptime` is the gateway's uptime in milliseconds.
+///
+/// # Errors
+/// If a family is inconsistent, which is a bug.
+pub(super) fn text(
+    metrics: &Metrics,
+    snapshot: &Snapshot,
+    now: Time,
+    uptime: u64,
+) -> metrics::Result<Vec<u8>> {
+    let mut scrape = Scrape::of(metrics, &Expected::of(snapshot));
+    key_tables(&mut scrape, snapshot, now);
+    upstreams(&mut scrape, snapshot, uptime);
+    certificates(&mut scrape, snapshot);
+    if let Some(state) = &snapshot.store {
+        store(&mut scrape, &state.status());
+    }
+    scrape.gauges(&families::CONFIG_GENERATION, one(snapshot.generation as f64));
+    scrape.process(cpu_time());
+    scrape.text()
+}
+
+fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
+    fn rows<T>(snapshot: &Snapshot, value: impl Fn(&Arc<Limit>) -> Option<T>) -> Vec<Row<T>> {
+        let row = |limit: &Arc<Limit>| Some((vec![limit.config.name.clone()], value(limit)?));
+        snapshot.limits.iter().filter_map(row).collect()
+    }
+    scrape.gauges(&families::KEYS, rows(snapshot, |limit| Some(snapshot.keys(limit, now) as f64)));
+    let entries = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counters.entries() as f64).sum();
+    scrape.gauges(&families::ENTRIES, rows(snapshot, |limit| Some(entries(limit))));
+    let overflowed = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counters.overflowed()).sum();
+    scrape.counters(&families::OVERFLOW, rows(snapshot, |limit| Some(overflowed(limit))));
+    scrape.counters(&families::BANS, rows(snapshot, |limit| Some(limit.bans.as_ref()?.begun())));
+}
+
+fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {
+    fn rows<T>(snapshot: &Snapshot, value: impl Fn(&UpstreamState) -> T) -> Vec<Row<T>> {
+        let row = |state: &Arc<UpstreamState>| (vec![state.config.name.clone()], value(state));
+        snapshot.upstreams.iter().map(row).collect()
+    }
+    let healthy = snapshot.upstreams.iter().flat_map(|state| {
+        let servers = state.status(now).into_iter();
+        servers.map(|server| {
+            (vec![state.config.name.clone(), server.server], f64::from(u8::from(server.healthy)))
+        })
+    });
+    scrape.gauges(&families::UPSTREAM_HEALTHY, healthy.collect());
+    scrape.gauges(&families::UPSTREAM_PENDING, rows(snapshot, |state| state.waiting() as f64));
+    scrape.counters(&families::UPSTREAM_EJECTIONS, rows(snapshot, UpstreamState::ejections));
+    scrape.counters(&families::UPSTREAM_UNSOLICITED, rows(snapshot, UpstreamState::unsolicited));
+}
+
+fn certificates(scrape: &mut Scrape, snapshot: &Snapshot) {
+    let expiries = snapshot.config.listeners.iter().flat_map(|listener| {
+        let certificates = listener.tls.iter().flat_map(|tls| &tls.certificates);
+        certificates.map(|certificate| {
+            let labels = vec![listener.name.clone(), certificate.cert.display().to_string()];
+            (labels, certificate.known.not_after.as_second() as f64)
+        })
+    });
+    scrape.gauges(&families::CERTIFICATE_EXPIRY, expiries.collect());
+}
+
+fn store(scrape: &mut Scrape, status: &StoreStatus) {
+    scrape.gauges(&families::STORE_UP, one(f64::from(u8::from(status.up))));
+    scrape.gauges(&families::STORE_GATEWAYS, one(f64::from(status.gateways)));
+}
