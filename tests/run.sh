@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole suite. It installs what Debian has of what the tests need, and says what else is missing.
+# The whole suite. Installs the packages of Debian that the tests need, and names what else is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ need() {
 need cargo "it builds and runs the tests; see https://rustup.rs"
 need cc "a C compiler; some dependencies are written in C, and Rust links with it"
 
-# package PACKAGE FILE WHY: installs a package of Debian unless a file of it is there.
+# package PACKAGE FILE WHY: installs a package of Debian unless one of its files exists.
 package() {
     local name=$1 files=$2 why=$3 root=()
     compgen -G "$files" > /dev/null && return
@@ -40,12 +40,19 @@ step() {
 }
 
 # Most tests wait for programs, so more of them run at once than there are cores; the fuzz targets and the test of
-# mutated configurations run more mutations than by default. Tests that measure time come after the others, two at once.
-step env SLUICEGATE_FUZZ=2000 SLUICEGATE_MUTATIONS=20000 cargo test --workspace -- --skip timed:: --test-threads=8
-step cargo test --test it timed:: -- --test-threads=2
+# mutated configurations run more mutations than by default.
+threads=$((4 * $(nproc)))
+export SLUICEGATE_FUZZ=2000 SLUICEGATE_MUTATIONS=20000
+if command -v cargo-nextest > /dev/null; then
+    step cargo nextest run --workspace --test-threads "$threads"
+else
+    # Tests that measure time come after the others, so that no test waits for one of their permits.
+    step cargo test --workspace -- --skip timed:: --test-threads="$threads"
+    step cargo test --test it timed:: -- --test-threads=2
+fi
 # How threads meet in the table of counters: every order that they can run in, explored by loom.
 step cargo test --features model --lib limit::model
 # The instructions of a request, which may not grow unseen.
-step cargo bench --bench instructions
+step cargo test --bench instructions
 
-printf '\ntests/run.sh: all tests passed\n'
+printf '\ntests/run.sh: all tests passed in %d s\n' "$SECONDS"

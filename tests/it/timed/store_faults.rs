@@ -1,24 +1,37 @@
-//! Redis is there and refuses, or has forgotten: no request fails for it, and what is counted stays exact.
+//! Redis runs but refuses calls, or has lost its scripts: no request fails, and counts stay exact.
 
 use std::time::Duration;
 
 use crate::harness::load::admitted;
-use crate::harness::{Fleet, Load, RedisServer, Reserved, patience, until, within};
+use crate::harness::{Fleet, Load, RedisServer, Reserved, deadline, patience, until, within};
 
 /// A limit that nobody reaches, and one of 100 on `/tight`.
 const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: api_key, rate: 100/366d}}\nroutes:\n  \
                     - {name: tight, match: {path: /tight}, respond: {status: 200}, limits: [tight]}\n  \
                     - {name: wide, match: {path: /*}, respond: {status: 200}, limits: [wide]}\n";
 
-/// Two gateways under load go through a fault: no request fails or is lost, within two seconds after the end they
-/// have the store again, and then they are exact. How many the limit counted of those that were admitted.
+/// What the limit may count of the requests that were admitted.
+enum Counted {
+    /// All of them.
+    Exactly,
+    /// One more or one less for each connection of the load: an answer that is lost was counted or was not.
+    Nearly,
+    /// Anything: the server has lost its counters.
+    Lost,
+}
+
+/// Two gateways under load go through a fault: no request fails, soon after its end the gateways have the store again, and
+/// then limits are exact.
+#[track_caller]
 fn survive(
     redis: &mut RedisServer,
+    counted: Counted,
     begin: impl FnOnce(&mut RedisServer),
     end: impl FnOnce(&mut RedisServer),
-) -> (u64, u64) {
+) {
+    const CONNECTIONS: usize = 16;
     let fleet = Fleet::start(2, &(redis.store_within("200ms") + TEXT));
-    let load = Load::on(&fleet, 16).keys(&["steady"]).pause(Duration::from_millis(5)).start();
+    let load = Load::on(&fleet, CONNECTIONS).keys(&["steady"]).pause(Duration::from_millis(5)).start();
     let some_more = || {
         let now = load.answered();
         until("more requests are answered", || (load.answered() > now + 300).then_some(()));
@@ -27,94 +40,89 @@ fn survive(
     begin(redis);
     some_more();
     end(redis);
-    fleet.up_within(patience(2));
+    fleet.up_within(patience(5));
     some_more();
     let shots = load.stop();
-    let passed = admitted(&shots) as u64;
-    assert_eq!(passed, shots.len() as u64, "nobody is refused");
+    let passed = admitted(&shots);
+    assert_eq!(passed, shots.len(), "no request is refused");
     fleet.exactly(100, "/tight", "fresh");
-    let counted = || 1_000_000 - fleet[0].remaining("wide", "steady");
-    within(patience(2), || (counted() == passed).then_some(())); // until all is written back
-    (counted(), passed)
+    let most = match counted {
+        Counted::Exactly => 0,
+        Counted::Nearly => CONNECTIONS,
+        Counted::Lost => return,
+    };
+    let counted = || 1_000_000 - fleet[0].remaining("wide", "steady") as usize;
+    let settled = within(deadline(), || (counted().abs_diff(passed) <= most).then_some(()));
+    assert!(settled.is_some(), "{} counted, {passed} admitted", counted());
 }
 
-/// The scripts are gone: they are loaded again, and nobody sees it.
+/// The scripts are gone: they are loaded again, and no client notices.
 #[test]
 fn scripts_are_flushed() {
-    let mut redis = RedisServer::start();
-    let (counted, passed) =
-        survive(&mut redis, |redis| redis.run(&["SCRIPT", "FLUSH"]), |redis| redis.run(&["SCRIPT", "FLUSH"]));
-    assert_eq!(counted, passed);
+    let flush = |redis: &mut RedisServer| redis.run::<()>(&["SCRIPT", "FLUSH"]);
+    survive(&mut RedisServer::start(), Counted::Exactly, flush, flush);
 }
 
 /// The server becomes a replica, which takes no writes.
 #[test]
 fn the_server_becomes_read_only() {
-    let (mut redis, nobody) = (RedisServer::start(), Reserved::new());
+    let nobody = Reserved::new();
     let port = nobody.address.port().to_string();
-    let (counted, passed) = survive(
-        &mut redis,
+    survive(
+        &mut RedisServer::start(),
+        Counted::Exactly,
         |redis| redis.run(&["REPLICAOF", "127.0.0.1", &port]),
         |redis| redis.run(&["REPLICAOF", "NO", "ONE"]),
     );
-    assert_eq!(counted, passed);
 }
 
 /// The server has no memory left.
 #[test]
 fn the_server_is_out_of_memory() {
-    let mut redis = RedisServer::start();
-    let (counted, passed) = survive(
-        &mut redis,
+    survive(
+        &mut RedisServer::start(),
+        Counted::Exactly,
         |redis| redis.run(&["CONFIG", "SET", "maxmemory", "1"]),
         |redis| redis.run(&["CONFIG", "SET", "maxmemory", "0"]),
     );
-    assert_eq!(counted, passed);
 }
 
-/// The server is still loading, or a script of somebody else blocks it.
+/// The server is blocked by a script of another client. Calls that were under way as it began may be counted twice.
 #[test]
 fn the_server_is_busy() {
-    let mut redis = RedisServer::setup().config("busy-reply-threshold", &["1"]).start();
-    let (counted, passed) = survive(
-        &mut redis,
+    survive(
+        &mut RedisServer::setup().config("busy-reply-threshold", &["1"]).start(),
+        Counted::Nearly,
         |redis| {
-            let mut connection =
-                redis.client().get_connection_with_timeout(crate::harness::deadline()).unwrap();
-            let endless = "while true do end";
-            connection
-                .send_packed_command(&redis::cmd("EVAL").arg(endless).arg(0).get_packed_command())
-                .unwrap();
+            let mut connection = redis.client().get_connection_with_timeout(deadline()).unwrap();
+            let endless = redis::cmd("EVAL").arg("while true do end").arg(0).get_packed_command();
+            connection.send_packed_command(&endless).unwrap();
             until("the server is busy", || redis.try_run::<()>(&["GET", "k"]).is_err().then_some(()));
         },
         |redis| redis.run(&["SCRIPT", "KILL"]),
     );
-    // Calls that were under way as it began may have been counted by both.
-    assert!(counted.abs_diff(passed) <= 16, "{counted} counted, {passed} admitted");
 }
 
-/// A password is set while it runs, and everybody has to connect anew.
+/// A password is set while the server runs, and every client has to connect again.
 #[test]
 fn a_password_is_set_while_it_runs() {
-    let mut redis = RedisServer::start();
-    let (counted, passed) = survive(
-        &mut redis,
+    survive(
+        &mut RedisServer::start(),
+        Counted::Nearly,
         |redis| {
             redis.run::<()>(&["CONFIG", "SET", "requirepass", "secret"]);
             redis.disconnect();
         },
         |redis| redis.run(&["CONFIG", "SET", "requirepass", ""]),
     );
-    // Of each connection the answer under way may be lost: it may have been counted and was not heard.
-    assert!(counted.abs_diff(passed) <= 16, "{counted} counted, {passed} admitted");
 }
 
-/// It comes back with a password that nobody knows, and with nothing in it.
+/// The server comes back empty, with a password that the gateways do not have.
 #[test]
 fn a_password_is_set_over_a_restart() {
-    let mut redis = RedisServer::start();
     survive(
-        &mut redis,
+        &mut RedisServer::start(),
+        Counted::Lost,
         |redis| {
             redis.kill();
             redis.configure("requirepass", &["secret"]);

@@ -4,20 +4,48 @@ use std::time::Duration;
 
 use crate::harness::fleet::limit;
 use crate::harness::load::admitted;
-use crate::harness::{Fleet, Gateway, Load, RedisServer, gated, let_pass, until};
+use crate::harness::{Fleet, Gateway, Load, RedisServer, Watch, gated, let_pass, until};
 
-/// The refusal that a client is told after its places were taken at these tenths of a second.
-fn refused_after(gateway: &Gateway, tenths: &[u64]) -> u64 {
-    let key = [("x-api-key", "k")];
-    let mut passed = 0;
-    for at in tenths {
-        let_pass(Duration::from_millis(100 * (at - passed)));
-        passed = *at;
-        assert_eq!(gateway.statuses(1, "/", &key), [200]);
+const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
+/// The period of the logs here: a place is free again so long after it was taken.
+const PERIOD: Duration = Duration::from_secs(4);
+
+/// Requests of one key, on one clock.
+struct Log<'a> {
+    gateway: &'a Gateway,
+    watch: Watch,
+    /// When the first place was taken: between these times.
+    first: (Duration, Duration),
+}
+
+impl<'a> Log<'a> {
+    /// Takes places at these tenths of a second.
+    #[track_caller]
+    fn taken(gateway: &'a Gateway, tenths: &[u64]) -> Self {
+        let mut log = Self { gateway, watch: Watch::start(), first: Default::default() };
+        for at in tenths {
+            let_pass(Duration::from_millis(100 * at).saturating_sub(log.watch.elapsed()));
+            let sent = log.watch.elapsed();
+            assert_eq!(gateway.statuses(1, "/", &KEY), [200]);
+            if *at == 0 {
+                log.first = (sent, log.watch.elapsed());
+            }
+        }
+        log
     }
-    let refusal = gateway.ask("GET", "/", &key);
-    assert_eq!(refusal.status, 429);
-    refusal.number("retry-after")
+
+    /// The next request is refused until the first place is free, to the second.
+    #[track_caller]
+    fn refuses(&self) {
+        let sent = self.watch.elapsed();
+        let refusal = self.gateway.ask("GET", "/", &KEY);
+        let heard = self.watch.elapsed();
+        assert_eq!(refusal.status, 429);
+        let seconds = |time: Duration| time.as_secs_f64().ceil() as u64;
+        let (least, most) = (self.first.0 + PERIOD - heard, self.first.1 + PERIOD - sent);
+        let told = refusal.number("retry-after");
+        assert!((seconds(least)..=seconds(most)).contains(&told), "{told} s, not {least:?} to {most:?}");
+    }
 }
 
 /// A log whose places were taken one after the other refuses until the first is free, also when the request that
@@ -28,9 +56,10 @@ fn a_log_is_remembered_for_as_long_as_it_refuses() {
     let text = limit("algorithm: sliding_log, rate: 3/4s");
     let fleet = Fleet::start(1, &(redis.store() + &text));
     let calls = redis.scripts();
-    assert_eq!(refused_after(&fleet[0], &[0, 15, 28]), 2, "the first place is free 4 s after it was taken");
-    let_pass(Duration::from_millis(1_300));
-    assert_eq!(fleet[0].statuses(2, "/", &[("x-api-key", "k")]), [200, 429]);
+    let log = Log::taken(&fleet[0], &[0, 20, 28]);
+    log.refuses();
+    let_pass(log.first.1 + PERIOD - log.watch.elapsed());
+    assert_eq!(fleet[0].statuses(2, "/", &KEY), [200, 429]);
     assert!(redis.scripts() >= calls + 4);
 }
 
@@ -40,9 +69,10 @@ fn a_look_from_outside_changes_no_refusal() {
     let redis = RedisServer::start();
     let text = limit("algorithm: sliding_log, rate: 10/4s, cost: 5");
     let fleet = Fleet::start(1, &(redis.store() + &text));
-    assert_eq!(refused_after(&fleet[0], &[0, 20]), 2);
+    let log = Log::taken(&fleet[0], &[0, 20]);
+    log.refuses();
     assert_eq!(fleet[0].remaining("l", "k"), 0);
-    assert_eq!(fleet[0].ask("GET", "/", &[("x-api-key", "k")]).number("retry-after"), 2);
+    log.refuses();
 }
 
 /// Many places come and go while others are prolonged: none is left behind, none is lost.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::harness::fleet::{has_store, limit};
 use crate::harness::redis::RedisSetup;
-use crate::harness::{Cluster, Fleet, RedisServer, Setup, let_pass, patience, until};
+use crate::harness::{Cluster, Fleet, RedisServer, Setup, Watch, let_pass, patience, until};
 
 /// A user who may do all but these commands.
 fn without(commands: &[&str]) -> RedisSetup {
@@ -16,11 +16,11 @@ fn stat(redis: &RedisServer, name: &str) -> u64 {
     redis.info("stats", name).unwrap().parse().unwrap()
 }
 
-/// How much a count grows in this time.
-fn grows(time: Duration, count: impl Fn() -> u64) -> u64 {
-    let before = count();
-    let_pass(time);
-    count() - before
+/// How much a count grows per second, over a time of at least two.
+fn per_second(count: impl Fn() -> u64) -> f64 {
+    let (watch, before) = (Watch::start(), count());
+    let_pass(Duration::from_secs(2));
+    (count() - before) as f64 / watch.elapsed().as_secs_f64()
 }
 
 /// A server that lets nobody run scripts is asked now and then, and the log says once why it is of no use.
@@ -30,11 +30,11 @@ fn a_server_that_refuses_scripts() {
     let store = redis.store_within("50ms");
     let fleet = Fleet::of(vec![Setup::default().workers(4)], &(store + &limit("rate: 10/366d")));
     until("the log says it", || fleet[0].log().contains("the store is down").then_some(()));
-    let bytes = stat(&redis, "total_net_input_bytes");
-    let made = grows(Duration::from_secs(3), || stat(&redis, "total_connections_received"));
-    assert!(made <= 20, "{made} connections in three seconds");
-    let bytes = stat(&redis, "total_net_input_bytes") - bytes;
-    assert!(bytes < 400_000, "{bytes} bytes in three seconds");
+    let made = stat(&redis, "total_connections_received");
+    let bytes = per_second(|| stat(&redis, "total_net_input_bytes"));
+    assert!(bytes < 130_000.0, "{bytes} bytes a second");
+    let made = stat(&redis, "total_connections_received") - made;
+    assert!(made <= 20, "{made} connections in two seconds");
     let log = fleet[0].log();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("the store")).collect();
     assert!(lines.len() == 1 && lines[0].contains("evalsha"), "{lines:#?}");
@@ -74,15 +74,15 @@ fn idle_workers_ask_little() {
     let redis = RedisServer::start();
     let fleet = Fleet::of(vec![Setup::default().workers(12)], &(redis.store() + &limit("rate: 10/366d")));
     fleet.up();
-    let writes = grows(Duration::from_secs(2), || redis.calls(&["set"]));
-    assert!((1..=4).contains(&writes), "{writes} writes in two seconds");
-    let reads = grows(Duration::from_secs(2), || redis.calls(&["time"]));
-    assert!((4..=12).contains(&reads), "{reads} reads in two seconds");
-    // And yet all of them find out.
+    let writes = per_second(|| redis.calls(&["set"]));
+    assert!(writes > 0.0 && writes <= 2.0, "{writes} writes a second");
+    let reads = per_second(|| redis.calls(&["time"]));
+    assert!((1.0..=6.0).contains(&reads), "{reads} reads a second");
+    // And yet all workers notice.
     redis.freeze();
     until("the gateway finds out", || (!has_store(&fleet[0])).then_some(()));
     redis.thaw();
-    fleet.up_within(patience(2));
+    fleet.up_within(patience(5));
 }
 
 /// A node of a cluster that is dead costs the others no connections.
@@ -95,10 +95,10 @@ fn a_dead_node_costs_the_others_nothing() {
     cluster.nodes[1].kill();
     fleet.down();
     let survivor = &cluster.nodes[0];
-    let asked = survivor.calls(&["cluster|slots"]);
-    // The count itself makes a connection.
-    let made = grows(Duration::from_secs(3), || stat(survivor, "total_connections_received"));
-    assert!(made <= 5, "{made} connections in three seconds");
-    let asked = survivor.calls(&["cluster|slots"]) - asked;
-    assert!(asked <= 15, "asked {asked} times in three seconds");
+    let made = stat(survivor, "total_connections_received");
+    let asked = per_second(|| survivor.calls(&["cluster|slots"]));
+    assert!(asked <= 5.0, "asked {asked} times a second");
+    // Each of the three counts makes a connection.
+    let made = stat(survivor, "total_connections_received") - made - 3;
+    assert!(made <= 4, "{made} connections in two seconds");
 }
