@@ -18,7 +18,8 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use indicatif::ProgressBar;
 use sluicegate::config;
 use sluicegate::keys::{Fingerprint, KeySecret};
-use sluicegate::limit::{Ask, Counters, Limit, decide};
+use sluicegate::limit::{Ask, Counters, Limit, LimitParts, decide};
+use sluicegate_counters::CountedLimit;
 use sluicegate_limiter::Time;
 
 /// As in `main.rs`, so that memory is what it is there.
@@ -46,7 +47,7 @@ routes: [{name: all, match: {path: /*}, respond: {status: 200}, limits: [per-key
 /// The two that are compared.
 #[derive(Clone)]
 enum Limiter {
-    Ours(Arc<Limit>),
+    Ours(Arc<CountedLimit>),
     Governor(Arc<DefaultKeyedRateLimiter<u64>>),
 }
 
@@ -73,22 +74,24 @@ fn resident_bytes() -> u64 {
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-fn limit(rules: &str) -> Arc<Limit> {
+fn limit(rules: &str) -> (Arc<CountedLimit>, usize) {
     let config = config::parse(rules.into(), "gateway.yaml", Path::new(".")).config.unwrap();
     let config = config.limits.into_iter().next().unwrap();
     let counters = Arc::new(Counters::new(&config.quota, config.max_keys, 0));
-    Arc::new(Limit::new(config, counters, None, 64, &KeySecret::default(), ""))
+    let (max_keys, secret) = (config.max_keys, &KeySecret::default());
+    let parts = LimitParts { counters, bans: None, index: 0, ipv6_prefix: 64, secret, key_prefix: "" };
+    (Limit::new(config, parts).counted, max_keys)
 }
 
 /// Nanoseconds of the processor, and of the clock on the wall, for one decision on a key that finds no room, with so many
 /// threads. Where threads wait for each other the first goes up, or the second does not go down.
 fn flood(threads: u64) -> (f64, f64) {
     const DECISIONS: u64 = 1 << 21;
-    let (limit, at) = (limit(FLOODED), now());
+    let ((limit, max_keys), at) = (limit(FLOODED), now());
     let ask = |n: u64| {
         decide(black_box(&[Ask::new(&limit, Fingerprint::from_hash(scattered(n)), 1, at)]), true).admitted
     };
-    let full = limit.config.max_keys as u64 + 1; // and the overflow bucket has nothing left
+    let full = max_keys as u64 + 1; // and the overflow bucket has nothing left
     assert_eq!((0..full).filter(|n| ask(*n)).count() as u64, full);
     let begun = Instant::now();
     let ran = std::thread::scope(|scope| {
@@ -107,7 +110,7 @@ fn flood(threads: u64) -> (f64, f64) {
 
 impl Limiter {
     fn ours() -> Self {
-        Self::Ours(limit(RULES))
+        Self::Ours(limit(RULES).0)
     }
 
     fn governor() -> Self {

@@ -25,6 +25,11 @@ impl Clock {
         self.at.plus(Span::from_nanos(nanos(self.started.elapsed())))
     }
 
+    /// The same clock, for what is counted in a store.
+    pub fn for_store(&self) -> sluicegate_counters_redis::Clock {
+        sluicegate_counters_redis::Clock::new(self.started, self.at)
+    }
+
     /// The time since the clock was started.
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -10,12 +10,13 @@ use sluicegate_limiter::{FixedWindow, Quota, Time};
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
-    Action, ApiKeySource, Config, CorsConfig, ForwardedHeader, HeaderChange, HeaderFamilies, KeySpec,
-    LimitConfig, Mode, Part, RedisConfig, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
+    Action, ApiKeySource, Config, CorsConfig, Cost, DetailedCost, ForwardedHeader, HeaderChange,
+    HeaderFamilies, KeySpec, LimitConfig, Mode, Part, RedisConfig, Reject, RouteConfig, UpstreamConfig,
+    UriTemplate, Variable,
 };
 use crate::fields::Fields;
 use crate::keys::KeySecret;
-use crate::limit::{Bans, Counters, Limit, StoreState};
+use crate::limit::{Limit, StoreState, settings};
 use crate::respond::refusal_headers;
 use crate::route::{Asked, RouteTable, preflight};
 use crate::server::Door;
@@ -141,61 +142,19 @@ impl SnapshotBuilder {
     /// The snapshot of `config` that follows `before`. A limit that keeps its name, key, algorithm and
     /// scope keeps its counters, rescaled to the new quota at `now`.
     pub fn build(&self, config: Config, before: Option<&Snapshot>, now: Time) -> Snapshot {
-        let standing: HashMap<&str, &Arc<Limit>> = before
-            .map(|b| &b.limits[..])
-            .unwrap_or_default()
-            .iter()
-            .map(|l| (l.config.name.as_str(), l))
-            .collect();
-        let prefix = config.store.as_ref().map_or("", |store| store.prefix.as_str());
-        let ipv6_prefix = config.client_ip.ipv6_prefix;
-        let make = |limit: &LimitConfig, old: Option<&Arc<Limit>>, bans: Option<Arc<Bans>>| {
-            let kept = old
-                .filter(|old| keeps_counters(&old.config, limit))
-                .filter(|old| carry_over(old, limit, now))
-                .map(|old| Arc::clone(&old.counters));
-            let counters = kept.unwrap_or_else(|| {
-                let order = self.orders.fetch_add(1, Ordering::Relaxed);
-                Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
-            });
-            Limit::new(limit.clone(), counters, bans, ipv6_prefix, &self.secret, prefix)
-        };
-        let with_variants = |limit: &LimitConfig| {
-            let old = standing.get(limit.name.as_str()).copied();
-            // A key is banned on the limit, whatever plan it is on; what is only tried bans nobody.
-            let known = old.filter(|old| old.config.key == limit.key).and_then(|old| old.bans.as_ref());
-            let bans = Limit::bans(limit.ban, limit.max_keys, known, now);
-            let variant = |quota: Quota, mode: Mode| LimitConfig {
-                quota,
-                mode,
-                plans: Vec::new(),
-                candidate: None,
-                ..limit.clone()
-            };
-            let of_plan = |(name, quota): &(String, Quota)| {
-                let old = old.and_then(|old| old.plans.iter().find(|(plan, _)| plan == name));
-                let made = make(&variant(*quota, limit.mode), old.map(|(_, limit)| limit), bans.clone());
-                (name.clone(), Arc::new(made))
-            };
-            let plans = limit.plans.iter().map(of_plan).collect();
-            let tried = limit.candidate.filter(|_| limit.mode != Mode::Off);
-            let candidate = tried
-                .map(|quota| LimitConfig { ban: None, ..variant(quota, Mode::Shadow) })
-                .map(|config| make(&config, old.and_then(|old| old.candidate.as_ref()), None));
-            Arc::new(make(limit, old, bans.clone()).with_variants(plans, candidate))
-        };
-        let limits: Vec<Arc<Limit>> = config.limits.iter().map(with_variants).collect();
+        let standing = before.map_or(&[][..], |before| &before.limits);
+        let limits = Limit::all_of(&config, standing, &self.secret, &self.orders, now);
         let same_store = |config: &RedisConfig| {
             before
                 .and_then(|before| before.store.as_ref())
-                .filter(|state| state.goes_on(config))
+                .filter(|state| state.goes_on(&settings(config)))
                 .map(Arc::clone)
         };
         let new_store = |config: &RedisConfig| {
             // What another store has told says nothing of this one.
             let all = limits.iter().flat_map(Limit::all).filter(|limit| limit.config.shared);
-            all.for_each(|limit| limit.forget());
-            Arc::new(StoreState::new(config.clone()))
+            all.for_each(|limit| limit.counted.forget());
+            Arc::new(StoreState::new(settings(config)))
         };
         let jwt = config
             .jwt
@@ -211,7 +170,10 @@ impl SnapshotBuilder {
             .store
             .as_ref()
             .map(|config| same_store(config).unwrap_or_else(|| new_store(config)))
-            .inspect(|store| store.keeps(&limits));
+            .inspect(|store| {
+                let shared = limits.iter().flat_map(Limit::all).filter(|limit| limit.config.shared);
+                store.keeps(shared.map(|limit| &limit.counted));
+            });
         let reserved = reserved(&config);
         Snapshot {
             has_cors: config.cors.is_some() || config.routes.iter().any(|route| route.cors.is_some()),
@@ -237,18 +199,6 @@ impl SnapshotBuilder {
             config,
         }
     }
-}
-
-/// Has the counters of `old` count as `new` says; whether they can.
-fn carry_over(old: &Limit, new: &LimitConfig, now: Time) -> bool {
-    if old.config.quota == new.quota && old.config.max_keys == new.max_keys {
-        return true;
-    }
-    if new.shared {
-        // Only what a store told is kept here, on the store's clock: it will tell it again, rescaled.
-        old.counters.forget();
-    }
-    old.counters.reconfigure(&new.quota, new.max_keys, now)
 }
 
 /// The claims that keys of limits and templates ask for.
@@ -302,11 +252,6 @@ fn hashed_by<'c>(config: &'c Config, route: &RouteConfig) -> Option<&'c KeySpec>
     }
 }
 
-/// Whether counters made under `old` mean the same under `new`.
-fn keeps_counters(old: &LimitConfig, new: &LimitConfig) -> bool {
-    old.key == new.key && old.quota.algorithm() == new.quota.algorithm() && old.shared == new.shared
-}
-
 impl Route {
     /// What is the same in all answers to those on this plan.
     pub fn said_to(&self, plan: Option<&str>) -> &Said {
@@ -321,18 +266,26 @@ impl Snapshot {
         self.limits.iter().find(|limit| limit.config.name == name)
     }
 
+    /// What requests cost on the limit at this place of the file, if that is known late.
+    pub fn late_cost(&self, limit: usize) -> Option<&DetailedCost> {
+        match &self.config.limits.get(limit)?.cost {
+            Cost::Detailed(cost) => Some(cost),
+            _ => None,
+        }
+    }
+
     /// The keys of a limit and of its variants that owe something at `now`.
     pub fn keys(&self, limit: &Arc<Limit>, now: Time) -> usize {
         let at = match &self.store {
             Some(store) if limit.config.shared => store.clocks_at(now),
             _ => now,
         };
-        limit.all().map(|limit| limit.counters.keys(at)).sum()
+        limit.all().map(|limit| limit.counted.counters.keys(at)).sum()
     }
 
     /// Has a limit forget what a store has told of its keys.
     pub fn forget(&self, limit: &str) {
-        self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.forget());
+        self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.counted.forget());
     }
 
     /// The changes of the headers of answers, of a route or where there is none.
@@ -491,7 +444,9 @@ mod tests {
         let same = snapshots.build(config("local"), Some(&first), now);
         let moved = snapshots.build(config("shared"), Some(&same), now);
         let back = snapshots.build(config("local"), Some(&moved), now);
-        let kept = |a: &Snapshot, b: &Snapshot| Arc::ptr_eq(&a.limits[0].counters, &b.limits[0].counters);
+        let kept = |a: &Snapshot, b: &Snapshot| {
+            Arc::ptr_eq(&a.limits[0].counted.counters, &b.limits[0].counted.counters)
+        };
         assert!(kept(&first, &same) && !kept(&same, &moved) && !kept(&moved, &back));
     }
 }

@@ -65,7 +65,7 @@ impl Shared {
                 same.follow_config();
                 Rc::clone(same)
             }
-            None => Store::new(Arc::clone(state), self.clock, worker, self.metrics.store(worker)),
+            None => Store::new(Arc::clone(state), self.clock.for_store(), worker, self.metrics.store(worker)),
         }
     }
 }
@@ -299,20 +299,20 @@ impl View {
 
     /// The store that decides on a request; `None` if all its limits are counted here.
     pub fn store_of(&self, found: &Found<'_>) -> Option<&Rc<Store>> {
-        self.store.as_ref().filter(|_| found.asks.iter().any(|ask| ask.limit.config.shared))
+        self.store.as_ref().filter(|_| found.asks.iter().any(|ask| ask.limit.shared.is_some()))
     }
 
     /// Whether a limit that is asked this may refuse it, as far as that is known without asking: nothing is charged.
     pub fn may_refuse(&self, asks: &[Ask<'_>], now: Time) -> bool {
-        let store = self.store.as_ref().filter(|_| asks.iter().any(|ask| ask.limit.config.shared));
-        store.map_or_else(|| limit::may_refuse(asks), |store| store.may_refuse(asks, now))
+        let store = self.store.as_ref().filter(|_| asks.iter().any(|ask| ask.limit.shared.is_some()));
+        store.map_or_else(|| limit::may_refuse(asks), |store| limit::shared::may_refuse(store, asks, now))
     }
 
     /// What is left of each enforced limit of a request, which spends nothing.
     pub async fn usage<'s>(&self, found: &Found<'s>) -> Vec<(AskedLimit<'s>, Standing)> {
         let mut usage = Vec::new();
         for (asked, ask) in found.asked.iter().zip(&found.asks).filter(|(asked, _)| asked.limit.enforces()) {
-            let told = match self.store.as_ref().filter(|_| ask.limit.config.shared) {
+            let told = match self.store.as_ref().filter(|_| ask.limit.shared.is_some()) {
                 Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
                 None => None,
             };

@@ -51,7 +51,7 @@ else
     step cargo test --test it timed:: -- --test-threads=2
 fi
 # How threads meet in the table of counters: every order that they can run in, explored by loom.
-step cargo test --features model --lib limit::model
+step cargo test -p sluicegate-counters --features model --lib model
 # The instructions of a request, which may not grow unseen.
 step cargo test --bench instructions
 

@@ -56,7 +56,7 @@ impl ExpectedSeries for Expected<'_> {
         let forwards = matches!(route.target, Some(Target::Upstream { .. }));
         match reason {
             RefusalReason::Limit => any(|_| true),
-            RefusalReason::Ban => any(|limit| limit.bans.is_some()),
+            RefusalReason::Ban => any(|limit| limit.counted.bans.is_some()),
             RefusalReason::Store => {
                 any(|limit| limit.config.shared && limit.config.on_store_failure == OnStoreFailure::Closed)
             }

@@ -227,8 +227,10 @@ impl Admin {
             let mut value = config_dump::limit(&limit.config, &snapshot.config.lists);
             value["name"] = limit.config.name.clone().into();
             value["keys"] = snapshot.keys(limit, now).into();
-            value["entries"] = limit.all().map(|limit| limit.counters.entries()).sum::<usize>().into();
-            value["overflowed"] = limit.all().map(|limit| limit.counters.overflowed()).sum::<u64>().into();
+            value["entries"] =
+                limit.all().map(|limit| limit.counted.counters.entries()).sum::<usize>().into();
+            value["overflowed"] =
+                limit.all().map(|limit| limit.counted.counters.overflowed()).sum::<u64>().into();
             value
         });
         limits.collect()
@@ -276,17 +278,18 @@ impl Admin {
     fn local_key(&self, limit: &Arc<Limit>, readings: &[(Fingerprint, KeyText)], pardon: bool) -> Found {
         if pardon {
             let all = limit.all().flat_map(|limit| readings.iter().map(move |(key, _)| (limit, *key)));
-            return Found::Pardoned(all.filter(|(limit, key)| limit.pardon(*key)).count() > 0);
+            return Found::Pardoned(all.filter(|(limit, key)| limit.counted.pardon(*key)).count() > 0);
         }
         // Whoever is on a plan is counted under that: the first that knows the key speaks.
         let now = self.shared.clock.now();
         let mut variants = limit.all().filter(|variant| variant.enforces() || !limit.enforces());
-        let standing = variants
-            .find_map(|limit| readings.iter().find_map(|(key, _)| limit.counters.standing(*key, now)));
-        let banned_for = readings.iter().find_map(|(key, _)| limit.banned_for(*key, now));
+        let standing = variants.find_map(|limit| {
+            readings.iter().find_map(|(key, _)| limit.counted.counters.standing(*key, now))
+        });
+        let banned_for = readings.iter().find_map(|(key, _)| limit.counted.banned_for(*key, now));
         Found::Key {
             known: standing.is_some() || banned_for.is_some(),
-            standing: standing.unwrap_or(limit.counters.fresh(now)),
+            standing: standing.unwrap_or(limit.counted.counters.fresh(now)),
             banned_for,
         }
     }
@@ -312,10 +315,10 @@ async fn shared_key(
         if pardon {
             let forget = |name: &str| snapshot.forget(name);
             for limit in limit.all() {
-                pardoned |= store.pardon(limit, *key, text, forget).await?;
+                pardoned |= store.pardon(&limit.counted, *key, text, forget).await?;
             }
         } else {
-            let peeked = store.peek(limit, *key, text, Span::SECOND).await?;
+            let peeked = store.peek(&limit.counted, *key, text, Span::SECOND).await?;
             found = found.filter(|_| !peeked.known).or(Some(peeked));
             if peeked.known {
                 break;

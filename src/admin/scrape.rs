@@ -39,11 +39,11 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
         snapshot.limits.iter().filter_map(row).collect()
     }
     scrape.gauges(&families::KEYS, rows(snapshot, |limit| Some(snapshot.keys(limit, now) as f64)));
-    let entries = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counters.entries() as f64).sum();
+    let entries = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counted.counters.entries() as f64).sum();
     scrape.gauges(&families::ENTRIES, rows(snapshot, |limit| Some(entries(limit))));
-    let overflowed = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counters.overflowed()).sum();
+    let overflowed = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counted.counters.overflowed()).sum();
     scrape.counters(&families::OVERFLOW, rows(snapshot, |limit| Some(overflowed(limit))));
-    scrape.counters(&families::BANS, rows(snapshot, |limit| Some(limit.bans.as_ref()?.begun())));
+    scrape.counters(&families::BANS, rows(snapshot, |limit| Some(limit.counted.bans.as_ref()?.begun())));
 }
 
 fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {

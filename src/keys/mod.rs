@@ -6,10 +6,11 @@
 mod text;
 
 use std::borrow::Cow;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 
 use http::{Method, header};
+pub use sluicegate_counters::{Fingerprint, KeySecret, KeyText};
 use smallvec::SmallVec;
 
 use crate::auth::jwt::Verified;
@@ -54,38 +55,12 @@ pub struct Subject<'a> {
     pub certified: Option<&'a Identified>,
 }
 
-/// A key as the tables know it. Never zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint(u64);
-
-/// The secret of this process that fingerprints are made with.
-#[derive(Clone, Debug, Default)]
-pub struct KeySecret(RandomState);
-
 type Bytes = SmallVec<[u8; 16]>;
-
-/// A key in full, in a form that is the same on every gateway: what its name in a shared store is made of.
-pub type KeyText = SmallVec<[u8; 40]>;
 
 /// The value of one part: most are bytes of the request itself.
 pub(crate) enum Found<'a> {
     Borrowed(&'a [u8]),
     Owned(Bytes),
-}
-
-impl Fingerprint {
-    /// The fingerprint that the overflow bucket of a table goes by.
-    pub const OVERFLOW: Self = Self(u64::MAX);
-
-    /// The hash itself.
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-
-    /// The fingerprint of a key that hashes to this, with a hash that nobody outside can foresee.
-    pub fn from_hash(hash: u64) -> Self {
-        Self(hash.clamp(1, u64::MAX - 1))
-    }
 }
 
 impl Found<'_> {
@@ -105,7 +80,7 @@ pub fn fingerprint(
     secret: &KeySecret,
     mut text: Option<&mut KeyText>,
 ) -> Option<Fingerprint> {
-    let mut hasher = secret.0.build_hasher();
+    let mut hasher = secret.build_hasher();
     for alternatives in spec.alternatives() {
         let (index, found) = first(alternatives, subject)?;
         write_part(&mut hasher, index, found.bytes());
@@ -135,7 +110,7 @@ pub fn lacks_user(spec: &KeySpec, subject: &Subject<'_>) -> bool {
 
 /// The fingerprint that all requests without the key share.
 pub fn fingerprint_of_missing(secret: &KeySecret) -> Fingerprint {
-    Fingerprint::from_hash(secret.0.hash_one("requests without the key"))
+    Fingerprint::from_hash(secret.hash_one("requests without the key"))
 }
 
 /// The keys that an operator's text can mean, best first: `k1`, `api_key:k1`, `203.0.113.9`, or values joined by
@@ -151,7 +126,7 @@ pub fn from_text(
     if values.len() != spec.alternatives().len() {
         return Vec::new();
     }
-    let mut readings = vec![(secret.0.build_hasher(), KeyText::new())];
+    let mut readings = vec![(secret.build_hasher(), KeyText::new())];
     for (alternatives, value) in spec.alternatives().iter().zip(values) {
         let values = alternatives.iter().enumerate().flat_map(|(index, part)| {
             values_from_text(part, value, ipv6_prefix).into_iter().map(move |bytes| (index, part, bytes))

@@ -20,5 +20,5 @@ pub use listeners::{Handshake, ListenerMetrics, Refusal};
 pub(crate) use prometheus::{Result, TEXT_FORMAT};
 pub use registry::{ConfiguredNames, Metrics};
 pub use worker_counters::{
-    LimitMetrics, Operation, Outcome, RouteMetrics, StoreMetrics, UpstreamMetrics, UpstreamOutcome,
+    LimitMetrics, Outcome, RouteMetrics, StoreMetrics, UpstreamMetrics, UpstreamOutcome,
 };

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluicegate_counters_redis::{CallMetrics, Operation};
 use sluicegate_limiter::Span;
 
 use crate::config::OnStoreFailure;
@@ -67,19 +68,6 @@ pub struct StoreMetrics {
     pub(super) remembered: Counter,
     /// Answers of the store that admit more or fewer requests than the state beside them.
     pub(super) disagreements: Counter,
-}
-
-/// What became of a call to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// It was answered.
-    Ok,
-    /// There was no answer in time.
-    Timeout,
-    /// It failed.
-    Error,
-    /// It came to the store too late and changed nothing there.
-    Expired,
 }
 
 /// What one worker counts of one upstream.
@@ -215,20 +203,17 @@ impl LimitMetrics {
     }
 }
 
-impl StoreMetrics {
-    /// Counts a call and the time until its outcome.
-    pub fn finish(&self, operation: Operation, took: Span) {
+impl CallMetrics for StoreMetrics {
+    fn finish(&self, operation: Operation, took: Span) {
         self.operations[operation as usize].add(1);
         self.duration.observe(took);
     }
 
-    /// Counts a refusal that needed no call.
-    pub fn remembered(&self) {
+    fn remembered(&self) {
         self.remembered.add(1);
     }
 
-    /// Counts an answer that does not agree with the state that it tells.
-    pub fn disagrees(&self) {
+    fn disagrees(&self) {
         self.disagreements.add(1);
     }
 }

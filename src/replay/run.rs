@@ -222,7 +222,11 @@ impl<'s> Replay<'s> {
         let mut holds = std::mem::take(&mut judged.decision.holds);
         if let Some(status) = status {
             // What an answer's headers said is in no log.
-            holds.answered(|cost, base| settled(cost, base, status, &Fields::new()));
+            let none = Fields::new();
+            holds.answered(|late, base| {
+                let cost = self.snapshot.late_cost(late.limit);
+                cost.map_or(base, |cost| settled(cost, base, status, &none))
+            });
             holds.settle(self.now, request.bytes.unwrap_or(0), request.received.unwrap_or(0));
         }
         let duration = request.duration;

@@ -122,7 +122,9 @@ impl RequestContext {
 
     /// The answer is there, from the upstream or as the route has it: `cost_of` says what it costs without its bytes.
     pub fn answered(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> u64) {
-        self.holds.answered(cost_of);
+        let snapshot = &self.view.snapshot;
+        self.holds
+            .answered(|late, base| snapshot.late_cost(late.limit).map_or(base, |cost| cost_of(cost, base)));
     }
 
     /// More of the answer is asked for: the client has taken what it was given. Over HTTP/1.1 the socket says that.

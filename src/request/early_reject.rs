@@ -15,7 +15,7 @@ use crate::auth::jwt::Jwt;
 use crate::auth::{self, Identity, Unproven};
 use crate::config::PathError;
 use crate::fields::Fields;
-use crate::limit::{Ask, Store, decide_for_now};
+use crate::limit::{self, Ask, Store, decide_for_now};
 use crate::message::{RequestHead, Response};
 use crate::request::RequestContext;
 use crate::request::cost::settled;
@@ -153,7 +153,7 @@ impl<'s> Found<'s> {
         let Some(store) = store else { return self.refused_here(now) };
         let mut asks = std::mem::take(&mut self.asks);
         asks.iter_mut().for_each(|ask| ask.for_now = true);
-        let mut decision = store.decide(asks, now).await;
+        let mut decision = limit::shared::decide(store, asks, now).await;
         if decision.admitted {
             decision.holds.undo(now);
             return None;

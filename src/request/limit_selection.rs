@@ -203,10 +203,10 @@ impl<'s> Asking<'s> {
             let (cost, base) = cost(&limit.config.cost, limit_of_route.cost, parts);
             let tried = limit_of_route.limit.candidate.as_ref();
             if let Some(tried) = tried.filter(|_| Arc::ptr_eq(limit, &limit_of_route.limit)) {
-                self.asks.push(Ask { text: text.clone(), base, ..Ask::new(tried, key, cost, now) });
+                self.asks.push(Ask { text: text.clone(), base, ..Ask::new(&tried.counted, key, cost, now) });
                 self.asked.push(AskedLimit { index, limit: tried, candidate: true });
             }
-            self.asks.push(Ask { text, base, ..Ask::new(limit, key, cost, now) });
+            self.asks.push(Ask { text, base, ..Ask::new(&limit.counted, key, cost, now) });
             self.asked.push(AskedLimit { index, limit, candidate: false });
         }
         Ok(())

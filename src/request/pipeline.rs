@@ -66,7 +66,7 @@ impl<'s> Found<'s> {
     /// With the decision of a store, where limits are shared.
     async fn shared(mut self, store: &Rc<Store>, now: Time) -> Judged<'s> {
         let asks = std::mem::take(&mut self.asks);
-        let decision = store.decide(asks, now).await;
+        let decision = limit::shared::decide(store, asks, now).await;
         self.decided(decision, now)
     }
 }

@@ -1,0 +1,355 @@
+//! One call of the script, there and back.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use redis::{Cmd, Value};
+use sluicegate_counters::{Ask, CountedLimit, Decision, Fingerprint, Hold, Holds, KeyState, Verdict};
+use sluicegate_limiter::{Receipt, Span, Time};
+use smallvec::SmallVec;
+
+use super::cluster::Servers;
+use super::connection::{Link, Pending, Trouble, Weight};
+use super::corrections::{ChargeInStore, QueuedCharge};
+use super::evaluation::{self, Outcome};
+use super::key_name::{Tag, key_prefix};
+use super::lease::Lease;
+use super::lease_renewal::LEASE;
+use super::metrics::Operation;
+use super::protocol::{self, Algorithms, Decided, Reply};
+use super::scripts::SCRIPTS;
+use super::store::Store;
+
+/// How long a call may take that nobody waits for.
+pub(super) const UNHURRIED: Span = Span::SECOND;
+/// The holder of what has none.
+pub(super) const NOBODY: [u8; 8] = [0; 8];
+/// A share of the timeout, as a divisor, that is left for the way back: what the store decides later than that is
+/// not decided at all.
+const WAY_BACK: u64 = 10;
+
+/// One limit of a request.
+#[derive(Clone)]
+pub(super) struct Item {
+    pub(super) limit: Arc<CountedLimit>,
+    pub(super) key: Fingerprint,
+    pub(super) tag: Tag,
+    pub(super) cost: u64,
+    pub(super) base: u64,
+    /// Whether what it is charged is held, so that it can be undone.
+    pub(super) for_now: bool,
+}
+
+/// The shared limits of a request.
+pub(super) type Items = SmallVec<[Item; 2]>;
+
+impl Item {
+    pub(super) fn of(ask: &Ask<'_>) -> Self {
+        Self {
+            limit: Arc::clone(ask.limit),
+            key: ask.key,
+            tag: Tag::of(&ask.text),
+            cost: ask.cost,
+            base: ask.base,
+            for_now: ask.for_now,
+        }
+    }
+
+    /// What the key is called in the store.
+    pub(super) fn name(&self) -> Vec<u8> {
+        self.tag.name(key_prefix(&self.limit))
+    }
+
+    /// What the key's ban is called there, if the limit bans.
+    fn ban(&self) -> Option<Vec<u8>> {
+        self.limit.ban.map(|_| self.tag.ban(key_prefix(&self.limit)))
+    }
+
+    /// What the script is told of the limit.
+    fn argument(&self) -> Cow<'_, [u8]> {
+        match self.limit.shared.as_ref().and_then(|shared| shared.argument.as_ref()) {
+            Some(argument) => Cow::Borrowed(argument),
+            None => Cow::Owned(protocol::limit_argument(&self.limit, self.cost)),
+        }
+    }
+}
+
+impl Store {
+    /// Has the store decide about so many equal requests: one call, or in a cluster one after the other for each
+    /// slot, and back with what a later one refuses.
+    pub(super) async fn ask(
+        self: &Rc<Self>,
+        items: &Items,
+        riders: usize,
+        until: Time,
+    ) -> Option<Vec<Decision>> {
+        let mut outcomes: SmallVec<[Outcome; 1]> = SmallVec::new();
+        let mut admitted = riders;
+        for stop in self.stops(items) {
+            match self.call(items, stop, admitted, until).await {
+                Some(outcome) => {
+                    admitted = outcome.admitted();
+                    outcomes.push(outcome);
+                }
+                None => {
+                    outcomes.iter().for_each(|outcome| self.take_back(items, outcome, 0));
+                    return None;
+                }
+            }
+            if admitted == 0 {
+                break;
+            }
+        }
+        for outcome in &outcomes {
+            self.take_back(items, outcome, admitted);
+        }
+        Some((0..riders).map(|rider| self.decision(items, &mut outcomes, rider, rider < admitted)).collect())
+    }
+
+    /// The limits of each call, in the order in which they are asked.
+    fn stops(&self, items: &Items) -> SmallVec<[SmallVec<[usize; 2]>; 1]> {
+        if let Servers::One(_) = self.servers {
+            return SmallVec::from_iter([(0..items.len()).collect()]);
+        }
+        let mut stops: SmallVec<[SmallVec<[usize; 2]>; 1]> = SmallVec::new();
+        for (at, item) in items.iter().enumerate() {
+            match stops.iter_mut().find(|stop| items[stop[0]].tag.slot() == item.tag.slot()) {
+                Some(stop) => stop.push(at),
+                None => stops.push(SmallVec::from_iter([at])),
+            }
+        }
+        stops
+    }
+
+    /// One call.
+    async fn call(
+        self: &Rc<Self>,
+        items: &Items,
+        stop: SmallVec<[usize; 2]>,
+        riders: usize,
+        until: Time,
+    ) -> Option<Outcome> {
+        let slot = self.slot(items[stop[0]].tag);
+        let link = self.servers.of(slot)?;
+        let costs = stop.iter().map(|at| &items[*at]);
+        let costs = costs.map(|item| (&*item.limit, item.key, item.cost.saturating_mul(riders as u64)));
+        // A call that is late is not under way any more: the script does nothing behind its deadline.
+        let under_way = self.state.under_way.begin(costs);
+        self.report_first(&link, items, &stop, until).await?;
+        let sent = self.clock.now();
+        // Whom the script then takes for the holder of places, in case that they are to be given back.
+        let holder = Cell::new(link.holder());
+        let question = |link: &Link| {
+            holder.set(link.holder());
+            self.question(items, &stop, riders, until, link)
+        };
+        // A call that had only the rest of somebody's time says little about the server when it is late.
+        let whole = until.since(sent) >= self.share(2);
+        let weight = if whole { Weight::Full } else { Weight::Short };
+        let result = self.send(&link, slot, until, weight, question).await;
+        drop(under_way);
+        let received = self.clock.now();
+        let finish = |operation| self.metrics.finish(operation, received.since(sent));
+        match result {
+            Ok((link, value)) => match self.read(items, &stop, riders, holder.get(), value) {
+                Ok((now, Some(outcome))) => {
+                    finish(Operation::Ok);
+                    self.state.seen(&link.clock, now, sent, received);
+                    self.learn(items, &outcome, sent, link.clock.is_latest(now));
+                    Some(outcome)
+                }
+                Ok((now, None)) => {
+                    finish(Operation::Expired);
+                    self.state.seen(&link.clock, now, sent, received); // perhaps it was only that clock
+                    None
+                }
+                Err(malformed) => {
+                    finish(Operation::Error);
+                    link.malformed(&malformed, sent, received);
+                    None
+                }
+            },
+            Err(Trouble::Late(pending)) => {
+                finish(Operation::Timeout);
+                let call = (items.clone(), stop, riders, holder.get());
+                tokio::task::spawn_local(Rc::clone(self).late(call, pending));
+                None
+            }
+            Err(_) => {
+                finish(Operation::Error);
+                None
+            }
+        }
+    }
+
+    /// Tells the store what these keys spent without it, before it is asked about them again.
+    async fn report_first(&self, link: &Rc<Link>, items: &Items, stop: &[usize], until: Time) -> Option<()> {
+        let outstanding = &self.state.outstanding;
+        if !stop.iter().any(|at| outstanding.has(&items[*at].limit, items[*at].key)) {
+            return Some(());
+        }
+        let asked = |limit: &CountedLimit, key: Fingerprint| {
+            stop.iter()
+                .map(|at| &items[*at])
+                .any(|item| item.key == key && item.limit.counters.order == limit.counters.order)
+        };
+        let connection = link.ready().ok().filter(|_| !link.is_silent())?;
+        let report = self.report(link, &connection, asked);
+        let heard = tokio::time::timeout_at(self.clock.instant(until), report).await;
+        heard.ok().flatten().map(|_| ())
+    }
+
+    /// The script's call for these limits.
+    fn question(&self, items: &Items, stop: &[usize], riders: usize, until: Time, link: &Link) -> Cmd {
+        let all = || stop.iter().map(|at| &items[*at]);
+        let bans = all().filter_map(Item::ban);
+        let names: SmallVec<[Vec<u8>; 2]> = all().map(Item::name).chain(bans).collect();
+        let algorithms = Algorithms::of(all().map(|item| &item.limit.quota));
+        let mut call = SCRIPTS.decide(algorithms).call(names.iter().map(Vec::as_slice));
+        let margin = self.share(WAY_BACK).as_nanos();
+        let deadline = link.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
+        call.arg(deadline).arg(riders).arg(&link.holder()).arg(LEASE.as_micros() as u64);
+        for at in stop {
+            let (argument, quota) = (items[*at].argument(), &items[*at].limit.quota);
+            call.arg(&*protocol::at(argument, quota, || link.clock.at_least(self.clock.now())));
+        }
+        call
+    }
+
+    /// What an answer says, and the server's time: no outcome if the call came too late and changed nothing.
+    fn read(
+        &self,
+        items: &Items,
+        stop: &SmallVec<[usize; 2]>,
+        riders: usize,
+        holder: [u8; 8],
+        value: Value,
+    ) -> Result<(Time, Option<Outcome>), protocol::Malformed> {
+        let quotas: SmallVec<[_; 2]> = stop.iter().map(|at| &items[*at].limit.quota).collect();
+        let bans: SmallVec<[_; 2]> = stop.iter().filter_map(|at| items[*at].limit.ban).collect();
+        let Reply { now, decided } = Reply::read(&value, &quotas, &bans)?;
+        let Some(Decided { admitted, keys, bans }) = decided else { return Ok((now, None)) };
+        let requests = (riders, admitted as usize);
+        let outcome = Outcome::new(items, stop.clone(), (keys, bans), requests, holder, now);
+        if let Some(disagreement) = outcome.disagreement {
+            self.metrics.disagrees();
+            self.state.tell_disagreement(disagreement, self.clock.now());
+        }
+        Ok((now, Some(outcome)))
+    }
+
+    /// An answer that came when nobody waited any more: what it charged is given back.
+    async fn late(self: Rc<Self>, call: (Items, SmallVec<[usize; 2]>, usize, [u8; 8]), pending: Pending) {
+        let (items, stop, riders, holder) = call;
+        let Ok(value) = pending.await else { return };
+        if let Ok((_, Some(outcome))) = self.read(&items, &stop, riders, holder, value) {
+            self.take_back(&items, &outcome, 0);
+        }
+    }
+
+    /// Keeps in the limits' tables what the store has told. A ban is counted from the sending of the call, so that it is
+    /// never remembered for longer than it holds. Where another thread has read a later answer already, only what is stricter
+    /// than what is known is kept: it may be older.
+    fn learn(&self, items: &Items, outcome: &Outcome, sent: Time, latest: bool) {
+        for (at, state) in outcome.items.iter().zip(&outcome.left) {
+            let Item { limit, key, .. } = &items[*at];
+            // What was spent without the store, and it has not heard of yet, must not be forgotten here.
+            let known = || limit.counters.standing(*key, outcome.now).map(|known| known.remaining);
+            let newer = latest || known().is_none_or(|known| state.standing(outcome.now).remaining < known);
+            if newer && !self.state.outstanding.has(limit, *key) {
+                limit.counters.learn(*key, state, outcome.now);
+            }
+        }
+        for (item, told) in &outcome.bans {
+            let Item { limit, key, .. } = &items[*item];
+            if let (Some(bans), Some(left)) = (&limit.bans, told.ban.left(&told.strikes, outcome.now)) {
+                bans.learn(*key, sent.plus(left), told.begun, sent);
+            }
+        }
+    }
+
+    /// Gives back what the requests from `first` on were charged.
+    fn take_back(self: &Rc<Self>, items: &Items, outcome: &Outcome, first: usize) {
+        for (item, cost, receipt) in outcome.charged_from(items, first) {
+            let Item { limit, key, tag, .. } = &items[item];
+            self.refund(limit, *key, *tag, cost, (receipt, outcome.holder));
+        }
+    }
+
+    /// The decision about one request, with what it holds.
+    fn decision(
+        self: &Rc<Self>,
+        items: &Items,
+        outcomes: &mut [Outcome],
+        rider: usize,
+        admitted: bool,
+    ) -> Decision {
+        let mut whole = Decision { admitted, ..Decision::default() };
+        if let [only] = outcomes {
+            whole.verdicts = std::mem::take(&mut only.decisions[rider].verdicts);
+            whole.delay = only.decisions[rider].delay;
+        } else {
+            whole.verdicts = items.iter().map(|item| Verdict::fresh(&item.limit)).collect();
+            for outcome in outcomes.iter() {
+                let Some(decision) = outcome.decisions.get(rider) else { continue };
+                for (at, verdict) in outcome.items.iter().zip(&decision.verdicts) {
+                    whole.verdicts[*at] = *verdict;
+                }
+                whole.delay = whole.delay.max(decision.delay);
+            }
+        }
+        if admitted {
+            whole.holds = self.holds(items, outcomes, rider);
+        } else {
+            whole.delay = Span::ZERO;
+        }
+        whole
+    }
+
+    /// What a request that was admitted holds: places, and turns in queues.
+    fn holds(self: &Rc<Self>, items: &Items, outcomes: &[Outcome], rider: usize) -> Holds {
+        let mut holds = Holds::default();
+        let charges = outcomes.iter().flat_map(|outcome| &outcome.charges);
+        for evaluation::Charge { item, delay, receipt, .. } in charges.filter(|charge| charge.rider == rider)
+        {
+            let item = &items[*item];
+            if item.limit.late_cost().is_some() {
+                holds.push(self.charged(item, *receipt));
+            } else if item.limit.quota.is_concurrency() {
+                let lease = self.lease(&item.limit, item.key, item.tag, item.cost, true);
+                holds.push(Hold::places(&item.limit, item.key, item.cost, Box::new(lease)));
+            } else if item.limit.enforced && !delay.is_zero() {
+                let due = self.clock.now().plus(*delay);
+                let remote = Box::new(QueuedCharge(self.charge_of(item, *receipt)));
+                holds.push(Hold::turn(&item.limit, item.key, item.cost, due, remote));
+            } else if item.for_now {
+                holds.push(self.charged(item, *receipt));
+            }
+        }
+        holds
+    }
+
+    /// What a request was charged until its cost is known.
+    fn charged(self: &Rc<Self>, item: &Item, receipt: Receipt) -> Hold {
+        let remote = Box::new(self.charge_of(item, receipt));
+        Hold::charged(&item.limit, item.key, (item.cost, item.base), receipt, remote)
+    }
+
+    fn charge_of(self: &Rc<Self>, item: &Item, receipt: Receipt) -> ChargeInStore {
+        ChargeInStore { store: Rc::clone(self), limit: Arc::clone(&item.limit), tag: item.tag, receipt }
+    }
+
+    /// Places for a request that was admitted. `known`: the store knows of them.
+    pub(super) fn lease(
+        self: &Rc<Self>,
+        limit: &Arc<CountedLimit>,
+        key: Fingerprint,
+        tag: Tag,
+        places: u64,
+        known: bool,
+    ) -> Lease {
+        Lease::new(Rc::clone(self), Arc::clone(limit), key, tag, places, known)
+    }
+}

@@ -1,0 +1,467 @@
+//! One worker's connection to one server: calls with a deadline, and a breaker that opens when they fail.
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use sluicegate_limiter::{Span, Time};
+use tokio::sync::Notify;
+
+use super::breaker::Failures;
+use super::lease::Places;
+use super::protocol::Malformed;
+use super::scripts::{self, Scripts, Sending};
+use super::server_clock::ServerClock;
+use super::server_watch::Watch;
+use crate::Address;
+use crate::Clock;
+
+/// The share of the timeout after which a server that answers none of the calls under way counts as silent.
+const PATIENCE: (u64, u64) = (5, 8);
+/// How often a thread looks whether an answer has come while it was busy itself, before it calls a server late.
+const SECOND_LOOKS: usize = 2;
+/// Calls that one connection may have under way; more would only wait for their deadline.
+const MAX_CALLS: u32 = 4096;
+
+/// One worker's connection to one server, or to whoever the sentinels say is the master.
+pub(super) struct Link {
+    /// What people call it.
+    pub(super) name: String,
+    /// Where it is, unless sentinels know.
+    pub(super) fixed: Option<Address>,
+    /// Where the master is that this connection is to, where sentinels name it, and the one that they name instead.
+    pub(super) at: RefCell<Option<Address>>,
+    pub(super) named: RefCell<Option<Address>>,
+    /// In a cluster, the slot from which on one is looked for that can be written to.
+    pub(super) probed: Cell<u16>,
+    /// The server's clock.
+    pub(super) clock: Arc<ServerClock>,
+    /// What all workers know of the server.
+    pub(super) watch: Arc<Watch>,
+    connection: RefCell<Option<MultiplexedConnection>>,
+    phase: Cell<Phase>,
+    /// Counts the connections, so that a late failure of an old one does not break a new one.
+    epoch: Cell<u32>,
+    failures: Cell<Failures>,
+    calls: Cell<u32>,
+    /// How long calls may be under way and none be answered.
+    patience: Cell<Span>,
+    /// Since when none was answered, while calls are under way.
+    unheard_since: Cell<Time>,
+    /// Whether that has lasted too long.
+    silent: Cell<bool>,
+    /// Told when it has.
+    pub(super) fell_silent: Notify,
+    /// How scripts are sent.
+    sending: Cell<Sending>,
+    /// Places that requests have left and the server does not know to be free.
+    pub(super) freed: RefCell<Vec<Places>>,
+    /// Told when there are some.
+    pub(super) some_freed: Notify,
+    why: RefCell<String>,
+    /// Told when the breaker opens.
+    broken: Notify,
+    /// Told when the first attempt to connect has ended.
+    known: Notify,
+    loading: Cell<bool>,
+    loaded: Notify,
+    /// Who holds places of concurrency limits over this connection.
+    holder: Cell<[u8; 8]>,
+    retired: Cell<bool>,
+    /// Whether what was admitted without the server is being told.
+    reporting: Cell<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Starting,
+    Up,
+    Down,
+}
+
+/// A reply that nobody waits for any more.
+pub(super) type Pending = Pin<Box<dyn Future<Output = RedisResult<Value>>>>;
+
+/// What a call says about the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// A request waits, and the server has all the time that it may need.
+    Full,
+    /// A request waits, but most of its time is over.
+    Short,
+    /// Nobody waits: to be late is a failure here too, but to be in time is no merit.
+    Unhurried,
+}
+
+/// Why a call has no answer.
+pub(super) enum Trouble {
+    /// The breaker is open, or too much is under way: nothing was sent.
+    Down,
+    /// There was no answer in time; it may still come.
+    Late(Pending),
+    /// The server does not know the script.
+    NoScript,
+    /// Another server holds the slot, by the cluster's word.
+    Moved(RedisError),
+    /// The keys are on their way to another node, some here and some there.
+    BetweenNodes,
+    /// The server, or the way to it, failed.
+    Failed,
+}
+
+impl Link {
+    pub(super) fn new(
+        name: String,
+        fixed: Option<Address>,
+        clock: Arc<ServerClock>,
+        watch: Arc<Watch>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            name,
+            fixed,
+            at: RefCell::default(),
+            named: RefCell::default(),
+            probed: Cell::new(0),
+            clock,
+            watch,
+            connection: RefCell::new(None),
+            phase: Cell::new(Phase::Starting),
+            epoch: Cell::new(0),
+            failures: Cell::default(),
+            calls: Cell::new(0),
+            patience: Cell::new(Span::SECOND),
+            unheard_since: Cell::new(Time::EPOCH),
+            silent: Cell::new(false),
+            fell_silent: Notify::new(),
+            sending: Cell::default(),
+            freed: RefCell::default(),
+            some_freed: Notify::new(),
+            why: RefCell::new(String::new()),
+            broken: Notify::new(),
+            known: Notify::new(),
+            loading: Cell::new(false),
+            loaded: Notify::new(),
+            holder: Cell::new(random()),
+            retired: Cell::new(false),
+            reporting: Cell::new(false),
+        })
+    }
+
+    /// Whether calls can be made.
+    pub(super) fn is_up(&self) -> bool {
+        self.phase.get() == Phase::Up
+    }
+
+    /// Takes the longest that a request waits for an answer.
+    pub(super) fn set_timeout(&self, timeout: Span) {
+        self.patience.set(Span::from_nanos(timeout.as_nanos() / PATIENCE.1 * PATIENCE.0));
+    }
+
+    /// Waits, but not beyond `until`, while the first attempt to connect is under way.
+    pub(super) async fn known(&self, until: tokio::time::Instant) {
+        while self.phase.get() == Phase::Starting {
+            if tokio::time::timeout_at(until, self.known.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Calls go over this connection from now on.
+    pub(super) fn open(&self, connection: MultiplexedConnection) {
+        self.epoch.set(self.epoch.get() + 1);
+        self.failures.take();
+        self.silent.set(false);
+        *self.connection.borrow_mut() = Some(connection);
+        self.phase.set(Phase::Up);
+        self.known.notify_waiters();
+    }
+
+    /// No calls from now on, until there is another connection.
+    pub(super) fn shut(&self, why: String) {
+        *self.connection.borrow_mut() = None;
+        *self.why.borrow_mut() = why;
+        self.phase.set(Phase::Down);
+        self.known.notify_waiters();
+        self.broken.notify_waiters();
+    }
+
+    /// Waits until the breaker opens.
+    pub(super) async fn broken(&self) {
+        while self.is_up() {
+            self.broken.notified().await;
+        }
+    }
+
+    /// Why there is no connection.
+    pub(super) fn why(&self) -> String {
+        self.why.borrow().clone()
+    }
+
+    /// No calls any more, for good: the cluster no longer has this node.
+    pub(super) fn retire(&self) {
+        self.retired.set(true);
+        self.shut("it is no longer part of the cluster".to_owned());
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.get()
+    }
+
+    /// Counts the connections.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch.get()
+    }
+
+    /// Who holds places over this connection.
+    pub(super) fn holder(&self) -> [u8; 8] {
+        self.holder.get()
+    }
+
+    /// Places are held under another name from now on.
+    pub(super) fn new_holder(&self) {
+        self.holder.set(random());
+    }
+
+    /// How scripts are sent over this connection.
+    pub(super) fn set_sending(&self, sending: Sending) {
+        self.sending.set(sending);
+    }
+
+    /// The call of a script as this server takes it, for those that send it themselves.
+    pub(super) fn spelled(&self, command: Cmd) -> Cmd {
+        match self.sending.get() {
+            Sending::Name => command,
+            Sending::TextIfUnknown | Sending::Text => scripts::with_text(&command),
+        }
+    }
+
+    /// Sends a command and waits for the answer, but not beyond `until`. `asking`: its slot is on its way to this server.
+    pub(super) async fn call(
+        &self,
+        command: Cmd,
+        asking: bool,
+        (until, weight): (Time, Weight),
+        clock: &Clock,
+    ) -> Result<Value, Trouble> {
+        if weight != Weight::Unhurried && self.is_silent() {
+            return Err(Trouble::Down);
+        }
+        let send = async |command: Cmd| {
+            let connection = self.ready()?;
+            let sent: Pending = match asking {
+                true => Box::pin(send_asking(connection, command)),
+                false => Box::pin(send(connection, command)),
+            };
+            self.answer(sent, until, weight, clock).await
+        };
+        match self.sending.get() {
+            Sending::Name => send(command).await,
+            Sending::Text => send(scripts::with_text(&command)).await,
+            Sending::TextIfUnknown => match send(command.clone()).await {
+                Err(Trouble::NoScript) => send(scripts::with_text(&command)).await,
+                answer => answer,
+            },
+        }
+    }
+
+    /// Whether no request should wait for the server, because it answers nobody.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent.get() || self.watch.is_silent()
+    }
+
+    /// The connection, for a call.
+    pub(super) fn ready(&self) -> Result<MultiplexedConnection, Trouble> {
+        if self.calls.get() >= MAX_CALLS {
+            return Err(Trouble::Down);
+        }
+        self.connection.borrow().clone().ok_or(Trouble::Down)
+    }
+
+    async fn answer(
+        &self,
+        mut sent: Pending,
+        until: Time,
+        weight: Weight,
+        clock: &Clock,
+    ) -> Result<Value, Trouble> {
+        let (epoch, begun) = (self.epoch.get(), clock.now());
+        let _under_way = UnderWay::new(self, begun);
+        let result = loop {
+            let silent_at = self.unheard_since.get().plus(self.patience.get());
+            let wake = if weight == Weight::Full { until.min(silent_at) } else { until };
+            if let Some(result) = in_time(&mut sent, clock.instant(wake)).await {
+                break result;
+            }
+            if wake == until {
+                if weight != Weight::Short {
+                    self.failed(epoch, "it does not answer in time".to_owned(), Some((begun, clock.now())));
+                }
+                return Err(Trouble::Late(sent));
+            }
+            if self.unheard_since.get().plus(self.patience.get()) <= wake {
+                self.fall_silent();
+                return Err(Trouble::Late(sent));
+            }
+        };
+        let error = match result {
+            Ok(Value::ServerError(error)) => RedisError::from(error),
+            Ok(value) => {
+                self.heard(clock.now());
+                if weight == Weight::Full {
+                    self.failures.take();
+                }
+                return Ok(value);
+            }
+            Err(error) => error,
+        };
+        if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) {
+            self.heard(clock.now());
+        }
+        Err(match error.kind() {
+            ErrorKind::Server(ServerErrorKind::NoScript) => Trouble::NoScript,
+            ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => Trouble::Moved(error),
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Trouble::BetweenNodes,
+            kind => {
+                let soft = [ServerErrorKind::ResponseError, ServerErrorKind::ClusterDown];
+                let soft = soft.iter().any(|soft| kind == ErrorKind::Server(*soft));
+                self.failed(epoch, error.to_string(), soft.then(|| (begun, clock.now())));
+                Trouble::Failed
+            }
+        })
+    }
+
+    /// Notes that the server has answered something.
+    pub(super) fn heard(&self, now: Time) {
+        self.unheard_since.set(now);
+        self.silent.set(false);
+        self.watch.heard();
+    }
+
+    /// Notes that none of the calls under way is answered: until something is, no request waits for this server, in no
+    /// worker. The calls stay under way; `mind` finds out whether the connection is of use.
+    fn fall_silent(&self) {
+        self.silent.set(true);
+        self.watch.falls_silent();
+        self.fell_silent.notify_one();
+    }
+
+    /// Notes a failure of the connection that had this epoch. One of a call, which began and ended then, counts together
+    /// with others in a row; any other is the connection's end.
+    fn failed(&self, epoch: u32, why: String, call: Option<(Time, Time)>) {
+        if epoch != self.epoch.get() || !self.is_up() {
+            return;
+        }
+        let enough = call.is_none_or(|(begun, ended)| {
+            let mut failures = self.failures.get();
+            let enough = failures.add(begun, ended);
+            self.failures.set(failures);
+            enough
+        });
+        if enough {
+            self.shut(why);
+        }
+    }
+
+    /// Notes that a call, which began and ended then, got a reply that none of the scripts gives.
+    pub(super) fn malformed(&self, what: &Malformed, begun: Time, ended: Time) {
+        self.failed(self.epoch.get(), what.to_string(), Some((begun, ended)));
+    }
+
+    /// Begins to tell what was admitted without the server, unless somebody does already.
+    pub(super) fn begin_report(self: &Rc<Self>) -> Option<Reporting> {
+        (!self.reporting.replace(true)).then(|| Reporting(Rc::clone(self)))
+    }
+
+    /// Gives the server its scripts again; however many callers find them missing, it is done once.
+    pub(super) async fn reload(&self, until: Time, clock: &Clock) {
+        let until = clock.instant(until);
+        if self.loading.replace(true) {
+            let _ = tokio::time::timeout_at(until, self.loaded.notified()).await;
+            return;
+        }
+        let _loading = Loading(self);
+        if let Ok(mut connection) = self.ready()
+            && let Ok(Ok(sending)) = tokio::time::timeout_at(until, Scripts::load(&mut connection)).await
+        {
+            self.sending.set(sending);
+        }
+    }
+}
+
+/// That it is told what was admitted without the server, until this is dropped.
+pub(super) struct Reporting(Rc<Link>);
+
+impl Drop for Reporting {
+    fn drop(&mut self) {
+        self.0.reporting.set(false);
+    }
+}
+
+/// That scripts are being loaded. Dropping it, however that comes, lets the next caller load them.
+struct Loading<'a>(&'a Link);
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.0.loading.set(false);
+        self.0.loaded.notify_waiters();
+    }
+}
+
+/// A name that nobody else has.
+pub(super) fn random() -> [u8; 8] {
+    let mut bytes = [0; 8];
+    let _ = aws_lc_rs::rand::fill(&mut bytes); // it has no way to fail once the process runs
+    bytes
+}
+
+async fn send(mut connection: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {
+    connection.send_packed_command(&command).await
+}
+
+/// The same, for a slot that is on its way to this server.
+async fn send_asking(mut connection: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("ASKING").ignore().add_command(command);
+    let mut replies = connection.send_packed_commands(&pipeline, 1, 1).await?;
+    Ok(replies.pop().unwrap_or(Value::Nil))
+}
+
+/// An answer that comes until then. One that came while this thread was busy elsewhere is in time: the thread lets the
+/// connection read before it gives up.
+async fn in_time(sent: &mut Pending, until: tokio::time::Instant) -> Option<RedisResult<Value>> {
+    if let Ok(result) = tokio::time::timeout_at(until, &mut *sent).await {
+        return Some(result);
+    }
+    for _ in 0..SECOND_LOOKS {
+        tokio::task::yield_now().await;
+        if let Poll::Ready(result) =
+            std::future::poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await
+        {
+            return Some(result);
+        }
+    }
+    None
+}
+
+/// Counts a call while it is under way.
+struct UnderWay<'a>(&'a Cell<u32>);
+
+impl<'a> UnderWay<'a> {
+    fn new(link: &'a Link, now: Time) -> Self {
+        if link.calls.get() == 0 {
+            link.unheard_since.set(now);
+        }
+        link.calls.set(link.calls.get() + 1);
+        Self(&link.calls)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

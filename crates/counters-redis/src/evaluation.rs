@@ -1,0 +1,147 @@
+//! From the state that the store found to what each request is told.
+
+use sluicegate_counters::{Ask, BanCheck, BanChecks, Decision, RemoteBan, RemoteState, evaluate};
+use sluicegate_limiter::{Receipt, Refusal, Span, Time};
+use smallvec::SmallVec;
+
+use super::call::Item;
+
+/// What one call decided: the same request so many times over, one after the other, at one instant.
+pub(super) struct Outcome {
+    /// The items of the flight that this call was about.
+    pub(super) items: SmallVec<[usize; 2]>,
+    /// The decision about each request.
+    pub(super) decisions: Vec<Decision>,
+    /// What each of them was charged.
+    pub(super) charges: Vec<Charge>,
+    /// The states that they left behind.
+    pub(super) left: SmallVec<[RemoteState; 2]>,
+    /// The bans that they left behind, and whose they are: an item of the flight.
+    pub(super) bans: Vec<(usize, RemoteBan)>,
+    /// Whom the server took for the holder of places.
+    pub(super) holder: [u8; 8],
+    /// The server's time.
+    pub(super) now: Time,
+    /// How many the script admitted and how many the core would, where the two differ.
+    pub(super) disagreement: Option<(usize, usize)>,
+}
+
+/// One charge of one request.
+#[derive(Clone, Copy)]
+pub(super) struct Charge {
+    /// The request, by its place in the call.
+    pub(super) rider: usize,
+    /// The limit, by its place in the flight.
+    pub(super) item: usize,
+    /// How long it is to be held.
+    pub(super) delay: Span,
+    pub(super) receipt: Receipt,
+}
+
+impl Outcome {
+    /// Decides what the script has decided, from the states before it, for so many requests of which the script admitted so
+    /// many. No more are admitted than it has charged.
+    pub(super) fn new(
+        all: &[Item],
+        items: SmallVec<[usize; 2]>,
+        (states, bans): (SmallVec<[RemoteState; 2]>, Vec<RemoteBan>),
+        (riders, charged): (usize, usize),
+        holder: [u8; 8],
+        now: Time,
+    ) -> Self {
+        let asks: SmallVec<[Ask<'_>; 2]> = items
+            .iter()
+            .map(|at| &all[*at])
+            .map(|item| Ask::new(&item.limit, item.key, item.cost, now))
+            .collect();
+        let mut keys: SmallVec<[(usize, RemoteState); 2]> = states.into_iter().enumerate().collect();
+        let mut bans = bans.into_iter();
+        let told = |at: &usize| all[*at].limit.ban.and_then(|_| bans.next());
+        let mut bars: BanChecks<'_> = items.iter().map(told).map(BanCheck::there).collect();
+        let mut charges = Vec::with_capacity(riders);
+        let mut decisions: Vec<Decision> = (0..riders)
+            .map(|rider| {
+                evaluate(&asks, &mut keys, &mut bars, true, |index, _, delay, receipt| {
+                    charges.push(Charge { rider, item: items[index], delay, receipt });
+                })
+            })
+            .collect();
+        let core = decisions.iter().take_while(|decision| decision.admitted).count();
+        if core > charged {
+            charges.retain(|charge| charge.rider < charged);
+            decisions[charged..core].iter_mut().for_each(|decision| refuse(&asks, decision));
+        }
+        let disagreement = (core != charged).then_some((charged, core));
+        let left = keys.into_iter().map(|(_, key)| key).collect();
+        let told = items.iter().zip(bars).filter_map(|(item, bar)| match bar {
+            BanCheck::There(told) => Some((*item, told)),
+            _ => None,
+        });
+        let bans = told.collect();
+        Self { items, bans, decisions, charges, left, holder, now, disagreement }
+    }
+
+    /// The requests that were admitted: the first ones, because they are all alike.
+    pub(super) fn admitted(&self) -> usize {
+        self.decisions.iter().take_while(|decision| decision.admitted).count()
+    }
+
+    /// For each limit what the requests from `first` on were charged in all, and the last receipt.
+    pub(super) fn charged_from(&self, all: &[Item], first: usize) -> SmallVec<[(usize, u64, Receipt); 2]> {
+        let of = |item: &usize| {
+            let mut charges =
+                self.charges.iter().filter(|charge| charge.item == *item && charge.rider >= first);
+            let last = charges.next_back()?.receipt;
+            Some((*item, all[*item].cost.saturating_mul(charges.count() as u64 + 1), last))
+        };
+        self.items.iter().filter_map(of).collect()
+    }
+}
+
+/// Refuses a request after all: every limit would admit it, and the store has not charged it.
+fn refuse(asks: &[Ask<'_>], decision: &mut Decision) {
+    decision.admitted = false;
+    let enforced = asks.iter().zip(&mut decision.verdicts).find(|(ask, _)| ask.limit.enforced);
+    if let Some((_, verdict)) = enforced {
+        verdict.answer = Err(Refusal::Until(Span::SECOND)); // until when is not known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_limiter::{Concurrency, InFlight, Quota};
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::fixture::limit;
+    use crate::key_name::Tag;
+    use sluicegate_counters::{Fingerprint, KeyText};
+
+    /// Of three requests the core would admit two.
+    fn outcome(charged: usize) -> Outcome {
+        let quota = Quota::Concurrency(Concurrency::new(2).expect("a quota"), 2);
+        let key = Fingerprint::from_hash(7);
+        let item = Item {
+            limit: std::sync::Arc::new(limit(quota, 10, 1)),
+            key,
+            tag: Tag::of(&KeyText::new()),
+            cost: 1,
+            base: 1,
+            for_now: false,
+        };
+        let Quota::Concurrency(places, _) = quota else { unreachable!("it is one") };
+        let state = RemoteState::Concurrency(places, InFlight::default(), 0);
+        Outcome::new(&[item], smallvec![0], (smallvec![state], Vec::new()), (3, charged), [0; 8], Time::EPOCH)
+    }
+
+    #[test]
+    fn no_more_are_admitted_than_were_charged() {
+        assert_eq!((outcome(2).admitted(), outcome(2).disagreement), (2, None));
+        let fewer = outcome(1);
+        assert_eq!((fewer.admitted(), fewer.disagreement), (1, Some((1, 2))));
+        assert_eq!(fewer.charges.len(), 1);
+        assert!(fewer.decisions[1].verdicts[0].answer.is_err(), "who is refused is told so");
+        let more = outcome(3);
+        assert_eq!((more.admitted(), more.disagreement), (2, Some((3, 2))));
+    }
+}

@@ -1,0 +1,92 @@
+//! What requests wait for from the store: costs that it may admit at any moment.
+//!
+//! While the store does not answer, a gateway goes on from the state that it was told last. What it is asked for at that
+//! moment may still be admitted there, if it was only held up: it must not be admitted here too.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sluicegate_counters::{CountedLimit, Fingerprint};
+use smallvec::SmallVec;
+
+/// Locks, so that threads seldom meet at one.
+const SHARDS: usize = 16;
+
+/// The costs that all threads of a gateway wait for, by limit and key.
+#[derive(Default)]
+pub(super) struct UnderWay([Mutex<HashMap<Key, u64>>; SHARDS]);
+
+type Key = (u64, Fingerprint);
+
+/// The costs of one call. They are under way until this is dropped.
+pub(super) struct Call {
+    all: Arc<UnderWay>,
+    costs: SmallVec<[(Key, u64); 2]>,
+}
+
+impl UnderWay {
+    /// Notes a call for these costs.
+    pub(super) fn begin<'a>(
+        self: &Arc<Self>,
+        costs: impl Iterator<Item = (&'a CountedLimit, Fingerprint, u64)>,
+    ) -> Call {
+        let costs: SmallVec<[(Key, u64); 2]> =
+            costs.map(|(limit, key, cost)| ((limit.counters.order, key), cost)).collect();
+        for (key, cost) in &costs {
+            *self.shard(*key).entry(*key).or_default() += cost;
+        }
+        Call { all: Arc::clone(self), costs }
+    }
+
+    /// What a key of a limit is asked for at this moment.
+    pub(super) fn of(&self, limit: &CountedLimit, key: Fingerprint) -> u64 {
+        let key = (limit.counters.order, key);
+        self.shard(key).get(&key).copied().unwrap_or(0)
+    }
+
+    fn shard(&self, key: Key) -> MutexGuard<'_, HashMap<Key, u64>> {
+        let shard = &self.0[key.1.get() as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        for (key, cost) in &self.costs {
+            let mut shard = self.all.shard(*key);
+            if let Entry::Occupied(mut known) = shard.entry(*key) {
+                *known.get_mut() = known.get().saturating_sub(*cost);
+                if *known.get() == 0 {
+                    known.remove();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_limiter::{Concurrency, Quota};
+
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn costs_are_under_way_until_their_call_has_ended() {
+        let limit = std::sync::Arc::new(fixture::limit(
+            Quota::Concurrency(Concurrency::new(1).expect("a limit"), 1),
+            10,
+            0,
+        ));
+        let (all, key) = (Arc::new(UnderWay::default()), Fingerprint::from_hash(7));
+        let call = |cost| all.begin([(&*limit, key, cost)].into_iter());
+        let (one, two) = (call(3), call(4));
+        assert_eq!((all.of(&limit, key), all.of(&limit, Fingerprint::from_hash(8))), (7, 0));
+        drop(one);
+        assert_eq!(all.of(&limit, key), 4);
+        drop(two);
+        assert_eq!(all.of(&limit, key), 0);
+        assert!(all.0.iter().all(|shard| shard.lock().expect("a lock").is_empty()));
+    }
+}

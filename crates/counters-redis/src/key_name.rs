@@ -1,0 +1,112 @@
+//! What a key is called in Redis: the same on every gateway, short whatever clients send, and telling nothing of it.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use sluicegate_counters::{CountedLimit, KeyText};
+
+/// Bytes of the digest that are kept. Nobody finds a second key for 96 bits, and 10⁹ keys collide by chance with a
+/// probability of 10⁻¹¹.
+const TAG: usize = 12;
+/// Its length as text: six bits a character.
+const TAG_TEXT: usize = 16;
+/// Hash slots of a cluster.
+pub(super) const SLOTS: u16 = 16_384;
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The value of a key, hashed: the part of the name that decides the hash slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tag([u8; TAG_TEXT]);
+
+impl Tag {
+    /// The tag of a request's key. Limits that count by the same parts of a request give it the same tag, so that
+    /// they share a slot and are decided in one step in a cluster too.
+    pub(super) fn of(text: &KeyText) -> Self {
+        let digest = digest(&SHA256, text);
+        let mut tag = [0; TAG_TEXT];
+        for (bytes, chars) in digest.as_ref()[..TAG].chunks_exact(3).zip(tag.chunks_exact_mut(4)) {
+            let bits = u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2]);
+            for (at, char) in chars.iter_mut().enumerate() {
+                *char = ALPHABET[(bits >> (18 - 6 * at)) as usize & 63];
+            }
+        }
+        Self(tag)
+    }
+
+    /// The name of this key under a limit whose names begin with `start`: `sluicegate:per-key:{TAG}`.
+    pub(super) fn name(&self, start: &[u8]) -> Vec<u8> {
+        let mut name = Vec::with_capacity(start.len() + TAG_TEXT + 2);
+        name.extend_from_slice(start);
+        name.push(b'{');
+        name.extend_from_slice(&self.0);
+        name.push(b'}');
+        name
+    }
+
+    /// The name of this key's ban: `sluicegate:per-key:ban:{TAG}`, in the same slot.
+    pub(super) fn ban(&self, start: &[u8]) -> Vec<u8> {
+        self.name(&[start, b"ban:"].concat())
+    }
+
+    /// The name of a report about this key: `sluicegate:per-key:report:{TAG}:ID`, in the same slot.
+    pub(super) fn report(&self, start: &[u8], id: &[u8; 8]) -> Vec<u8> {
+        let mut name = self.name(&[start, b"report:"].concat());
+        name.extend_from_slice(format!(":{:016x}", u64::from_be_bytes(*id)).as_bytes());
+        name
+    }
+
+    /// Its hash slot.
+    pub(super) fn slot(&self) -> u16 {
+        slot(&self.0)
+    }
+}
+
+/// What the names of a limit's keys begin with.
+pub(super) fn key_prefix(limit: &CountedLimit) -> &[u8] {
+    limit.shared.as_ref().map_or(&[], |shared| &shared.key_prefix)
+}
+
+/// The hash slot of the text that stands in braces.
+pub(super) fn slot(tag: &[u8]) -> u16 {
+    crc16(tag) % SLOTS
+}
+
+/// A name that begins with `start` and lies in this slot.
+pub(super) fn in_slot(start: &str, slot: u16) -> String {
+    // One in 16,384 numbers fits, so this looks at that many on average, once for each connection.
+    let tag = (0_u32..).find(|number| self::slot(number.to_string().as_bytes()) == slot).unwrap_or_default();
+    format!("{start}:{{{tag}}}")
+}
+
+/// CRC-16/XMODEM, as the specification of Redis Cluster has it.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(slot(b"foo"), 12_182);
+        assert_eq!(slot(b"user1000"), 3_443);
+    }
+
+    #[test]
+    fn a_name_is_short_stable_and_tells_nothing() {
+        let tag = Tag::of(&KeyText::from_slice(b"a secret"));
+        let name = String::from_utf8(tag.name(b"sluicegate:per-key:")).expect("plain text");
+        assert_eq!(name.len(), "sluicegate:per-key:{0123456789abcdef}".len());
+        assert_eq!(
+            name,
+            String::from_utf8(Tag::of(&KeyText::from_slice(b"a secret")).name(b"sluicegate:per-key:"))
+                .expect("plain text")
+        );
+        assert_ne!(tag, Tag::of(&KeyText::from_slice(b"b secret")));
+        assert!(!name.contains("secret"));
+    }
+}

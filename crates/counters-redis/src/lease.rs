@@ -1,0 +1,139 @@
+//! Places of concurrency limits in the store: leases, so that those of a gateway that dies become free.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluicegate_counters::{CountedLimit, Fingerprint, RemoteHold};
+use tokio::sync::Notify;
+
+use super::key_name::{Tag, key_prefix};
+use super::store::Store;
+
+/// The places that requests of one worker hold, whether the store knows of them or not.
+#[derive(Default)]
+pub(super) struct Leases {
+    held: RefCell<HashMap<(u64, Fingerprint), Held>>,
+    freed: RefCell<Vec<Places>>,
+    /// Told when places are freed.
+    pub(super) some_freed: Notify,
+}
+
+struct Held {
+    limit: Arc<CountedLimit>,
+    tag: Tag,
+    places: u64,
+    /// Those of them that the store was never told of.
+    unknown: u64,
+}
+
+/// Places of one key.
+pub(super) struct Places {
+    pub(super) limit: Arc<CountedLimit>,
+    pub(super) tag: Tag,
+    pub(super) places: u64,
+}
+
+impl Places {
+    /// What the key is called in the store.
+    pub(super) fn name(&self) -> Vec<u8> {
+        self.tag.name(key_prefix(&self.limit))
+    }
+}
+
+/// Places of one request; dropping it frees them.
+pub(super) struct Lease {
+    store: Rc<Store>,
+    limit: Arc<CountedLimit>,
+    key: Fingerprint,
+    tag: Tag,
+    places: u64,
+}
+
+impl RemoteHold for Lease {}
+
+impl Lease {
+    /// Takes places. `known`: the store knows of them.
+    pub(super) fn new(
+        store: Rc<Store>,
+        limit: Arc<CountedLimit>,
+        key: Fingerprint,
+        tag: Tag,
+        places: u64,
+        known: bool,
+    ) -> Self {
+        let mut held = store.leases.held.borrow_mut();
+        let new = || Held { limit: Arc::clone(&limit), tag, places: 0, unknown: 0 };
+        let of_key = held.entry((limit.counters.order, key)).or_insert_with(new);
+        of_key.places += places;
+        if !known {
+            of_key.unknown += places;
+        }
+        drop(held);
+        Self { store, limit, key, tag, places }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let leases = &self.store.leases;
+        let mut held = leases.held.borrow_mut();
+        let key = (self.limit.counters.order, self.key);
+        let Some(of_key) = held.get_mut(&key) else { return };
+        // Places are all alike: as long as there are some that the store was never told of, those go first.
+        let unknown = of_key.unknown.min(self.places);
+        of_key.unknown -= unknown;
+        of_key.places = of_key.places.saturating_sub(self.places);
+        if of_key.places == 0 {
+            held.remove(&key);
+        }
+        if self.places > unknown {
+            leases.freed.borrow_mut().push(Places {
+                limit: Arc::clone(&self.limit),
+                tag: self.tag,
+                places: self.places - unknown,
+            });
+            leases.some_freed.notify_one();
+        }
+    }
+}
+
+/// Each key once: a call to the store reads all of its keys before it changes any.
+pub(super) fn by_key(places: Vec<Places>) -> Vec<Places> {
+    let mut by_key: HashMap<(u64, Tag), Places> = HashMap::new();
+    for freed in places {
+        match by_key.entry((freed.limit.counters.order, freed.tag)) {
+            Entry::Occupied(mut same) => same.get_mut().places += freed.places,
+            Entry::Vacant(new) => _ = new.insert(freed),
+        }
+    }
+    by_key.into_values().collect()
+}
+
+impl Leases {
+    /// What became free since the last time.
+    pub(super) fn take_freed(&self) -> Vec<Places> {
+        self.freed.take()
+    }
+
+    /// Forgets that places of the keys that `holds` picks became free.
+    pub(super) fn forget_freed(&self, holds: impl Fn(Tag) -> bool) {
+        self.freed.borrow_mut().retain(|places| !holds(places.tag));
+    }
+
+    /// What is held of the keys that `holds` picks, and the store knows of; with `anew` it will know of all.
+    pub(super) fn held(&self, anew: bool, holds: impl Fn(Tag) -> bool) -> Vec<Places> {
+        let mut held = self.held.borrow_mut();
+        let picked = held.values_mut().filter(|held| holds(held.tag));
+        let known = picked.map(|held| {
+            if anew {
+                held.unknown = 0;
+            }
+            let places = held.places - held.unknown;
+            Places { limit: Arc::clone(&held.limit), tag: held.tag, places }
+        });
+        known.filter(|places| places.places > 0).collect()
+    }
+}

@@ -1,0 +1,186 @@
+//! The places of concurrency limits that requests of this worker hold in the store: freed when they end, prolonged
+//! while they last, stated anew on a new connection.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use sluicegate_limiter::Receipt;
+
+use super::call::UNHURRIED;
+use super::connection::{Link, Trouble, Weight};
+use super::lease::{Places, by_key};
+use super::protocol;
+use super::reconnect::moves;
+use super::scripts::SCRIPTS;
+use super::store::Store;
+
+/// How long the places of a gateway that is not heard of stay taken, and how often it is heard of.
+pub(super) const LEASE: Duration = Duration::from_secs(10);
+const RENEW: Duration = Duration::from_secs(3);
+/// Calls that are under way at once.
+const AT_ONCE: usize = 256;
+/// Keys of one call, where they need not share a slot.
+const BATCH: usize = 64;
+
+impl Store {
+    /// Hands places that are free to the connections over which the servers are told.
+    pub(super) async fn hand_out_freed(self: Rc<Self>) {
+        loop {
+            self.leases.some_freed.notified().await;
+            tokio::task::yield_now().await; // what is freed at about the same time goes together
+            for freed in self.leases.take_freed() {
+                // On a connection that is down nothing is freed: the next one states anew what is held.
+                let link = self.servers.of(self.slot(freed.tag)).filter(|link| link.is_up());
+                if let Some(link) = link {
+                    link.freed.borrow_mut().push(freed);
+                    link.some_freed.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Frees and prolongs over one connection. Nothing else sends a word of places over it but what takes them, so the
+    /// words arrive in the order in which they were said. No server waits for another.
+    pub(super) async fn keep_places(self: &Rc<Self>, link: &Rc<Link>) {
+        let mut renew = tokio::time::interval(RENEW);
+        renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = link.some_freed.notified() => {
+                    let freed = by_key(link.freed.take());
+                    if link.is_up() {
+                        tokio::select! {
+                            () = link.broken() => {}
+                            () = self.free(link, &freed) => {}
+                        }
+                    }
+                }
+                _ = renew.tick() => {
+                    if link.is_up() {
+                        tokio::select! {
+                            () = link.broken() => {}
+                            () = self.prolong(link) => {}
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells a server which places are free, each once: a place that was freed twice would be somebody else's.
+    async fn free(self: &Rc<Self>, link: &Rc<Link>, freed: &[Places]) {
+        let (holder, epoch) = (link.holder(), link.epoch());
+        let batches: Vec<&[Places]> = freed.chunks(self.batch()).collect();
+        for some in batches.chunks(AT_ONCE) {
+            let told = some.iter().map(|batch| self.free_batch(link, batch, holder));
+            let all = join_all(told).await.into_iter().all(|told| told);
+            if link.epoch() != epoch {
+                return; // there is another connection, and it has stated anew what is held
+            }
+            if !all {
+                return link.shut("it was not told which places are free".to_owned());
+            }
+        }
+    }
+
+    /// Tells which places of one call are free. Whether the server that holds them was told, or will be when it reads.
+    async fn free_batch(self: &Rc<Self>, link: &Rc<Link>, batch: &[Places], holder: [u8; 8]) -> bool {
+        let Some(first) = batch.first() else { return true };
+        let question = |_: &Link| {
+            let names: Vec<Vec<u8>> = batch.iter().map(Places::name).collect();
+            let mut call = SCRIPTS.refund.call(names.iter().map(Vec::as_slice));
+            call.arg(&holder);
+            for places in batch {
+                let quota = &places.limit.quota;
+                let charge = quota.charged(places.places, Receipt::default());
+                call.arg(protocol::refund_argument(quota, charge));
+            }
+            call
+        };
+        let until = self.clock.now().plus(UNHURRIED);
+        match self.send(link, self.slot(first.tag), until, Weight::Unhurried, question).await {
+            Ok(_) => true,
+            Err(Trouble::Late(pending)) => said(pending.await).is_ok(),
+            // Where the slot has gone to another server, that one is not told: the places run out there.
+            Err(_) => !self.holds_tag(link, first.tag),
+        }
+    }
+
+    /// Gives the places that are held more time. It never takes any: requests that begin and end meanwhile count by
+    /// themselves.
+    async fn prolong(&self, link: &Rc<Link>) {
+        let held = self.leases.held(false, |tag| self.holds_tag(link, tag));
+        let Ok(connection) = link.ready() else { return };
+        let saying = self.say_held(&held, (link, connection), (link.holder(), None));
+        match tokio::time::timeout(RENEW, saying).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if moves(&error) => self.state.topology.outdated.notify_one(),
+            Ok(Err(error)) if unsaid(&error) => {}
+            Ok(Err(error)) => link.shut(error.to_string()),
+            Err(_) => link.shut("it does not answer in time".to_owned()),
+        }
+    }
+
+    /// States anew, on a new connection, what is held: nobody knows which of the last words on the old one were heard.
+    /// The words are on their way when this returns; what it returns waits for the answers.
+    pub(super) fn state_anew(
+        &self,
+        link: &Rc<Link>,
+        connection: MultiplexedConnection,
+    ) -> impl Future<Output = RedisResult<()>> {
+        let old = link.holder();
+        link.new_holder();
+        // What became free before is not among it, and would be freed twice.
+        link.freed.borrow_mut().clear();
+        self.leases.forget_freed(|tag| self.holds_tag(link, tag));
+        let held = self.leases.held(true, |tag| self.holds_tag(link, tag));
+        self.say_held(&held, (link, connection), (link.holder(), Some(old)))
+    }
+
+    fn say_held(
+        &self,
+        held: &[Places],
+        (link, connection): (&Link, MultiplexedConnection),
+        (holder, old): ([u8; 8], Option<[u8; 8]>),
+    ) -> impl Future<Output = RedisResult<()>> + use<> {
+        let calls: Vec<_> = held
+            .chunks(self.batch())
+            .map(|held| {
+                let names: Vec<Vec<u8>> = held.iter().map(Places::name).collect();
+                let mut call = SCRIPTS.renew.call(names.iter().map(Vec::as_slice));
+                call.arg(&holder)
+                    .arg(old.as_ref().map_or(&b""[..], |old| &old[..]))
+                    .arg(LEASE.as_micros() as u64);
+                for held in held {
+                    call.arg(if old.is_some() { held.places } else { 0 });
+                }
+                let call = link.spelled(call);
+                let mut connection = connection.clone();
+                async move { said(connection.send_packed_command(&call).await) }
+            })
+            .collect();
+        async move { join_all(calls).await.into_iter().collect::<RedisResult<Vec<Value>>>().map(|_| ()) }
+    }
+
+    /// Keys that one call may be about.
+    pub(super) fn batch(&self) -> usize {
+        if self.servers.only().is_some() { BATCH } else { 1 } // keys of one call share a slot
+    }
+}
+
+/// An answer, of which the library takes some errors for values.
+pub(super) fn said(answer: RedisResult<Value>) -> RedisResult<Value> {
+    match answer {
+        Ok(Value::ServerError(error)) => Err(error.into()),
+        answer => answer,
+    }
+}
+
+/// Whether an error says that nothing was done and that the same may be said again.
+fn unsaid(error: &RedisError) -> bool {
+    use ServerErrorKind::{ClusterDown, NoScript};
+    [NoScript, ClusterDown].iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
+}

@@ -1,0 +1,337 @@
+//! What goes to the scripts and comes back: bytes and numbers, no connection.
+//!
+//! An argument is made of a quota and a cost and of nothing else, so it can be made once. All numbers are
+//! big-endian:
+//!
+//! | bytes | |
+//! | --- | --- |
+//! | 1 | the algorithm: 1 the buckets, 2 fixed_window, 3 sliding_window, 4 sliding_log, 5 concurrency |
+//! | 1 | flags: 1 its refusal counts, 2 the cost is never admitted, 4 it bans |
+//! | buckets | scale 8 (a double), parts of a microsecond 4, then cost, room, whole and most, each 7 + 4, scale of a request 8 |
+//! | fixed_window | period 6, count 4, cost 4 |
+//! | sliding_window | period 6, slices 2, count 4, cost 4 |
+//! | sliding_log | period 6, count 4, cost 4, whether it counts the rejected 1 |
+//! | concurrency | max 4, cost 4 |
+//! | a ban, at the end | refusals 2, the time within which they count 7, how long it lasts 7 |
+//! | periods of a calendar, behind all | the instants at which five of them begin, in seconds, each 4: one that is over, the present one, those that follow |
+//! | a receipt | buckets: instant 7 + 4; fixed_window: index 6; sliding_window: index 7; sliding_log: instant 7 |
+
+use std::borrow::Cow;
+
+use redis::Value;
+use sluicegate_counters::{CostKind, CountedLimit, RemoteBan, RemoteState, SharedLimit, StoreFailurePolicy};
+use sluicegate_limiter::{
+    Ban, BucketInMicros, Charge, LeakyBucket, Micros, Pace, Quota, Rate, Span, Strikes, Time, TokenBucket,
+};
+use smallvec::SmallVec;
+
+use super::remote_state::read_state;
+
+const NEVER: u8 = 2;
+const BANS: u8 = 4;
+
+/// The algorithms of the keys of a call, where they are all of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithms {
+    Buckets,
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+    Concurrency,
+    Several,
+}
+
+impl Algorithms {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Buckets,
+        Self::FixedWindow,
+        Self::SlidingWindow,
+        Self::SlidingLog,
+        Self::Concurrency,
+        Self::Several,
+    ];
+
+    /// Those of these quotas.
+    pub(super) fn of<'a>(quotas: impl Iterator<Item = &'a Quota>) -> Self {
+        let kinds = quotas.map(|quota| match quota {
+            Quota::TokenBucket(..) | Quota::LeakyBucket(..) => Self::Buckets,
+            Quota::FixedWindow(..) => Self::FixedWindow,
+            Quota::SlidingWindow(..) => Self::SlidingWindow,
+            Quota::SlidingLog(..) => Self::SlidingLog,
+            Quota::Concurrency(..) => Self::Concurrency,
+        });
+        kinds.reduce(|all, kind| if all == kind { all } else { Self::Several }).unwrap_or(Self::Several)
+    }
+}
+
+/// What the script that decides answers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Reply {
+    /// The server's time, at which all of it was decided.
+    pub now: Time,
+    /// What was decided; nothing, and nothing was changed, if the deadline had passed.
+    pub decided: Option<Decided>,
+}
+
+/// What the script has decided.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Decided {
+    /// How many of the requests were admitted: the first ones.
+    pub admitted: u32,
+    /// The state of each key before the first of them. `limit::settle` over these gives the same answers.
+    pub keys: SmallVec<[RemoteState; 2]>,
+    /// The bans of those limits that ban, likewise.
+    pub bans: Vec<RemoteBan>,
+}
+
+/// What the other scripts answer: the state of each key afterwards.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    /// The server's time.
+    pub now: Time,
+    /// The keys, in the order in which they were asked.
+    pub keys: SmallVec<[RemoteState; 2]>,
+}
+
+/// A reply that none of the scripts gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected {0}, found something else: is another program answering, or another version of the script?"
+)]
+pub(super) struct Malformed(pub(super) &'static str);
+
+/// Has a store count a limit for several processes: the names of its keys begin with `key_prefix`.
+pub fn share(limit: &mut CountedLimit, key_prefix: &str, on_failure: StoreFailurePolicy) {
+    let argument = match limit.cost {
+        CostKind::Constant(cost) => Some(limit_argument(limit, cost)),
+        CostKind::PerRequest | CostKind::Late(_) => None,
+    };
+    let longest_wait = limit.quota.drain().filter(|_| limit.late_cost().is_none());
+    let key_prefix = key_prefix.as_bytes().to_vec();
+    limit.shared = Some(SharedLimit { key_prefix, argument, longest_wait, on_failure });
+}
+
+/// What the script that decides must know of a limit, and what the request costs.
+pub(super) fn limit_argument(limit: &CountedLimit, cost: u64) -> Vec<u8> {
+    let mut bytes = argument(&limit.quota, limit.enforced, cost);
+    if let Some(ban) = &limit.ban {
+        bytes[1] |= BANS;
+        bytes.extend(&ban.after().to_be_bytes()[6..]);
+        bytes.extend(&ban.within().ceil_micros().to_be_bytes()[1..]);
+        bytes.extend(&ban.span().ceil_micros().to_be_bytes()[1..]);
+    }
+    bytes
+}
+
+/// The same of a limit that bans nobody.
+pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
+    let flags = u8::from(enforces) | if cost > quota.capacity() { NEVER } else { 0 };
+    let cost_bytes = number(cost);
+    match quota {
+        Quota::TokenBucket(bucket, rate, burst) => Bucket::token(bucket, *rate, *burst, cost).argument(flags),
+        Quota::LeakyBucket(bucket, rate, _) => Bucket::leaky(bucket, *rate, cost).argument(flags),
+        Quota::FixedWindow(window, rate) => {
+            // With a calendar no period: where its windows begin is told with each call.
+            let period = window.calendar().map_or(period(*rate), |_| [0; 6]);
+            [&[2, flags][..], &period, &number(rate.count()), &cost_bytes].concat()
+        }
+        Quota::SlidingWindow(window, rate) => {
+            let slices = &window.slices().to_be_bytes()[2..];
+            [&[3, flags][..], &period(*rate), slices, &number(rate.count()), &cost_bytes].concat()
+        }
+        Quota::SlidingLog(log, rate) => {
+            let counts = [u8::from(log.counts_rejected())];
+            [&[4, flags][..], &period(*rate), &number(rate.count()), &cost_bytes, &counts].concat()
+        }
+        Quota::Concurrency(_, max) => [&[5, flags][..], &number(*max), &cost_bytes].concat(),
+    }
+}
+
+/// An argument with what changes from call to call behind it: the periods of a calendar around `now` on the server's clock. There
+/// are enough of them for clocks that are a whole period apart.
+pub(super) fn at<'a>(
+    argument: impl Into<Cow<'a, [u8]>>,
+    quota: &Quota,
+    now: impl FnOnce() -> Time,
+) -> Cow<'a, [u8]> {
+    let argument = argument.into();
+    let Quota::FixedWindow(window, _) = quota else { return argument };
+    let Some(calendar) = window.calendar() else { return argument };
+    let current = calendar.start(now());
+    let next = |start: u64| calendar.end(start).unwrap_or(u32::MAX.into());
+    let (first, second) = (next(current), next(next(current)));
+    let mut bytes = argument.into_owned();
+    for start in [calendar.before(current).unwrap_or(current), current, first, second, next(second)] {
+        bytes.extend(u32::try_from(start).unwrap_or(u32::MAX).to_be_bytes());
+    }
+    Cow::Owned(bytes)
+}
+
+/// What the script that takes back must know: the quota in force, and the charge.
+pub(super) fn refund_argument(quota: &Quota, charge: Charge) -> Vec<u8> {
+    let plain = || argument(quota, false, u64::try_from(charge.amount()).unwrap_or(u64::MAX));
+    let place = u64::try_from(charge.at()).unwrap_or(u64::MAX); // an index or an instant
+    match quota {
+        Quota::TokenBucket(bucket, rate, burst) => {
+            Bucket::token(bucket, *rate, *burst, 0).refund_argument(charge)
+        }
+        Quota::LeakyBucket(bucket, rate, _) => Bucket::leaky(bucket, *rate, 0).refund_argument(charge),
+        Quota::FixedWindow(..) => [&plain()[..], &place.to_be_bytes()[2..]].concat(),
+        Quota::SlidingWindow(..) => [&plain()[..], &place.to_be_bytes()[1..]].concat(),
+        Quota::SlidingLog(..) => [&plain()[..], &(place / 1_000).to_be_bytes()[1..]].concat(),
+        Quota::Concurrency(..) => plain(),
+    }
+}
+
+/// What the script that charges afterwards must know: `amount` is what was spent, all requests together.
+pub(super) fn spend_argument(quota: &Quota, amount: u64) -> Vec<u8> {
+    argument(quota, false, amount)
+}
+
+impl Reply {
+    /// Reads the reply to a call for keys of these quotas and for these bans.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(super) fn read(value: &Value, quotas: &[&Quota], bans: &[Ban]) -> Result<Self, Malformed> {
+        let [now, admitted, keys @ ..] = list(value)? else {
+            return Err(Malformed("the time and a number"));
+        };
+        let now = time(now)?;
+        if *admitted == Value::Int(-1) {
+            return Ok(Self { now, decided: None });
+        }
+        let admitted = u32::try_from(whole(admitted)?).map_err(|_| Malformed("a number of requests"))?;
+        let (keys, told) = keys.split_at_checked(quotas.len()).ok_or(Malformed("a state for each key"))?;
+        let (keys, bans) = (read_keys(keys, quotas, now)?, read_bans(told, bans, now)?);
+        Ok(Self { now, decided: Some(Decided { admitted, keys, bans }) })
+    }
+}
+
+impl Told {
+    /// Reads the reply to a call for keys of these quotas.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(super) fn read(value: &Value, quotas: &[&Quota]) -> Result<Self, Malformed> {
+        let [now, keys @ ..] = list(value)? else { return Err(Malformed("the time")) };
+        let now = time(now)?;
+        Ok(Self { now, keys: read_keys(keys, quotas, now)? })
+    }
+}
+
+/// Reads the reply to the script that tries all commands.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn tried(value: &Value) -> Result<(), Malformed> {
+    let [now, Value::BulkString(text), Value::Int(4), Value::BulkString(packed)] = list(value)? else {
+        return Err(Malformed("a time, a text, a length and four bytes"));
+    };
+    time(now)?;
+    match (text.as_slice(), packed.as_slice()) {
+        (b"abcd", [0, 0, 0, 7]) => Ok(()),
+        _ => Err(Malformed("the text abcd and the bytes 0, 0, 0, 7")),
+    }
+}
+
+fn read_keys(keys: &[Value], quotas: &[&Quota], now: Time) -> Result<SmallVec<[RemoteState; 2]>, Malformed> {
+    if keys.len() != quotas.len() {
+        return Err(Malformed("a state for each key"));
+    }
+    keys.iter().zip(quotas).map(|(key, quota)| read_state(quota, list(key)?, now)).collect()
+}
+
+fn read_bans(told: &[Value], bans: &[Ban], now: Time) -> Result<Vec<RemoteBan>, Malformed> {
+    if told.len() != bans.len() {
+        return Err(Malformed("a state for each ban"));
+    }
+    let read = |(told, ban): (&Value, &Ban)| {
+        let [left, refusals] = list(told)? else { return Err(Malformed("what is left of a ban")) };
+        let until = now.plus(Span::from_nanos(whole(left)?.saturating_mul(1_000)));
+        let strikes = Strikes::told(until, whole(refusals)?, now);
+        Ok(RemoteBan { ban: *ban, strikes, begun: false })
+    };
+    told.iter().zip(bans).map(read).collect()
+}
+
+/// The numbers of a bucket. One that cannot be shared is refused where the configuration is read; here it has no room
+/// and admits nobody.
+struct Bucket {
+    scale: f64,
+    pace: Pace,
+    numbers: BucketInMicros,
+}
+
+impl Bucket {
+    fn token(bucket: &TokenBucket, rate: Rate, burst: u64, cost: u64) -> Self {
+        let scale = micros_of(rate) * burst as f64 / rate.count() as f64;
+        Self { scale, pace: bucket.pace(), numbers: bucket.in_micros(cost).unwrap_or_default() }
+    }
+
+    fn leaky(bucket: &LeakyBucket, rate: Rate, cost: u64) -> Self {
+        let scale = micros_of(rate) / rate.count() as f64;
+        Self { scale, pace: bucket.pace(), numbers: bucket.in_micros(cost).unwrap_or_default() }
+    }
+
+    /// Gives back a charge, whose numbers follow those of the bucket.
+    fn refund_argument(mut self, charge: Charge) -> Vec<u8> {
+        self.numbers.cost = self.pace.micros(charge.amount());
+        let mut bytes = self.argument(0);
+        put(&mut bytes, self.pace.micros(charge.at()));
+        bytes
+    }
+
+    fn argument(&self, flags: u8) -> Vec<u8> {
+        let BucketInMicros { parts, cost, room, whole, most, per_request } = self.numbers;
+        let mut bytes = Vec::with_capacity(2 + 8 + 4 + 4 * 11 + 8 + 11);
+        bytes.extend([1, if room.is_none() { flags | NEVER } else { flags }]);
+        bytes.extend(self.scale.to_be_bytes());
+        bytes.extend(parts.to_be_bytes());
+        for micros in [cost, room.unwrap_or_default(), whole, most] {
+            put(&mut bytes, micros);
+        }
+        bytes.extend(per_request.to_be_bytes());
+        bytes
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, micros: Micros) {
+    bytes.extend(&micros.whole.to_be_bytes()[1..]);
+    bytes.extend(&micros.part.to_be_bytes()[4..]);
+}
+
+fn micros_of(rate: Rate) -> f64 {
+    rate.period().as_nanos() as f64 / 1_000.0
+}
+
+fn period(rate: Rate) -> [u8; 6] {
+    let [_, _, bytes @ ..] = rate.period().ceil_micros().to_be_bytes();
+    bytes
+}
+
+/// A count, which is at most a billion.
+fn number(count: u64) -> [u8; 4] {
+    u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+fn list(value: &Value) -> Result<&[Value], Malformed> {
+    match value {
+        Value::Array(values) => Ok(values),
+        _ => Err(Malformed("a list")),
+    }
+}
+
+/// A whole number that a double can hold.
+pub(super) fn whole(value: &Value) -> Result<u64, Malformed> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok().filter(|number| *number < 1 << 53),
+        _ => None,
+    }
+    .ok_or(Malformed("a whole number"))
+}
+
+/// An instant of the server's clock.
+pub(super) fn time(value: &Value) -> Result<Time, Malformed> {
+    Ok(Time::from_nanos(whole(value)? * 1_000))
+}

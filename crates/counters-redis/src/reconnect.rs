@@ -1,0 +1,309 @@
+//! The life of a connection: made, prepared, minded, lost, made again.
+
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use sluicegate_limiter::{Span, Time};
+
+use super::cluster::Servers;
+use super::connection::{Link, random};
+use super::dial::connect;
+use super::key_name::{self, Tag};
+use super::lease_renewal::said;
+use super::protocol::{self, Malformed};
+use super::scripts::{SCRIPTS, Scripts, denied};
+use super::server_watch::{Look, pause};
+use super::store::Store;
+use crate::{Address, Deployment};
+
+/// The longest that making and preparing a connection may take.
+const DIAL: Duration = Duration::from_secs(1);
+/// A connection that has lasted so long was a good one: the next is tried at once when it breaks.
+const GOOD: Span = Span::from_secs(10);
+/// How often somebody looks whether a server answers, and whether it can be written to.
+const ANSWERS: Duration = Duration::from_millis(200);
+const TAKES_WRITES: Duration = Duration::from_secs(1);
+/// How often at most a worker looks because another finds the server silent.
+const ANSWERS_ME: Duration = Duration::from_millis(50);
+/// How often the server's time is asked for at the beginning.
+const GLANCES: usize = 3;
+/// How long a server that is back is only told, and not asked: the other gateways tell it too.
+const OTHERS_REPORT: Duration = Duration::from_millis(300);
+/// Slots of a node that are tried for writing, before it is taken for one whose slots are all on their way.
+const SLOTS_TRIED: usize = 3;
+
+impl Store {
+    /// Begins to connect.
+    pub(super) fn begin(self: &Rc<Self>) {
+        let config = self.state.config();
+        if let Servers::One(link) = &self.servers {
+            self.spawn(Rc::clone(self).tend(Rc::clone(link)));
+        }
+        if !matches!(config.servers, Deployment::Single(_)) {
+            self.spawn(Rc::clone(self).survey());
+            self.spawn(Rc::clone(self).follow_topology());
+        }
+        self.spawn(Rc::clone(self).hand_out_freed());
+    }
+
+    /// Keeps one connection, and what is said over it of places.
+    pub(super) async fn tend(self: Rc<Self>, link: Rc<Link>) {
+        tokio::select! {
+            () = self.keep_connected(&link) => {}
+            () = self.keep_places(&link) => {}
+        }
+    }
+
+    async fn keep_connected(self: &Rc<Self>, link: &Rc<Link>) {
+        let mut losses = 0; // in a row, of connections that were no good
+        loop {
+            let attempt = link.watch.turn(&self.clock).await;
+            if link.is_retired() {
+                return;
+            }
+            let made = self.make_connection(link).await;
+            if link.is_retired() {
+                return;
+            }
+            match made {
+                Ok(connection) => {
+                    link.watch.reached();
+                    let begun = self.clock.now();
+                    self.use_connection(link, connection).await;
+                    if link.is_retired() {
+                        return;
+                    }
+                    losses = if self.clock.now().since(begun) >= GOOD { 1 } else { losses + 1 };
+                    self.lost(link);
+                    self.state.alarm.send_replace(());
+                    tokio::time::sleep(Duration::from_nanos(pause(losses, false).as_nanos())).await;
+                }
+                Err(error) => {
+                    link.shut(told(&error));
+                    self.lost(link);
+                    link.watch.missed(&attempt, self.clock.now(), &error);
+                }
+            }
+        }
+    }
+
+    fn lost(&self, link: &Link) {
+        self.state.lost(self.worker, &link.name, &link.why(), self.clock.now());
+        self.state.topology.outdated.notify_one();
+    }
+
+    async fn make_connection(&self, link: &Rc<Link>) -> RedisResult<MultiplexedConnection> {
+        let address = self.address(link).await?;
+        let late = |_| Err((ErrorKind::Io, "it does not answer in time").into());
+        tokio::time::timeout(DIAL, self.prepare(link, &address)).await.unwrap_or_else(late)
+    }
+
+    /// Where the server is that this connection is to.
+    async fn address(&self, link: &Link) -> RedisResult<Address> {
+        match &link.fixed {
+            Some(address) => Ok(address.clone()),
+            None => {
+                let named = link.named.take();
+                let master = match named {
+                    Some(master) => master,
+                    None => self.master().await?,
+                };
+                *link.at.borrow_mut() = Some(master.clone());
+                Ok(master)
+            }
+        }
+    }
+
+    /// Uses a connection until it breaks.
+    async fn use_connection(self: &Rc<Self>, link: &Rc<Link>, connection: MultiplexedConnection) {
+        self.report(link, &connection, |_, _| true).await;
+        // The others come back at about the same time. What each admitted meanwhile is told before anybody asks again.
+        if link.epoch() > 0 && self.state.gateways() > 1 {
+            tokio::time::sleep(OTHERS_REPORT).await;
+            self.report(link, &connection, |_, _| true).await;
+        }
+        self.begin_calls(link, connection.clone()).await;
+        self.state.reached(self.worker, &link.name);
+        self.mind(link, connection).await;
+    }
+
+    /// Opens a connection for calls. The word of what is held goes first, and calls right behind it: a place that is
+    /// taken or freed from now on comes on top.
+    async fn begin_calls(&self, link: &Rc<Link>, connection: MultiplexedConnection) {
+        let mut stated = std::pin::pin!(self.state_anew(link, connection.clone()));
+        let sent = std::future::poll_fn(|context| Poll::Ready(stated.as_mut().poll(context))).await;
+        link.open(connection);
+        let stated = match sent {
+            Poll::Ready(stated) => Ok(stated),
+            Poll::Pending => tokio::time::timeout(DIAL, stated).await,
+        };
+        match stated {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if moves(&error) => self.state.topology.outdated.notify_one(),
+            Ok(Err(error)) => link.shut(told(&error)),
+            Err(_) => link.shut("it does not answer in time".to_owned()),
+        }
+    }
+
+    /// A connection that is nearly ready for calls: the server can be written to, knows the scripts, and its clock is
+    /// known.
+    async fn prepare(&self, link: &Rc<Link>, address: &Address) -> RedisResult<MultiplexedConnection> {
+        let config = &*self.state.config();
+        let mut connection = connect(config, address, DIAL).await?;
+        if link.fixed.is_none() {
+            is_master(&mut connection).await?;
+        }
+        self.try_write(link, &mut connection).await?;
+        link.set_sending(Scripts::load(&mut connection).await?);
+        self.try_scripts(link, &mut connection).await?;
+        for _ in 0..GLANCES {
+            self.try_read(link, &mut connection).await?;
+        }
+        Ok(connection)
+    }
+
+    /// A server that only answers is no use: replicas, servers without memory and those that must not be written to
+    /// are found out here.
+    async fn try_write(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let write = async |key: String| {
+            redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(connection).await
+        };
+        self.on_own_key(link, write).await
+    }
+
+    /// A server that lacks a command, or does not let this user call it, and one that answers otherwise than Redis, are
+    /// found out here, before a request asks.
+    async fn try_scripts(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let attempt = async |key: String| {
+            let call = SCRIPTS.attempt.call([key.as_bytes()].into_iter());
+            let answer = said(connection.send_packed_command(&link.spelled(call)).await)?;
+            let foreign = |malformed: Malformed| {
+                (ErrorKind::UnexpectedReturnType, "its scripts do not answer", malformed.to_string()).into()
+            };
+            protocol::tried(&answer).map_err(foreign)
+        };
+        self.on_own_key(link, attempt).await
+    }
+
+    /// Does something with a key that nobody needs and that the server holds.
+    async fn on_own_key(
+        &self,
+        link: &Rc<Link>,
+        mut with: impl AsyncFnMut(String) -> RedisResult<()>,
+    ) -> RedisResult<()> {
+        let probe = format!("{}:probe", self.state.config().prefix);
+        let Servers::Cluster(map) = &self.servers else { return with(probe).await };
+        // A slot that is on its way says nothing about the node.
+        for _ in 0..SLOTS_TRIED {
+            let after = link.probed.get();
+            let Some(slot) = map.slot_of(link, after) else { return Ok(()) }; // it holds nothing yet
+            match with(key_name::in_slot(&probe, slot)).await {
+                Err(error) if moves(&error) => {
+                    self.state.topology.outdated.notify_one();
+                    link.probed.set(slot + 1);
+                }
+                done => return done,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the server tell the time.
+    async fn try_read(&self, link: &Link, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let sent = self.clock.now();
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
+        let time = seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1_000));
+        let received = self.clock.now();
+        self.state.seen(&link.clock, Time::from_nanos(time), sent, received);
+        link.heard(received);
+        Ok(())
+    }
+
+    /// Looks after a connection until it breaks. That a server does not answer or can no longer be written to is found
+    /// out here, before requests do. One worker looks for all; each looks for itself when another has lost the server or
+    /// none of its own calls is answered, and one more then, because the fault may be that worker's connection alone.
+    async fn mind(self: &Rc<Self>, link: &Rc<Link>, mut connection: MultiplexedConnection) {
+        let mut alarm = self.state.alarm.subscribe();
+        loop {
+            // Workers come in no order, so that the connection of each is looked at now and then.
+            let until_next = ANSWERS + Duration::from_millis(u64::from(random()[0]) / 16);
+            let look = tokio::select! {
+                () = link.broken() => return,
+                () = link.fell_silent.notified() => Some(Look::Answers),
+                () = link.watch.doubted.notified() => {
+                    let claimed = link.watch.claims(Look::AnswersMe, self.clock.now(), ANSWERS_ME);
+                    claimed.then_some(Look::AnswersMe)
+                }
+                _ = alarm.changed() => Some(Look::TakesWrites),
+                () = tokio::time::sleep(until_next) => {
+                    let now = self.clock.now();
+                    let every = [(Look::TakesWrites, TAKES_WRITES), (Look::Answers, ANSWERS)];
+                    every.into_iter().find(|(look, every)| link.watch.claims(*look, now, *every)).map(|(look, _)| look)
+                }
+            };
+            let looked = async {
+                match look {
+                    None => Ok(()),
+                    Some(Look::Answers | Look::AnswersMe) => self.try_read(link, &mut connection).await,
+                    Some(Look::TakesWrites) => {
+                        self.try_write(link, &mut connection).await?;
+                        link.heard(self.clock.now());
+                        Ok(())
+                    }
+                }
+            };
+            match tokio::time::timeout(DIAL, looked).await {
+                Ok(Ok(())) if look.is_some() && self.state.outstanding.any() => {
+                    self.report(link, &connection, |_, _| true).await;
+                }
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => link.shut(told(&error)),
+                Err(_) => link.shut("it does not answer in time".to_owned()),
+            }
+        }
+    }
+
+    /// Whether a server holds the keys of this tag.
+    pub(super) fn holds_tag(&self, link: &Rc<Link>, tag: Tag) -> bool {
+        match &self.servers {
+            Servers::One(_) => true,
+            Servers::Cluster(_) => self.servers.of(tag.slot()).is_some_and(|owner| Rc::ptr_eq(&owner, link)),
+        }
+    }
+
+    /// The server of a slot; waits for the first map of the cluster.
+    pub(super) async fn mapped(&self, slot: u16, until: tokio::time::Instant) -> Option<Rc<Link>> {
+        if let Servers::Cluster(map) = &self.servers {
+            while !map.ever.get() {
+                tokio::time::timeout_at(until, map.looked.notified()).await.ok()?;
+            }
+        }
+        self.servers.of(slot)
+    }
+}
+
+/// Whether an error says that a slot is elsewhere or on its way, and nothing about the node.
+pub(super) fn moves(error: &RedisError) -> bool {
+    use ServerErrorKind::{Ask, Moved, TryAgain};
+    [Moved, Ask, TryAgain].iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
+}
+
+/// That a server has the role that the sentinels say. A user who may not ask is told by the first write.
+async fn is_master(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    let role: Vec<Value> = match redis::cmd("ROLE").query_async(connection).await {
+        Err(error) if denied(&error) => return Ok(()),
+        role => role?,
+    };
+    match role.first() {
+        Some(Value::BulkString(role)) if role == b"master" => Ok(()),
+        _ => Err((ErrorKind::Io, "the server that the sentinels name says that it is no master").into()),
+    }
+}
+
+/// An error in one line, without what only its author understands.
+pub(super) fn told(error: &RedisError) -> String {
+    error.to_string().replace('\n', " ")
+}

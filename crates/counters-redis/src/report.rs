@@ -1,0 +1,111 @@
+//! What was admitted without the store is reported to it afterwards.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
+use sluicegate_counters::{Ask, CountedLimit, Fingerprint, Hold, Holds};
+use sluicegate_limiter::Quota;
+
+use super::call::UNHURRIED;
+use super::connection::Link;
+use super::key_name::{Tag, key_prefix};
+use super::lease_renewal::said;
+use super::protocol;
+use super::scripts::SCRIPTS;
+use super::store::Store;
+use super::unreported::Report;
+
+/// Keys that are on their way back at once.
+const AT_ONCE: usize = 4096;
+
+impl Store {
+    /// Notes what was admitted without the store, which hears of it later.
+    pub fn report_later(self: &Rc<Self>, ask: &Ask<'_>, holds: &mut Holds) {
+        let tag = Tag::of(&ask.text);
+        if ask.limit.quota.is_concurrency() {
+            // The place here is held already; this is the one there, once the store is back.
+            let lease = self.lease(ask.limit, ask.key, tag, ask.cost, false);
+            holds.push(Hold::places_to_report(ask.limit, ask.key, Box::new(lease)));
+        } else {
+            self.state.outstanding.add(ask.limit, ask.key, tag, ask.cost);
+            self.report_soon(ask);
+        }
+    }
+
+    /// Tells a store that only was slow what was admitted without it, so that it hears of that before anything else.
+    fn report_soon(self: &Rc<Self>, ask: &Ask<'_>) {
+        let Some(link) = self.link_of(ask).filter(|link| link.is_up()) else { return };
+        let Some(reporting) = link.begin_report() else { return };
+        let store = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let _reporting = reporting;
+            tokio::task::yield_now().await; // what is admitted at about the same time goes together
+            // What is admitted while a report is on its way is in the next one.
+            while let Ok(connection) = link.ready()
+                && store.report(&link, &connection, |_, _| true).await.is_some_and(|keys| keys > 0)
+            {
+            }
+        });
+    }
+
+    /// Tells the server of `link` what this gateway admitted without the store for the keys that `wanted` picks. What has
+    /// come back to the keys by itself since is not charged again. How many keys that were, if the server has heard of all.
+    pub(super) async fn report(
+        &self,
+        link: &Rc<Link>,
+        connection: &MultiplexedConnection,
+        wanted: impl Fn(&CountedLimit, Fingerprint) -> bool,
+    ) -> Option<usize> {
+        let now = link.clock.at_least(self.clock.now());
+        let gateways = u64::from(self.state.gateways());
+        let reports = self.state.outstanding.reports(
+            |limit, key, tag| wanted(limit, key) && self.holds_tag(link, tag),
+            // The table counts every request once for each gateway; this gateway's own part is told.
+            |limit, key| limit.counters.owed(key, now).div_ceil(gateways),
+        );
+        let mut all = true;
+        for many in reports.chunks(AT_ONCE) {
+            let batches = many.chunks(self.batch());
+            let calls = batches.map(|batch| self.report_batch(link, batch, connection.clone()));
+            all &= join_all(calls).await.into_iter().all(|heard| heard);
+        }
+        all.then_some(reports.len())
+    }
+
+    /// Charges some keys for what they spent; whether the server has said so. Where it has not, nobody knows whether it
+    /// did, and the same report is made again later.
+    async fn report_batch(
+        &self,
+        link: &Rc<Link>,
+        batch: &[Report],
+        mut connection: MultiplexedConnection,
+    ) -> bool {
+        // The server remembers each report by a key of its own, which shares the slot of what it is about.
+        let names = batch.iter().map(|report| report.tag.name(key_prefix(&report.limit)));
+        let marks = batch.iter().map(|report| report.tag.report(key_prefix(&report.limit), &report.id));
+        let names: Vec<Vec<u8>> = names.chain(marks).collect();
+        let mut call = SCRIPTS.report.call(names.iter().map(Vec::as_slice));
+        let quotas: Vec<Quota> = batch.iter().map(|report| report.limit.counters.remote.quota()).collect();
+        for (report, quota) in batch.iter().zip(&quotas) {
+            let argument = protocol::spend_argument(quota, report.amount);
+            call.arg(&*protocol::at(argument, quota, || link.clock.at_least(self.clock.now())));
+        }
+        let (sent, within) = (self.clock.now(), std::time::Duration::from_nanos(UNHURRIED.as_nanos()));
+        let answer = tokio::time::timeout(within, connection.send_packed_command(&link.spelled(call))).await;
+        let told = match answer.map(said) {
+            Ok(Ok(value)) => protocol::Told::read(&value, &quotas.iter().collect::<Vec<_>>()),
+            _ => return false,
+        };
+        let Ok(told) = told.inspect_err(|malformed| link.malformed(malformed, sent, self.clock.now())) else {
+            return false;
+        };
+        link.heard(self.clock.now());
+        for (report, state) in batch.iter().zip(&told.keys) {
+            if self.state.outstanding.heard(report) {
+                report.limit.relearn(report.key, state, told.now);
+            }
+        }
+        true
+    }
+}

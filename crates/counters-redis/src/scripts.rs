@@ -1,0 +1,168 @@
+//! The scripts as servers know them: by the SHA-1 of their text.
+
+use std::sync::LazyLock;
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use redis::aio::MultiplexedConnection;
+use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind};
+
+use super::protocol::Algorithms;
+use super::script_text;
+
+/// All scripts.
+pub(super) struct Scripts {
+    /// Checks all limits, then charges all: one script for each kind of algorithms.
+    decide: [Script; 6],
+    /// Takes charges back.
+    pub(super) refund: Script,
+    /// Charges late costs.
+    pub(super) spend: Script,
+    /// Charges what was admitted while the store did not answer.
+    pub(super) report: Script,
+    /// Uses all commands of the others.
+    pub(super) attempt: Script,
+    /// Prolongs the places of requests in flight.
+    pub(super) renew: Script,
+}
+
+/// One script.
+pub(super) struct Script {
+    text: &'static str,
+    sha1: String,
+}
+
+/// How a server takes the calls of scripts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// By their names: the server has their texts.
+    #[default]
+    Name,
+    /// By their names, and with the text where the server does not know it: it takes none for later.
+    TextIfUnknown,
+    /// With their texts, always: it lets nobody call them by name.
+    Text,
+}
+
+/// The scripts of this version.
+pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+    decide: Algorithms::ALL.map(|algorithms| Script::new(script_text::decide(algorithms))),
+    refund: Script::new(script_text::REFUND),
+    spend: Script::new(script_text::SPEND),
+    report: Script::new(script_text::REPORT),
+    attempt: Script::new(script_text::TRY),
+    renew: Script::new(script_text::RENEW),
+});
+
+impl Scripts {
+    /// The script that decides about limits of these algorithms.
+    pub(super) fn decide(&self, algorithms: Algorithms) -> &Script {
+        &self.decide[algorithms as usize]
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Script> {
+        self.decide.iter().chain([&self.refund, &self.spend, &self.report, &self.attempt, &self.renew])
+    }
+
+    /// Gives a server the scripts that it lacks. How it then takes calls.
+    ///
+    /// # Errors
+    /// When it takes none.
+    pub(super) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<Sending> {
+        let mut exist = redis::cmd("SCRIPT");
+        exist.arg("EXISTS");
+        SCRIPTS.all().for_each(|script| _ = exist.arg(&script.sha1));
+        // A user who may not ask is given all of them.
+        let known: Vec<bool> = match exist.query_async(connection).await {
+            Err(error) if denied(&error) => Vec::new(),
+            known => known?,
+        };
+        let known = known.into_iter().chain(std::iter::repeat(false));
+        let missing = SCRIPTS.all().zip(known).filter(|(_, known)| !known);
+        let mut pipeline = Pipeline::new();
+        for (script, _) in missing {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
+        }
+        let sending = match pipeline.is_empty() {
+            true => Sending::Name,
+            false => match pipeline.exec_async(connection).await {
+                Err(error) if denied(&error) => Sending::TextIfUnknown,
+                loaded => loaded.map(|()| Sending::Name)?,
+            },
+        };
+        Self::try_call(connection, sending).await
+    }
+
+    /// Calls a script that does nothing, to find out whether calls are taken as they are meant to be sent.
+    async fn try_call(connection: &mut MultiplexedConnection, sending: Sending) -> RedisResult<Sending> {
+        let mut call = SCRIPTS.renew.call([].into_iter());
+        call.arg(&[0; 8]).arg(b"").arg(0);
+        let error = match call.exec_async(connection).await {
+            Err(error) if denied(&error) || (sending == Sending::TextIfUnknown && unknown(&error)) => error,
+            called => return called.map(|()| sending),
+        };
+        match with_text(&call).exec_async(connection).await {
+            Ok(()) if denied(&error) => Ok(Sending::Text),
+            Ok(()) => Ok(Sending::TextIfUnknown),
+            Err(also) if denied(&also) => Err(error), // what is missing first, and is enough
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// Whether the user may not do this.
+pub(super) fn denied(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
+}
+
+fn unknown(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// The same call with the script's text in place of its name. Other commands stay as they are.
+pub(super) fn with_text(call: &Cmd) -> Cmd {
+    let mut arguments = call.args_iter().filter_map(|argument| match argument {
+        Arg::Simple(bytes) => Some(bytes),
+        _ => None, // no call of a script has a cursor
+    });
+    let (command, name) = (arguments.next(), arguments.next());
+    let script = SCRIPTS.all().find(|script| name == Some(script.sha1.as_bytes()));
+    let Some(script) = script.filter(|_| command == Some(b"EVALSHA")) else { return call.clone() };
+    let mut whole = redis::cmd("EVAL");
+    whole.arg(script.text);
+    arguments.for_each(|argument| _ = whole.arg(argument));
+    whole
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+        let sha1 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { text, sha1 }
+    }
+
+    /// A call with these keys; the arguments follow.
+    pub(super) fn call<'a>(&self, keys: impl ExactSizeIterator<Item = &'a [u8]>) -> Cmd {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&self.sha1).arg(keys.len());
+        for key in keys {
+            call.arg(key);
+        }
+        call
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_the_same_with_the_text() {
+        let mut call = SCRIPTS.refund.call([&b"key"[..]].into_iter());
+        call.arg(b"argument");
+        let mut whole = redis::cmd("EVAL");
+        whole.arg(script_text::REFUND).arg(1).arg(b"key").arg(b"argument");
+        assert_eq!(with_text(&call).get_packed_command(), whole.get_packed_command());
+        let other = redis::cmd("TIME");
+        assert_eq!(with_text(&other).get_packed_command(), other.get_packed_command());
+    }
+}

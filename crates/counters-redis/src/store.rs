@@ -1,0 +1,164 @@
+//! One thread's access to the shared counters.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluicegate_counters::{Ask, Decision};
+use sluicegate_limiter::{Span, Time};
+use tokio::task::AbortHandle;
+
+use super::batch::Flights;
+use super::call::{Item, Items};
+use super::cluster::Servers;
+use super::connection::Link;
+use super::key_name::Tag;
+use super::lease::Leases;
+use super::metrics::CallMetrics;
+use super::store_state::StoreState;
+use crate::Clock;
+
+/// One worker's way to the shared counters.
+pub struct Store {
+    pub(super) state: Arc<StoreState>,
+    pub(super) clock: Clock,
+    /// Tells the workers apart.
+    pub(super) worker: usize,
+    pub(super) metrics: Arc<dyn CallMetrics>,
+    pub(super) servers: Servers,
+    pub(super) flights: Flights,
+    pub(super) leases: Leases,
+    /// The longest that a request waits for a decision.
+    pub(super) timeout: Cell<Span>,
+    /// What ends with the store.
+    tasks: RefCell<Vec<AbortHandle>>,
+    /// How often each limit had a key pardoned, as last heard.
+    pub(super) pardons: RefCell<Option<HashMap<String, i64>>>,
+}
+
+/// What is known of a server at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerView {
+    /// The earliest time that its clock can show.
+    pub earliest: Time,
+    /// The latest time that its clock can show.
+    pub latest: Time,
+    /// Whether it can be called.
+    pub is_up: bool,
+}
+
+impl Store {
+    /// A store that begins to connect. `metrics` counts its calls.
+    ///
+    /// # Panics
+    /// Outside of a tokio `LocalSet`.
+    pub fn new(
+        state: Arc<StoreState>,
+        clock: Clock,
+        worker: usize,
+        metrics: Arc<dyn CallMetrics>,
+    ) -> Rc<Self> {
+        let timeout = timeout(&state);
+        let servers = Servers::new(&state, worker, timeout);
+        let store = Rc::new(Self {
+            state,
+            clock,
+            worker,
+            metrics,
+            servers,
+            flights: Flights::default(),
+            leases: Leases::default(),
+            timeout: Cell::new(timeout),
+            tasks: RefCell::default(),
+            pardons: RefCell::default(),
+        });
+        store.begin();
+        store
+    }
+
+    /// The longest that a request waits for the store.
+    pub fn timeout(&self) -> Span {
+        self.timeout.get()
+    }
+
+    /// What the gateway's threads share of it.
+    pub fn state(&self) -> &Arc<StoreState> {
+        &self.state
+    }
+
+    /// Takes what the file says now; credentials are used for the next connection.
+    pub fn follow_config(&self) {
+        self.timeout.set(timeout(&self.state));
+        self.servers.all().iter().for_each(|link| link.set_timeout(self.timeout()));
+    }
+
+    /// Ends the store's connections; calls under way come to their end.
+    pub fn close(&self) {
+        for task in self.tasks.take() {
+            task.abort();
+        }
+        self.servers.forget(&self.state, self.worker);
+    }
+
+    /// Decides a request at `now`, of which these limits are shared. Takes no longer than the configured timeout;
+    /// `None` if the store cannot decide in time.
+    pub async fn decide<'a>(
+        self: &Rc<Self>,
+        asks: impl Iterator<Item = &'a Ask<'a>>,
+        now: Time,
+    ) -> Option<Decision> {
+        let items: Items = asks.map(Item::of).collect();
+        self.ride(items, now).await
+    }
+
+    /// Now, on the clock that the store was given.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// The server that counts a limit for a key, as seen at `now`; `None` while it is not known which it is.
+    pub fn server_of(&self, ask: &Ask<'_>, now: Time) -> Option<ServerView> {
+        let link = self.link_of(ask)?;
+        let (earliest, latest) = (link.clock.at_least(now), link.clock.at_most(now));
+        Some(ServerView { earliest, latest, is_up: link.is_up() })
+    }
+
+    /// Makes an ask one that is decided without the store: on the store's clock, with one request counting once for
+    /// every live process, and behind what the store may still admit.
+    pub fn divide(&self, ask: &mut Ask<'_>, now: Time) {
+        ask.at = self.server_of(ask, now).map_or(now, |server| server.earliest);
+        ask.share = u16::try_from(self.state.gateways()).unwrap_or(u16::MAX);
+        ask.under_way = u32::try_from(self.state.under_way.of(ask.limit, ask.key)).unwrap_or(u32::MAX);
+    }
+
+    /// Counts a request that was refused without a call.
+    pub fn count_remembered(&self) {
+        self.metrics.remembered();
+    }
+
+    /// The connection to the server that holds the ask's counter.
+    pub(super) fn link_of(&self, ask: &Ask<'_>) -> Option<Rc<Link>> {
+        match self.servers.only() {
+            Some(link) => Some(Rc::clone(link)),
+            None => self.servers.of(Tag::of(&ask.text).slot()),
+        }
+    }
+
+    /// The slot of a tag, where slots matter.
+    pub(super) fn slot(&self, tag: Tag) -> u16 {
+        if self.servers.only().is_some() { 0 } else { tag.slot() }
+    }
+
+    pub(super) fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        let task = tokio::task::spawn_local(task).abort_handle();
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
+    }
+}
+
+/// The longest that a request waits, as the file says.
+fn timeout(state: &StoreState) -> Span {
+    Span::from_nanos(u64::try_from(state.config().timeout.as_nanos()).unwrap_or(u64::MAX))
+}

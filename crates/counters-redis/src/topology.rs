@@ -1,0 +1,161 @@
+//! Which server holds what, asked once for all threads of a gateway: the slots of a cluster, the master that sentinels
+//! name.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_ok;
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisError, RedisResult};
+use tokio::sync::{Mutex, Notify, watch};
+
+use super::cluster::{self, CLUSTER, Servers};
+use super::dial::{self, SlotRange, connect};
+use super::reconnect::told;
+use super::sentinel::Sentinels;
+use super::server_watch::pause;
+use super::store::Store;
+use crate::{Address, Deployment};
+
+/// How long it may take to ask.
+const ASK: Duration = Duration::from_secs(1);
+/// The least time between two questions, however many workers complain.
+const LEAST: Duration = Duration::from_millis(250);
+/// How long it is not asked when nobody complains.
+const SLOTS: Duration = Duration::from_secs(15);
+const MASTER: Duration = Duration::from_millis(750);
+
+/// What the threads of a gateway know of the servers.
+pub(super) struct Topology {
+    known: watch::Sender<Option<Result<Known, String>>>,
+    /// Told when it is wrong.
+    pub(super) outdated: Notify,
+    /// Held by the worker that asks for all.
+    duty: Mutex<()>,
+}
+
+/// The last answer.
+#[derive(Clone)]
+enum Known {
+    Slots(Arc<[SlotRange]>),
+    Master(Address),
+}
+
+impl Default for Topology {
+    fn default() -> Self {
+        Self { known: watch::Sender::new(None), outdated: Notify::new(), duty: Mutex::new(()) }
+    }
+}
+
+impl Store {
+    /// Asks for all workers, from when this one has the duty: it passes on when a worker ends.
+    pub(super) async fn survey(self: Rc<Self>) {
+        let topology = &self.state.topology;
+        let _duty = topology.duty.lock().await;
+        let mut sentinels = Sentinels::default();
+        let mut failures = 0;
+        loop {
+            let known = match tokio::time::timeout(ASK, self.ask_topology(&mut sentinels)).await {
+                Ok(known) => known.map_err(|error| told(&error)),
+                Err(_) => Err("it is not known who holds what: nobody answers in time".to_owned()),
+            };
+            failures = if known.is_ok() { 0 } else { failures + 1 };
+            topology.known.send_replace(Some(known));
+            if failures > 0 {
+                tokio::time::sleep(Duration::from_nanos(pause(failures, false).as_nanos())).await;
+            } else {
+                tokio::time::sleep(LEAST).await;
+                let often = if matches!(self.servers, Servers::Cluster(_)) { SLOTS } else { MASTER };
+                let _ = tokio::time::timeout(often, topology.outdated.notified()).await;
+            }
+        }
+    }
+
+    async fn ask_topology(&self, sentinels: &mut Sentinels) -> RedisResult<Known> {
+        let config = self.state.config();
+        match &config.servers {
+            Deployment::Cluster(_) => self.ask_slots().await.map(|ranges| Known::Slots(ranges.into())),
+            _ => sentinels.master(&config, &self.clock).await.map(Known::Master),
+        }
+    }
+
+    /// Asks all nodes to which there is a connection, and those that the file names if none of them answers.
+    async fn ask_slots(&self) -> RedisResult<Vec<SlotRange>> {
+        let config = self.state.config();
+        let of = async |mut connection: MultiplexedConnection, address: &Address| {
+            let ranges = dial::slots(&mut connection, address).await?;
+            let none = (ErrorKind::Io, "a node of the cluster knows no slots");
+            if ranges.is_empty() { Err(RedisError::from(none)) } else { Ok(ranges) }
+        };
+        let links = self.servers.all();
+        let open = links.iter().filter_map(|link| Some((link.ready().ok()?, link.fixed.as_ref()?)));
+        let open: Vec<_> = open.map(|(connection, address)| Box::pin(of(connection, address))).collect();
+        // The first answer counts: a node that is silent must not keep the others from being heard.
+        if !open.is_empty()
+            && let Ok(Ok((ranges, _))) = tokio::time::timeout(ASK / 2, select_ok(open)).await
+        {
+            return Ok(ranges);
+        }
+        let dial = async |address: &Address| of(connect(&config, address, ASK).await?, address).await;
+        let dialled = cluster::seeds(&config).iter().map(|address| Box::pin(dial(address)));
+        Ok(select_ok(dialled).await?.0)
+    }
+
+    /// Takes what is known, whenever it is asked anew.
+    pub(super) async fn follow_topology(self: Rc<Self>) {
+        let mut known = self.state.topology.known.subscribe();
+        loop {
+            let now = known.borrow_and_update().clone();
+            match (&self.servers, now) {
+                (Servers::Cluster(map), Some(known)) => {
+                    match known {
+                        Ok(Known::Slots(ranges)) => {
+                            for link in map.update(&self.state, self.worker, &ranges, self.timeout()) {
+                                self.spawn(Rc::clone(&self).tend(link));
+                            }
+                            self.state.reached(self.worker, CLUSTER);
+                        }
+                        Ok(Known::Master(_)) => {}
+                        Err(why) => self.state.lost(self.worker, CLUSTER, &why, self.clock.now()),
+                    }
+                    map.ever.set(true);
+                    map.looked.notify_waiters();
+                }
+                (Servers::One(link), Some(Ok(Known::Master(master)))) => {
+                    let at = link.at.borrow().clone();
+                    if at.is_some_and(|at| at != master) && link.is_up() {
+                        link.shut(format!("the sentinels name another master, {master}"));
+                        *link.named.borrow_mut() = Some(master);
+                    }
+                }
+                _ => {}
+            }
+            if known.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The master, as the sentinels say from now on.
+    ///
+    /// # Errors
+    /// When none says it.
+    pub(super) async fn master(&self) -> RedisResult<Address> {
+        let topology = &self.state.topology;
+        let mut known = topology.known.subscribe();
+        known.mark_unchanged();
+        topology.outdated.notify_one();
+        let failed = |why: String| RedisError::from((ErrorKind::Io, "no master", why));
+        match tokio::time::timeout(ASK * 2, known.changed()).await {
+            Ok(Ok(())) => {}
+            _ => return Err(failed("the sentinels do not answer in time".to_owned())),
+        }
+        let now = known.borrow().clone();
+        match now {
+            Some(Ok(Known::Master(master))) => Ok(master),
+            Some(Err(why)) => Err(failed(why)),
+            _ => Err(failed("the sentinels do not say who it is".to_owned())),
+        }
+    }
+}

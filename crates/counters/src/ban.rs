@@ -1,0 +1,229 @@
+//! Bans: what refuses a key on one limit, whatever it has left there.
+//!
+//! They are kept beside the counters, on the gateway's own clock, so that they outlive a limit's change of algorithm
+//! or scope. A shard of bans is only ever locked alone, for a moment, and inside the lock of the key's counter: all that
+//! a decision asks of a key's ban it asks in one step with the rest.
+
+use std::sync::Arc;
+
+use sluicegate_limiter::{Algorithm, Ban, Refusal, Span, Standing, Strikes, Time};
+use smallvec::SmallVec;
+
+use super::sync::{AtomicU64, Ordering};
+use super::table::Table;
+use super::{Ask, Fingerprint};
+
+/// The bans of one limit that this process knows, and what counts towards one.
+pub struct Bans {
+    table: Table<Ban>,
+    begun: AtomicU64,
+}
+
+/// Whether a key is banned, and what counts towards a ban, for one decision.
+pub enum BanCheck<'a> {
+    /// The limit bans nobody.
+    None,
+    /// It is counted in this process. If the flag is false, the key shares the overflow entry, and its refusals do not
+    /// count towards a ban.
+    Here(&'a Bans, Fingerprint, bool),
+    /// A store told of it.
+    There(RemoteBan),
+}
+
+/// The ban of a key as a store told it, on the store's clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteBan {
+    /// The numbers of the ban.
+    pub ban: Ban,
+    /// The refusals that count towards it, and until when it lasts.
+    pub strikes: Strikes,
+    /// Whether this decision began it.
+    pub begun: bool,
+}
+
+/// The bars of a decision's limits, in the order in which they are asked.
+pub type BanChecks<'a> = SmallVec<[BanCheck<'a>; 2]>;
+
+impl Bans {
+    /// No bans yet, and room for so many.
+    pub fn new(ban: Ban, max_keys: usize) -> Self {
+        Self { table: Table::new(ban, max_keys), begun: AtomicU64::new(0) }
+    }
+
+    /// Takes other numbers; a ban that stands ends when it was said to, or earlier if bans are shorter now.
+    pub fn reconfigure(&self, ban: Ban, max_keys: usize, now: Time) {
+        self.table.reconfigure(&ban, max_keys, now);
+    }
+
+    /// What is left of a key's ban; `None` if it is not banned.
+    pub fn left(&self, key: Fingerprint, now: Time) -> Option<Span> {
+        self.table.refusal(key, now, 1).and_then(Refusal::retry_after)
+    }
+
+    /// Ends a key's ban, and forgets what counted towards one; whether there was anything.
+    pub fn pardon(&self, key: Fingerprint) -> bool {
+        self.table.pardon(key)
+    }
+
+    /// Ends all bans.
+    pub fn forget(&self) {
+        self.table.forget();
+    }
+
+    /// The bans of a limit that follows `before`, the one of the same name and key. Only the file ends them, by
+    /// banning nobody any more.
+    pub fn following(
+        ban: Option<Ban>,
+        max_keys: usize,
+        before: Option<&Arc<Self>>,
+        now: Time,
+    ) -> Option<Arc<Self>> {
+        let ban = ban?;
+        match before {
+            Some(bans) => {
+                bans.reconfigure(ban, max_keys, now);
+                Some(Arc::clone(bans))
+            }
+            None => Some(Arc::new(Self::new(ban, max_keys))),
+        }
+    }
+
+    /// How many have begun.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Counts a refusal. What is left of the ban, if it began one.
+    fn refused(&self, key: Fingerprint, now: Time) -> Option<Span> {
+        let mut held = self.table.hold(key, now, None);
+        if held.key() != key {
+            // Full of bans. Nobody is banned for what others did; the limit itself goes on refusing.
+            return None;
+        }
+        if held.check(now, 1).is_err() {
+            return None; // another thread's refusal began it
+        }
+        held.refused(now, 1);
+        let began = held.check(now, 1).err().and_then(Refusal::retry_after);
+        let added = held.added;
+        drop(held);
+        if added {
+            self.table.sweep_a_little(key, now);
+        }
+        if began.is_some() {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+        }
+        began
+    }
+
+    /// Remembers a ban that a store told of. `begun`: by a request of this gateway.
+    pub fn learn(&self, key: Fingerprint, until: Time, begun: bool, now: Time) {
+        if begun {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.table.learn(key, &self.table.algorithm(), Strikes::until(until), now) {
+            self.table.sweep_a_little(key, now);
+        }
+    }
+}
+
+impl<'a> BanCheck<'a> {
+    /// That of a key which is counted in this process. `alone`: what refuses it is its own counter.
+    pub(super) fn here(ask: &'a Ask<'_>, alone: bool) -> Self {
+        ask.limit.bans.as_deref().map_or(Self::None, |bans| Self::Here(bans, ask.key, alone))
+    }
+
+    /// That of a key as a store told it.
+    pub fn there(told: Option<RemoteBan>) -> Self {
+        told.map_or(Self::None, Self::There)
+    }
+
+    /// What is left of the ban.
+    pub(super) fn left(&self, now: Time) -> Option<Span> {
+        match self {
+            Self::None => None,
+            Self::Here(bans, key, _) => bans.left(*key, now),
+            Self::There(told) => told.ban.left(&told.strikes, now),
+        }
+    }
+
+    /// Counts a refusal. What is left of the ban, if it began one.
+    pub(super) fn refused(&mut self, now: Time) -> Option<Span> {
+        match self {
+            Self::None => None,
+            Self::Here(bans, key, alone) => alone.then(|| bans.refused(*key, now)).flatten(),
+            Self::There(told) => {
+                told.ban.refused(&mut told.strikes, now, 1);
+                let began = told.ban.left(&told.strikes, now);
+                told.begun |= began.is_some();
+                began
+            }
+        }
+    }
+}
+
+/// What a key has left that is banned for so long: nothing, until then or longer.
+pub fn while_banned(standing: Standing, left: Span) -> Standing {
+    Standing { remaining: 0, reset: standing.reset.max(left), ..standing }
+}
+
+/// How long a banned key is refused: at least as long as the limit itself would go on refusing it, so that who comes
+/// back after that is admitted.
+pub(super) fn longer(left: Span, own: Option<Refusal>) -> Refusal {
+    let own = own.and_then(Refusal::retry_after).unwrap_or(Span::ZERO);
+    Refusal::Banned(left.max(own))
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    const AT: Time = Time::from_nanos(1_795_000_000_000_000_000);
+
+    fn bans(after: u64, max_keys: usize) -> Bans {
+        let ban = Ban::new(after, Span::SECOND, Span::from_secs(60));
+        Bans::new(ban.expect("a ban"), max_keys)
+    }
+
+    fn key(n: u64) -> Fingerprint {
+        Fingerprint::from_hash((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Of refusals at once exactly one begins the ban, and those that come later do not begin another.
+    #[test]
+    fn a_ban_begins_once_on_eight_threads() {
+        let bans = bans(100, 1_000);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..50).for_each(|_| _ = bans.refused(key(1), AT)));
+            }
+        });
+        assert_eq!((bans.begun(), bans.left(key(1), AT)), (1, Some(Span::from_secs(60))));
+        assert_eq!(bans.left(key(2), AT), None);
+    }
+
+    /// A flood of refused keys ends no ban and bans nobody for others; when bans have ended there is room again.
+    #[test]
+    fn a_flood_ends_no_ban_and_bans_nobody_else() {
+        let bans = bans(1, 1_000);
+        assert_eq!((0..50_000).filter(|n| bans.refused(key(*n), AT).is_some()).count(), 1_000);
+        assert_eq!(bans.table.entries(), 1_000);
+        assert_eq!((0..50_000).filter(|n| bans.left(key(*n), AT).is_some()).count(), 1_000);
+        assert_eq!(bans.left(Fingerprint::OVERFLOW, AT), None);
+        let then = AT.plus(Span::from_secs(60));
+        let found_room = (50_000..60_000).filter(|n| bans.refused(key(*n), then).is_some()).count();
+        assert!(found_room >= 900, "{found_room}");
+        assert!(bans.table.entries() <= 1_000);
+    }
+
+    /// What counts towards a ban leaves when it is out of sight.
+    #[test]
+    fn what_no_longer_counts_makes_room() {
+        let bans = bans(2, 1_000);
+        (0..1_000).for_each(|n| _ = bans.refused(key(n), AT));
+        let then = AT.plus(Span::SECOND);
+        (1_000..50_000).for_each(|n| _ = bans.refused(key(n), then));
+        assert_eq!(bans.begun(), 0);
+        assert_eq!(bans.refused(key(1), then.plus(Span::SECOND)), None, "the first one is forgotten");
+    }
+}

@@ -1,0 +1,407 @@
+//! The counters of a limit, whatever its algorithm: one match, so that tables stay flat and typed.
+
+use sluicegate_limiter::{
+    Concurrency, FixedWindow, LeakyBucket, Quota, Receipt, Refusal, SlidingLog, SlidingWindow, Span,
+    Standing, Time, TokenBucket,
+};
+
+use super::queue::Queue;
+use super::remote_charges::RemoteCharges;
+use super::table::{Asked, LockedEntry, Table};
+use super::{Fingerprint, KeyState, RemoteState};
+
+/// The counters of one limit. They outlive the configuration that made them.
+pub struct Counters {
+    /// Orders locks: two requests that share limits always lock them in the same order.
+    pub order: u64,
+    tables: Tables,
+    /// The charges that a store has made of this limit for this process.
+    pub remote: RemoteCharges,
+}
+
+enum Tables {
+    TokenBucket(Table<TokenBucket>),
+    LeakyBucket(Table<LeakyBucket>, Queue),
+    FixedWindow(Table<FixedWindow>),
+    SlidingLog(Table<SlidingLog>),
+    SlidingWindow(Table<SlidingWindow>),
+    Concurrency(Table<Concurrency>),
+}
+
+/// The state of one key, locked.
+pub(super) enum LockedKey<'a> {
+    TokenBucket(LockedEntry<'a, TokenBucket>),
+    LeakyBucket(LockedEntry<'a, LeakyBucket>, &'a Queue),
+    FixedWindow(LockedEntry<'a, FixedWindow>),
+    SlidingLog(LockedEntry<'a, SlidingLog>),
+    SlidingWindow(LockedEntry<'a, SlidingWindow>),
+    Concurrency(LockedEntry<'a, Concurrency>),
+}
+
+/// What a request has taken that it gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reservation {
+    /// Nothing.
+    Nothing,
+    /// A place until the request ends.
+    Place,
+    /// A turn in a queue, with its ticket.
+    Turn(u64),
+    /// What is only given back if another limit refuses after all.
+    Charge,
+}
+
+/// The state of one key of a limit that so many gateways count without knowing of each other: each of them lets a
+/// request count for all, so that together they stay within the limit.
+pub(super) struct Shared<'a> {
+    key: LockedKey<'a>,
+    by: u16,
+    /// What each of them is asked for elsewhere, and may still be admitted there.
+    under_way: u32,
+}
+
+macro_rules! each_table {
+    ($tables:expr, $table:ident => $body:expr) => {
+        match $tables {
+            Tables::TokenBucket($table) => $body,
+            Tables::LeakyBucket($table, _) => $body,
+            Tables::FixedWindow($table) => $body,
+            Tables::SlidingLog($table) => $body,
+            Tables::SlidingWindow($table) => $body,
+            Tables::Concurrency($table) => $body,
+        }
+    };
+}
+
+macro_rules! each_held {
+    ($held:expr, $key:ident => $body:expr) => {
+        match $held {
+            LockedKey::TokenBucket($key) => $body,
+            LockedKey::LeakyBucket($key, _) => $body,
+            LockedKey::FixedWindow($key) => $body,
+            LockedKey::SlidingLog($key) => $body,
+            LockedKey::SlidingWindow($key) => $body,
+            LockedKey::Concurrency($key) => $body,
+        }
+    };
+}
+
+impl Counters {
+    /// Empty counters. `order` is another number for every limit of the process.
+    pub fn new(quota: &Quota, max_keys: usize, order: u64) -> Self {
+        let tables = match quota {
+            Quota::TokenBucket(algorithm, ..) => Tables::TokenBucket(Table::new(*algorithm, max_keys)),
+            Quota::LeakyBucket(algorithm, ..) => {
+                Tables::LeakyBucket(Table::new(*algorithm, max_keys), Queue::default())
+            }
+            Quota::FixedWindow(algorithm, ..) => Tables::FixedWindow(Table::new(*algorithm, max_keys)),
+            Quota::SlidingLog(algorithm, ..) => Tables::SlidingLog(Table::new(*algorithm, max_keys)),
+            Quota::SlidingWindow(algorithm, ..) => Tables::SlidingWindow(Table::new(*algorithm, max_keys)),
+            Quota::Concurrency(algorithm, ..) => Tables::Concurrency(Table::new(*algorithm, max_keys)),
+        };
+        Self { order, tables, remote: RemoteCharges::new(quota) }
+    }
+
+    /// Takes another quota of the same algorithm; standing debts are carried over. Whether it could.
+    pub fn reconfigure(&self, quota: &Quota, max_keys: usize, now: Time) -> bool {
+        match (&self.tables, quota) {
+            (Tables::TokenBucket(table), Quota::TokenBucket(new, ..)) => {
+                table.reconfigure(new, max_keys, now)
+            }
+            (Tables::LeakyBucket(table, queue), Quota::LeakyBucket(new, ..)) => {
+                let old = table.algorithm();
+                table.reconfigure(new, max_keys, now);
+                queue.rescale(now, |wait| new.carried_wait(&old, wait));
+            }
+            (Tables::FixedWindow(table), Quota::FixedWindow(new, ..)) => {
+                table.reconfigure(new, max_keys, now)
+            }
+            (Tables::SlidingLog(table), Quota::SlidingLog(new, ..)) => table.reconfigure(new, max_keys, now),
+            (Tables::SlidingWindow(table), Quota::SlidingWindow(new, ..)) => {
+                table.reconfigure(new, max_keys, now)
+            }
+            (Tables::Concurrency(table), Quota::Concurrency(new, ..)) => {
+                table.reconfigure(new, max_keys, now)
+            }
+            _ => return false,
+        }
+        self.remote.reconfigure(quota);
+        true
+    }
+
+    /// The keys that owe something at `now`. It looks at all of them; of millions at a part.
+    pub fn keys(&self, now: Time) -> usize {
+        each_table!(&self.tables, table => table.keys(now))
+    }
+
+    /// The keys that have a state, which is what `max_keys` bounds.
+    pub fn entries(&self) -> usize {
+        each_table!(&self.tables, table => table.entries())
+    }
+
+    /// The requests that shared the overflow bucket.
+    pub fn overflowed(&self) -> u64 {
+        each_table!(&self.tables, table => table.overflowed())
+    }
+
+    /// The standing of a key, or `None` if it has no state.
+    pub fn standing(&self, key: Fingerprint, now: Time) -> Option<Standing> {
+        each_table!(&self.tables, table => table.standing(key, now))
+    }
+
+    /// The standing of a key that was never seen.
+    pub fn fresh(&self, now: Time) -> Standing {
+        each_table!(&self.tables, table => table.fresh(now))
+    }
+
+    /// Forgets a key and its debt; whether it had a state. Requests in flight are no debt: their places are taken.
+    pub fn pardon(&self, key: Fingerprint) -> bool {
+        !matches!(self.tables, Tables::Concurrency(_))
+            && each_table!(&self.tables, table => table.pardon(key))
+    }
+
+    /// Drops some keys that owe nothing, for one that was added.
+    pub(super) fn sweep_a_little(&self, key: Fingerprint, now: Time) {
+        each_table!(&self.tables, table => table.sweep_a_little(key, now));
+    }
+
+    /// Locks the state of a key. `asked` is what a request asks for that is charged only if the key admits that.
+    pub(super) fn hold(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedKey<'_> {
+        match &self.tables {
+            Tables::TokenBucket(table) => LockedKey::TokenBucket(table.hold(key, now, asked)),
+            Tables::LeakyBucket(table, queue) => LockedKey::LeakyBucket(table.hold(key, now, asked), queue),
+            Tables::FixedWindow(table) => LockedKey::FixedWindow(table.hold(key, now, asked)),
+            Tables::SlidingLog(table) => LockedKey::SlidingLog(table.hold(key, now, asked)),
+            Tables::SlidingWindow(table) => LockedKey::SlidingWindow(table.hold(key, now, asked)),
+            Tables::Concurrency(table) => LockedKey::Concurrency(table.hold(key, now, asked)),
+        }
+    }
+
+    /// Asks for `cost` of `key` where no other limit has a say; none of a limit that takes what is given back.
+    #[inline]
+    pub(super) fn ask(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Asked> {
+        match &self.tables {
+            Tables::TokenBucket(table) => Some(table.ask(key, now, cost)),
+            Tables::FixedWindow(table) => Some(table.ask(key, now, cost)),
+            Tables::SlidingLog(table) => Some(table.ask(key, now, cost)),
+            Tables::SlidingWindow(table) => Some(table.ask(key, now, cost)),
+            Tables::LeakyBucket(..) | Tables::Concurrency(_) => None,
+        }
+    }
+
+    /// Frees a place of a concurrency limit.
+    pub(super) fn free(&self, key: Fingerprint, cost: u64) {
+        if let Tables::Concurrency(table) = &self.tables {
+            table.free(key, cost);
+        }
+    }
+
+    /// When a queued request is due; `waker` is woken when that changes.
+    pub(super) fn due(&self, key: Fingerprint, ticket: u64, waker: &std::task::Waker) -> Option<Time> {
+        match &self.tables {
+            Tables::LeakyBucket(_, queue) => queue.due(key, ticket, waker),
+            _ => None,
+        }
+    }
+
+    /// Removes a queued request whose turn has come.
+    pub(super) fn leave(&self, key: Fingerprint, ticket: u64) {
+        if let Tables::LeakyBucket(_, queue) = &self.tables {
+            queue.leave(key, ticket);
+        }
+    }
+
+    /// Removes a queued request that gives up: its charge is given back and those behind it move up.
+    pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, now: Time, (charge, cost): (u32, u64)) {
+        if let Tables::LeakyBucket(table, queue) = &self.tables {
+            table.give_back(key, now, charge, (cost, cost), |bucket| {
+                queue.give_up(key, ticket, bucket.turn(cost));
+            });
+        }
+    }
+
+    /// The refusal of a request by what is known of its key.
+    pub fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
+        each_table!(&self.tables, table => table.refusal(key, now, cost))
+    }
+
+    /// What a key owes, in whole requests, rounded up.
+    pub fn owed(&self, key: Fingerprint, now: Time) -> u64 {
+        each_table!(&self.tables, table => table.owed(key, now))
+    }
+
+    /// Forgets all keys and their debts. Requests in flight are no debt.
+    pub fn forget(&self) {
+        if !matches!(self.tables, Tables::Concurrency(_)) {
+            each_table!(&self.tables, table => table.forget());
+        }
+    }
+
+    /// Takes places of a concurrency limit, which somebody else has admitted; the key that they are held under.
+    pub(super) fn take(&self, key: Fingerprint, cost: u64) -> Fingerprint {
+        let mut held = self.hold(key, Time::EPOCH, None); // places know no time
+        if let LockedKey::Concurrency(held) = &mut held {
+            held.charge(Time::EPOCH, cost);
+        }
+        held.key()
+    }
+
+    /// A ticket of the queue of a key, for a request that somebody else has admitted.
+    pub(super) fn enter(&self, key: Fingerprint, due: Time) -> Option<u64> {
+        match &self.tables {
+            Tables::LeakyBucket(_, queue) => Some(queue.enter(key, due)),
+            _ => None,
+        }
+    }
+
+    /// Charges what a request cost more than was taken.
+    pub fn settle(&self, key: Fingerprint, now: Time, cost: u64) {
+        let mut held = self.hold(key, now, None);
+        each_held!(&mut held, held => held.settle(now, cost));
+    }
+
+    /// Ends a charge, and gives back the last `cost` of the `whole` that was charged.
+    pub(super) fn give_back(&self, key: Fingerprint, now: Time, charge: u32, cost_of_whole: (u64, u64)) {
+        each_table!(&self.tables, table => table.give_back(key, now, charge, cost_of_whole, |_| {}));
+    }
+
+    /// Ends a charge that is not given back.
+    pub(super) fn close(&self, key: Fingerprint, charge: u32) {
+        self.give_back(key, Time::EPOCH, charge, (0, 1)); // nothing needs no time
+    }
+
+    /// Removes a queued request that gives up, and that is counted elsewhere: those behind it move up.
+    pub(super) fn give_up_turn(&self, key: Fingerprint, ticket: u64, cost: u64) {
+        if let Tables::LeakyBucket(table, queue) = &self.tables {
+            queue.give_up(key, ticket, table.algorithm().turn(cost));
+        }
+    }
+
+    /// Takes over what a store has told of `key` at its `now`, so that the table can go on from there without it.
+    /// Places are no debt: the table counts those of this process.
+    pub fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
+        let added = match (&self.tables, told) {
+            (Tables::TokenBucket(table), RemoteState::TokenBucket(was, state)) => {
+                table.learn(key, was, *state, now)
+            }
+            (Tables::LeakyBucket(table, _), RemoteState::LeakyBucket(was, state)) => {
+                table.learn(key, was, *state, now)
+            }
+            (Tables::FixedWindow(table), RemoteState::FixedWindow(was, state)) => {
+                table.learn(key, was, *state, now)
+            }
+            (Tables::SlidingLog(table), RemoteState::SlidingLog(was, state)) => {
+                table.learn(key, was, state.clone(), now)
+            }
+            (Tables::SlidingWindow(table), RemoteState::SlidingWindow(was, state)) => {
+                table.learn(key, was, state.clone(), now)
+            }
+            _ => false,
+        };
+        if added {
+            self.sweep_a_little(key, now);
+        }
+    }
+}
+
+impl<'a> LockedKey<'a> {
+    /// The same key, counted by so many gateways apart.
+    pub(super) fn shared(self, by: u16, under_way: u32) -> Shared<'a> {
+        Shared { key: self, by, under_way }
+    }
+
+    pub(super) fn key(&self) -> Fingerprint {
+        each_held!(self, held => held.key())
+    }
+
+    /// What a request takes here that was charged at `now` and is to be held for `delay`. With `queue`, one that
+    /// is delayed gets a ticket.
+    fn taken(&self, now: Time, delay: Span, queue: bool) -> Reservation {
+        match self {
+            LockedKey::Concurrency(_) => Reservation::Place,
+            LockedKey::LeakyBucket(held, waiting) if queue && !delay.is_zero() => {
+                Reservation::Turn(waiting.enter(held.key(), now.plus(delay)))
+            }
+            _ => Reservation::Nothing,
+        }
+    }
+
+    fn added(&self) -> bool {
+        each_held!(self, held => held.added)
+    }
+
+    /// Keeps a charge that may be given back; its ticket.
+    fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
+        each_held!(self, held => held.open(cost, receipt))
+    }
+}
+
+impl Shared<'_> {
+    pub(super) fn key(&self) -> Fingerprint {
+        self.key.key()
+    }
+
+    /// What a request takes here that was charged at `now` and is to be held for `delay`. With `queue`, one that
+    /// is delayed gets a ticket.
+    pub(super) fn taken(&self, now: Time, delay: Span, queue: bool) -> Reservation {
+        self.key.taken(now, delay, queue)
+    }
+
+    /// Keeps a charge that may be given back; its ticket.
+    pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
+        self.key.open(cost, receipt)
+    }
+
+    /// Whether the key is new to the table, which then looks for others to drop.
+    pub(super) fn added(&self) -> bool {
+        self.key.added()
+    }
+
+    /// What a request counts for. One that the limit could hold alone is never refused for good.
+    pub(super) fn times(&self, now: Time, cost: u64) -> u64 {
+        if self.by == 1 || matches!(self.key, LockedKey::Concurrency(_)) {
+            return cost; // places are counted here as they are taken here; the limit is divided instead
+        }
+        let capacity = each_held!(&self.key, held => held.standing(now)).capacity;
+        cost.saturating_mul(u64::from(self.by)).min(capacity.max(cost))
+    }
+}
+
+impl KeyState for Shared<'_> {
+    fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
+        let Standing { capacity, remaining, .. } = each_held!(&self.key, held => held.standing(now));
+        if let LockedKey::Concurrency(_) = &self.key {
+            let share = (capacity / u64::from(self.by)).max(1);
+            if capacity - remaining + u64::from(self.under_way) + cost > share && cost <= capacity {
+                return Err(Refusal::Busy);
+            }
+        }
+        let wanted = self.times(now, cost);
+        let answer = each_held!(&self.key, held => held.check(now, wanted));
+        let under_way = u64::from(self.under_way) * u64::from(self.by);
+        match answer {
+            // What is under way takes what there is; it is known soon whether it did.
+            Ok(_) if under_way > 0 && wanted.saturating_add(under_way) > remaining => {
+                let most = each_held!(&self.key, held => held.check(now, capacity)).err();
+                Err(most.unwrap_or(Refusal::Until(Span::from_millis(1))))
+            }
+            answer => answer,
+        }
+    }
+
+    fn charge(&mut self, now: Time, cost: u64) -> Receipt {
+        let cost = self.times(now, cost);
+        each_held!(&mut self.key, held => held.charge(now, cost))
+    }
+
+    fn refused(&mut self, now: Time, cost: u64) {
+        let cost = self.times(now, cost);
+        each_held!(&mut self.key, held => held.refused(now, cost));
+    }
+
+    fn standing(&self, now: Time) -> Standing {
+        let mut standing = each_held!(&self.key, held => held.standing(now));
+        standing.remaining /= u64::from(self.by);
+        standing
+    }
+}

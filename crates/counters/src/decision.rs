@@ -1,0 +1,328 @@
+//! All limits of a request are one decision: check all, then charge all.
+
+use std::sync::Arc;
+
+use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
+use smallvec::SmallVec;
+
+use super::ban::{BanCheck, BanChecks, longer, while_banned};
+use super::counters::{Reservation, Shared};
+use super::holds::{Hold, Holds};
+use super::table::Asked;
+use super::{CountedLimit, Fingerprint, KeyText};
+
+/// One limit that is asked, for one key and cost.
+#[derive(Clone)]
+pub struct Ask<'a> {
+    /// The limit.
+    pub limit: &'a Arc<CountedLimit>,
+    /// The request's key.
+    pub key: Fingerprint,
+    /// What it spends, or what is taken until that is known.
+    pub cost: u64,
+    /// What the request itself costs.
+    pub base: u64,
+    /// When it asks, on the gateway's clock.
+    pub now: Time,
+    /// The same on the clock of whoever counts.
+    pub at: Time,
+    /// How many gateways count as this one does, without knowing of each other: a request then counts so often.
+    pub share: u16,
+    /// What the key is asked for elsewhere at this moment, and may still be admitted there.
+    pub under_way: u32,
+    /// The key in full, for limits that want it.
+    pub text: KeyText,
+    /// Whether all that is charged is held, so that it can be undone.
+    pub for_now: bool,
+}
+
+/// What one limit says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The wait it wants (zero for all but the leaky bucket), or its refusal.
+    pub answer: Result<Span, Refusal>,
+    /// What is left behind this request.
+    pub standing: Standing,
+}
+
+/// What all limits together say.
+#[derive(Default)]
+pub struct Decision {
+    /// A verdict for each limit asked, in the same order.
+    pub verdicts: SmallVec<[Verdict; 2]>,
+    /// Whether every enforced limit admits the request. Then, and only then, all are charged.
+    pub admitted: bool,
+    /// How long it is to be held.
+    pub delay: Span,
+    /// What it gives back at its end, or when it gives up.
+    pub holds: Holds,
+    /// Whether the shared limits were decided without their store.
+    pub fallen_back: bool,
+    /// Whether it was not admitted because a limit wants its store or nothing.
+    pub unavailable: bool,
+}
+
+/// The state of one key, here or as a store told it: what a decision is made on.
+pub trait KeyState {
+    /// See [`Algorithm::check`](sluicegate_limiter::Algorithm::check).
+    fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal>;
+    /// See [`Algorithm::charge`](sluicegate_limiter::Algorithm::charge).
+    fn charge(&mut self, now: Time, cost: u64) -> Receipt;
+    /// See [`Algorithm::refused`](sluicegate_limiter::Algorithm::refused).
+    fn refused(&mut self, now: Time, cost: u64);
+    /// See [`Algorithm::standing`](sluicegate_limiter::Algorithm::standing).
+    fn standing(&self, now: Time) -> Standing;
+}
+
+impl<'a> Ask<'a> {
+    /// A limit that is asked at `at`.
+    pub fn new(limit: &'a Arc<CountedLimit>, key: Fingerprint, cost: u64, at: Time) -> Self {
+        Self {
+            limit,
+            key,
+            cost,
+            base: cost,
+            now: at,
+            at,
+            share: 1,
+            under_way: 0,
+            text: KeyText::new(),
+            for_now: false,
+        }
+    }
+}
+
+impl Verdict {
+    /// Of a limit that was not asked.
+    pub fn not_asked(ask: &Ask<'_>) -> Self {
+        Self::fresh(ask.limit)
+    }
+
+    /// Of a limit that knows of no request.
+    pub fn fresh(limit: &CountedLimit) -> Self {
+        Self { answer: Ok(Span::ZERO), standing: limit.counters.fresh(Time::EPOCH) }
+    }
+}
+
+impl Decision {
+    /// What the one limit says that a request is under. Each way out builds the decision where it is returned: it is
+    /// four cache lines, most of which are never written.
+    #[inline]
+    fn of_one(ask: &Ask<'_>, asked: &Asked) -> Self {
+        let verdict = Verdict { answer: asked.answer, standing: asked.standing };
+        let admitted = asked.answer.is_ok() || !ask.limit.enforced;
+        let verdicts = SmallVec::from_buf_and_len([verdict; 2], 1);
+        let holds = Holds::default();
+        Self { verdicts, admitted, delay: Span::ZERO, holds, fallen_back: false, unavailable: false }
+    }
+}
+
+/// Asks all limits at once, of the counters in this process. With `queue`, delayed requests take a ticket and wait
+/// for their turn; a replay, which never waits, goes without.
+///
+/// All keys are locked, in one order for everybody, then all are checked, then all are charged: a refusal by
+/// one takes nothing from any other, and of M requests at once exactly N pass.
+#[inline]
+pub fn decide(asks: &[Ask<'_>], queue: bool) -> Decision {
+    decide_here(asks, queue, false)
+}
+
+/// Like [`decide`], but all that is charged is held, so that it can be undone, and nobody takes a ticket.
+pub fn decide_for_now(asks: &[Ask<'_>]) -> Decision {
+    decide_here(asks, false, true)
+}
+
+/// Like [`decide`], but all that is charged is held, so that it can be undone: until others have decided too.
+pub fn decide_reserving(asks: &[Ask<'_>]) -> Decision {
+    decide_here(asks, true, true)
+}
+
+/// Whether an enforced limit may refuse, by what is known of the keys. Nothing is charged, and no refusal is counted.
+pub fn may_refuse(asks: &[Ask<'_>]) -> bool {
+    asks.iter().any(|ask| ask.limit.enforced && ask.limit.refuses_at(ask, ask.at, ask.cost))
+}
+
+/// Like `decide`. With `keep`, all that is charged is held, so that it can be undone.
+///
+/// Most requests are under one limit that only counts: the same in one step, without any list. Not where that limit
+/// bans, holds back, settles late costs, or is divided among gateways.
+#[inline]
+fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
+    if let [ask] = asks
+        && ask.share == 1
+        && ask.under_way == 0
+        && ask.limit.bans.is_none()
+        && !keep
+        && ask.limit.late_cost().is_none()
+        && let Some(asked) = ask.limit.counters.ask(ask.key, ask.at, ask.cost)
+    {
+        if asked.added {
+            ask.limit.counters.sweep_a_little(asked.key, ask.at);
+        }
+        return Decision::of_one(ask, &asked);
+    }
+    decide_together(asks, queue, keep)
+}
+
+/// Locks all keys, checks them all, then charges them all.
+fn decide_together(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
+    let mut held = hold(asks);
+    let mut holds = Holds::default();
+    let mut bans = ban_checks(asks, &held);
+    let mut decision = evaluate(asks, &mut held, &mut bans, true, |index, key, delay, receipt| {
+        if let Some(hold) = held_by(&asks[index], key, delay, receipt, (queue, keep)) {
+            holds.push(hold);
+        }
+    });
+    decision.holds = holds;
+
+    let added: SmallVec<[usize; 2]> =
+        held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
+    drop(held);
+    for index in added {
+        asks[index].limit.counters.sweep_a_little(asks[index].key, asks[index].at);
+    }
+    decision
+}
+
+/// What a request that was charged holds of a limit: with `keep` all that it spends.
+fn held_by(
+    ask: &Ask<'_>,
+    key: &mut Shared<'_>,
+    delay: Span,
+    receipt: Receipt,
+    (queue, keep): (bool, bool),
+) -> Option<Hold> {
+    let taken = match key.taken(ask.now, delay, queue && ask.limit.enforced) {
+        Reservation::Nothing if keep || ask.limit.late_cost().is_some() => Reservation::Charge,
+        Reservation::Nothing => return None,
+        taken => taken,
+    };
+    let cost = key.times(ask.at, ask.cost);
+    let charge = match taken {
+        Reservation::Charge | Reservation::Turn(_) => Some(key.open(cost, receipt)),
+        Reservation::Nothing | Reservation::Place => None,
+    };
+    Some(Hold::of(ask, key.key(), cost, charge, taken))
+}
+
+/// What all limits say of a request that is refused in any case: nothing is charged.
+pub fn refuse(asks: &[Ask<'_>]) -> Decision {
+    let mut held = hold(asks);
+    let mut bans = ban_checks(asks, &held);
+    evaluate(asks, &mut held, &mut bans, false, |_, _, _, _| {})
+}
+
+/// Locks the keys, in the order that is the same for everybody.
+fn hold<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, Shared<'a>); 2]> {
+    let mut order: SmallVec<[usize; 2]> = (0..asks.len()).collect();
+    if asks.len() > 1 {
+        order.sort_unstable_by_key(|index| asks[*index].limit.counters.order);
+    }
+    let locked = |index: usize| {
+        let ask = &asks[index];
+        (index, ask.limit.counters.hold(ask.key, ask.at, Some(ask.cost)).shared(ask.share, ask.under_way))
+    };
+    order.into_iter().map(locked).collect()
+}
+
+/// What bars each of the asks' keys.
+fn ban_checks<'a>(asks: &'a [Ask<'_>], held: &[(usize, Shared<'_>)]) -> BanChecks<'a> {
+    let alone = |index: usize| held.iter().any(|(at, key)| *at == index && key.key() == asks[index].key);
+    asks.iter().enumerate().map(|(index, ask)| BanCheck::here(ask, alone(index))).collect()
+}
+
+/// Checks all keys, each with the index of its ask, then charges all if every enforced limit admits, unless it is
+/// known that the request is refused. `charged` is told of each charge, with the delay that goes with it.
+///
+/// A request that a ban refuses counts for nothing anywhere, or it would cost a banned client other limits too, and
+/// every gateway would have to hear of it.
+pub fn evaluate<K: KeyState>(
+    asks: &[Ask<'_>],
+    keys: &mut [(usize, K)],
+    bans: &mut [BanCheck<'_>],
+    may_admit: bool,
+    mut charged: impl FnMut(usize, &mut K, Span, Receipt),
+) -> Decision {
+    let mut evaluation = Evaluation::new(may_admit);
+    let unknown = Standing { remaining: 0, capacity: 0, reset: Span::ZERO };
+    let mut verdicts: SmallVec<[Verdict; 2]> = SmallVec::new();
+    verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), standing: unknown });
+    for (index, key) in &*keys {
+        verdicts[*index].answer = evaluation.check(&asks[*index], key, &bans[*index]);
+    }
+    for (index, key) in keys {
+        let answer = verdicts[*index].answer;
+        let (verdict, receipt) = evaluation.conclude(&asks[*index], key, &mut bans[*index], answer);
+        verdicts[*index] = verdict;
+        if let (Ok(delay), Some(receipt)) = (answer, receipt) {
+            charged(*index, key, delay, receipt);
+        }
+    }
+    Decision { verdicts, ..evaluation.decision() }
+}
+
+/// How a decision goes while its limits are asked, one after the other: all are checked before any is concluded.
+struct Evaluation {
+    admitted: bool,
+    /// Whether a ban refuses the request.
+    banned: bool,
+    delay: Span,
+}
+
+impl Evaluation {
+    fn new(may_admit: bool) -> Self {
+        Self { admitted: may_admit, banned: false, delay: Span::ZERO }
+    }
+
+    /// Checks one limit.
+    fn check(&mut self, ask: &Ask<'_>, key: &impl KeyState, ban: &BanCheck<'_>) -> Result<Span, Refusal> {
+        let mut answer = key.check(ask.at, ask.cost);
+        let left = ban.left(ask.now);
+        if let Some(left) = left {
+            answer = Err(longer(left, answer.err()));
+        }
+        if ask.limit.enforced {
+            self.banned |= left.is_some();
+            match answer {
+                Ok(delay) => self.delay = self.delay.max(delay),
+                Err(_) => self.admitted = false,
+            }
+        }
+        answer
+    }
+
+    /// Charges one limit if all admit, and says what it says in the end.
+    fn conclude<K: KeyState>(
+        &self,
+        ask: &Ask<'_>,
+        key: &mut K,
+        ban: &mut BanCheck<'_>,
+        mut answer: Result<Span, Refusal>,
+    ) -> (Verdict, Option<Receipt>) {
+        let mut receipt = None;
+        match answer {
+            Ok(_) if self.admitted => receipt = Some(key.charge(ask.at, ask.cost)),
+            Ok(_) => {}
+            Err(Refusal::Banned(_)) => {}
+            Err(_) if self.banned => {}
+            Err(refusal) => {
+                key.refused(ask.at, ask.cost);
+                if let Some(left) = ban.refused(ask.now) {
+                    answer = Err(longer(left, Some(refusal)));
+                }
+            }
+        }
+        let mut standing = key.standing(ask.at);
+        if let Err(Refusal::Banned(left)) = answer {
+            standing = while_banned(standing, left);
+        }
+        (Verdict { answer, standing }, receipt)
+    }
+
+    /// The decision, as yet without its verdicts.
+    fn decision(&self) -> Decision {
+        let delay = if self.admitted { self.delay } else { Span::ZERO };
+        Decision { admitted: self.admitted, delay, ..Decision::default() }
+    }
+}

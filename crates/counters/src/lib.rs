@@ -1,0 +1,46 @@
+//! The counters of limits, in one process.
+//!
+//! A request asks several limits, each for one key and cost. [`decide`] locks the counters of all of them in one
+//! order that is the same for every thread, checks all, and charges all only if every enforced limit admits: a
+//! refusal by one takes nothing from any other, and of M concurrent requests exactly N pass.
+//!
+//! What this crate never does: it reads no clock (the time is an argument), knows no HTTP, does no I/O and needs no
+//! async runtime. A limit may also be counted in a store that several processes share; this crate then keeps what
+//! the store told last ([`RemoteState`]) and what the store may have to give back ([`RemoteHold`]), and knows
+//! nothing of the store itself.
+//!
+//! Start reading in `decision.rs`; then `table.rs` (shards, the overflow bucket), `hash_table.rs` and
+//! `state_codec.rs` (how states lie in memory), `holds.rs` and `queue.rs` (what a request gives back).
+//! `model.rs` explores with loom how threads meet.
+
+mod ban;
+mod counters;
+mod decision;
+mod fingerprint;
+#[cfg(test)]
+mod fixture;
+mod hash_table;
+mod holds;
+mod limit;
+#[cfg(all(test, feature = "model"))]
+mod model;
+mod open_charges;
+mod queue;
+mod remote_charges;
+mod remote_state;
+mod state_codec;
+mod sync;
+mod table;
+#[cfg(all(test, not(feature = "model")))]
+mod tests;
+
+pub use ban::{BanCheck, BanChecks, Bans, RemoteBan, while_banned};
+pub use counters::Counters;
+pub use decision::{
+    Ask, Decision, KeyState, Verdict, decide, decide_for_now, decide_reserving, evaluate, may_refuse, refuse,
+};
+pub use fingerprint::{Fingerprint, KeySecret, KeyText};
+pub use holds::{Hold, Holds, RemoteHold};
+pub use limit::{CostKind, CountedLimit, LateCost, SharedLimit, StoreFailurePolicy};
+pub use remote_charges::RemoteCharges;
+pub use remote_state::RemoteState;

@@ -1,0 +1,208 @@
+//! How the state of a key lies in its slot: that of a bucket as one word, any other as it is.
+
+use std::collections::HashMap;
+
+use sluicegate_limiter::{
+    Algorithm, Ban, Concurrency, Debt, FixedWindow, LeakyBucket, Said, SlidingLog, SlidingWindow, Time,
+    TokenBucket,
+};
+
+/// The word of a debt that does not fit one.
+const OVERLONG: u64 = u64::MAX;
+/// Ticks that the words of buckets begin before the time at which that is decided: they are good for twice as long.
+pub(super) const BEHIND: u128 = 1 << 62;
+
+/// An algorithm whose states lie in slots.
+///
+/// A debt counts in ticks since the Unix epoch, which fill more than a word where a nanosecond has many of them. A
+/// word counts from a base that all slots of a table share, and that moves on when they get too far from it; a debt
+/// that is none any more is moved with it. What is then too far still, a bucket that takes centuries to drain or
+/// counts in billionths of a nanosecond, is kept beside the table.
+pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
+    /// What lies in a slot.
+    type Word: Default;
+
+    /// Takes the state out of its word; none if it is kept beside the table.
+    fn open(word: &mut Self::Word, base: u128) -> Option<Self::State>;
+
+    /// What `look` says of the state, which `far` finds if it is kept beside the table.
+    fn see<'f, T>(
+        word: &Self::Word,
+        base: u128,
+        far: impl FnOnce() -> Option<&'f Self::State>,
+        look: impl FnOnce(&Self::State) -> T,
+    ) -> T
+    where
+        Self::State: 'f;
+
+    /// The state as a word.
+    ///
+    /// # Errors
+    /// The state, if it does not fit.
+    fn close(state: Self::State, base: u128) -> Result<Self::Word, Self::State>;
+
+    /// Asks for `cost` of the state in a word; none, and nothing is changed, where numbers do not fit words.
+    fn ask_word(&self, _word: &mut Self::Word, _base: u128, _now: Time, _cost: u64) -> Option<Said> {
+        None
+    }
+
+    /// The word of a state that is kept beside the table.
+    fn far() -> Self::Word {
+        Self::Word::default()
+    }
+
+    /// What words should count from at `now`.
+    fn base(&self, _now: Time) -> u128 {
+        0
+    }
+
+    /// Whether a refusal changes the state.
+    fn counts_refusals(&self) -> bool {
+        false
+    }
+
+    /// Makes a word that counts from a base one that counts from so much later.
+    fn lift(_word: &mut Self::Word, _by: u128) {}
+}
+
+macro_rules! bucket {
+    ($algorithm:ty $(, $ask_word:item)?) => {
+        impl StateCodec for $algorithm {
+            type Word = u64;
+
+            $($ask_word)?
+
+            #[inline]
+            fn open(word: &mut u64, base: u128) -> Option<Debt> {
+                match *word {
+                    0 => Some(Debt::default()),
+                    OVERLONG => None,
+                    above => Some(Debt::until(base + u128::from(above))),
+                }
+            }
+
+            #[inline]
+            fn see<'f, T>(
+                word: &u64,
+                base: u128,
+                far: impl FnOnce() -> Option<&'f Debt>,
+                look: impl FnOnce(&Debt) -> T,
+            ) -> T {
+                let debt = Self::open(&mut word.clone(), base).or_else(|| far().copied());
+                look(&debt.unwrap_or_default())
+            }
+
+            #[inline]
+            fn close(debt: Debt, base: u128) -> Result<u64, Debt> {
+                match u64::try_from(debt.paid_at().saturating_sub(base)) {
+                    Ok(OVERLONG) | Err(_) => Err(debt),
+                    Ok(above) => Ok(above),
+                }
+            }
+
+            fn far() -> u64 {
+                OVERLONG
+            }
+
+            fn base(&self, now: Time) -> u128 {
+                self.pace().clock(now).saturating_sub(BEHIND)
+            }
+
+            fn lift(word: &mut u64, by: u128) {
+                if *word != OVERLONG {
+                    *word = u64::try_from(by).map_or(0, |by| word.saturating_sub(by));
+                }
+            }
+        }
+    };
+}
+
+macro_rules! as_it_is {
+    ($($algorithm:ty $(, |$self:ident| $counts_refusals:expr)?;)*) => {$(
+        impl StateCodec for $algorithm {
+            type Word = Self::State;
+
+            $(fn counts_refusals(&self) -> bool {
+                let $self = self;
+                $counts_refusals
+            })?
+
+            fn open(word: &mut Self::State, _base: u128) -> Option<Self::State> {
+                Some(std::mem::take(word))
+            }
+
+            #[inline]
+            fn ask_word(&self, word: &mut Self::State, _base: u128, now: Time, cost: u64) -> Option<Said> {
+                Some(self.ask(word, now, cost))
+            }
+
+            fn see<'f, T>(
+                word: &Self::State,
+                _base: u128,
+                _far: impl FnOnce() -> Option<&'f Self::State>,
+                look: impl FnOnce(&Self::State) -> T,
+            ) -> T
+            where
+                Self::State: 'f,
+            {
+                look(word)
+            }
+
+            fn close(state: Self::State, _base: u128) -> Result<Self::State, Self::State> {
+                Ok(state)
+            }
+        }
+    )*};
+}
+
+bucket!(
+    TokenBucket,
+    #[inline]
+    fn ask_word(&self, word: &mut u64, base: u128, now: Time, cost: u64) -> Option<Said> {
+        let mut above = Some(*word).filter(|word| *word != OVERLONG)?;
+        let said = self.ask_above(&mut above, base, now, cost)?;
+        *word = Some(above).filter(|word| *word != OVERLONG)?;
+        Some(said)
+    }
+);
+bucket!(LeakyBucket);
+as_it_is!(
+    FixedWindow;
+    SlidingLog, |log| log.counts_rejected();
+    SlidingWindow;
+    Concurrency;
+    Ban, |_ban| true;
+);
+
+/// The states of a table that do not fit a word, by key.
+#[allow(
+    clippy::box_collection,
+    reason = "most tables have none, and a lock and all behind it fit two cache lines"
+)]
+pub(super) struct Overlong<S>(Option<Box<HashMap<u64, S>>>);
+
+impl<S> Default for Overlong<S> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<S: Default> Overlong<S> {
+    pub(super) fn put(&mut self, key: u64, state: S) {
+        self.0.get_or_insert_default().insert(key, state);
+    }
+
+    pub(super) fn take(&mut self, key: u64) -> S {
+        self.0.as_mut().and_then(|states| states.remove(&key)).unwrap_or_default()
+    }
+
+    pub(super) fn get(&self, key: u64) -> Option<&S> {
+        self.0.as_ref().and_then(|states| states.get(&key))
+    }
+
+    pub(super) fn drop(&mut self, key: u64) {
+        if let Some(states) = &mut self.0 {
+            states.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! The counters of one limit: sharded, bounded, and never forgetting a debt.
+
+mod guard;
+mod sweep;
+
+use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
+
+use self::guard::{Exclusive, Guard};
+use super::hash_table::HashTable;
+use super::open_charges::OpenCharges;
+use super::state_codec::StateCodec;
+use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, lock, read, write};
+use crate::Fingerprint;
+
+/// HashTable that are looked at to count the keys of a table. One with two million keys has more than that.
+const COUNTED: usize = 1 << 21;
+/// HashTable that are counted under one lock: where states are large, that takes ten microseconds.
+const COUNTED_AT_ONCE: usize = 256;
+
+/// The states of all keys of a limit.
+///
+/// A key leaves only when it holds no debt, so that pausing never refills a bucket early. At `max_keys` live
+/// keys, new ones share the overflow bucket: memory is bounded and nobody's debt is forgotten.
+pub(super) struct Table<A: StateCodec> {
+    shards: Box<[Shard<A>]>,
+    max_keys: AtomicUsize,
+    overflow: Overflow<A>,
+    counts: Counts,
+}
+
+/// What new keys change, on a cache line of its own: those that are known only read the rest of a table.
+#[repr(align(128))]
+#[derive(Default)]
+struct Counts {
+    /// The keys that have a state. The overflow bucket is none of them, or it would take a key's place for ever.
+    entries: AtomicUsize,
+    overflowed: AtomicU64,
+    /// The shard that is swept next when there is no room.
+    hand: AtomicUsize,
+}
+
+/// Holds nothing but the overflow bucket. In a flood of new keys all threads come here, and nearly all requests are
+/// refused, which changes nothing: these hold the lock together.
+#[repr(align(128))]
+struct Overflow<A: StateCodec>(RwLock<Part<A>>);
+
+/// One lock, on a cache line of its own.
+#[repr(align(128))]
+struct Shard<A: StateCodec>(Mutex<Part<A>>);
+
+struct Part<A: StateCodec> {
+    /// Each shard has the quota under its own lock, so that a state is never read by another quota than the
+    /// one that wrote it, whatever reload runs.
+    algorithm: A,
+    slots: HashTable<A>,
+    /// The slot that is swept next.
+    hand: usize,
+    /// The charges that may still be given back.
+    open: OpenCharges,
+}
+
+/// What the limit of a table says where no other has a say.
+pub(super) struct Asked {
+    /// The delay, or the refusal.
+    pub(super) answer: Result<Span, Refusal>,
+    pub(super) standing: Standing,
+    /// The key that was really charged.
+    pub(super) key: Fingerprint,
+    /// Whether the key was added to the table.
+    pub(super) added: bool,
+}
+
+/// The state of one key, locked.
+pub(super) struct LockedEntry<'a, A: StateCodec> {
+    table: &'a Table<A>,
+    part: Guard<'a, A>,
+    key: Fingerprint,
+    slot: Option<usize>,
+    /// Whether the key was added to the table.
+    pub(super) added: bool,
+}
+
+impl<A: StateCodec> Table<A> {
+    pub(super) fn new(algorithm: A, max_keys: usize) -> Self {
+        // The fewer there are, the longer one takes to grow; the more, the less of what all requests need do the caches
+        // have.
+        let shards =
+            if cfg!(feature = "model") { 2 } else { (max_keys / 8192).next_power_of_two().clamp(16, 1024) };
+        let part = || Part {
+            algorithm: algorithm.clone(),
+            slots: HashTable::new(),
+            hand: 0,
+            open: OpenCharges::default(),
+        };
+        Self {
+            shards: (0..shards).map(|_| Shard(Mutex::new(part()))).collect(),
+            max_keys: AtomicUsize::new(max_keys),
+            overflow: Overflow(RwLock::new(part())),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The keys that have a state: those that owe something, and those that nobody has dropped yet.
+    pub(super) fn entries(&self) -> usize {
+        self.counts.entries.load(Ordering::Relaxed)
+    }
+
+    /// The keys that owe something at `now`. Of a table with more slots than are counted the rest is taken to be like
+    /// the part that is looked at, because keys are spread by their hashes.
+    pub(super) fn keys(&self, now: Time) -> usize {
+        self.keys_by_looking_at(COUNTED, now)
+    }
+
+    fn keys_by_looking_at(&self, slots: usize, now: Time) -> usize {
+        let each = slots / self.shards.len();
+        let (mut seen, mut owing) = (0, 0);
+        for shard in &self.shards {
+            for from in (0..each).step_by(COUNTED_AT_ONCE) {
+                let part = lock(&shard.0);
+                if from >= part.slots.size() {
+                    break;
+                }
+                let (keys, owe) = part.slots.count(from, COUNTED_AT_ONCE, &part.algorithm, now);
+                seen += keys as u64;
+                owing += owe as u64;
+            }
+        }
+        let all = u128::from(owing) * self.entries() as u128 / u128::from(seen.max(1));
+        usize::try_from(all).unwrap_or(usize::MAX)
+    }
+
+    /// The requests that shared the overflow bucket.
+    pub(super) fn overflowed(&self) -> u64 {
+        self.counts.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// The shard of a key of a request, which is never that of the overflow bucket.
+    fn shard(&self, key: Fingerprint) -> &Shard<A> {
+        &self.shards[(key.get() >> 40) as usize & (self.shards.len() - 1)]
+    }
+
+    /// Locks the part that a key is in.
+    #[inline]
+    fn part(&self, key: Fingerprint) -> Exclusive<'_, A> {
+        match key {
+            Fingerprint::OVERFLOW => Exclusive::Overflow(write(&self.overflow.0)),
+            _ => Exclusive::Shard(lock(&self.shard(key).0)),
+        }
+    }
+
+    /// Locks the state of `key`, or the overflow bucket if there is no room for a new key. `asked` is what a request asks
+    /// for that is charged only if the key admits that; without it anything may be charged.
+    #[inline]
+    pub(super) fn hold(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
+        let held = self.find(key);
+        if held.slot.is_some() { held } else { self.hold_unknown(held, now, asked) }
+    }
+
+    /// Goes on with a key that has no state.
+    #[inline]
+    fn hold_unknown<'a>(
+        &'a self,
+        held: LockedEntry<'a, A>,
+        now: Time,
+        asked: Option<u64>,
+    ) -> LockedEntry<'a, A> {
+        if self.has_room() {
+            return held;
+        }
+        let key = held.key;
+        drop(held);
+        self.hold_when_full(key, now, asked)
+    }
+
+    #[cold]
+    fn hold_when_full(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
+        self.make_room(now);
+        let held = self.find(key);
+        if held.slot.is_some() || self.has_room() {
+            return held;
+        }
+        drop(held);
+        self.counts.overflowed.fetch_add(1, Ordering::Relaxed);
+        if let Some(cost) = asked
+            && let Some(held) = self.overflow_refuses(now, cost)
+        {
+            return held;
+        }
+        self.find(Fingerprint::OVERFLOW)
+    }
+
+    /// The overflow bucket, if it refuses so much and that changes nothing.
+    fn overflow_refuses(&self, now: Time, cost: u64) -> Option<LockedEntry<'_, A>> {
+        let part = read(&self.overflow.0);
+        if part.algorithm.counts_refusals() {
+            return None;
+        }
+        let key = Fingerprint::OVERFLOW;
+        let slot = part.slots.find(key.get());
+        let held = LockedEntry { table: self, part: Guard::Refused(part), key, slot, added: false };
+        held.check(now, cost).is_err().then_some(held)
+    }
+
+    /// Asks for `cost` of `key` where no other limit has a say.
+    #[inline]
+    pub(super) fn ask(&self, key: Fingerprint, now: Time, cost: u64) -> Asked {
+        let mut part = lock(&self.shard(key).0);
+        let Part { algorithm, slots, .. } = &mut *part;
+        match slots.ask(key.get(), algorithm, now, cost) {
+            Ok((answer, standing)) => {
+                Asked { answer: answer.map(|(delay, _)| delay), standing, key, added: false }
+            }
+            Err(slot) => {
+                let part = Guard::Exclusive(Exclusive::Shard(part));
+                self.ask_slowly(LockedEntry { table: self, part, key, slot, added: false }, now, cost)
+            }
+        }
+    }
+
+    /// Asks for `cost` of a key that has no state, or none in a word. A new one gets a state if it then owes something.
+    #[inline(never)]
+    fn ask_slowly<'a>(&'a self, held: LockedEntry<'a, A>, now: Time, cost: u64) -> Asked {
+        let mut held = if held.slot.is_some() { held } else { self.hold_unknown(held, now, Some(cost)) };
+        if let Guard::Refused(_) = held.part {
+            let (answer, standing) = (held.check(now, cost), held.standing(now));
+            return Asked { answer, standing, key: held.key, added: false };
+        }
+        let (answer, standing) = match held.slot {
+            Some(_) => held.change(now, |algorithm, state| algorithm.ask(state, now, cost)),
+            None => {
+                let mut state = A::State::default();
+                let said = held.part.algorithm.ask(&mut state, now, cost);
+                if !held.part.algorithm.is_idle(&state, now) {
+                    held.change(now, |_, new| *new = state);
+                }
+                said
+            }
+        };
+        Asked { answer: answer.map(|(delay, _)| delay), standing, key: held.key, added: held.added }
+    }
+
+    #[inline]
+    fn find(&self, key: Fingerprint) -> LockedEntry<'_, A> {
+        let part = self.part(key);
+        let slot = part.slots.find(key.get());
+        LockedEntry { table: self, part: Guard::Exclusive(part), key, slot, added: false }
+    }
+
+    fn has_room(&self) -> bool {
+        self.entries() < self.max_keys.load(Ordering::Relaxed)
+    }
+
+    /// What is known of `key` without adding it: its standing, or `None` if it has no state.
+    pub(super) fn standing(&self, key: Fingerprint, now: Time) -> Option<Standing> {
+        let part = self.part(key);
+        part.slots.see(part.slots.find(key.get())?, |state| part.algorithm.standing(state, now))
+    }
+
+    /// What `key` owes, in whole requests, rounded up.
+    pub(super) fn owed(&self, key: Fingerprint, now: Time) -> u64 {
+        let part = self.part(key);
+        let owed = |slot| part.slots.see(slot, |state| part.algorithm.owed(state, now));
+        part.slots.find(key.get()).and_then(owed).unwrap_or(0)
+    }
+
+    /// The standing of a key that was never seen.
+    pub(super) fn fresh(&self, now: Time) -> Standing {
+        lock(&self.shards[0].0).algorithm.standing(&A::State::default(), now)
+    }
+
+    /// Forgets `key` and its debt; whether it had a state.
+    pub(super) fn pardon(&self, key: Fingerprint) -> bool {
+        let mut part = self.part(key);
+        let found = part.slots.find(key.get());
+        if let Some(slot) = found {
+            self.remove(&mut part, slot);
+        }
+        found.is_some()
+    }
+
+    /// Ends the charge of `key` with this ticket and gives back the last `cost` of the `whole` that was charged. `first` is
+    /// called before that, while the key is locked.
+    pub(super) fn give_back(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        ticket: u32,
+        (cost, whole): (u64, u64),
+        first: impl FnOnce(&A),
+    ) {
+        let mut guard = self.part(key);
+        let part = &mut *guard;
+        let Part { algorithm, slots, open, .. } = &mut *part;
+        first(algorithm);
+        let idle = open.take(key.get(), ticket, |charge, others| {
+            let slot = slots.find(key.get()).filter(|_| cost > 0)?;
+            let idle = slots.change(slot, algorithm, now, |state| {
+                algorithm.take_back(state, now, charge.last_part(cost, whole), others.iter_mut());
+                algorithm.is_idle(state, now)
+            });
+            idle.then_some(slot)
+        });
+        if let Some(Some(slot)) = idle {
+            self.remove(part, slot);
+        }
+    }
+
+    /// Frees places, which know no time.
+    pub(super) fn free(&self, key: Fingerprint, places: u64) {
+        let mut guard = self.part(key);
+        let part = &mut *guard;
+        let Part { algorithm, slots, .. } = &mut *part;
+        let Some(slot) = slots.find(key.get()) else { return };
+        let idle = slots.change(slot, algorithm, Time::EPOCH, |state| {
+            algorithm.refund(state, Time::EPOCH, places, Receipt::default());
+            algorithm.is_idle(state, Time::EPOCH)
+        });
+        if idle {
+            self.remove(part, slot);
+        }
+    }
+
+    /// The refusal of a request by what is known of `key`.
+    pub(super) fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
+        let part = self.part(key);
+        let check = |state: &A::State| part.algorithm.check(state, now, cost).err();
+        match part.slots.find(key.get()) {
+            Some(slot) => part.slots.see(slot, check)?,
+            None => check(&A::State::default()),
+        }
+    }
+
+    /// Forgets all keys.
+    pub(super) fn forget(&self) {
+        for shard in &self.shards {
+            let mut part = lock(&shard.0);
+            let gone = part.slots.clear();
+            self.counts.entries.fetch_sub(gone, Ordering::Relaxed);
+        }
+        self.pardon(Fingerprint::OVERFLOW);
+    }
+
+    /// Puts `state`, which was counted elsewhere under the quota of `told`, in place of what is known of `key`,
+    /// if there is room for the key. Whether the key is new.
+    pub(super) fn learn(&self, key: Fingerprint, told: &A, mut state: A::State, now: Time) -> bool {
+        for full_before in [false, true] {
+            let mut guard = self.part(key);
+            let part = &mut *guard;
+            if !full_before {
+                part.algorithm.rescale(told, &mut state, now);
+            }
+            let idle = part.algorithm.is_idle(&state, now);
+            match part.slots.find(key.get()) {
+                Some(slot) if idle => self.remove(part, slot),
+                Some(slot) => part.put(slot, std::mem::take(&mut state), now),
+                None if idle => {}
+                None if self.has_room() => {
+                    self.counts.entries.fetch_add(1, Ordering::Relaxed);
+                    let slot = part.slots.insert(key.get());
+                    part.put(slot, state, now);
+                    return true;
+                }
+                None if !full_before => {
+                    drop(guard);
+                    self.make_room(now);
+                    continue;
+                }
+                None => {}
+            }
+            break;
+        }
+        false
+    }
+
+    /// The quota in force.
+    pub(super) fn algorithm(&self) -> A {
+        lock(&self.shards[0].0).algorithm.clone()
+    }
+
+    /// Takes another quota and bound; standing states are carried over shard by shard.
+    pub(super) fn reconfigure(&self, algorithm: &A, max_keys: usize, now: Time) {
+        self.max_keys.store(max_keys, Ordering::Relaxed);
+        for shard in &self.shards {
+            lock(&shard.0).reconfigure(algorithm, now);
+        }
+        write(&self.overflow.0).reconfigure(algorithm, now);
+    }
+
+    fn remove(&self, part: &mut Part<A>, slot: usize) {
+        if part.slots.remove(slot) != Fingerprint::OVERFLOW.get() {
+            self.counts.entries.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<A: StateCodec> Part<A> {
+    fn put(&mut self, slot: usize, state: A::State, now: Time) {
+        self.slots.change(slot, &self.algorithm, now, |known| *known = state);
+    }
+
+    /// Takes another quota, and carries over what stands.
+    fn reconfigure(&mut self, algorithm: &A, now: Time) {
+        let Self { algorithm: current, slots, open, .. } = self;
+        if current == algorithm {
+            return;
+        }
+        let old = std::mem::replace(current, algorithm.clone());
+        open.each(|key, charges| {
+            let known = slots.find(key);
+            known.and_then(|slot| slots.see(slot, |state| algorithm.carry(&old, state, now, charges)));
+        });
+        slots.change_all(current, now, |state| current.rescale(&old, state, now));
+    }
+}
+
+impl<A: StateCodec> LockedEntry<'_, A> {
+    /// The key that is really held: the asked one, or the overflow bucket's.
+    pub(super) fn key(&self) -> Fingerprint {
+        self.key
+    }
+
+    #[inline]
+    pub(super) fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
+        self.see(|algorithm, state| algorithm.check(state, now, cost))
+    }
+
+    #[inline]
+    pub(super) fn charge(&mut self, now: Time, cost: u64) -> Receipt {
+        self.change(now, |algorithm, state| algorithm.charge(state, now, cost))
+    }
+
+    pub(super) fn refused(&mut self, now: Time, cost: u64) {
+        // Only an algorithm that counts refusals changes anything; a new key then gets a state.
+        let mut state = A::State::default();
+        if self.slot.is_none() {
+            self.part.algorithm.refused(&mut state, now, cost);
+            if self.part.algorithm.is_idle(&state, now) {
+                return;
+            }
+        }
+        self.change(now, |algorithm, state| algorithm.refused(state, now, cost));
+    }
+
+    /// Charges what a request cost more than was taken.
+    pub(super) fn settle(&mut self, now: Time, cost: u64) {
+        self.change(now, |algorithm, state| algorithm.settle(state, now, cost));
+    }
+
+    /// Keeps a charge of `cost` that may be given back; its ticket.
+    pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
+        let charge = self.part.algorithm.charged(cost, receipt);
+        match &mut self.part {
+            Guard::Exclusive(part) => part.open.put(self.key.get(), charge),
+            Guard::Refused(_) => u32::MAX, // nobody comes here: nothing was charged
+        }
+    }
+
+    #[inline]
+    pub(super) fn standing(&self, now: Time) -> Standing {
+        self.see(|algorithm, state| algorithm.standing(state, now))
+    }
+
+    #[inline]
+    fn see<T>(&self, look: impl Fn(&A, &A::State) -> T) -> T {
+        let Part { algorithm, slots, .. } = &*self.part;
+        let known = self.slot.and_then(|slot| slots.see(slot, |state| look(algorithm, state)));
+        known.unwrap_or_else(|| look(algorithm, &A::State::default()))
+    }
+
+    #[inline]
+    fn change<T>(&mut self, now: Time, change: impl FnOnce(&A, &mut A::State) -> T) -> T {
+        let Guard::Exclusive(part) = &mut self.part else {
+            // A refusal that is not counted changes nothing.
+            return change(&self.part.algorithm, &mut A::State::default());
+        };
+        let slot = match self.slot {
+            Some(slot) => slot,
+            None => {
+                if self.key != Fingerprint::OVERFLOW {
+                    self.table.counts.entries.fetch_add(1, Ordering::Relaxed);
+                }
+                self.added = true;
+                part.slots.insert(self.key.get())
+            }
+        };
+        self.slot = Some(slot);
+        let Part { algorithm, slots, .. } = &mut **part;
+        slots.change(slot, algorithm, now, |state| change(algorithm, state))
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests;

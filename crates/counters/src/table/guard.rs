@@ -1,0 +1,54 @@
+//! The locks of a table.
+
+use std::ops::{Deref, DerefMut};
+
+use super::super::state_codec::StateCodec;
+use super::super::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use super::Part;
+
+/// A lock that nobody else holds.
+pub(super) enum Exclusive<'a, A: StateCodec> {
+    Shard(MutexGuard<'a, Part<A>>),
+    Overflow(RwLockWriteGuard<'a, Part<A>>),
+}
+
+/// The lock of a key.
+pub(super) enum Guard<'a, A: StateCodec> {
+    Exclusive(Exclusive<'a, A>),
+    /// That of the overflow bucket, which refuses the request and does not count refusals. Others hold it too.
+    Refused(RwLockReadGuard<'a, Part<A>>),
+}
+
+impl<A: StateCodec> Deref for Exclusive<'_, A> {
+    type Target = Part<A>;
+
+    #[inline]
+    fn deref(&self) -> &Part<A> {
+        match self {
+            Self::Shard(part) => part,
+            Self::Overflow(part) => part,
+        }
+    }
+}
+
+impl<A: StateCodec> DerefMut for Exclusive<'_, A> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Part<A> {
+        match self {
+            Self::Shard(part) => part,
+            Self::Overflow(part) => part,
+        }
+    }
+}
+
+impl<A: StateCodec> Deref for Guard<'_, A> {
+    type Target = Part<A>;
+
+    #[inline]
+    fn deref(&self) -> &Part<A> {
+        match self {
+            Self::Exclusive(part) => part,
+            Self::Refused(part) => part,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What users rely on when threads meet and tables fill up.
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluicegate_limiter::{
+    Algorithm, Concurrency, FixedWindow, LeakyBucket, Quota, Rate, Span, Time, TokenBucket,
+};
+
+use super::fixture::limit;
+use super::{Ask, CountedLimit, Decision, decide};
+use crate::Fingerprint;
+use crate::RemoteState;
+
+fn rate(count: u64, seconds: u64) -> Rate {
+    Rate::new(count, Span::from_secs(seconds)).unwrap()
+}
+
+fn token(count: u64, seconds: u64, burst: u64) -> Quota {
+    let rate = rate(count, seconds);
+    Quota::TokenBucket(TokenBucket::new(rate, burst).unwrap(), rate, burst)
+}
+
+fn fixed(count: u64, seconds: u64) -> Quota {
+    let rate = rate(count, seconds);
+    Quota::FixedWindow(FixedWindow::new(rate), rate)
+}
+
+fn now() -> Time {
+    Time::from_nanos(1_795_000_000_000_000_000)
+}
+
+/// A well-spread key, as the hash of a real one would be.
+fn key(n: u64) -> Fingerprint {
+    let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Fingerprint::from_hash((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9))
+}
+
+fn ask(limit: &Arc<CountedLimit>, n: u64) -> Ask<'_> {
+    Ask::new(limit, key(n), 1, now())
+}
+
+fn one(limit: &Arc<CountedLimit>, n: u64, now: Time) -> Decision {
+    decide(&[Ask::new(limit, key(n), 1, now)], false)
+}
+
+/// Of M requests at once exactly N pass, also when two limits are asked in opposite orders.
+#[test]
+fn exactly_n_of_m_pass_on_eight_threads() {
+    for round in 0..1_000 {
+        let (a, b) = (limit(token(20, 1_000_000, 20), 1_000, 0), limit(fixed(30, 1_000), 1_000, 1));
+        let passed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (a, b, passed) = (&a, &b, &passed);
+                scope.spawn(move || {
+                    for _ in 0..8 {
+                        let forward = [ask(a, 1), ask(b, 1)];
+                        let backward = [ask(b, 1), ask(a, 1)];
+                        let asks = if thread % 2 == 0 { &forward } else { &backward };
+                        passed.fetch_add(u64::from(decide(asks, false).admitted), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(passed.into_inner(), 20, "round {round}");
+        assert_eq!(
+            b.counters.standing(key(1), now()).unwrap().remaining,
+            10,
+            "b paid for those that passed only"
+        );
+    }
+}
+
+/// A refusal by one limit takes nothing from any other.
+#[test]
+fn a_refusal_takes_nothing_from_the_others() {
+    let (empty, full) = (limit(fixed(1, 60), 100, 0), limit(token(100, 60, 100), 100, 1));
+    assert!(decide(&[ask(&full, 1), ask(&empty, 1)], false).admitted);
+    for _ in 0..10_000 {
+        let decision = decide(&[ask(&full, 1), ask(&empty, 1)], false);
+        assert!(
+            !decision.admitted && decision.verdicts[0].answer.is_ok() && decision.verdicts[1].answer.is_err()
+        );
+    }
+    assert_eq!(full.counters.standing(key(1), now()).unwrap().remaining, 99);
+}
+
+/// A million keys in a table of ten thousand: memory stays bounded, a limited client stays limited, and whoever
+/// finds no room shares one bucket.
+#[test]
+fn a_flood_of_keys_frees_nobody() {
+    let limit = limit(token(5, 3_600, 5), 10_000, 0);
+    for _ in 0..5 {
+        assert!(one(&limit, 0, now()).admitted);
+    }
+    let mut passed = 0;
+    for n in 1..1_000_000 {
+        passed += u64::from(one(&limit, n, now()).admitted);
+        if n % 100_000 == 0 {
+            assert!(!one(&limit, 0, now()).admitted, "the limited client came free after {n} keys");
+        }
+    }
+    assert_eq!((limit.counters.entries(), limit.counters.keys(now())), (10_000, 10_000));
+    // One each for those that found room (the limited client has one place), five for all others together.
+    assert_eq!(passed, 9_999 + 5);
+    assert!(limit.counters.overflowed() > 980_000);
+}
+
+/// A key leaves when it owes nothing, and only then.
+#[test]
+fn idle_keys_make_room_and_indebted_ones_do_not() {
+    let limit = limit(token(1, 100, 1), 1_000, 0);
+    for n in 0..1_000 {
+        assert!(one(&limit, n, now()).admitted);
+    }
+    let later = now().plus(Span::from_secs(99));
+    for n in 0..1_000 {
+        assert!(!one(&limit, n, later).admitted, "key {n} was forgotten with its debt");
+    }
+    let free = now().plus(Span::from_secs(100));
+    for n in 1_000..40_000 {
+        one(&limit, n, free.plus(Span::from_secs((n - 1_000) * 100)));
+    }
+    assert!(
+        limit.counters.entries() < 1_000,
+        "{} keys stay though they owe nothing",
+        limit.counters.entries()
+    );
+    assert_eq!(limit.counters.overflowed(), 0);
+}
+
+/// Places are free again however a request ends, and a key without any is not kept.
+#[test]
+fn a_place_is_free_when_its_hold_is_dropped() {
+    let limit = limit(Quota::Concurrency(Concurrency::new(2).unwrap(), 2), 10, 0);
+    let first = one(&limit, 1, now());
+    let second = one(&limit, 1, now());
+    assert!(first.admitted && second.admitted && !one(&limit, 1, now()).admitted);
+    drop(first);
+    let third = one(&limit, 1, now());
+    assert!(third.admitted);
+    drop((second, third));
+    assert_eq!(limit.counters.entries(), 0);
+}
+
+/// Whoever leaves the queue frees a place, and those behind move up.
+#[test]
+fn a_queue_closes_its_gaps() {
+    let rate = rate(2, 1);
+    let limit = limit(Quota::LeakyBucket(LeakyBucket::new(rate, 4, None).unwrap(), rate, 4), 10, 0);
+    let mut waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], true)).collect();
+    assert!(!one(&limit, 1, now()).admitted);
+    let due = |decision: &mut Decision| decision.holds.due(now(), std::task::Waker::noop());
+    let at = |millis| Some(now().plus(Span::from_millis(millis)));
+    assert_eq!([0, 1, 2, 3].map(|i| due(&mut waiting[i])), [None, at(500), at(1_000), at(1_500)]);
+    waiting[1].holds.give_up(now());
+    assert_eq!([2, 3].map(|i| due(&mut waiting[i])), [at(500), at(1_000)]);
+    let mut next = decide(&[ask(&limit, 1)], true);
+    assert!(next.admitted && due(&mut next) == at(1_500), "the place that became free is the last one");
+}
+
+/// Those who wait when the rate changes leave at the new rate, before those who come later.
+#[test]
+fn a_queue_follows_a_reload() {
+    let quota = |count, seconds| {
+        let rate = rate(count, seconds);
+        Quota::LeakyBucket(LeakyBucket::new(rate, 5, None).unwrap(), rate, 5)
+    };
+    let limit = limit(quota(1, 2), 10, 0);
+    let mut waiting: Vec<Decision> = (0..4).map(|_| decide(&[ask(&limit, 1)], true)).collect();
+    let due = |decision: &mut Decision| decision.holds.due(now(), std::task::Waker::noop());
+    let at = |millis| Some(now().plus(Span::from_millis(millis)));
+    assert_eq!([1, 2, 3].map(|i| due(&mut waiting[i])), [at(2_000), at(4_000), at(6_000)]);
+    assert!(limit.counters.reconfigure(&quota(10, 1), 10, now()));
+    assert_eq!([1, 2, 3].map(|i| due(&mut waiting[i])), [at(100), at(200), at(300)]);
+    let mut last = decide(&[ask(&limit, 1)], true);
+    assert_eq!(due(&mut last), at(400));
+    waiting[1].holds.give_up(now());
+    assert_eq!(due(&mut last), at(300), "a turn of before the reload is worth one of after it");
+    last.holds.give_up(now());
+    assert_eq!(due(&mut decide(&[ask(&limit, 1)], true)), at(300));
+}
+
+/// A changed quota applies to the debt that stands.
+#[test]
+fn a_bucket_at_half_stays_at_half() {
+    let limit = limit(token(10, 60, 10), 10, 0);
+    for _ in 0..5 {
+        one(&limit, 1, now());
+    }
+    assert!(limit.counters.reconfigure(&token(1_000, 60, 100), 10, now()));
+    assert_eq!(limit.counters.standing(key(1), now()).unwrap().remaining, 50);
+    assert!(limit.counters.reconfigure(&token(7, 90, 4), 10, now()));
+    assert_eq!(limit.counters.standing(key(1), now()).unwrap().remaining, 2);
+    assert!(!limit.counters.reconfigure(&fixed(7, 90), 10, now()), "another algorithm cannot take it over");
+}
+
+/// What a store has told stands in the table, under the quota in force, and never takes the place of another key.
+#[test]
+fn a_table_goes_on_from_what_a_store_told() {
+    let told = |spent| {
+        let bucket = TokenBucket::new(rate(10, 60), 10).unwrap();
+        let mut state = Default::default();
+        bucket.charge(&mut state, now(), spent);
+        RemoteState::TokenBucket(bucket, state)
+    };
+    let limit = limit(token(10, 60, 20), 1, 0);
+    let left = |n| limit.counters.standing(key(n), now()).map(|standing| standing.remaining);
+    limit.counters.learn(key(1), &told(5), now());
+    assert_eq!(left(1), Some(10), "half of the bucket that is in force");
+    limit.counters.learn(key(1), &told(9), now());
+    assert_eq!(left(1), Some(2));
+    limit.counters.learn(key(2), &told(9), now());
+    assert_eq!((left(2), limit.counters.entries()), (None, 1), "there is no room for a second key");
+    limit.counters.learn(key(1), &told(0), now());
+    assert_eq!((left(1), limit.counters.entries()), (None, 0), "who owes nothing needs no place");
+}
+
+/// Pardon forgets one key and no other.
+#[test]
+fn pardon_is_for_one_key() {
+    let limit = limit(fixed(1, 60), 10, 0);
+    one(&limit, 1, now());
+    one(&limit, 2, now());
+    assert!(limit.counters.pardon(key(1)) && !limit.counters.pardon(key(1)));
+    assert!(one(&limit, 1, now()).admitted && !one(&limit, 2, now()).admitted);
+}
+
+/// Reloads while others decide never let more pass than the larger of the two quotas.
+#[test]
+fn reloads_under_load_lose_no_debt() {
+    let limit = limit(fixed(100, 3_600), 1_000, 0);
+    let passed = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..2_000 {
+                    passed.fetch_add(u64::from(one(&limit, 1, now()).admitted), Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 0..200 {
+            limit.counters.reconfigure(&fixed(if round % 2 == 0 { 50 } else { 100 }, 3_600), 1_000, now());
+        }
+    });
+    assert_eq!(passed.into_inner(), 100);
+}

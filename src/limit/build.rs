@@ -1,0 +1,116 @@
+//! From the limits of a configuration to limits with counters: those that stand live on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluicegate_limiter::{Quota, Time};
+
+use super::{Bans, Counters, Limit, LimitParts};
+use crate::config::{Config, LimitConfig, Mode};
+use crate::keys::KeySecret;
+
+/// Builds the limits of one configuration after those of another.
+struct Builder<'a> {
+    config: &'a Config,
+    secret: &'a KeySecret,
+    orders: &'a AtomicU64,
+    now: Time,
+}
+
+impl Limit {
+    /// The limits of `config` that follow `before`. A limit that keeps its name, key, algorithm and scope keeps its
+    /// counters, rescaled to the new quota at `now`. `orders` numbers the counters of the process.
+    pub fn all_of(
+        config: &Config,
+        before: &[Arc<Self>],
+        secret: &KeySecret,
+        orders: &AtomicU64,
+        now: Time,
+    ) -> Vec<Arc<Self>> {
+        let before: HashMap<&str, &Arc<Self>> =
+            before.iter().map(|limit| (limit.config.name.as_str(), limit)).collect();
+        let builder = Builder { config, secret, orders, now };
+        let limits = config.limits.iter().enumerate();
+        limits
+            .map(|(index, limit)| builder.limit(limit, before.get(limit.name.as_str()).copied(), index))
+            .collect()
+    }
+}
+
+impl Builder<'_> {
+    /// A limit with its plans and its candidate.
+    fn limit(&self, limit: &LimitConfig, old: Option<&Arc<Limit>>, index: usize) -> Arc<Limit> {
+        // A key is banned on the limit, whatever plan it is on; a candidate bans nobody.
+        let known = old.filter(|old| old.config.key == limit.key).and_then(|old| old.counted.bans.as_ref());
+        let bans = Bans::following(limit.ban, limit.max_keys, known, self.now);
+        let variant = |quota: Quota, mode: Mode| LimitConfig {
+            quota,
+            mode,
+            plans: Vec::new(),
+            candidate: None,
+            ..limit.clone()
+        };
+        let of_plan = |(name, quota): &(String, Quota)| {
+            let old = old.and_then(|old| old.plans.iter().find(|(plan, _)| plan == name));
+            let config = variant(*quota, limit.mode);
+            let made = self.one(config, old.map(|(_, limit)| limit), bans.clone(), (index, ""));
+            (name.clone(), Arc::new(made))
+        };
+        let plans = limit.plans.iter().map(of_plan).collect();
+        let tried = limit.candidate.filter(|_| limit.mode != Mode::Off);
+        let candidate = tried.map(|quota| {
+            let config = LimitConfig { ban: None, ..variant(quota, Mode::Shadow) };
+            let old = old.and_then(|old| old.candidate.as_ref());
+            self.one(config, old, None, (index, "+candidate"))
+        });
+        let made = self.one(limit.clone(), old, bans.clone(), (index, ""));
+        Arc::new(made.with_variants(plans, candidate))
+    }
+
+    /// A limit or a variant of one. `suffix` follows the limit's name where its keys are named in a store.
+    fn one(
+        &self,
+        limit: LimitConfig,
+        old: Option<&Arc<Limit>>,
+        bans: Option<Arc<Bans>>,
+        (index, suffix): (usize, &str),
+    ) -> Limit {
+        let kept = old
+            .filter(|old| keeps_counters(&old.config, &limit))
+            .filter(|old| carry_over(old, &limit, self.now))
+            .map(|old| Arc::clone(&old.counted.counters));
+        let counters = kept.unwrap_or_else(|| {
+            let order = self.orders.fetch_add(1, Ordering::Relaxed);
+            Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
+        });
+        let prefix = self.config.store.as_ref().map_or("", |store| store.prefix.as_str());
+        let parts = LimitParts {
+            counters,
+            bans,
+            index,
+            ipv6_prefix: self.config.client_ip.ipv6_prefix,
+            secret: self.secret,
+            key_prefix: &format!("{prefix}:{}{suffix}:", limit.name),
+        };
+        Limit::new(limit, parts)
+    }
+}
+
+/// Has the counters of `old` count as `new` says; whether they can.
+fn carry_over(old: &Limit, new: &LimitConfig, now: Time) -> bool {
+    let counters = &old.counted.counters;
+    if old.config.quota == new.quota && old.config.max_keys == new.max_keys {
+        return true;
+    }
+    if new.shared {
+        // Only what a store told is kept here, on the store's clock: it will tell it again, rescaled.
+        counters.forget();
+    }
+    counters.reconfigure(&new.quota, new.max_keys, now)
+}
+
+/// Whether counters made under `old` mean the same under `new`.
+fn keeps_counters(old: &LimitConfig, new: &LimitConfig) -> bool {
+    old.key == new.key && old.quota.algorithm() == new.quota.algorithm() && old.shared == new.shared
+}

@@ -1,0 +1,167 @@
+//! Requests of whose limits some are counted in a shared store: which of the two decides, and what becomes of a
+//! request while the store fails.
+
+use std::rc::Rc;
+
+use sluicegate_counters::{
+    Ask, Decision, StoreFailurePolicy, Verdict, decide_for_now, decide_reserving, refuse,
+};
+use sluicegate_counters_redis::Store;
+use sluicegate_limiter::{Refusal, Span, Time};
+use smallvec::SmallVec;
+
+type Asks<'a> = SmallVec<[Ask<'a>; 2]>;
+
+/// Decides a request at `now`. Takes no longer than the timeout of the store, and never fails: without the store each
+/// limit follows its policy for that.
+pub async fn decide(store: &Rc<Store>, mut asks: Asks<'_>, now: Time) -> Decision {
+    if let Some(refusal) = remembered_refusal(store, &mut asks, now) {
+        store.count_remembered();
+        return refusal;
+    }
+    let mixed = asks.iter().any(|ask| !is_shared(ask));
+    let reserved = mixed.then(|| reserve(&asks));
+    if let Some(refusal) = reserved.as_ref().filter(|local| !local.admitted) {
+        let verdicts = refusal.verdicts.clone();
+        return together(&asks, Decision { verdicts, ..Decision::default() }, not_asked(&asks));
+    }
+    let for_now = asks.iter().any(|ask| ask.for_now);
+    match store.decide(asks.iter().filter(|ask| is_shared(ask)), now).await {
+        Some(decision) => match reserved {
+            Some(reserved) => with_reserved(store, &asks, reserved, decision, for_now),
+            None => decision,
+        },
+        None => {
+            if let Some(mut reserved) = reserved {
+                reserved.holds.undo(store.now());
+            }
+            decide_without(store, &mut asks, now)
+        }
+    }
+}
+
+/// Whether an enforced limit may refuse, by what is known in this process: the store is not asked, and nothing is
+/// charged. Other processes may have given charges back since, so a caller that has to be sure decides.
+pub fn may_refuse(store: &Store, asks: &[Ask<'_>], now: Time) -> bool {
+    asks.iter().filter(|ask| ask.limit.enforced).any(|ask| {
+        let Some(shared) = &ask.limit.shared else { return ask.limit.refuses_at(ask, now, ask.cost) };
+        let server = store.server_of(ask, now);
+        let at = server.map_or(now, |server| server.latest);
+        if server.is_some_and(|server| server.is_up) {
+            return ask.limit.refuses_at(ask, at, ask.cost);
+        }
+        let cost = ask.cost.saturating_mul(u64::from(store.state().gateways()));
+        shared.on_failure == StoreFailurePolicy::Closed || ask.limit.refuses_at(ask, at, cost)
+    })
+}
+
+#[inline]
+fn is_shared(ask: &Ask<'_>) -> bool {
+    ask.limit.shared.is_some()
+}
+
+/// The refusal, if the last word of the store says that a limit refuses the key until a moment that is not there
+/// yet. It is exact without a call: other processes can only have spent more since. A ban holds even while the store
+/// is away.
+fn remembered_refusal(store: &Store, asks: &mut [Ask<'_>], now: Time) -> Option<Decision> {
+    let is_banned = |ask: &Ask<'_>| ask.limit.enforced && ask.limit.banned_for(ask.key, now).is_some();
+    let banned = asks.iter().any(is_banned);
+    let mut refuses = banned;
+    for ask in asks.iter_mut() {
+        let Some(shared) = &ask.limit.shared else { continue };
+        if banned {
+            ask.at = store.server_of(ask, now).map_or(now, |server| server.earliest);
+            continue;
+        }
+        if ask.limit.counts_refusals() {
+            return None; // the store must see every request
+        }
+        let server = store.server_of(ask, now).filter(|server| server.is_up)?;
+        ask.at = server.earliest;
+        let refusal = ask.limit.refusal(ask.key, server.latest, ask.cost);
+        refuses |= ask.limit.enforced
+            && match refusal {
+                None => false,
+                Some(Refusal::Never) => true,
+                // The limit refuses nobody for so long: the store's clock was set back.
+                Some(Refusal::Until(wait)) if shared.longest_wait.is_some_and(|longest| wait > longest) => {
+                    false
+                }
+                Some(_) => ask.limit.remembers_refusals(),
+            };
+    }
+    let refusal = refuses.then(|| refuse(asks))?;
+    let refused = |(ask, verdict): (&Ask<'_>, &Verdict)| ask.limit.enforced && verdict.answer.is_err();
+    // Another thread may just have learned of a newer state, which admits.
+    asks.iter().zip(&refusal.verdicts).any(refused).then_some(refusal)
+}
+
+/// Charges the limits that are counted in this process, until the store has decided about the others.
+fn reserve(asks: &[Ask<'_>]) -> Decision {
+    decide_reserving(&asks.iter().filter(|ask| !is_shared(ask)).cloned().collect::<Asks<'_>>())
+}
+
+/// The verdicts of shared limits that were not asked, because a limit of this process refuses.
+fn not_asked(asks: &[Ask<'_>]) -> Decision {
+    let shared = asks.iter().filter(|ask| is_shared(ask));
+    Decision { admitted: true, verdicts: shared.map(Verdict::not_asked).collect(), ..Decision::default() }
+}
+
+/// The decision of all limits, now that the store has decided about its own.
+fn with_reserved(
+    store: &Store,
+    asks: &[Ask<'_>],
+    mut local: Decision,
+    shared: Decision,
+    for_now: bool,
+) -> Decision {
+    match shared.admitted {
+        true if for_now => {}
+        true => local.holds.keep(),
+        false => local.holds.undo(store.now()),
+    }
+    together(asks, local, shared)
+}
+
+/// The verdicts of both in the order of `asks`.
+fn together(asks: &[Ask<'_>], local: Decision, shared: Decision) -> Decision {
+    let (mut here, mut there) = (local.verdicts.into_iter(), shared.verdicts.into_iter());
+    let verdicts = asks.iter().filter_map(|ask| if is_shared(ask) { there.next() } else { here.next() });
+    let verdicts = verdicts.collect();
+    let admitted = local.admitted && shared.admitted;
+    let delay = if admitted { local.delay.max(shared.delay) } else { Span::ZERO };
+    let mut holds = local.holds;
+    holds.append(shared.holds);
+    Decision { verdicts, admitted, delay, holds, fallen_back: false, unavailable: false }
+}
+
+/// Decides without the store. Limits with the policy `local` go on from the last state that the store told, and each
+/// request counts once for every live process, so that all of them together stay within the limit.
+fn decide_without(store: &Rc<Store>, asks: &mut [Ask<'_>], now: Time) -> Decision {
+    let policy = |ask: &Ask<'_>| ask.limit.shared.as_ref().map(|shared| shared.on_failure);
+    let closed = |ask: &Ask<'_>| ask.limit.enforced && policy(ask) == Some(StoreFailurePolicy::Closed);
+    if asks.iter().any(closed) {
+        let verdicts = asks.iter().map(Verdict::not_asked).collect();
+        return Decision { verdicts, fallen_back: true, unavailable: true, ..Decision::default() };
+    }
+    asks.iter_mut().filter(|ask| is_shared(ask)).for_each(|ask| store.divide(ask, now));
+    let counted = |ask: &Ask<'_>| policy(ask).is_none_or(|policy| policy == StoreFailurePolicy::Local);
+    let here: Asks<'_> = asks.iter().filter(|ask| counted(ask)).cloned().collect();
+    let for_now = here.iter().any(|ask| ask.for_now);
+    let mut decision = if for_now { decide_for_now(&here) } else { sluicegate_counters::decide(&here, true) };
+    if decision.admitted {
+        for (ask, verdict) in here.iter().zip(&decision.verdicts) {
+            if is_shared(ask) && verdict.answer.is_ok() {
+                store.report_later(ask, &mut decision.holds);
+            }
+        }
+    }
+    let mut verdicts = std::mem::take(&mut decision.verdicts).into_iter();
+    let all = asks.iter().map(|ask| match counted(ask) {
+        true => verdicts.next().unwrap_or_else(|| Verdict::not_asked(ask)),
+        false => Verdict::not_asked(ask),
+    });
+    decision.verdicts = all.collect();
+    decision.fallen_back = true;
+    decision
+}

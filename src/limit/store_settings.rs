@@ -1,0 +1,46 @@
+//! The store of the configuration, as the crate that uses it wants to be told.
+
+use sluicegate_counters_redis::{Address, Deployment, Settings, TlsFiles, check_connection};
+
+use crate::clock::Clock;
+use crate::config::{RedisAddress, RedisConfig, RedisServers};
+
+/// Connects to the store of a configuration as a gateway does, and tries whether it can be counted in.
+///
+/// # Errors
+/// Why it cannot: of the first connection that failed.
+pub fn try_store(config: &RedisConfig) -> Result<(), String> {
+    check_connection(settings(config), Clock::start().for_store())
+}
+
+/// The settings of a store.
+pub fn settings(config: &RedisConfig) -> Settings {
+    let servers = match &config.servers {
+        RedisServers::Single(server) => Deployment::Single(address(server)),
+        RedisServers::Sentinel { master, nodes, username, password } => Deployment::Sentinel {
+            master: master.clone(),
+            nodes: nodes.iter().map(address).collect(),
+            username: username.clone(),
+            password: password.clone(),
+        },
+        RedisServers::Cluster(nodes) => Deployment::Cluster(nodes.iter().map(address).collect()),
+    };
+    Settings {
+        servers,
+        username: config.username.clone(),
+        password: config.password.clone(),
+        database: config.database,
+        tls: config.tls.as_ref().map(|tls| TlsFiles { ca: tls.ca.clone(), client: tls.client.clone() }),
+        timeout: config.timeout,
+        prefix: config.prefix.clone(),
+        gateways: config.gateways,
+        state_folder: config.state_folder.clone(),
+    }
+}
+
+fn address(address: &RedisAddress) -> Address {
+    match address {
+        RedisAddress::Tcp { host, port } => Address::Tcp { host: host.clone(), port: *port },
+        RedisAddress::Unix(path) => Address::Unix(path.clone()),
+    }
+}
