@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
 use sluicegate::config::{self, ClientIpConfig, ForwardedHeader, normalize};
-use sluicegate::fields::{Fields, is_value};
-use sluicegate::message::RequestHead;
 use sluicegate::request::early_reject::Stop;
 use sluicegate::request::pipeline::judge;
 use sluicegate::request::verdict::Origin;
 use sluicegate::route::{folded, is_doubtful, is_plain};
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_limiter::Time;
+use sluicegate_wire::RequestHead;
+use sluicegate_wire::headers::{Headers, is_value};
 
 /// Any text as gateway.yaml: it is read, or there is a report of at least one mistake; and twice the same.
 pub fn configuration(data: &[u8]) {
@@ -132,7 +132,7 @@ pub fn forwarded(data: &[u8]) {
             header,
             ipv6_prefix: 64,
         };
-        let mut headers = Fields::new();
+        let mut headers = Headers::new();
         for line in data.split(|b| *b == b'\n') {
             if is_value(line) {
                 headers.append(config.header.name(), line);
@@ -150,7 +150,7 @@ pub fn forwarded(data: &[u8]) {
         assert_eq!(config.resolve(&[], proxy, &apart).to_string(), seen);
         let last = headers.get_all(config.header.name()).next_back().unwrap_or_default();
         let joined = [last, b", ", wrote.as_bytes()].concat();
-        let mut one = Fields::new();
+        let mut one = Headers::new();
         one.append(config.header.name(), &joined);
         assert_eq!(config.resolve(&[], proxy, &one).to_string(), seen, "{joined:?}");
     }
@@ -162,7 +162,7 @@ pub fn forwarded(data: &[u8]) {
         ipv6_prefix: 64,
     };
     let lines: Vec<&[u8]> = data.split(|b| *b == b'\n').filter(|line| is_value(line)).collect();
-    let headers: Fields = lines.iter().map(|line| (name.as_str(), *line)).collect();
+    let headers: Headers = lines.iter().map(|line| (name.as_str(), *line)).collect();
     assert_eq!(config.resolve(&[], stranger, &headers), stranger);
     let found = config.resolve(&[], proxy, &headers);
     if lines.len() != 1 || lines[0].contains(&b',') {

@@ -1,11 +1,9 @@
-//! Requests and responses on their way through the gateway, whatever protocol they come and go by.
+//! Responses with their body, and the identifiers of requests.
 
-use http::uri::PathAndQuery;
-use http::{Method, StatusCode, Version};
+use http::StatusCode;
+use sluicegate_wire::Headers;
+use sluicegate_wire::number::hex;
 
-use crate::fields::Fields;
-use crate::number::hex;
-use crate::target::RequestTarget;
 use crate::upstream::Body;
 
 /// The longest request id that is taken over from a trusted proxy.
@@ -53,66 +51,19 @@ impl AsRef<[u8]> for RequestId {
     }
 }
 
-/// The head of a request.
-#[derive(Clone, Debug)]
-pub struct RequestHead {
-    /// Its method.
-    pub method: Method,
-    /// Its target.
-    pub target: RequestTarget,
-    /// The version of HTTP that it came by.
-    pub version: Version,
-    /// Its fields.
-    pub headers: Fields,
-}
-
 /// A response: what a client is answered.
 pub struct Response {
     /// Its status.
     pub status: StatusCode,
     /// Its fields, without those that say how its body is framed.
-    pub headers: Fields,
+    pub headers: Headers,
     /// Its body.
     pub body: Body,
-}
-
-impl RequestHead {
-    /// A GET of this target over HTTP/1.1 without any field.
-    pub fn get(target: PathAndQuery) -> Self {
-        Self {
-            method: Method::GET,
-            target: (&target).into(),
-            version: Version::HTTP_11,
-            headers: Fields::new(),
-        }
-    }
-
-    /// The head, of which another is left here that says nothing.
-    pub fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::get(PathAndQuery::from_static("/")))
-    }
-
-    /// The head as hyper has it, with this body.
-    pub fn with_body<B>(self, body: B) -> http::Request<B> {
-        let mut request = http::Request::new(body);
-        *request.method_mut() = self.method;
-        *request.uri_mut() = (&self.target).into();
-        *request.version_mut() = self.version;
-        *request.headers_mut() = self.headers.into();
-        request
-    }
-}
-
-impl From<http::request::Parts> for RequestHead {
-    fn from(parts: http::request::Parts) -> Self {
-        let headers = Fields::from(&parts.headers);
-        Self { method: parts.method, target: parts.uri.into(), version: parts.version, headers }
-    }
 }
 
 impl Response {
     /// A response with this status and body, and without fields.
     pub fn new(status: StatusCode, body: Body) -> Self {
-        Self { status, headers: Fields::with_room(), body }
+        Self { status, headers: Headers::for_response(), body }
     }
 }

@@ -14,13 +14,13 @@ use crate::config::{
     HeaderFamilies, KeySpec, LimitConfig, Mode, Part, RedisConfig, Reject, RouteConfig, UpstreamConfig,
     UriTemplate, Variable,
 };
-use crate::fields::Fields;
 use crate::keys::KeySecret;
 use crate::limit::{Limit, StoreState, settings};
 use crate::respond::refusal_headers;
 use crate::route::{Asked, RouteTable, preflight};
 use crate::server::Door;
 use crate::upstream::{Underscores, UpstreamState};
+use sluicegate_wire::Headers;
 
 /// A configuration in force. Immutable; a reload makes another.
 pub struct Snapshot {
@@ -81,7 +81,7 @@ pub struct Said {
     /// What RateLimit-Policy says.
     pub policies: Policies,
     /// The headers of every refusal that do not change.
-    pub refusal: Fields,
+    pub refusal: Headers,
 }
 
 /// The value of RateLimit-Policy.

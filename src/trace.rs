@@ -4,8 +4,8 @@
 //! was told of as its parent, and gives the next server its own. It reports spans nowhere; the access log has the ids.
 
 use crate::config::{Accept, TraceConfig};
-use crate::fields::Fields;
-use crate::number::write_hex;
+use sluicegate_wire::Headers;
+use sluicegate_wire::number::write_hex;
 
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
@@ -37,7 +37,7 @@ impl Trace {
     /// new one, if the gateway makes those. `trusted` says whether the peer is a trusted proxy, `random` makes numbers.
     pub fn of(
         config: &TraceConfig,
-        headers: &Fields,
+        headers: &Headers,
         trusted: bool,
         mut random: impl FnMut() -> u64,
     ) -> Option<Self> {
@@ -58,7 +58,7 @@ impl Trace {
     }
 
     /// Tells the next server. Without a trace, what a client wrote is taken out: nobody vouches for it.
-    pub fn write(trace: Option<&Self>, headers: &mut Fields) {
+    pub fn write(trace: Option<&Self>, headers: &mut Headers) {
         let Some(trace) = trace else {
             headers.remove(TRACEPARENT);
             headers.remove(TRACESTATE);
@@ -109,7 +109,7 @@ fn parse(text: &[u8]) -> Option<(u128, u64, u8)> {
 }
 
 /// Makes tracestate one line of at most [`MAX_STATE`] bytes: long entries go first, then those at the end.
-fn bound_state(headers: &mut Fields) {
+fn bound_state(headers: &mut Headers) {
     let mut lines = headers.get_all(TRACESTATE);
     let Some(first) = lines.next() else { return };
     if first.len() <= MAX_STATE && lines.next().is_none() {
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    fn headers(lines: &[(&str, &str)]) -> Fields {
+    fn headers(lines: &[(&str, &str)]) -> Headers {
         lines.iter().copied().collect()
     }
 

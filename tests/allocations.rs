@@ -9,11 +9,11 @@ use std::cell::Cell;
 use std::path::Path;
 
 use sluicegate::config;
-use sluicegate::message::RequestHead;
 use sluicegate::request::pipeline::judge;
 use sluicegate::request::verdict::Origin;
 use sluicegate::snapshot::SnapshotBuilder;
 use sluicegate_limiter::{Span, Time};
+use sluicegate_wire::RequestHead;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };

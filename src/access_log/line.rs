@@ -9,7 +9,7 @@ use sluicegate_limiter::Span;
 use super::record::{End, Record};
 use crate::config::form_decode;
 use crate::config::{AccessLogConfig, Field, Known};
-use crate::target::RequestTarget;
+use sluicegate_wire::RequestTarget;
 
 /// The bytes of a value that are written: the rest of a longer one is cut off.
 pub(super) const MAX_VALUE: usize = 8 << 10;

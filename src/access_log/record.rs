@@ -10,15 +10,16 @@ use smallvec::SmallVec;
 use crate::auth::Identity;
 use crate::auth::jwt::Verified;
 use crate::config::{AccessLogConfig, Field, Known};
-use crate::message::{RequestHead, RequestId};
+use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 use crate::replay::Outcome;
 use crate::request::early_reject::Unjudged;
 use crate::request::verdict::Judged;
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
-use crate::target::RequestTarget;
 use crate::trace::Trace;
+use sluicegate_wire::RequestHead;
+use sluicegate_wire::RequestTarget;
 
 /// A request as its line tells it. It outlives the head.
 pub struct Record {

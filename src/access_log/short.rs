@@ -10,8 +10,8 @@ use std::io::Write as _;
 
 use super::line::MAX_VALUE;
 use super::record::{End, Record, without_user};
-use crate::number::write_decimal;
 use crate::refusal_reason::RefusalReason;
+use sluicegate_wire::number::write_decimal;
 
 /// Appends a request. `second` is the second that it began in, without a zone.
 pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &str) {

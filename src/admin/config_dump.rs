@@ -6,14 +6,14 @@ use serde_json::{Map, Value, json};
 use sluicegate_limiter::{Quota, Span};
 
 use crate::config::{
-    Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, BUDGETS, Balance, Budget, CertificateConfig,
-    Change, Config, Cost, Field, HeaderChange, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig,
-    ListenerConfig, LogFormat, LogTarget, Match, PathChange, RedisConfig, RedisServers, RouteConfig, Share,
-    UpstreamConfig,
+    Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, Balance, CertificateConfig, Change, Config,
+    Cost, Field, HeaderChange, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, ListenerConfig,
+    LogFormat, LogTarget, Match, PathChange, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
 };
 use crate::server::PER_ADDRESS;
 use crate::snapshot::Snapshot;
 use crate::upstream::ServerStatus;
+use sluicegate_wire::h2::{AbortReason, FrameBudget};
 
 /// What /config tells.
 pub(super) fn config(snapshot: &Snapshot) -> Value {
@@ -66,12 +66,12 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
             "idle": seconds(config.client.idle),
             "write": seconds(config.client.write),
         },
-        "h2": BUDGETS.iter().zip(&config.h2.budgets).map(h2_budget).collect::<Map<_, _>>(),
+        "h2": AbortReason::NAMES.iter().zip(&config.h2.budgets).map(h2_budget).collect::<Map<_, _>>(),
         "drain": { "delay": seconds(config.drain.delay), "deadline": seconds(config.drain.deadline) },
     })
 }
 
-fn h2_budget((name, budget): (&&str, &Budget)) -> (String, Value) {
+fn h2_budget((name, budget): (&&str, &FrameBudget)) -> (String, Value) {
     ((*name).to_owned(), budget.floor.into())
 }
 

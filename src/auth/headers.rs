@@ -2,10 +2,10 @@
 
 use http::header::{CONNECTION, HeaderName, TRAILER};
 
-use crate::fields::Fields;
+use sluicegate_wire::Headers;
 
 /// Removes from a request what a client says under the gateway's `own` names, also behind the body.
-pub fn disown(headers: &mut Fields, own: impl Fn(&[u8]) -> bool) {
+pub fn disown(headers: &mut Headers, own: impl Fn(&[u8]) -> bool) {
     headers.retain(|name, _| !own(name));
     unlist(headers, CONNECTION, &own);
     unlist(headers, TRAILER, &own);
@@ -19,7 +19,7 @@ pub fn reads_like(name: &[u8], own: &[u8]) -> bool {
 
 /// Takes the names out of a header that lists names. What Connection lists is removed on the way, and a client must
 /// not remove what the gateway says; what Trailer does not list does not come through behind a body.
-fn unlist(headers: &mut Fields, list: HeaderName, own: impl Fn(&[u8]) -> bool) {
+fn unlist(headers: &mut Headers, list: HeaderName, own: impl Fn(&[u8]) -> bool) {
     let is_own = |name: &&[u8]| own(&name.trim_ascii().to_ascii_lowercase());
     let lines = || headers.get_all(&list).flat_map(|line| line.split(|b| *b == b','));
     if !lines().any(|name| is_own(&name)) {

@@ -18,7 +18,7 @@ use sluicegate_limiter::Time;
 use self::jwt::{Jwt, TokenError, Verified};
 use crate::config::ApiKeyConfig;
 use crate::keys;
-use crate::message::RequestHead;
+use sluicegate_wire::RequestHead;
 
 pub use self::consumers::{Consumer, Consumers};
 pub use self::headers::{disown, reads_like};

@@ -7,11 +7,12 @@ use http::{HeaderName, HeaderValue, Method};
 use ipnet::IpNet;
 use sluicegate_limiter::{Ban, Quota};
 
+use sluicegate_wire::h2::FloodLimits;
+
 use super::client::ClientConfig;
 use super::cors::CorsConfig;
 use super::cost::Cost;
 use super::drain::DrainConfig;
-use super::h2::H2Config;
 use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
@@ -63,7 +64,7 @@ pub struct Config {
     /// The longest request head in bytes.
     pub max_head: usize,
     /// What a connection of HTTP/2 may send; it keeps what it began with.
-    pub h2: Arc<H2Config>,
+    pub h2: Arc<FloodLimits>,
     /// How it goes down.
     pub drain: DrainConfig,
 }

@@ -15,10 +15,10 @@ use smallvec::SmallVec;
 
 use crate::auth::jwt::Verified;
 use crate::config::{ApiKeyConfig, ApiKeySource, KeySpec, Part, form_decode};
-use crate::fields::Fields;
 use crate::request::client_address::{mask, network};
 use crate::route::folded;
 use crate::server::tls::Identified;
+use sluicegate_wire::Headers;
 
 pub(crate) use self::text::parts_of;
 
@@ -44,7 +44,7 @@ pub struct Subject<'a> {
     /// The query as it came.
     pub query: Option<&'a str>,
     /// The request's headers.
-    pub headers: &'a Fields,
+    pub headers: &'a Headers,
     /// The route's name.
     pub route: &'a str,
     /// The parameters of its path.
@@ -253,7 +253,7 @@ fn spelled(text: &str, fold: bool) -> Option<Found<'_>> {
 /// The API key of a request: the only one, and not empty.
 pub(crate) fn api_key<'a>(
     source: &'a ApiKeySource,
-    headers: &'a Fields,
+    headers: &'a Headers,
     in_query: Option<&'a str>,
 ) -> Option<Found<'a>> {
     match source {
@@ -262,7 +262,7 @@ pub(crate) fn api_key<'a>(
     }
 }
 
-fn cookie<'a>(headers: &'a Fields, name: &str) -> Option<&'a [u8]> {
+fn cookie<'a>(headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
     let mut found = headers.get_all(header::COOKIE).flat_map(|line| line.split(|b| *b == b';'));
     let mut values = found.by_ref().filter_map(|pair| {
         let pair = pair.trim_ascii();

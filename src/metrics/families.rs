@@ -3,10 +3,10 @@
 
 use prometheus::proto::MetricType;
 
-use super::abort_reason::CUTS;
 use super::listeners::{HANDSHAKES, REFUSALS};
 use super::worker_counters::{OPERATIONS, OUTCOMES, POLICIES, UPSTREAM_OUTCOMES};
 use crate::refusal_reason::RefusalReason;
+use sluicegate_wire::h2::AbortReason;
 
 /// All series of one name.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ families! {
     CERTIFICATE_EXPIRY = "sluicegate_tls_certificate_expiry_timestamp_seconds", GAUGE,
         [LISTENER, of("certificate", "the certificate's file")],
         "When a certificate in force expires, in seconds since the Unix epoch.";
-    H2_CUT = "sluicegate_h2_cut_total", COUNTER, [these("reason", &CUTS)],
+    H2_CUT = "sluicegate_h2_cut_total", COUNTER, [these("reason", &AbortReason::NAMES)],
         "HTTP/2 connections that were closed because of what the client sent.";
     STORE_UP = "sluicegate_store_up", GAUGE, [],
         "Whether all workers reach the store (1) or not (0).";

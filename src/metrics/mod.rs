@@ -5,7 +5,7 @@
 //!
 //! This module is a leaf: it does not know configurations, limits, upstreams or listeners, only their names.
 
-mod abort_reason;
+mod abort_counts;
 mod exposition;
 pub(crate) mod families;
 mod listeners;
@@ -14,7 +14,6 @@ mod reference;
 mod registry;
 mod worker_counters;
 
-pub use abort_reason::AbortReason;
 pub(crate) use exposition::{ExpectedSeries, Row, Scrape, one};
 pub use listeners::{Handshake, ListenerMetrics, Refusal};
 pub(crate) use prometheus::{Result, TEXT_FORMAT};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::abort_reason::AbortCounts;
+use super::abort_counts::AbortCounts;
 use super::listeners::ListenerMetrics;
 use super::worker_counters::{LimitMetrics, RouteMetrics, StoreMetrics, UpstreamMetrics};
 use crate::refusal_reason::RefusalReason;

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use crate::fields::Fields;
-use crate::message::RequestHead;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluicegate_limiter::{Span, Time};
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
 use std::collections::HashMap;
 
 /// A request as a log tells it.
@@ -233,7 +233,7 @@ fn parts(
     };
     let Ok(uri) = target.parse::<Uri>() else { return bad(format!("`{target}` is not a request target")) };
     let underscored = headers.iter().any(|(name, _)| name.as_str().contains('_'));
-    let mut headers: Fields = headers.into_iter().collect();
+    let mut headers: Headers = headers.into_iter().collect();
     if underscored {
         headers.note_underscore();
     }

@@ -11,7 +11,7 @@ use crate::config::Part;
 use crate::config::{Config, has_secret_word, is_secret_header, secret_parameters};
 use crate::file_watch::sha256;
 use crate::keys::{KeyText, parts_of};
-use crate::number::hex;
+use sluicegate_wire::number::hex;
 
 /// The decision on one request.
 #[derive(Clone, Debug)]

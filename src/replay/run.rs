@@ -10,7 +10,6 @@ use sluicegate_limiter::{Span, Time};
 use super::Request;
 use super::row::Row;
 use super::unmatched::Unmatched;
-use crate::fields::Fields;
 use crate::keys::KeyText;
 use crate::limit::{self, Holds, decide};
 use crate::request::cost::settled;
@@ -20,6 +19,7 @@ use crate::request::pipeline::find;
 use crate::request::verdict::{Found, Judged, Origin};
 use crate::respond::{retry_after, speaker};
 use crate::snapshot::Snapshot;
+use sluicegate_wire::Headers;
 
 /// A replay under way.
 pub struct Replay<'s> {
@@ -222,7 +222,7 @@ impl<'s> Replay<'s> {
         let mut holds = std::mem::take(&mut judged.decision.holds);
         if let Some(status) = status {
             // What an answer's headers said is in no log.
-            let none = Fields::new();
+            let none = Headers::new();
             holds.answered(|late, base| {
                 let cost = self.snapshot.late_cost(late.limit);
                 cost.map_or(base, |cost| settled(cost, base, status, &none))

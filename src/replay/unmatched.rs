@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use crate::config::normalize;
-use crate::message::RequestHead;
 use crate::request::early_reject::Unjudged;
 use crate::route::{Asked, Misses, host};
 use crate::snapshot::Snapshot;
+use sluicegate_wire::RequestHead;
 
 /// Routes are looked at so often in all to say why requests match none: with many routes not every request is
 /// explained, and a replay takes no longer.

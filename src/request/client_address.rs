@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::config::{ClientIpConfig, ForwardedHeader, ListConfig};
-use crate::fields::Fields;
+use sluicegate_wire::Headers;
 
 /// The most proxies in a row that are believed: more are a list that somebody made up.
 const MAX_HOPS: usize = 100;
@@ -33,7 +33,7 @@ impl ClientIpConfig {
 
     /// The client's address: the rightmost one that is not a trusted proxy. What is no address (junk, nothing,
     /// `unknown`) ends the search at the last one that is believed.
-    pub fn resolve(&self, lists: &[ListConfig], peer: IpAddr, headers: &Fields) -> IpAddr {
+    pub fn resolve(&self, lists: &[ListConfig], peer: IpAddr, headers: &Headers) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.trusts(lists, peer) {
             return peer;

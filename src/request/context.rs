@@ -16,9 +16,8 @@ use sluicegate_limiter::Time;
 
 use crate::access_log::Record;
 use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
-use crate::fields::Fields;
 use crate::limit::Holds;
-use crate::message::{RequestHead, RequestId, Response};
+use crate::message::{RequestId, Response};
 use crate::refusal_reason::RefusalReason;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
@@ -26,6 +25,8 @@ use crate::server::{Connection, Deadline};
 use crate::trace::Trace;
 use crate::upstream::{Slot, Underscores, Upload};
 use crate::worker::View;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
 
 /// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
 const CLIENT_LEFT: u16 = 499;
@@ -195,7 +196,7 @@ impl RequestContext {
     }
 
     /// The address that a request with these headers comes from, and where it came to, as far as they are known.
-    pub(crate) fn ends(&self, headers: &Fields) -> (SocketAddr, SocketAddr) {
+    pub(crate) fn ends(&self, headers: &Headers) -> (SocketAddr, SocketAddr) {
         let peer = self.connection.peer;
         let origin = self.connection.origin();
         let config = &self.view.snapshot.config;

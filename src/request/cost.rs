@@ -3,8 +3,9 @@
 use http::{HeaderName, StatusCode};
 
 use crate::config::{Cost, DetailedCost};
-use crate::fields::{self, Fields};
-use crate::message::RequestHead;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
+use sluicegate_wire::headers::text;
 
 /// What the request is asked for, and what it costs by itself, on a route where it costs `of_route` if that says so:
 /// never nothing, or a client could ask for free.
@@ -24,7 +25,7 @@ pub fn cost(cost: &Cost, of_route: Option<u64>, parts: &RequestHead) -> (u64, u6
 }
 
 /// What a request costs now that the answer is there, without the bytes of bodies.
-pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &Fields) -> u64 {
+pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &Headers) -> u64 {
     let status = status.as_u16();
     if !cost.status.is_empty() && !cost.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
     {
@@ -36,8 +37,8 @@ pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &Fie
 
 /// The number in a header. Of several lines the largest counts, and a number that is too large to hold is too large
 /// for every limit.
-fn said(name: &HeaderName, headers: &Fields) -> Option<u64> {
-    headers.get_all(name).filter_map(|value| whole_number(fields::text(value)?.trim())).max()
+fn said(name: &HeaderName, headers: &Headers) -> Option<u64> {
+    headers.get_all(name).filter_map(|value| whole_number(text(value)?.trim())).max()
 }
 
 fn whole_number(text: &str) -> Option<u64> {

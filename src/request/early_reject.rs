@@ -14,14 +14,15 @@ use sluicegate_limiter::Time;
 use crate::auth::jwt::Jwt;
 use crate::auth::{self, Identity, Unproven};
 use crate::config::PathError;
-use crate::fields::Fields;
 use crate::limit::{self, Ask, Store, decide_for_now};
-use crate::message::{RequestHead, Response};
+use crate::message::Response;
 use crate::request::RequestContext;
 use crate::request::cost::settled;
 use crate::request::limit_selection::{Arrival, Asking, Scope};
 use crate::request::verdict::{Found, Judged};
 use crate::respond;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
 
 /// Why a request never came to its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,7 +176,7 @@ pub(crate) async fn deny(
     if !judged.decision.delay.is_zero() {
         exchange.wait_for_turn().await;
     }
-    exchange.answered(|cost, base| settled(cost, base, StatusCode::UNAUTHORIZED, &Fields::new()));
+    exchange.answered(|cost, base| settled(cost, base, StatusCode::UNAUTHORIZED, &Headers::new()));
     let mut response = respond::unjudged(&why, parts, exchange.id());
     if let Some(told) = respond::Told::new(&judged) {
         told.write(judged.route, &mut response.headers);

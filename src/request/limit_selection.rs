@@ -12,13 +12,13 @@ use crate::auth::Identity;
 use crate::config::{Exempt, ListConfig, OnMissing, When};
 use crate::keys::{self, KeyText, Subject};
 use crate::limit::Ask;
-use crate::message::RequestHead;
 use crate::request::cost::cost;
 use crate::request::early_reject::Unjudged;
 use crate::request::verdict::{AskedLimit, Found, Spared};
 use crate::route::{Near, preflight};
 use crate::server::tls::TlsSession;
 use crate::snapshot::Snapshot;
+use sluicegate_wire::RequestHead;
 
 /// A request that has come to its route.
 pub(crate) struct Arrival<'s, 'r, 'n> {

@@ -13,9 +13,8 @@ use sluicegate_limiter::{Span, Time};
 use crate::auth::{self, Identity};
 use crate::boxed_future::boxed_future;
 use crate::config::{PathError, normalize};
-use crate::fields::Fields;
 use crate::limit::{self, Ask, Store, decide};
-use crate::message::{RequestHead, Response};
+use crate::message::Response;
 use crate::refusal_reason::RefusalReason;
 use crate::request::RequestContext;
 use crate::request::cost::settled;
@@ -27,9 +26,11 @@ use crate::rewrite::Unwritable;
 use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
 use crate::server::{Connection, Inbound};
 use crate::snapshot::{Route, Snapshot, Target};
-use crate::target::RequestTarget;
 use crate::upstream::{self, ForwardError};
 use crate::worker::View;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
+use sluicegate_wire::RequestTarget;
 
 /// Route, identify, keys, decide, with the counters of this process alone. With `queue`, a delayed request takes a
 /// ticket; who never waits goes without.
@@ -168,7 +169,7 @@ fn is_served(method: &Method) -> bool {
 
 /// Whether the one transfer coding is `chunked`. The gateway undoes no other, and to pass one on undone would be
 /// another message.
-fn is_chunked(headers: &Fields) -> bool {
+fn is_chunked(headers: &Headers) -> bool {
     let only = headers.only(header::TRANSFER_ENCODING);
     only.is_some_and(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }

@@ -5,9 +5,10 @@ use http::{StatusCode, header};
 
 use super::problem::X_REQUEST_ID;
 use crate::config::{CorsConfig, Origins};
-use crate::fields::Fields;
-use crate::message::{RequestHead, RequestId, Response};
+use crate::message::{RequestId, Response};
 use crate::upstream::Body;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
 
 /// What says who may read an answer.
 const OWN: [&str; 3] =
@@ -16,7 +17,7 @@ const OWN: [&str; 3] =
 const ASKED: &str = "Access-Control-Request-Method, Access-Control-Request-Headers";
 
 /// Says on any answer which pages may read it, in place of what the upstream says. `origin` is that of the request.
-pub fn share(cors: &CorsConfig, origin: Option<&[u8]>, headers: &mut Fields) {
+pub fn share(cors: &CorsConfig, origin: Option<&[u8]>, headers: &mut Headers) {
     headers.remove_all(&OWN);
     let origin: &[u8] = match (&cors.origins, origin) {
         (Origins::Any, _) => b"*",
@@ -37,7 +38,7 @@ pub fn share(cors: &CorsConfig, origin: Option<&[u8]>, headers: &mut Fields) {
 }
 
 /// Whether an answer says already that it depends on the origin.
-fn varies(headers: &Fields) -> bool {
+fn varies(headers: &Headers) -> bool {
     let names = headers.get_all("vary").flat_map(|line| line.split(|b| *b == b','));
     names.map(<[u8]>::trim_ascii).any(|name| name == b"*" || name.eq_ignore_ascii_case(b"origin"))
 }

@@ -6,8 +6,8 @@ use http::header;
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use crate::message::RequestHead;
 use crate::server::Inbound;
+use sluicegate_wire::RequestHead;
 
 /// What a client may send over HTTP/2 before it hears anything, so that a small body ends by itself. Only a larger one is
 /// reset.

@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::header;
 use sluicegate_limiter::Span;
 
-use crate::fields::Fields;
-use crate::message::RequestHead;
-use crate::number::write_decimal;
 use crate::refusal_reason::RefusalReason;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
+use sluicegate_wire::number::write_decimal;
 
 /// A status of gRPC with what it is called.
 pub(super) type Status = (&'static str, &'static str);
@@ -32,7 +32,7 @@ pub(super) fn is_grpc(parts: &RequestHead) -> bool {
 /// A refused call gets its status without a message (gRPC over HTTP/2, "Trailers-Only"): an HTTP 429 would be
 /// taken for UNAVAILABLE and tried again at once.
 pub(super) fn grpc(
-    headers: &mut Fields,
+    headers: &mut Headers,
     (status, message): Status,
     (reason, limit): (RefusalReason, Option<&str>),
     wait: Option<Span>,

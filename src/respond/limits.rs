@@ -7,14 +7,15 @@ use sluicegate_limiter::{Refusal, Span, Standing, Time};
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
 use crate::config::{HeaderFamilies, Reject};
-use crate::fields::Fields;
 use crate::limit::{Decision, Limit, Verdict};
-use crate::message::{RequestHead, RequestId, Response};
-use crate::number::write_decimal;
+use crate::message::{RequestId, Response};
 use crate::refusal_reason::RefusalReason;
 use crate::request::verdict::{AskedLimit, Judged};
 use crate::snapshot::{Policies, Route, Said};
 use crate::upstream::Body;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
+use sluicegate_wire::number::write_decimal;
 
 const LIMIT: &str = "x-ratelimit-limit";
 const REMAINING: &str = "x-ratelimit-remaining";
@@ -97,7 +98,7 @@ impl<'s> Told<'s> {
     }
 
     /// Writes the headers over whatever the upstream says under the same names.
-    pub fn write(self, route: &Route, headers: &mut Fields) {
+    pub fn write(self, route: &Route, headers: &mut Headers) {
         let families = route.headers;
         if families.x_ratelimit {
             headers.remove_all(&[LIMIT, REMAINING, RESET]);
@@ -113,9 +114,9 @@ impl<'s> Told<'s> {
     }
 
     /// Adds the headers that change: what is left, and the seconds until there is more.
-    fn add(self, families: HeaderFamilies, seconds: u64, headers: &mut Fields) {
+    fn add(self, families: HeaderFamilies, seconds: u64, headers: &mut Headers) {
         if families.x_ratelimit {
-            headers.append_line(LIMIT.as_bytes(), self.limit.shown.as_bytes());
+            headers.append_unchecked(LIMIT.as_bytes(), self.limit.shown.as_bytes());
             headers.append_number(REMAINING, self.remaining);
             headers.append_number(RESET, self.reset);
         }
@@ -132,7 +133,7 @@ impl<'s> Told<'s> {
     }
 
     /// Adds the headers of a refusal.
-    fn add_refusal(self, families: HeaderFamilies, seconds: Option<u64>, headers: &mut Fields) {
+    fn add_refusal(self, families: HeaderFamilies, seconds: Option<u64>, headers: &mut Headers) {
         // Not later than Retry-After, which wins where both are given.
         self.add(families, seconds.unwrap_or(self.reset), headers);
         let Some(seconds) = seconds else { return };
@@ -145,7 +146,7 @@ impl<'s> Told<'s> {
     }
 }
 
-fn add_policies(policies: &Policies, now: Time, headers: &mut Fields) {
+fn add_policies(policies: &Policies, now: Time, headers: &mut Headers) {
     match policies {
         Policies::Fixed(None) => {}
         Policies::Fixed(Some(policies)) => headers.append_value(POLICY, policies),
@@ -162,8 +163,8 @@ fn add_policies(policies: &Policies, now: Time, headers: &mut Fields) {
 }
 
 /// What is the same in all refusals of a route.
-pub fn refusal_headers(families: HeaderFamilies, policies: &Policies) -> Fields {
-    let mut headers = Fields::new();
+pub fn refusal_headers(families: HeaderFamilies, policies: &Policies) -> Headers {
+    let mut headers = Headers::new();
     if let Policies::Fixed(Some(policies)) = policies
         && families.ietf
     {

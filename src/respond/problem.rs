@@ -8,10 +8,11 @@ use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc
 use crate::auth::Unproven;
 use crate::auth::jwt::TokenError;
 use crate::config::PathError;
-use crate::message::{RequestHead, RequestId, Response};
+use crate::message::{RequestId, Response};
 use crate::refusal_reason::RefusalReason;
 use crate::request::early_reject::Unjudged;
 use crate::upstream::Body;
+use sluicegate_wire::{HeadError, RequestHead};
 
 pub(super) const NO_STORE: &str = "no-store";
 pub(super) const X_REQUEST_ID: &str = "x-request-id";
@@ -61,6 +62,17 @@ pub enum LocalError {
     UpstreamBusy,
     /// 504: the upstream gave no answer in time.
     UpstreamSlow,
+}
+
+impl From<HeadError> for LocalError {
+    fn from(error: HeadError) -> Self {
+        match error {
+            HeadError::Malformed(what) => Self::Malformed(what),
+            HeadError::TargetTooLong => Self::TargetTooLong,
+            HeadError::TooLarge => Self::HeadTooLarge,
+            HeadError::Expectation => Self::Expectation,
+        }
+    }
 }
 
 impl LocalError {

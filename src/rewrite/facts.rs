@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use crate::auth::Identity;
 use crate::config::{Params, Variable, normalize};
-use crate::message::{RequestHead, RequestId};
+use crate::message::RequestId;
 use crate::route::host;
 use crate::snapshot::Snapshot;
+use sluicegate_wire::RequestHead;
 
 /// A request as templates see it: as it came, whatever was done to it since it was decided on.
 pub struct Facts<'a> {

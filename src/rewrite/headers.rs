@@ -6,7 +6,7 @@ use super::Facts;
 use super::template::value;
 use crate::auth::{disown, reads_like};
 use crate::config::{Change, HeaderChange};
-use crate::fields::Fields;
+use sluicegate_wire::Headers;
 
 /// The values of those templates that have variables, in the order of the changes.
 pub type Values = SmallVec<[Option<Vec<u8>>; 0]>;
@@ -18,7 +18,7 @@ pub fn render(changes: &[HeaderChange], facts: &Facts<'_>) -> Values {
 }
 
 /// Makes the changes in their order. A value that a request does not have is not written.
-pub fn apply(changes: &[HeaderChange], values: &Values, headers: &mut Fields) {
+pub fn apply(changes: &[HeaderChange], values: &Values, headers: &mut Headers) {
     let mut values = values.iter();
     for change in changes {
         let value = change.template().and_then(|template| match template.fixed() {
@@ -37,7 +37,7 @@ pub fn apply(changes: &[HeaderChange], values: &Values, headers: &mut Fields) {
 
 /// Takes what a client says under the names that are set or removed, also where the upstream only reads it as one of
 /// these, or where it comes behind the body.
-pub fn disown_changed(changes: &[HeaderChange], headers: &mut Fields) {
+pub fn disown_changed(changes: &[HeaderChange], headers: &mut Headers) {
     if changes.iter().any(HeaderChange::clears) {
         disown(headers, |name| {
             changes.iter().any(|change| change.clears() && reads_like(name, change.name.as_ref()))

@@ -2,7 +2,7 @@
 
 use super::Facts;
 use crate::config::{Piece, Template};
-use crate::fields::is_value;
+use sluicegate_wire::headers::is_value;
 
 /// The value for a request. `None` if nothing is left of it, or if it is none that a header can have: no user
 /// name breaks a line.

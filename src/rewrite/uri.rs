@@ -7,7 +7,7 @@ use http::uri::PathAndQuery;
 
 use super::Facts;
 use crate::config::{PathChange, Piece, RegexPiece, UriTemplate, Variable, normalize};
-use crate::fields::is_value;
+use sluicegate_wire::headers::is_value;
 
 /// That a path cannot be written as the route says: what came would lead out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use http::Version;
 use http::uri::Scheme;
 
 use crate::config::host_name;
-use crate::message::RequestHead;
+use sluicegate_wire::RequestHead;
 
 /// That a request names no host, several, or something else than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,7 +59,7 @@ mod tests {
 
     use super::super::fixture;
     use super::*;
-    use crate::fields::Fields;
+    use sluicegate_wire::Headers;
 
     #[test]
     fn the_nearest_route_tells_what_is_missed() {
@@ -67,7 +67,7 @@ mod tests {
             "{name: a, match: {host: a.test, path: /a/*}, respond: {status: 200}}".into(),
             "{name: b, match: {path: /b, methods: GET, headers: {x-b: '1'}}, respond: {status: 200}}".into(),
         ]);
-        let headers = Fields::default();
+        let headers = Headers::default();
         for (host, path, method, missed) in [
             ("", "/a/x", Method::GET, &["host"][..]),
             ("a.test", "/c", Method::GET, &["path"]),

@@ -2,11 +2,11 @@
 
 use http::{HeaderName, Method, header};
 
-use crate::fields::Fields;
+use sluicegate_wire::Headers;
 
 /// The method that a preflight request (Fetch standard) asks for; `None` if it is no such request. What is given twice
 /// is not there.
-pub fn preflight<'a>(method: &Method, headers: &'a Fields) -> Option<&'a [u8]> {
+pub fn preflight<'a>(method: &Method, headers: &'a Headers) -> Option<&'a [u8]> {
     if *method != Method::OPTIONS {
         return None;
     }
@@ -15,6 +15,6 @@ pub fn preflight<'a>(method: &Method, headers: &'a Fields) -> Option<&'a [u8]> {
 }
 
 /// The value of a header that is there once and not empty.
-fn only<'a>(headers: &'a Fields, name: &HeaderName) -> Option<&'a [u8]> {
+fn only<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a [u8]> {
     headers.only(name).filter(|value| !value.is_empty())
 }

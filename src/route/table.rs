@@ -9,7 +9,7 @@ use super::near::NearTable;
 use super::tree::{FEW, Tree};
 use super::{Near, preflight};
 use crate::config::{Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
-use crate::fields::Fields;
+use sluicegate_wire::Headers;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub struct Asked<'a> {
     /// Its path in normal form.
     pub path: &'a str,
     /// Its headers.
-    pub headers: &'a Fields,
+    pub headers: &'a Headers,
 }
 
 /// The routes in the order of the file.

@@ -20,17 +20,16 @@ use super::stream::ClientStream;
 use super::tls::TlsSession;
 use super::{h1, h2};
 use crate::boxed_future::boxed_future;
-use crate::fields::Fields;
 use crate::metrics::{Handshake, ListenerMetrics, Metrics, Refusal};
-use crate::number::write_decimal;
 use crate::request::verdict::Origin;
 use crate::snapshot::Snapshot;
 use crate::worker::Worker;
+use sluicegate_wire::Headers;
+use sluicegate_wire::h2::frame::PREFACE;
+use sluicegate_wire::number::write_decimal;
 
 /// What there is room for in the first read.
 const PREFIX: usize = 4 << 10;
-/// The first bytes of HTTP/2 (RFC 9113 §3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The index of a listener that the configuration in force does not have. No route asks for it.
 const REMOVED: usize = usize::MAX;
 
@@ -82,7 +81,7 @@ pub struct Connection {
 }
 
 /// An answer before the answer (RFC 9110 §15.2): its status and its fields.
-pub(crate) type Interim = (StatusCode, Fields);
+pub(crate) type Interim = (StatusCode, Headers);
 
 /// Interim answers that are sent on at once; more are left out.
 const INTERIMS: usize = 16;

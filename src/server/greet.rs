@@ -18,10 +18,10 @@ use super::connection::Connection;
 use super::deadline::Deadline;
 use super::door::{Door, Full};
 use super::plain::Plain;
-use super::proxy_protocol::{self, SHORTEST, Step};
 use super::stream::ClientStream;
 use super::tls::{ServerTls, TlsSession};
 use crate::metrics::{Handshake, Refusal};
+use sluicegate_wire::proxy_protocol::{self, Progress, SHORTEST};
 
 /// Handshakes at once of one worker. Each takes memory before anything is known of the client; of more, the oldest is
 /// given up, which is a client that waits rather than one that waited for us.
@@ -129,10 +129,10 @@ async fn proxy_header(connection: &Connection, socket: &mut Plain) -> Result<Opt
         let wanted = socket.read_exact(&mut header[read..]);
         in_time(connection, wanted).await.ok_or(())?.map_err(|_| ())?;
         read = header.len();
-        match proxy_protocol::read(&header) {
-            Step::More(more) => header.resize(read + more, 0),
-            Step::Done(source) => return Ok(source),
-            Step::Malformed => return Err(()),
+        match proxy_protocol::decode(&header) {
+            Progress::NeedMore(more) => header.resize(read + more, 0),
+            Progress::Done(source) => return Ok(source),
+            Progress::Malformed => return Err(()),
         }
     }
 }

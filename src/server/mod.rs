@@ -12,7 +12,6 @@ mod h2;
 mod inbound;
 mod pace;
 mod plain;
-mod proxy_protocol;
 mod socket;
 mod stream;
 pub mod tls;

@@ -13,9 +13,9 @@ use super::headers;
 use super::lines::Stream;
 use super::pool::Pool;
 use super::tunnel::Tunnel;
-use super::wire::{Answer, Wire};
-use crate::framing::{Framing, Taken};
+use super::wire::Wire;
 use crate::request::RequestContext;
+use sluicegate_wire::h1::{BodyDecoder, Decoded, Response as Answer};
 
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
 pub struct Body {
@@ -45,7 +45,7 @@ pub(super) struct Forwarded {
 
 /// A body that is read off the server's connection.
 pub(super) struct Wired {
-    framing: Framing,
+    decoder: BodyDecoder,
     /// `None` once the body has ended or broken off.
     wire: Option<Wire>,
     keeps: bool,
@@ -113,9 +113,9 @@ impl Body {
 
     /// The body of an answer on `wire`, which goes back to the pool behind it.
     pub(super) fn wired(answer: &mut Answer, wire: Wire, pool: Rc<Pool>, now: u64) -> Self {
-        let framing = std::mem::replace(&mut answer.framing, Framing::Ended);
-        let mut wired = Wired { framing, wire: Some(wire), keeps: answer.keeps, pool, now };
-        if wired.framing == Framing::Ended {
+        let decoder = std::mem::replace(&mut answer.body, BodyDecoder::Ended);
+        let mut wired = Wired { decoder, wire: Some(wire), keeps: answer.keep_alive, pool, now };
+        if wired.decoder == BodyDecoder::Ended {
             wired.give_back();
             return Self::empty();
         }
@@ -204,7 +204,7 @@ impl http_body::Body for Body {
             Kind::Empty | Kind::Switched(..) => true,
             Kind::Full(_) | Kind::Text(_) => false,
             Kind::Forwarded(forwarded) => forwarded.stream.is_none(),
-            Kind::Wired(wired) => wired.framing == Framing::Ended && wired.wire.is_none(),
+            Kind::Wired(wired) => wired.decoder == BodyDecoder::Ended && wired.wire.is_none(),
         }
     }
 
@@ -214,7 +214,7 @@ impl http_body::Body for Body {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
             Kind::Forwarded(forwarded) => forwarded.body.size_hint(),
-            Kind::Wired(wired) => wired.framing.left().map_or_else(SizeHint::new, SizeHint::with_exact),
+            Kind::Wired(wired) => wired.decoder.remaining().map_or_else(SizeHint::new, SizeHint::with_exact),
         }
     }
 }
@@ -265,24 +265,24 @@ impl Wired {
         }
         loop {
             let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
-            let error = match self.framing.take(&mut wire.read) {
-                Ok(Taken::Frame(frame)) => {
-                    if self.framing == Framing::Ended {
+            let error = match self.decoder.decode(&mut wire.read) {
+                Ok(Decoded::Frame(frame)) => {
+                    if self.decoder == BodyDecoder::Ended {
                         self.give_back();
                     }
                     return Poll::Ready(Some(Ok(frame)));
                 }
-                Ok(Taken::End) => {
+                Ok(Decoded::End) => {
                     self.give_back();
                     return Poll::Ready(None);
                 }
-                Ok(Taken::More) => match wire.poll_fill(context, buffers) {
+                Ok(Decoded::NeedMore) => match wire.poll_fill(context, buffers) {
                     Poll::Pending if exchange.is_some_and(|exchange| exchange.stalled(context)) => {
                         BodyError::Stalled
                     }
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Ok(0)) if self.framing == Framing::UntilClose => {
-                        self.framing = Framing::Ended;
+                    Poll::Ready(Ok(0)) if self.decoder == BodyDecoder::UntilClose => {
+                        self.decoder = BodyDecoder::Ended;
                         continue;
                     }
                     Poll::Ready(Ok(0)) => BodyError::Connection(std::io::ErrorKind::UnexpectedEof.into()),

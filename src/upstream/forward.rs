@@ -11,12 +11,13 @@ use super::upload::RequestBody;
 use super::{ForwardError, headers, proxy, tunnel};
 use crate::auth::Told;
 use crate::config::Protocol;
-use crate::message::{RequestHead, Response};
+use crate::message::Response;
 use crate::metrics::UpstreamOutcome;
 use crate::request::RequestContext;
 use crate::respond;
 use crate::server::{Connection, Inbound};
 use crate::snapshot::Route;
+use sluicegate_wire::RequestHead;
 
 /// A request that is counted when its outcome is known, or when the client leaves before.
 struct Counted<'a> {

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use super::names::{Kind, kind};
 use super::underscores::Underscores;
 use crate::auth::{Told, disown, reads_like};
-use crate::fields::{Fields, Looks};
 use crate::server::Connection;
+use sluicegate_wire::headers::{Headers, NameFilter};
 
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 const X_FORWARDED_HOST: &str = "x-forwarded-host";
@@ -29,10 +29,10 @@ const HOP_BY_HOP: [&[u8]; 8] = [
     b"proxy-authenticate",
     b"proxy-authorization",
 ];
-static OF_HOPS: Looks = Looks::of(&HOP_BY_HOP);
+static OF_HOPS: NameFilter = NameFilter::of(&HOP_BY_HOP);
 
 /// What is looked at of a request's own headers, and what is meant for one connection.
-static LOOKED_AT: Looks = Looks::of(&[
+static LOOKED_AT: NameFilter = NameFilter::of(&[
     b"te",
     b"expect",
     b"content-length",
@@ -55,15 +55,15 @@ fn is_hop_by_hop(name: &[u8]) -> bool {
 
 /// Removes what is meant for one connection only (RFC 9110 §7.6.1): the fixed set, and all that any Connection
 /// line names. The framing is written anew by whoever sends.
-pub(super) fn strip_hop_by_hop(headers: &mut Fields) {
-    if headers.any_like(&OF_HOPS) {
+pub(super) fn strip_hop_by_hop(headers: &mut Headers) {
+    if headers.any_matching(&OF_HOPS) {
         strip_named(headers);
-        headers.sift(&OF_HOPS, |name, known| !known || !is_hop_by_hop(name));
+        headers.retain_matching(&OF_HOPS, |name, known| !known || !is_hop_by_hop(name));
     }
 }
 
 /// Removes what Connection names.
-fn strip_named(headers: &mut Fields) {
+fn strip_named(headers: &mut Headers) {
     let lines = headers.get_all("connection");
     // Nearly always it says one of these, which are no names, or nothing.
     if lines.clone().all(|line| matches!(line, b"keep-alive" | b"close" | b"Keep-Alive" | b"Close")) {
@@ -79,13 +79,13 @@ fn strip_named(headers: &mut Fields) {
 
 /// The same of what stands behind the body of an answer.
 pub(super) fn answer_trailers(trailers: &mut HeaderMap) {
-    let mut fields = Fields::from(&*trailers);
+    let mut fields = Headers::from(&*trailers);
     strip_hop_by_hop(&mut fields);
     *trailers = fields.into();
 }
 
 /// The fields that a request says will stand behind its body, and that may pass.
-pub(super) fn announced(headers: &Fields, underscores: &Underscores) -> SmallVec<[HeaderName; 2]> {
+pub(super) fn announced(headers: &Headers, underscores: &Underscores) -> SmallVec<[HeaderName; 2]> {
     let lines = headers.get_all(header::TRAILER).flat_map(|line| line.split(|b| *b == b','));
     let names = lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
     names.filter(|name| underscores.pass(name.as_ref())).collect()
@@ -120,7 +120,7 @@ fn is_end_to_end(name: &[u8]) -> bool {
 /// or method than the one that was looked at may pass.
 pub(super) fn request(
     connection: &Connection,
-    headers: &mut Fields,
+    headers: &mut Headers,
     authority: Option<&str>,
     has_body: bool,
     trusted: bool,
@@ -130,7 +130,7 @@ pub(super) fn request(
     let (mut length, mut forwarded_host, mut forwarded_proto) = (false, false, false);
     let (mut hosts, mut cookies) = (0, 0);
     // One look at all names is cheaper than a search for each.
-    headers.sift(&LOOKED_AT, |name, looked_at| {
+    headers.retain_matching(&LOOKED_AT, |name, looked_at| {
         match name {
             _ if !looked_at => {}
             // The body is asked of the client when the upstream takes it.
@@ -190,14 +190,14 @@ pub(super) fn request(
 
 /// Removes from a request the header in which trusted proxies name the client, unless one of them sent it; and in any
 /// case what only reads like it.
-pub(super) fn disown_client(headers: &mut Fields, own: &HeaderName, trusted: bool) {
+pub(super) fn disown_client(headers: &mut Headers, own: &HeaderName, trusted: bool) {
     let own = own.as_str().as_bytes();
     disown(headers, |name| reads_like(name, own) && !(trusted && name == own));
 }
 
 /// Tells the upstream whose API key was sent. It is done after Connection was looked at, so that a client cannot have
 /// the gateway's word removed by naming it there.
-pub(super) fn tell_consumer(headers: &mut Fields, told: Told<'_>) {
+pub(super) fn tell_consumer(headers: &mut Headers, told: Told<'_>) {
     let own = [X_CONSUMER_NAME, X_CONSUMER_PLAN];
     disown(headers, |name| own.iter().any(|own| reads_like(name, own.as_ref())));
     let Some(consumer) = told.0 else { return };
@@ -208,13 +208,13 @@ pub(super) fn tell_consumer(headers: &mut Fields, told: Told<'_>) {
 }
 
 /// One line of cookies: HTTP/2 may cut it into several (RFC 9113 §8.2.3), which servers of HTTP/1.1 do not expect.
-fn join_cookies(headers: &mut Fields) {
+fn join_cookies(headers: &mut Headers) {
     let all: Vec<&[u8]> = headers.get_all(header::COOKIE).collect();
     let all = all.join(&b"; "[..]);
     headers.insert(header::COOKIE, all);
 }
 
-pub(super) fn takes_trailers(headers: &Fields) -> bool {
+pub(super) fn takes_trailers(headers: &Headers) -> bool {
     let codings = headers.get_all(header::TE).flat_map(|line| line.split(|b| *b == b','));
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }

@@ -6,7 +6,6 @@ mod connect;
 mod error;
 mod fleet;
 mod forward;
-mod framing;
 mod headers;
 mod lines;
 mod member;

@@ -7,17 +7,19 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
+use super::ForwardError;
 use super::body::{Body, Forwarded};
 use super::lines::{Lines, Stream};
 use super::outgoing::Outgoing;
 use super::server::Server;
 use super::upload::RequestBody;
-use super::{ForwardError, framing};
 use crate::config::UpstreamConfig;
-use crate::fields::Fields;
-use crate::message::{RequestHead, Response};
+use crate::message::Response;
 use crate::request::RequestContext;
 use crate::server::Connection;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
+use sluicegate_wire::h1::{response_body, status_of};
 
 /// Connections that are tried for a request that none of them has taken.
 const TRIES: usize = 3;
@@ -122,9 +124,9 @@ fn answer(
     }
     // What is malformed over HTTP/1.1 is no better here.
     let no_answer = |what: &'static str| ForwardError::Broken(what.into());
-    let status = framing::status(head.status.as_u16()).map_err(no_answer)?;
-    let mut headers = Fields::from(&head.headers);
-    framing::of(status, false, &mut headers, method).map_err(no_answer)?;
+    let status = status_of(head.status.as_u16()).map_err(no_answer)?;
+    let mut headers = Headers::from(&head.headers);
+    response_body(status, false, &mut headers, method).map_err(no_answer)?;
     let forwarded = Forwarded { body, stream: Some(stream) };
     Ok(Response { status, headers, body: Body::forwarded(forwarded) })
 }

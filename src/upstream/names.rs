@@ -2,7 +2,7 @@
 
 use http::header::{self, HeaderName};
 
-use crate::fields::Fields;
+use sluicegate_wire::Headers;
 
 /// What a proxy says of its client, besides all that begins with `x-forwarded`.
 const OF_PROXIES: [&[u8]; 35] = [
@@ -111,7 +111,7 @@ fn kind_of(name: &[u8]) -> Option<Kind> {
 /// Whether a Connection header names what a message is nothing without, to have it removed on the way: the host,
 /// what describes the content, who is asking, or one of `own`, which routes and limits look at. What a proxy writes
 /// anew is no such name.
-pub fn nominates(headers: &Fields, own: &[HeaderName]) -> bool {
+pub fn nominates(headers: &Headers, own: &[HeaderName]) -> bool {
     let lines = headers.get_all(header::CONNECTION);
     let mut names = lines.flat_map(|line| line.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
     names.any(|name| {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::upload::{RequestBody, Upload};
 use super::{ForwardError, proxy};
-use crate::message::RequestHead;
+use sluicegate_wire::RequestHead;
 
 /// A request on its way to a server.
 pub(super) struct Outgoing<'a> {

@@ -6,18 +6,18 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use http_body::Body as _;
+use sluicegate_wire::h1::MessageEncoder;
+use sluicegate_wire::h1::write::end_request_head;
 use tokio::io::AsyncWrite;
 
 use super::connect::ServerStream;
 use super::upload::{RequestBody, Upload};
-use crate::number::write_decimal;
-use crate::outbox::{Coding, Outbox};
 
 /// What is left to be sent of a request.
 pub(super) struct Sending {
     body: RequestBody,
     upload: Rc<Upload>,
-    outbox: Outbox,
+    encoder: MessageEncoder,
 }
 
 /// Why a request was not sent to its end.
@@ -31,19 +31,8 @@ pub(super) enum Unfinished {
 impl Sending {
     /// A request of which nothing was sent yet. Its head has no framing and no last line yet.
     pub(super) fn new(mut head: Vec<u8>, body: RequestBody, upload: Rc<Upload>) -> Self {
-        let coding = match body.size_hint().exact() {
-            Some(length) => {
-                head.extend_from_slice(b"content-length: ");
-                write_decimal(&mut head, length);
-                Coding::Length(length)
-            }
-            None => {
-                head.extend_from_slice(b"transfer-encoding: chunked");
-                Coding::Chunked
-            }
-        };
-        head.extend_from_slice(b"\r\n\r\n");
-        Self { body, upload, outbox: Outbox::new(head, coding) }
+        let framing = end_request_head(&mut head, body.size_hint().exact());
+        Self { body, upload, encoder: MessageEncoder::new(head, framing) }
     }
 
     /// Sends what has come of the body. Ready when all is sent, with the memory that it was written from.
@@ -58,8 +47,8 @@ impl Sending {
                 self.upload.cut();
                 Unfinished::Server
             })?;
-            if self.outbox.has_all() {
-                return Poll::Ready(Ok(self.outbox.take_buffer()));
+            if self.encoder.is_complete() {
+                return Poll::Ready(Ok(self.encoder.take_buffer()));
             }
             if waits {
                 return Poll::Pending;
@@ -69,7 +58,7 @@ impl Sending {
 
     /// Writes what is gathered.
     fn poll_out(&mut self, stream: &mut ServerStream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.outbox.poll(|bytes| {
+        ready!(self.encoder.poll_write(|bytes| {
             let written = ready!(Pin::new(&mut *stream).poll_write(context, bytes))?;
             self.upload.progress();
             Poll::Ready(Ok(written))
@@ -79,15 +68,15 @@ impl Sending {
 
     /// Gathers what there is of the body. Whether the client has to send more first.
     fn gather(&mut self, context: &mut Context<'_>) -> Result<bool, Unfinished> {
-        while !self.outbox.has_all() && self.outbox.has_room() {
+        while !self.encoder.is_complete() && self.encoder.has_room() {
             let gathered = match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Pending => return Ok(true),
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => self.outbox.data(data),
-                    Err(frame) => self.outbox.end(frame.trailers_ref()),
+                    Ok(data) => self.encoder.write_data(data),
+                    Err(frame) => self.encoder.finish(frame.trailers_ref()),
                 },
                 Poll::Ready(Some(Err(_))) => return Err(Unfinished::Client),
-                Poll::Ready(None) => self.outbox.end(None),
+                Poll::Ready(None) => self.encoder.finish(None),
             };
             gathered.map_err(|_| {
                 self.upload.set_malformed();

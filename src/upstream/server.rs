@@ -19,9 +19,10 @@ use super::wire::{Wire, WireError};
 use super::{ForwardError, multiplexed};
 use crate::boxed_future::boxed_future;
 use crate::config::{Protocol, UpstreamConfig};
-use crate::message::{RequestHead, Response};
+use crate::message::Response;
 use crate::request::RequestContext;
 use crate::server::Connection;
+use sluicegate_wire::RequestHead;
 
 /// A server as one worker sees it.
 pub(super) struct Server {
@@ -116,9 +117,9 @@ async fn ask_alone(
                 if let Some(upload) = &outgoing.upload {
                     upload.set_answered();
                 }
-                answer.keeps &= !is_alone;
+                answer.keep_alive &= !is_alone;
                 let now = connection.worker.deadlines.now();
-                let body = match answer.switched {
+                let body = match answer.upgraded {
                     true => Body::switched(wire, config.tunnel),
                     false => Body::wired(&mut answer, wire, Rc::clone(&server.pool), now),
                 };

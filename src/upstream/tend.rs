@@ -17,7 +17,7 @@ use super::proxy;
 use super::server::Server;
 use super::shared::{Members, UpstreamState};
 use crate::config::HealthConfig;
-use crate::message::RequestHead;
+use sluicegate_wire::RequestHead;
 
 /// The longest that a start or a reload waits for the addresses of names it does not know.
 const LOOK_UP: Duration = Duration::from_secs(2);

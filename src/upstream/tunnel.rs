@@ -10,9 +10,10 @@ use http::{Version, header};
 use tokio::io::AsyncWrite;
 
 use super::wire::Wire;
-use crate::fields::Fields;
-use crate::message::RequestHead;
 use crate::request::RequestContext;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
+use sluicegate_wire::h1::names_upgrade;
 
 /// What there is room for in one read.
 const PIECE: usize = 4 << 10;
@@ -69,19 +70,8 @@ pub(super) fn wanted(parts: &RequestHead) -> Option<Vec<u8>> {
     (is_one && names_upgrade(&parts.headers)).then(|| word.to_vec())
 }
 
-/// Whether a server has switched to the protocol that it was asked for.
-pub(super) fn switched(headers: &Fields, wanted: &[u8]) -> bool {
-    let said = headers.only(header::UPGRADE);
-    said.is_some_and(|said| said.eq_ignore_ascii_case(wanted)) && names_upgrade(headers)
-}
-
-fn names_upgrade(headers: &Fields) -> bool {
-    let mut words = headers.get_all(header::CONNECTION).flat_map(|line| line.split(|b| *b == b','));
-    words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
-}
-
 /// Says, for one connection, that the protocol is to be switched, or is.
-pub(super) fn say(headers: &mut Fields, protocol: &[u8]) {
+pub(super) fn say(headers: &mut Headers, protocol: &[u8]) {
     headers.insert(header::CONNECTION, "upgrade");
     headers.insert(header::UPGRADE, protocol);
 }

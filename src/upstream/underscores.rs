@@ -9,7 +9,7 @@ use http::HeaderName;
 use super::headers::{X_CONSUMER_NAME, X_CONSUMER_PLAN, X_REQUEST_ID};
 use super::names::kind;
 use crate::config::Config;
-use crate::fields::Fields;
+use sluicegate_wire::Headers;
 
 /// What frames a message, or what authenticating proxies say of a user, besides what [`kind`] knows.
 const TRUSTED: [&str; 10] = [
@@ -60,14 +60,14 @@ impl Underscores {
 
     /// Removes from a request what may not pass. Nearly all requests have no such header at all.
     #[inline]
-    pub fn clean(&self, headers: &mut Fields) {
+    pub fn clean(&self, headers: &mut Headers) {
         if headers.has_underscores() {
             self.remove(headers);
         }
     }
 
     #[cold]
-    fn remove(&self, headers: &mut Fields) {
+    fn remove(&self, headers: &mut Headers) {
         headers.retain(|name, _| self.pass(name));
     }
 

@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 
 use super::{ForwardError, headers};
 use crate::config::UpstreamConfig;
-use crate::fields::Fields;
 use crate::request::RequestContext;
 use crate::server::{Connection, Deadline, Inbound, InboundError};
+use sluicegate_wire::Headers;
 
 /// The body of a request on its way to an upstream.
 pub(super) struct RequestBody {
@@ -139,7 +139,7 @@ impl RequestBody {
         body: Inbound,
         max: Option<u64>,
         exchange: &RequestContext,
-        head: &Fields,
+        head: &Headers,
         config: &UpstreamConfig,
     ) -> (Self, Rc<Upload>) {
         let state = Rc::new(Upload {

@@ -5,11 +5,11 @@ use std::path::Path;
 use crate::harness::{Gateway, Setup, Upstream};
 use http::HeaderValue;
 use sluicegate::config;
-use sluicegate::message::RequestHead;
 use sluicegate::request::pipeline::judge;
 use sluicegate::request::verdict::Origin;
 use sluicegate::snapshot::SnapshotBuilder;
 use sluicegate_limiter::{Span, Time};
+use sluicegate_wire::RequestHead;
 
 /// 200,000 keys, one request each: there are no more counters than allowed, a key that was limited before stays limited,
 /// and a new key is served once the other keys owe nothing.

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use sluicegate::auth::Unproven;
 use sluicegate::auth::jwt::TokenError;
 use sluicegate::config;
-use sluicegate::message::RequestHead;
 use sluicegate::request::early_reject::Unjudged;
 use sluicegate::request::pipeline::judge;
 use sluicegate::request::verdict::Origin;
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_limiter::Time;
+use sluicegate_wire::RequestHead;
 
 /// When the tests play, in seconds.
 const NOW: u64 = 1_800_000_000;

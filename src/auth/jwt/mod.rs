@@ -28,7 +28,7 @@ use self::remembered::Remembered;
 use self::token::Token;
 use super::headers::{disown, reads_like};
 use crate::config::JwtConfig;
-use crate::fields::Fields;
+use sluicegate_wire::Headers;
 
 /// Verifies the tokens of requests.
 pub struct Jwt {
@@ -113,7 +113,7 @@ impl Jwt {
     ///
     /// # Errors
     /// When its token does not hold at `now`, or it lacks the one that it needs.
-    pub fn identify(&self, headers: &Fields, now: Time) -> Result<Option<Arc<Verified>>, TokenError> {
+    pub fn identify(&self, headers: &Headers, now: Time) -> Result<Option<Arc<Verified>>, TokenError> {
         match token::of(headers, &self.config.header)? {
             Some(token) => self.verify(token, now).map(Some),
             None if self.config.required => Err(TokenError::Missing),
@@ -122,7 +122,7 @@ impl Jwt {
     }
 
     /// Writes what the upstream is told of the user, and removes what a client says of itself there.
-    pub fn tell_upstream(&self, headers: &mut Fields, user: Option<&Verified>) {
+    pub fn tell_upstream(&self, headers: &mut Headers, user: Option<&Verified>) {
         let forward = &self.config.forward;
         if forward.is_empty() {
             return;

@@ -15,7 +15,7 @@ use serde_json::{Map, Number, Value};
 use smallvec::SmallVec;
 
 use super::TokenError;
-use crate::fields::Fields;
+use sluicegate_wire::Headers;
 
 /// The longest token that is looked at.
 const MAX_TOKEN: usize = 8 << 10;
@@ -45,7 +45,7 @@ pub(super) struct Claims {
 
 /// The token of a request; `None` if it has none. What stands there and is no JWT at all, such as an opaque token or
 /// `Basic`, is somebody else's business.
-pub(super) fn of<'a>(headers: &'a Fields, name: &HeaderName) -> Result<Option<&'a str>, TokenError> {
+pub(super) fn of<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a str>, TokenError> {
     let mut lines = headers.get_all(name);
     let Some(first) = lines.next() else { return Ok(None) };
     let bare = *name != AUTHORIZATION;

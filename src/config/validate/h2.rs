@@ -1,12 +1,13 @@
 //! HTTP/2 clients: the budgets of their frames.
 
-use super::super::h2::{BUDGETS, H2Config};
+use sluicegate_wire::h2::{AbortReason, FloodLimits};
+
 use super::super::raw::RawConfig;
 use super::super::report::Report;
 use super::in_range;
 
-pub(super) fn h2(raw: &RawConfig, report: &mut Report) -> H2Config {
-    let mut h2 = H2Config::default();
+pub(super) fn h2(raw: &RawConfig, report: &mut Report) -> FloodLimits {
+    let mut h2 = FloodLimits::default();
     let Some(raw) = raw.h2.as_ref().map(|raw| &raw.value) else { return h2 };
     let given = [
         &raw.resets,
@@ -19,7 +20,7 @@ pub(super) fn h2(raw: &RawConfig, report: &mut Report) -> H2Config {
         &raw.window_updates,
         &raw.others,
     ];
-    for ((budget, given), name) in h2.budgets.iter_mut().zip(given).zip(BUDGETS) {
+    for ((budget, given), name) in h2.budgets.iter_mut().zip(given).zip(AbortReason::NAMES) {
         let floor = given.as_ref().and_then(|count| in_range(count, 1..=1_000_000, name, report));
         if let Some(floor) = floor {
             *budget = budget.with_floor(floor as u32);

@@ -6,11 +6,11 @@ use sluicegate_limiter::Time;
 
 use super::RequestContext;
 use crate::access_log::{End, Record};
-use crate::message::RequestHead;
 use crate::request::early_reject::Unjudged;
 use crate::request::verdict::{Found, Judged};
 use crate::respond::LocalError;
 use crate::upstream::ForwardError;
+use sluicegate_wire::RequestHead;
 
 impl RequestContext {
     /// Begins the line of a request; of one that could not be read there are no `parts`.

@@ -5,10 +5,11 @@ use http::uri::PathAndQuery;
 use super::RequestContext;
 use crate::auth::Identity;
 use crate::config::UriTemplate;
-use crate::fields::Fields;
-use crate::message::{RequestHead, RequestId};
+use crate::message::RequestId;
 use crate::rewrite::{self, Facts, Unwritable, apply, disown_changed, render};
 use crate::trace::Trace;
+use sluicegate_wire::Headers;
+use sluicegate_wire::RequestHead;
 
 impl RequestContext {
     /// Takes over what a trusted proxy says of a request, and begins its line in the log.
@@ -56,7 +57,7 @@ impl RequestContext {
 
     /// Changes the headers of a request that is ready to be forwarded: nothing that a client names in Connection
     /// takes them away again.
-    pub(crate) fn dress(&self, headers: &mut Fields) {
+    pub(crate) fn dress(&self, headers: &mut Headers) {
         let trace = self.trace(headers);
         Trace::write(trace.as_ref(), headers);
         let Some(route) = self.route else { return };
@@ -68,7 +69,7 @@ impl RequestContext {
     }
 
     /// Its place in a trace, found once.
-    pub(super) fn trace(&self, headers: &Fields) -> Option<Trace> {
+    pub(super) fn trace(&self, headers: &Headers) -> Option<Trace> {
         *self.trace.get_or_init(|| {
             let config = &self.view.snapshot.config.trace;
             Trace::of(config, headers, self.trusts_peer(), || self.connection.worker.number())

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
-use super::write;
 use crate::server::connection::Interim;
 use crate::server::stream::ClientStream;
+use sluicegate_wire::h1::write::interim_head;
 
 /// Leave to send a body; and what a client that has gone answers with a reset.
 const CONTINUE: Bytes = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -33,8 +33,8 @@ impl Interims {
     pub(super) fn add(&mut self, interims: &[Interim]) {
         let mut heads = self.0.to_vec();
         for (status, headers) in interims {
-            if heads.len() + headers.written() < UNTAKEN {
-                write::interim(&mut heads, *status, headers);
+            if heads.len() + headers.written_len() < UNTAKEN {
+                interim_head(&mut heads, *status, headers);
             }
         }
         self.0 = heads.into();

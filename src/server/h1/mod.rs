@@ -2,7 +2,6 @@
 //! and goes on to the next. A connection that waits holds no buffer.
 
 mod body;
-mod head;
 mod interim;
 mod look;
 mod socket;
@@ -18,15 +17,14 @@ use std::task::Poll;
 use bytes::BytesMut;
 use http::StatusCode;
 
-use self::head::{Asked, Head};
 use self::socket::{MOST, Next, Socket};
 use self::write::Sent;
 use super::connection::Connection;
 use super::inbound::Inbound;
 use super::stream::ClientStream;
 use crate::boxed_future::boxed_future;
-use crate::framing::Framing;
 use crate::request::pipeline;
+use sluicegate_wire::h1::{BodyDecoder, Request, ResponseTerms};
 
 pub use self::body::Http1Body;
 
@@ -35,23 +33,23 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
     let socket = Rc::new(Socket::new(connection, stream, read));
     let (mut reset, mut refused) = (false, false);
     loop {
-        let (asked, response) = match socket.next().await {
+        let (terms, response) = match socket.next().await {
             Next::End => break,
             Next::Refused(error) => {
                 refused = true;
                 socket.ends.set(true);
-                (Asked::default(), pipeline::refuse(connection, error))
+                (ResponseTerms::default(), pipeline::refuse(connection, error))
             }
-            Next::Head(Head { mut head, framing, asked, expects }) => {
-                let has_body = framing != Framing::Ended;
-                let turn = socket.begin(framing, expects);
+            Next::Request(Request { mut head, body, terms, expects_continue }) => {
+                let has_body = body != BodyDecoder::Ended;
+                let turn = socket.begin(body, expects_continue);
                 let body = match has_body {
                     true => Inbound::Http1(Http1Body::new(&socket, turn)),
                     false => Inbound::None,
                 };
                 let serving = pin!(pipeline::serve(connection, &mut head, body));
-                match socket.attended(asked.old, serving).await {
-                    Some(response) => (asked, response),
+                match socket.attended(terms.is_http10, serving).await {
+                    Some(response) => (terms, response),
                     None => break, // nobody is there to be answered
                 }
             }
@@ -60,7 +58,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
             boxed_future(|| tunnel::run(&socket, response)).await;
             break;
         }
-        match write::send(&socket, asked, response).await {
+        match write::send(&socket, terms, response).await {
             Sent::Whole => {
                 if !socket.take_back() || !(socket.has_ended() || drain(&socket).await) {
                     boxed_future(|| linger(&socket)).await;

@@ -12,16 +12,15 @@ use bytes::{Bytes, BytesMut};
 use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
-use super::head::{self, Head, Progress};
 use super::interim::Interims;
 use super::look::{Look, Stage, look};
 use super::times;
-use crate::framing::{Framing, Taken};
 use crate::respond::LocalError;
 use crate::server::connection::Connection;
 use crate::server::inbound::InboundError;
 use crate::server::pace::Pace;
 use crate::server::stream::ClientStream;
+use sluicegate_wire::h1::{BodyDecoder, Decoded, Request, RequestDecoder};
 
 /// What is read of further requests before the one before them is answered.
 const AHEAD: usize = 16 << 10;
@@ -52,7 +51,7 @@ struct State {
     answering: bool,
     /// Which request the body is of.
     turn: u64,
-    framing: Framing,
+    decoder: BodyDecoder,
     /// Somebody else than the connection reads the body.
     lent: bool,
     /// The client waits for leave to send it.
@@ -72,7 +71,7 @@ struct State {
 #[allow(clippy::large_enum_variant, reason = "the large one is what nearly always comes")]
 pub(super) enum Next {
     /// A request.
-    Head(Head),
+    Request(Request),
     /// What is no request, or came too late to be one.
     Refused(LocalError),
     /// Nothing.
@@ -92,7 +91,7 @@ impl Socket {
                 interim: Interims::default(),
                 answering: false,
                 turn: 0,
-                framing: Framing::Ended,
+                decoder: BodyDecoder::Ended,
                 lent: false,
                 expects: false,
                 broken: false,
@@ -107,7 +106,7 @@ impl Socket {
     /// Waits for the next request, in the time that it may take.
     pub(super) async fn next(&self) -> Next {
         let deadline = &self.connection.deadline;
-        let mut progress = Progress::default();
+        let mut decoder = RequestDecoder::default();
         let empty = self.state.borrow().read.is_empty();
         let times = self.connection.worker.client();
         self.within(if empty { times.idle } else { times.head });
@@ -116,10 +115,10 @@ impl Socket {
             let state = &mut *self.state.borrow_mut();
             loop {
                 let max = || self.connection.worker.view().snapshot.config.max_head;
-                match head::take(&mut state.read, &mut progress, max, times.max_headers) {
-                    Ok(Some(head)) => return Poll::Ready(Next::Head(head)),
+                match decoder.decode(&mut state.read, max, times.max_headers) {
+                    Ok(Some(request)) => return Poll::Ready(Next::Request(request)),
                     Ok(None) => {}
-                    Err(error) => return Poll::Ready(Next::Refused(error)),
+                    Err(error) => return Poll::Ready(Next::Refused(error.into())),
                 }
                 let nothing = state.read.is_empty();
                 match state.poll_fill(context, &self.connection) {
@@ -146,11 +145,11 @@ impl Socket {
     }
 
     /// Begins a request; which body is its own.
-    pub(super) fn begin(&self, framing: Framing, expects: bool) -> u64 {
+    pub(super) fn begin(&self, decoder: BodyDecoder, expects: bool) -> u64 {
         let state = &mut *self.state.borrow_mut();
         state.turn += 1;
-        state.lent = framing != Framing::Ended;
-        state.framing = framing;
+        state.lent = decoder != BodyDecoder::Ended;
+        state.decoder = decoder;
         state.expects = expects;
         state.answering = false;
         state.asked_back = false;
@@ -193,7 +192,7 @@ impl Socket {
         let deadline = &self.connection.deadline;
         deadline.watch(context);
         let state = &mut *self.state.borrow_mut();
-        if state.is_new() && state.framing == Framing::Ended && !self.connection.queued.get() {
+        if state.is_new() && state.decoder == BodyDecoder::Ended && !self.connection.queued.get() {
             // Most answers come at once, and many connections end with their first.
             if !deadline.socket_passed() {
                 if !deadline.socket_is_set() {
@@ -207,14 +206,14 @@ impl Socket {
             }
         }
         // Nobody reads what comes behind the request, so it is read here, in bounds.
-        while state.framing == Framing::Ended && !state.finished && state.read.len() < AHEAD {
+        while state.decoder == BodyDecoder::Ended && !state.finished && state.read.len() < AHEAD {
             match state.poll_fill(context, &self.connection) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
             }
         }
-        if state.framing != Framing::Ended {
+        if state.decoder != BodyDecoder::Ended {
             state.waker = Some(context.waker().clone());
         }
         let waits = matches!(stage, Stage::Waiting { .. });
@@ -269,20 +268,20 @@ impl Socket {
         }
         let now = self.connection.worker.deadlines.now();
         let error = loop {
-            match state.framing.take(&mut state.read) {
-                Ok(Taken::Frame(frame)) => {
+            match state.decoder.decode(&mut state.read) {
+                Ok(Decoded::Frame(frame)) => {
                     state.expects = false;
                     state.pace.came(frame.data_ref().map_or(0, Bytes::len), now);
-                    if state.framing == Framing::Ended {
+                    if state.decoder == BodyDecoder::Ended {
                         state.wake();
                     }
                     return Poll::Ready(Some(Ok(frame)));
                 }
-                Ok(Taken::End) => {
+                Ok(Decoded::End) => {
                     state.wake();
                     return Poll::Ready(None);
                 }
-                Ok(Taken::More) => {}
+                Ok(Decoded::NeedMore) => {}
                 Err(what) => break InboundError::Malformed(what),
             }
             if state.pace.is_too_slow(now, self.connection.worker.client().min_body_rate) {
@@ -310,13 +309,13 @@ impl Socket {
     /// Whether the body of a request has ended.
     pub(super) fn body_has_ended(&self, turn: u64) -> bool {
         let state = self.state.borrow();
-        turn == state.turn && state.framing == Framing::Ended
+        turn == state.turn && state.decoder == BodyDecoder::Ended
     }
 
     /// The bytes of the body that are still to come, where that is known.
     pub(super) fn body_left(&self, turn: u64) -> Option<u64> {
         let state = self.state.borrow();
-        if turn == state.turn { state.framing.left() } else { None }
+        if turn == state.turn { state.decoder.remaining() } else { None }
     }
 
     /// Nobody wants the rest of a body.
@@ -339,13 +338,13 @@ impl Socket {
 
     /// Whether there is no rest of the body, so that the next request may come.
     pub(super) fn has_ended(&self) -> bool {
-        self.state.borrow().framing == Framing::Ended
+        self.state.borrow().decoder == BodyDecoder::Ended
     }
 
     /// Whether the rest of the body could be read and thrown away to its end.
     pub(super) fn can_drain(&self) -> bool {
         let state = self.state.borrow();
-        !state.broken && !state.awaits_leave() && state.framing.left().is_none_or(|left| left <= MOST)
+        !state.broken && !state.awaits_leave() && state.decoder.remaining().is_none_or(|left| left <= MOST)
     }
 
     /// Reads the rest of a body that nobody wants. Ready when it has ended (true), or cannot be read to its end.
@@ -355,16 +354,16 @@ impl Socket {
             return Poll::Pending;
         }
         while !state.broken {
-            match state.framing.take(&mut state.read) {
-                Ok(Taken::Frame(frame)) => {
+            match state.decoder.decode(&mut state.read) {
+                Ok(Decoded::Frame(frame)) => {
                     let length = frame.data_ref().map_or(0, Bytes::len) as u64;
                     match state.left.checked_sub(length) {
                         Some(left) => state.left = left,
                         None => state.broken = true,
                     }
                 }
-                Ok(Taken::End) => return Poll::Ready(true),
-                Ok(Taken::More) => match ready!(state.poll_fill(context, &self.connection)) {
+                Ok(Decoded::End) => return Poll::Ready(true),
+                Ok(Decoded::NeedMore) => match ready!(state.poll_fill(context, &self.connection)) {
                     Ok(0) | Err(_) => state.broken = true,
                     Ok(_) => {}
                 },
@@ -414,7 +413,7 @@ impl Socket {
     /// connection, and the answer with it.
     pub(super) fn has_unread(&self) -> bool {
         let state = self.state.borrow();
-        !state.finished && (state.broken || !state.read.is_empty() || state.framing != Framing::Ended)
+        !state.finished && (state.broken || !state.read.is_empty() || state.decoder != BodyDecoder::Ended)
     }
 
     /// Says farewell, where the protocol under this one has one.
@@ -475,7 +474,7 @@ impl State {
 
     /// Whether the client waits for leave to send a body, and may never send it.
     fn awaits_leave(&self) -> bool {
-        self.expects && self.read.is_empty() && self.framing != Framing::Ended
+        self.expects && self.read.is_empty() && self.decoder != BodyDecoder::Ended
     }
 
     /// The body that somebody reads has no more to come.

@@ -5,23 +5,17 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{StatusCode, header};
+use http::StatusCode;
 use http_body::Body as _;
+use sluicegate_wire::Headers;
+use sluicegate_wire::h1::write::{ResponseHead, says_close, switch_head};
+use sluicegate_wire::h1::{BodyFraming, LengthMismatch, MessageEncoder, ResponseTerms};
 
-use super::head::Asked;
 use super::look::Stage;
 use super::socket::Socket;
-use crate::fields::{Fields, Looks, write_line};
 use crate::message::Response;
-use crate::number::write_decimal;
-use crate::outbox::{Coding, Mismatch, Outbox};
 use crate::server::pace::SendPace;
 use crate::upstream::Body;
-
-/// What a head may have behind its headers, and a small body behind that.
-const ROOM: usize = 1 << 10;
-/// What is not written as it stands, or looked for.
-static FRAMED: Looks = Looks::of(&[b"connection", b"transfer-encoding", b"content-length", b"date"]);
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +33,7 @@ pub(super) enum Sent {
 
 struct Writer<'a> {
     socket: &'a Socket,
-    outbox: Outbox,
+    encoder: MessageEncoder,
     /// `None` once it has ended, and the exchange with it.
     body: Option<Body>,
     trailers: bool,
@@ -49,56 +43,55 @@ struct Writer<'a> {
 }
 
 /// Sends an answer.
-pub(super) async fn send(socket: &Socket, asked: Asked, response: Response) -> Sent {
+pub(super) async fn send(socket: &Socket, terms: ResponseTerms, response: Response) -> Sent {
     let Response { status, headers, body } = response;
     socket.answers();
-    let bodiless = asked.head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let coding = match body.size_hint().exact() {
-        _ if bodiless => Coding::Ended,
-        Some(length) => Coding::Length(length),
-        None if asked.old => Coding::UntilClose,
-        None => Coding::Chunked,
+    let bodiless = terms.is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let framing = match body.size_hint().exact() {
+        _ if bodiless => BodyFraming::Ended,
+        Some(length) => BodyFraming::Length(length),
+        None if terms.is_http10 => BodyFraming::UntilClose,
+        None => BodyFraming::Chunked,
     };
     let ends = socket.connection.deadline.take_closing()
         || socket.ends.get()
         // Told now, its client does not send another request at the moment at which this side closes.
         || socket.connection.listener.ending.get()
-        || !asked.keeps
-        || coding == Coding::UntilClose
+        || !terms.keep_alive
+        || framing == BodyFraming::UntilClose
         || !socket.can_drain()
         || says_close(&headers);
     socket.ends.set(ends);
     let buffers = &socket.connection.worker.buffers;
     let mut out = buffers.take_out();
-    let length = body.size_hint().exact().filter(|length| !bodiless || (asked.head && *length > 0));
-    write_head(&mut out, status, &headers, coding, length, (ends, asked.old), &buffers.date());
+    let length = body.size_hint().exact().filter(|length| !bodiless || (terms.is_head && *length > 0));
+    ResponseHead { status, headers: &headers, framing, length, closes: ends, date: &buffers.date() }
+        .write(&mut out, terms);
     let mut writer = Writer {
         socket,
-        outbox: Outbox::new(out, coding),
-        body: (coding != Coding::Ended).then_some(body), // else it is dropped, which ends the exchange
-        trailers: asked.trailers,
+        encoder: MessageEncoder::new(out, framing),
+        body: (framing != BodyFraming::Ended).then_some(body), // else it is dropped, which ends the exchange
+        trailers: terms.trailers,
         failed: false,
         blocked: false,
         pace: SendPace::default(),
     };
     let sent = poll_fn(|context| writer.poll(context)).await;
-    buffers.give_back(writer.outbox.take_buffer());
+    buffers.give_back(writer.encoder.take_buffer());
     match sent {
-        Ok(()) if writer.failed => Sent::Broken { reset: coding == Coding::UntilClose },
+        Ok(()) if writer.failed => Sent::Broken { reset: framing == BodyFraming::UntilClose },
         Ok(()) if ends => Sent::Last,
         Ok(()) => Sent::Whole,
         // A client that is only slow would take the rest for whole.
-        Err(_) => Sent::Broken { reset: coding == Coding::UntilClose },
+        Err(_) => Sent::Broken { reset: framing == BodyFraming::UntilClose },
     }
 }
 
 /// Sends a head alone, behind which another protocol begins.
-pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &Fields) -> io::Result<()> {
+pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &Headers) -> io::Result<()> {
     socket.answers();
     let mut out = Vec::with_capacity(512);
-    status_line(&mut out, status);
-    headers.write_some(&mut out, &FRAMED, |name| !matches!(name, b"content-length" | b"transfer-encoding"));
-    out.extend_from_slice(b"\r\n");
+    switch_head(&mut out, status, headers);
     let mut left = &out[..];
     let mut write = |context: &mut Context<'_>| -> Poll<io::Result<()>> {
         while !left.is_empty() {
@@ -123,70 +116,6 @@ pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &F
         written
     })
     .await
-}
-
-/// Writes an interim answer.
-pub(super) fn interim(out: &mut Vec<u8>, status: StatusCode, headers: &Fields) {
-    status_line(out, status);
-    headers.write(out);
-    out.extend_from_slice(b"\r\n");
-}
-
-fn says_close(headers: &Fields) -> bool {
-    headers.get(header::CONNECTION).is_some_and(|value| value.eq_ignore_ascii_case(b"close"))
-}
-
-fn status_line(out: &mut Vec<u8>, status: StatusCode) {
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(status.as_str().as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-    out.extend_from_slice(b"\r\n");
-}
-
-/// The head. What frames the message is ours to say, whatever the headers hold.
-fn write_head(
-    out: &mut Vec<u8>,
-    status: StatusCode,
-    headers: &Fields,
-    coding: Coding,
-    length: Option<u64>,
-    (ends, old): (bool, bool),
-    date: &[u8],
-) {
-    status_line(out, status);
-    let mut dated = false;
-    let kept_length = coding == Coding::Ended && status != StatusCode::NO_CONTENT;
-    let mut says_length = false;
-    out.reserve(headers.written() + ROOM);
-    headers.write_some(out, &FRAMED, |name| match name {
-        b"connection" | b"transfer-encoding" => false,
-        // Of an answer without its body: what it would be with it.
-        b"content-length" => kept_length && !std::mem::replace(&mut says_length, true),
-        b"date" => {
-            dated = true;
-            true
-        }
-        _ => true,
-    });
-    match (coding, length) {
-        (Coding::Chunked, _) => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        (Coding::Length(_) | Coding::Ended, Some(length)) if !says_length => {
-            out.extend_from_slice(b"content-length: ");
-            write_decimal(out, length);
-            out.extend_from_slice(b"\r\n");
-        }
-        _ => {}
-    }
-    if !dated {
-        write_line(out, b"date", date);
-    }
-    match (ends, old) {
-        (true, _) => out.extend_from_slice(b"connection: close\r\n"),
-        (false, true) => out.extend_from_slice(b"connection: keep-alive\r\n"),
-        (false, false) => {}
-    }
-    out.extend_from_slice(b"\r\n");
 }
 
 impl Writer<'_> {
@@ -231,24 +160,24 @@ impl Writer<'_> {
 
     /// Gathers what is there of the body. Whether more is to come that is not there yet.
     fn gather(&mut self, context: &mut Context<'_>) -> bool {
-        while self.outbox.has_room() {
+        while self.encoder.has_room() {
             let Some(body) = &mut self.body else { return false };
             if let Some(text) = body.take_text() {
-                self.outbox.whole(&text); // its length is told
+                self.encoder.write_all(&text); // its length is told
                 self.body = None;
                 return false;
             }
             let gathered = match Pin::new(body).poll_frame(context) {
                 Poll::Pending => return true,
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => self.outbox.data(data),
-                    Err(frame) => self.outbox.end(frame.trailers_ref().filter(|_| self.trailers)),
+                    Ok(data) => self.encoder.write_data(data),
+                    Err(frame) => self.encoder.finish(frame.trailers_ref().filter(|_| self.trailers)),
                 },
-                Poll::Ready(Some(Err(_))) => Err(Mismatch),
-                Poll::Ready(None) => self.outbox.end(None),
+                Poll::Ready(Some(Err(_))) => Err(LengthMismatch),
+                Poll::Ready(None) => self.encoder.finish(None),
             };
             self.failed = gathered.is_err();
-            if self.failed || self.outbox.has_all() {
+            if self.failed || self.encoder.is_complete() {
                 self.body = None; // the exchange ends before the client has it all
             }
         }
@@ -257,8 +186,8 @@ impl Writer<'_> {
 
     /// Writes all that is gathered.
     fn poll_out(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { socket, outbox, pace, blocked, .. } = self;
-        ready!(outbox.poll(|bytes| {
+        let Self { socket, encoder, pace, blocked, .. } = self;
+        ready!(encoder.poll_write(|bytes| {
             let written = ready!(socket.poll_write(context, bytes))?;
             pace.took(written, socket.connection.worker.deadlines.now());
             if *blocked {

@@ -11,43 +11,42 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{StatusCode, header};
 use http_body::Body as _;
+use sluicegate_wire::h2::{Reason, ResponseHead, Session, StreamKey};
 
 use super::super::connection::Connection;
 use super::super::deadline::Deadline;
 use super::super::inbound::Inbound;
 use super::super::pace::SendPace;
-use super::frame::Reason;
-use super::requests::Next;
-use super::session::{Answer, Session};
-use super::streams::Key;
-use crate::message::{RequestHead, Response};
+use super::stream_tasks::Next;
+use crate::message::Response;
 use crate::request::pipeline;
 use crate::respond::LocalError;
 use crate::upstream::Body;
 use crate::worker::Worker;
+use sluicegate_wire::RequestHead;
 
 /// A request that came.
 pub(super) struct Asked {
     pub(super) connection: Rc<Connection>,
     pub(super) session: Rc<RefCell<Session>>,
-    pub(super) key: Key,
+    pub(super) key: StreamKey,
     /// Its head, or the answer to one that is none.
     pub(super) head: Result<RequestHead, LocalError>,
     /// It asks for an answer without its body.
-    pub(super) bodiless: bool,
+    pub(super) is_head: bool,
     pub(super) body: Inbound,
 }
 
 /// Serves one request after the other, each to the end of its answer.
 pub(super) async fn serve(next: Rc<Next>) -> Infallible {
     loop {
-        let Asked { connection, session, key, head, bodiless, body } = next.wait().await;
+        let Asked { connection, session, key, head, is_head, body } = next.wait().await;
         let deadlines = &connection.worker.deadlines;
         // The exchange takes it over when it begins. Its body then says how long the client may leave the answer where
         // it is; it loses one that it leaves for too long.
         let deadline = deadlines.lend();
         {
-            let mut answering = pin!(answer(&connection, &deadline, &session, key, (head, bodiless), body));
+            let mut answering = pin!(answer(&connection, &deadline, &session, key, (head, is_head), body));
             poll_fn(|context| {
                 deadline.watch(context);
                 match answering.as_mut().poll(context) {
@@ -58,7 +57,7 @@ pub(super) async fn serve(next: Rc<Next>) -> Infallible {
             .await;
         }
         deadlines.take_back(deadline);
-        session.borrow_mut().serve_no_more(key);
+        session.borrow_mut().stop_serving(key);
     }
 }
 
@@ -66,8 +65,8 @@ async fn answer(
     connection: &Rc<Connection>,
     deadline: &Rc<Deadline>,
     session: &RefCell<Session>,
-    key: Key,
-    (head, bodiless): (Result<RequestHead, LocalError>, bool),
+    key: StreamKey,
+    (head, is_head): (Result<RequestHead, LocalError>, bool),
     body: Inbound,
 ) {
     connection.next_stream.replace(Some(Rc::clone(deadline)));
@@ -75,12 +74,12 @@ async fn answer(
         Ok(mut head) => {
             let mut serving = pin!(pipeline::serve(connection, &mut head, body));
             poll_fn(|context| {
-                if !session.borrow_mut().goes_on(key) {
+                if !session.borrow_mut().can_proceed(key) {
                     return Poll::Pending;
                 }
                 let polled = serving.as_mut().poll(context);
                 for (status, headers) in connection.take_interims().into_iter().flatten() {
-                    session.borrow_mut().interim(key, status, &headers);
+                    session.borrow_mut().send_interim(key, status, &headers);
                 }
                 polled
             })
@@ -88,7 +87,7 @@ async fn answer(
         }
         Err(error) => pipeline::refuse(connection, error),
     };
-    if let Some(mut sending) = send_head(connection, session, key, bodiless, response) {
+    if let Some(mut sending) = send_head(connection, session, key, is_head, response) {
         poll_fn(|context| sending.poll(context)).await;
     }
 }
@@ -97,13 +96,13 @@ async fn answer(
 fn send_head<'s>(
     connection: &'s Connection,
     session: &'s RefCell<Session>,
-    key: Key,
-    bodiless: bool,
+    key: StreamKey,
+    is_head: bool,
     response: Response,
 ) -> Option<Sending<'s>> {
     let Response { status, mut headers, body } = response;
     let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let ends = bodiless || has_none || body.is_end_stream();
+    let ends = is_head || has_none || body.is_end_stream();
     if has_none {
         // Clients compare it with the data that comes, which is none.
         headers.remove(header::CONTENT_LENGTH);
@@ -115,8 +114,8 @@ fn send_head<'s>(
         headers.append_number(header::CONTENT_LENGTH, length);
     }
     let date = connection.worker.buffers.date();
-    let answer = Answer { status, headers: &headers, date, ends };
-    let is_sent = session.borrow_mut().answer(key, &answer);
+    let head = ResponseHead { status, headers: &headers, date, ends };
+    let is_sent = session.borrow_mut().send_head(key, &head);
     (is_sent && !ends).then(|| Sending {
         worker: &connection.worker,
         session,
@@ -132,7 +131,7 @@ fn send_head<'s>(
 struct Sending<'s> {
     worker: &'s Worker,
     session: &'s RefCell<Session>,
-    key: Key,
+    key: StreamKey,
     body: Body,
     /// What it comes to, if that is known.
     length: Option<u64>,
@@ -150,7 +149,7 @@ impl Sending<'_> {
         loop {
             if let Some((data, last)) = &mut self.next {
                 let mut session = self.session.borrow_mut();
-                let Some(room) = session.room(self.key) else { return Poll::Ready(()) };
+                let Some(room) = session.capacity(self.key) else { return Poll::Ready(()) };
                 let now = self.worker.deadlines.now();
                 if room == 0 {
                     drop(session);
@@ -170,7 +169,7 @@ impl Sending<'_> {
                 if is_sent && last {
                     return Poll::Ready(());
                 }
-                if session.yields(self.key) {
+                if session.yield_turn(self.key) {
                     drop(session);
                     self.body.poll_upload(context);
                     return Poll::Pending;
@@ -192,7 +191,7 @@ impl Sending<'_> {
                     }
                     Err(frame) => {
                         if let Ok(trailers) = frame.into_trailers() {
-                            self.session.borrow_mut().trail(self.key, &trailers);
+                            self.session.borrow_mut().send_trailers(self.key, &trailers);
                         }
                         return Poll::Ready(());
                     }
@@ -214,7 +213,7 @@ impl Sending<'_> {
     fn send_text(&mut self) -> bool {
         let Some(length) = self.length.take() else { return false };
         let mut session = self.session.borrow_mut();
-        let has_room = session.room_now(self.key).is_some_and(|room| room as u64 >= length);
+        let has_room = session.capacity_now(self.key).is_some_and(|room| room as u64 >= length);
         let Some(text) = has_room.then(|| self.body.take_text()).flatten() else { return false };
         session.send_data(self.key, &text, true);
         true

@@ -6,15 +6,14 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::Frame;
+use sluicegate_wire::h2::{Session, StreamKey};
 
-use super::session::Session;
-use super::streams::Key;
 use crate::server::inbound::InboundError;
 
 /// The body of a request on a stream. Dropped before its end, the rest is thrown away as it comes.
 pub struct Http2Body {
     session: Rc<RefCell<Session>>,
-    key: Key,
+    key: StreamKey,
     /// What is still to come of it, if the request says how long it is. The client is held to that.
     left: Option<u64>,
     ended: bool,
@@ -22,7 +21,7 @@ pub struct Http2Body {
 
 impl Http2Body {
     /// The body on this stream, which says that it is so long.
-    pub(super) fn new(session: &Rc<RefCell<Session>>, key: Key, left: Option<u64>) -> Self {
+    pub(super) fn new(session: &Rc<RefCell<Session>>, key: StreamKey, left: Option<u64>) -> Self {
         Self { session: Rc::clone(session), key, left, ended: false }
     }
 
@@ -33,7 +32,7 @@ impl Http2Body {
         if self.ended {
             return Poll::Ready(None);
         }
-        let read = ready!(self.session.borrow_mut().read(self.key, context));
+        let read = ready!(self.session.borrow_mut().poll_body(self.key, context));
         Poll::Ready(match read {
             Ok((frame, ended)) => {
                 self.ended = ended;
@@ -41,12 +40,12 @@ impl Http2Body {
                 self.left = self.left.map(|left| left.saturating_sub(length));
                 frame.map(Ok)
             }
-            Err(error) => Some(Err(error)),
+            Err(_) => Some(Err(InboundError::Http2)),
         })
     }
 
     pub(in super::super) fn has_ended(&self) -> bool {
-        self.ended || self.session.borrow_mut().is_read(self.key)
+        self.ended || self.session.borrow_mut().body_is_read(self.key)
     }
 
     /// How much is still to come, if the request says it.
@@ -57,6 +56,6 @@ impl Http2Body {
 
 impl Drop for Http2Body {
     fn drop(&mut self) {
-        self.session.borrow_mut().read_no_more(self.key);
+        self.session.borrow_mut().stop_reading(self.key);
     }
 }

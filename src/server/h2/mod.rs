@@ -1,22 +1,14 @@
 //! HTTP/2 connections of clients (RFC 9113): one task each, in which all requests of the connection are served. They end
 //! with it.
 //!
-//! `session` is the connection without its socket: frames in, what happened and frames out. It stands on `frame` (bytes),
-//! `streams` (which are open), `head` (what a request is) and `hpack`; `watch` has the budgets of frames that cost their
-//! sender nothing. `socket` reads and writes, `requests` polls, `answer` serves one request.
+//! [`Session`] of the wire crate is the connection without its socket: frames in, events and frames out. `socket` reads and
+//! writes, `stream_tasks` polls the requests, `answer` serves one of them, `keepalive` checks silent connections.
 
-mod alive;
 mod answer;
 mod body;
-mod fault;
-mod frame;
-mod head;
-mod hpack;
-mod requests;
-mod session;
+mod keepalive;
 mod socket;
-mod streams;
-mod watch;
+mod stream_tasks;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -27,13 +19,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use self::alive::Alive;
+use sluicegate_wire::h2::{Event, HeadLimits, Reason, RequestError, STREAMS, Session};
+
 use self::answer::Asked;
-use self::frame::Reason;
-use self::head::{Most, Wrong};
-use self::requests::Requests;
-use self::session::{Event, Session};
+use self::keepalive::Keepalive;
 use self::socket::{End, Socket};
+use self::stream_tasks::{SLOTS, StreamTasks};
 use super::connection::Connection;
 use super::inbound::Inbound;
 use super::stream::ClientStream;
@@ -41,6 +32,7 @@ use crate::respond::LocalError;
 
 pub use self::body::Http2Body;
 
+const _: () = assert!(STREAMS <= SLOTS, "each stream has a slot");
 /// What is read at once before others have their turn.
 const READS: usize = 4;
 /// How long a connection without requests stays after its client was told that it ends.
@@ -51,16 +43,16 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
     let worker = &connection.worker;
     let view = worker.view();
     let config = &view.snapshot.config;
-    let most = Most { bytes: config.max_head, lines: worker.client().max_headers };
-    let session = Session::new(most, Arc::clone(&config.h2), worker.clock().uptime());
+    let limits = HeadLimits { bytes: config.max_head, fields: worker.client().max_headers };
+    let session = Session::new(limits, Arc::clone(&config.h2), worker.clock().uptime());
     let session = Rc::new(RefCell::new(session));
     drop(view); // it may be replaced long before the connection ends
     let mut task = Task {
         connection,
         session: &session,
         socket: Socket::new(stream, connection, prefix),
-        requests: Requests::default(),
-        alive: Alive::new(connection),
+        requests: StreamTasks::default(),
+        alive: Keepalive::new(connection),
         parting: Parting::default(),
     };
     poll_fn(|context| {
@@ -82,8 +74,8 @@ struct Task<'c> {
     connection: &'c Rc<Connection>,
     session: &'c Rc<RefCell<Session>>,
     socket: Socket,
-    requests: Requests,
-    alive: Alive,
+    requests: StreamTasks,
+    alive: Keepalive,
     parting: Parting,
 }
 
@@ -93,17 +85,15 @@ impl Task<'_> {
         self.requests.enter(context);
         let mut session = self.session.borrow_mut();
         session.enter(context);
-        if session.out.capacity() == 0 {
-            session.out = self.connection.worker.buffers.take_out();
-        }
+        session.lend_buffer(|| self.connection.worker.buffers.take_out());
     }
 
     /// Until it is polled again it holds what lies unsent, and requests.
     fn exit(&mut self) {
         let mut session = self.session.borrow_mut();
         session.exit();
-        if session.unsent() == 0 {
-            self.connection.worker.buffers.give_back(std::mem::take(&mut session.out));
+        if let Some(buffer) = session.return_buffer() {
+            self.connection.worker.buffers.give_back(buffer);
         }
         let is_idle = session.shrink();
         drop(session);
@@ -135,7 +125,7 @@ impl Task<'_> {
                 }
             }
             if self.parting.begins(self.connection) {
-                self.session.borrow_mut().part();
+                self.session.borrow_mut().begin_shutdown();
             }
             if self.wake_waiting() {
                 continue;
@@ -150,7 +140,7 @@ impl Task<'_> {
             }
             // There is more room, and so more to do, only if some of it was made.
             let has_room = was_full && !session.is_full();
-            if has_room || session.has_waiting() {
+            if has_room || session.has_blocked() {
                 drop(session);
                 if self.wake_waiting() || has_room {
                     continue;
@@ -167,18 +157,20 @@ impl Task<'_> {
         let Self { connection, session, socket, requests, .. } = self;
         socket.poll_read(context, session, |event| match event {
             Event::Reset(slot) => requests.end(slot),
-            Event::Request { key, head, ended, bodiless } => {
+            Event::Request { key, head, ended, is_head } => {
                 let (head, length) = match head {
                     Ok((head, length)) => (Ok(head), length),
-                    Err(Wrong::Refused(error)) => (Err(error), None),
-                    Err(Wrong::TooLarge | Wrong::Malformed) => (Err(LocalError::HeadTooLarge), None),
+                    Err(RequestError::Refused(error)) => (Err(error.into()), None),
+                    Err(RequestError::TooLarge | RequestError::Malformed) => {
+                        (Err(LocalError::HeadTooLarge), None)
+                    }
                 };
                 let body = match ended || head.is_err() {
                     true => Inbound::None,
                     false => Inbound::Http2(Http2Body::new(session, key, length)),
                 };
                 let (connection, session) = (Rc::clone(connection), Rc::clone(session));
-                requests.put(key.slot, Asked { connection, session, key, head, bodiless, body });
+                requests.put(key.slot, Asked { connection, session, key, head, is_head, body });
             }
         })
     }
@@ -195,7 +187,7 @@ impl Task<'_> {
     /// Has answers polled that there is room for now; whether there is one.
     fn wake_waiting(&mut self) -> bool {
         let mut any = false;
-        self.session.borrow_mut().wake_waiting(|slot| {
+        self.session.borrow_mut().wake_blocked(|slot| {
             self.requests.wake(slot);
             any = true;
         });

@@ -7,15 +7,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use sluicegate_wire::h2::frame::kind;
+use sluicegate_wire::h2::{AbortReason, ConnectionError, Event, Reason, Session};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::connection::Connection;
 use super::super::deadline::Deadline;
 use super::super::stream::ClientStream;
-use super::fault::Fault;
-use super::frame::{HEAD, Head, MOST, Reason, kind};
-use super::session::{Event, Session};
-use crate::metrics::AbortReason;
 
 /// What is still read of a client that is aborted, so that closing does not take back what it was told.
 const LEFT: usize = 64 << 10;
@@ -109,8 +107,8 @@ impl Socket {
     ) -> Result<(), End> {
         let (worker, deadline) = (&self.link.worker, &self.link.deadline);
         self.heard = worker.deadlines.now();
-        let was_greeted = session.borrow().was_greeted();
-        session.borrow_mut().hear(worker.clock().uptime());
+        let had_settings = session.borrow().has_settings();
+        session.borrow_mut().set_time(worker.clock().uptime());
         let taken = if self.rest.is_empty() {
             let taken = frames(bytes, session, happens);
             taken.inspect(|taken| self.rest.extend_from_slice(&bytes[*taken..]))
@@ -118,23 +116,23 @@ impl Socket {
             self.rest.extend_from_slice(bytes);
             frames(&self.rest, session, happens).inspect(|taken| _ = self.rest.drain(..*taken))
         };
-        let taken = taken.map_err(|fault| match fault {
-            Fault::Connection(reason) | Fault::Stream(_, reason) => End::Told(reason),
-            Fault::Aborted(reason) => End::Aborted(reason),
+        let taken = taken.map_err(|error| match error {
+            ConnectionError::Protocol(reason) => End::Told(reason),
+            ConnectionError::Flood(reason) => End::Aborted(reason),
         })?;
         if self.rest.is_empty() {
             self.rest = Vec::new(); // what waits for the next frame holds nothing
         }
         let session = session.borrow();
-        if !was_greeted && session.was_greeted() && self.link.is_idle() {
+        if !had_settings && session.has_settings() && self.link.is_idle() {
             // It speaks: from now on it may wait for its first request.
             deadline.set_socket(Some(worker.deadlines.after(worker.client().idle)));
         }
-        let is_data = self.rest.get(3) == Some(&kind::DATA) && session.was_greeted();
-        if !session.in_head() && (taken > 0 || self.rest.is_empty() || is_data) {
+        let is_data = self.rest.get(3) == Some(&kind::DATA) && session.has_settings();
+        if !session.has_partial_head() && (taken > 0 || self.rest.is_empty() || is_data) {
             self.whole_by = None; // what is there now began just now
         }
-        if (session.in_head() || !(self.rest.is_empty() || is_data)) && self.whole_by.is_none() {
+        if (session.has_partial_head() || !(self.rest.is_empty() || is_data)) && self.whole_by.is_none() {
             let by = worker.deadlines.after(worker.client().head);
             self.whole_by = Some(by);
             self.wakes.watch(context);
@@ -150,10 +148,10 @@ impl Socket {
         session: &mut Session,
     ) -> Poll<Result<(), End>> {
         while session.unsent() > 0 {
-            let written = Pin::new(&mut self.stream).poll_write(context, &session.out[session.written..]);
+            let written = Pin::new(&mut self.stream).poll_write(context, session.output());
             match written {
                 Poll::Ready(Ok(written)) if written > 0 => {
-                    session.was_sent(written);
+                    session.advance(written);
                     self.room_by = None;
                 }
                 Poll::Ready(_) => return Poll::Ready(Err(End::Gone)),
@@ -194,13 +192,13 @@ impl Socket {
         match end {
             End::Gone | End::Done | End::Told(Reason::NO_ERROR) => {}
             End::Told(_) => aborts.count(AbortReason::Protocol),
-            End::Aborted(_) if session.was_aborted() => {}
+            End::Aborted(_) if session.is_aborted() => {}
             End::Aborted(reason) => aborts.count(reason),
         }
         match end {
             End::Gone | End::Done => {}
-            End::Told(reason) => session.leave(reason),
-            End::Aborted(_) => session.leave(Reason::ENHANCE_YOUR_CALM),
+            End::Told(reason) => session.go_away(reason),
+            End::Aborted(_) => session.go_away(Reason::ENHANCE_YOUR_CALM),
         }
         if self.poll_flush(context, session) != Poll::Ready(Ok(())) {
             return;
@@ -219,22 +217,19 @@ impl Socket {
     }
 }
 
-/// Takes the frames that are whole, the client's preface before them. How many bytes they were.
-fn frames(all: &[u8], session: &RefCell<Session>, happens: &mut impl FnMut(Event)) -> Result<usize, Fault> {
+/// Has the session handle the complete frames in `all`, and reports their events. Returns how many bytes they were. The
+/// session is not borrowed while an event is handled.
+fn frames(
+    all: &[u8],
+    session: &RefCell<Session>,
+    happens: &mut impl FnMut(Event),
+) -> Result<usize, ConnectionError> {
     let mut bytes = all;
-    if !session.borrow_mut().greet(&mut bytes)? {
-        return Ok(all.len() - bytes.len());
-    }
-    while let Some(head) = Head::read(bytes) {
-        if head.length > MOST {
-            return Err(Fault::SIZE);
-        }
-        let Some(payload) = bytes.get(HEAD..HEAD + head.length) else { break };
-        bytes = &bytes[HEAD + head.length..];
-        let received = session.borrow_mut().receive(&head, payload)?;
-        if let Some(event) = received {
-            happens(event);
+    loop {
+        let event = session.borrow_mut().next_event(&mut bytes)?;
+        match event {
+            Some(event) => happens(event),
+            None => return Ok(all.len() - bytes.len()),
         }
     }
-    Ok(all.len() - bytes.len())
 }

@@ -1,0 +1,220 @@
+//! The static and the dynamic table (RFC 7541 §2.3).
+
+use std::collections::VecDeque;
+
+use super::HpackError;
+
+/// The default of SETTINGS_HEADER_TABLE_SIZE, in bytes (RFC 9113 §6.5.2).
+pub const DEFAULT_TABLE_SIZE: usize = 4096;
+/// The overhead of a field in bytes (RFC 7541 §4.1).
+pub(super) const OVERHEAD: usize = 32;
+/// The smallest allocation for the bytes of the fields.
+const LEAST: usize = 256;
+
+/// The static table (RFC 7541 appendix A); the first entry has index 1.
+pub(super) const STATIC: [(&str, &str); 61] = [
+    (":authority", ""),
+    (":method", "GET"),
+    (":method", "POST"),
+    (":path", "/"),
+    (":path", "/index.html"),
+    (":scheme", "http"),
+    (":scheme", "https"),
+    (":status", "200"),
+    (":status", "204"),
+    (":status", "206"),
+    (":status", "304"),
+    (":status", "400"),
+    (":status", "404"),
+    (":status", "500"),
+    ("accept-charset", ""),
+    ("accept-encoding", "gzip, deflate"),
+    ("accept-language", ""),
+    ("accept-ranges", ""),
+    ("accept", ""),
+    ("access-control-allow-origin", ""),
+    ("age", ""),
+    ("allow", ""),
+    ("authorization", ""),
+    ("cache-control", ""),
+    ("content-disposition", ""),
+    ("content-encoding", ""),
+    ("content-language", ""),
+    ("content-length", ""),
+    ("content-location", ""),
+    ("content-range", ""),
+    ("content-type", ""),
+    ("cookie", ""),
+    ("date", ""),
+    ("etag", ""),
+    ("expect", ""),
+    ("expires", ""),
+    ("from", ""),
+    ("host", ""),
+    ("if-match", ""),
+    ("if-modified-since", ""),
+    ("if-none-match", ""),
+    ("if-range", ""),
+    ("if-unmodified-since", ""),
+    ("last-modified", ""),
+    ("link", ""),
+    ("location", ""),
+    ("max-forwards", ""),
+    ("proxy-authenticate", ""),
+    ("proxy-authorization", ""),
+    ("range", ""),
+    ("referer", ""),
+    ("refresh", ""),
+    ("retry-after", ""),
+    ("server", ""),
+    ("set-cookie", ""),
+    ("strict-transport-security", ""),
+    ("transfer-encoding", ""),
+    ("user-agent", ""),
+    ("vary", ""),
+    ("via", ""),
+    ("www-authenticate", ""),
+];
+
+/// The dynamic table: the lines that came last, up to a size. Nothing is allocated before the first.
+#[derive(Debug, Default)]
+pub(super) struct Dynamic {
+    /// The newest first.
+    lines: VecDeque<Line>,
+    /// The bytes of the lines, the oldest first and each in one piece; in front of them, of lines that went.
+    bytes: Vec<u8>,
+    /// Bytes of lines that went.
+    gone: usize,
+    /// As the RFC counts (§4.1): never above `limit`.
+    size: usize,
+    limit: usize,
+}
+
+/// Where a line's name is in the bytes; its value follows.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    at: usize,
+    name: u32,
+    value: u32,
+}
+
+impl Line {
+    fn len(self) -> usize {
+        self.name as usize + self.value as usize
+    }
+}
+
+impl Dynamic {
+    /// An empty table of at most `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    /// Sets the size, and drops the oldest lines that are too many for it.
+    pub(super) fn resize(&mut self, limit: usize) {
+        self.limit = limit;
+        self.evict(0);
+    }
+
+    /// The line of a number in both tables: its name and value.
+    #[inline]
+    pub(super) fn line(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
+        if let Some((name, value)) = STATIC.get(index.wrapping_sub(1)) {
+            return Ok((name.as_bytes(), value.as_bytes()));
+        }
+        // Number 0 is no line: it is far outside.
+        let line = self.lines.get(index.wrapping_sub(STATIC.len() + 1)).ok_or(HpackError)?;
+        Ok(self.bytes[line.at..line.at + line.len()].split_at(line.name as usize))
+    }
+
+    /// Adds a line; the oldest make room. One that is larger than the table empties it (RFC 7541 §4.4).
+    pub(super) fn insert(&mut self, name: &[u8], value: &[u8]) {
+        let length = name.len() + value.len();
+        self.evict(length + OVERHEAD);
+        let (Ok(name_length), Ok(value_length)) = (u32::try_from(name.len()), u32::try_from(value.len()))
+        else {
+            return;
+        };
+        if length + OVERHEAD > self.limit {
+            return;
+        }
+        self.make_room(length);
+        self.lines.push_front(Line { at: self.bytes.len(), name: name_length, value: value_length });
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+        self.size += length + OVERHEAD;
+    }
+
+    /// Drops the oldest lines until there is room for `wanted`, or none is left.
+    fn evict(&mut self, wanted: usize) {
+        while self.size + wanted > self.limit
+            && let Some(line) = self.lines.pop_back()
+        {
+            self.size -= line.len() + OVERHEAD;
+            self.gone += line.len();
+        }
+        if self.lines.is_empty() {
+            self.bytes.clear();
+            self.gone = 0;
+        }
+    }
+
+    /// Room for so many bytes more. What is left is moved only when as much went as is left, so each byte is moved once
+    /// for one that came; and there are never more than twice the table's size.
+    fn make_room(&mut self, length: usize) {
+        if self.bytes.len() + length <= self.bytes.capacity() {
+            return;
+        }
+        if self.gone >= self.bytes.len() - self.gone {
+            self.bytes.drain(..self.gone);
+            for line in &mut self.lines {
+                line.at -= self.gone;
+            }
+            self.gone = 0;
+        }
+        let wanted = self.bytes.len() + length;
+        if wanted > self.bytes.capacity() {
+            self.bytes.reserve_exact(wanted.next_power_of_two().max(LEAST) - self.bytes.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However lines come and go, each is there whole, and what is allocated stays near the size.
+        #[test]
+        fn lines_stay_whole_in_bounded_room(
+            limit in 32_usize..2000,
+            lines in prop::collection::vec((any::<u8>(), 0_usize..30, 0_usize..300), 0..400),
+        ) {
+            let mut table = Dynamic::new(limit);
+            let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            for (byte, name, value) in lines {
+                let line = (vec![byte; name], vec![!byte; value]);
+                table.insert(&line.0, &line.1);
+                kept.insert(0, line);
+                let mut size = 0;
+                kept.retain(|(name, value)| {
+                    size += name.len() + value.len() + OVERHEAD;
+                    size <= limit
+                });
+                for (at, (name, value)) in kept.iter().enumerate() {
+                    prop_assert_eq!(table.line(62 + at), Ok((&name[..], &value[..])));
+                }
+                prop_assert_eq!(table.line(62 + kept.len()), Err(HpackError));
+                prop_assert!(table.bytes.capacity() <= (2 * limit).next_power_of_two().max(LEAST));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_allocated_before_the_first_line() {
+        let table = Dynamic::new(4096);
+        assert_eq!((table.bytes.capacity(), table.lines.capacity()), (0, 0));
+    }
+}
