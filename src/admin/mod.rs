@@ -27,8 +27,8 @@ use crate::file_watch::sha256;
 use crate::keys::{Fingerprint, KeyText};
 use crate::limit::{Limit, Peeked, Store};
 use crate::metrics;
+use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
-use crate::worker::Shared;
 
 const PAGE: &str = include_str!("page.html");
 const JSON: &str = "application/json";
@@ -56,7 +56,7 @@ pub type ReloadRequest = oneshot::Sender<Result<u64, String>>;
 /// The API on one address.
 pub struct Admin {
     /// What all threads share.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ProcessState>,
     /// Where reloads are asked for.
     pub reloads: mpsc::Sender<ReloadRequest>,
     /// The way to the store.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use http::{HeaderName, header};
 use sluicegate_limiter::Time;
 
+use super::view::View;
 use crate::access_log::Record;
 use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::limit::Holds;
@@ -21,10 +22,10 @@ use crate::message::{RequestId, Response};
 use crate::refusal_reason::RefusalReason;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
-use crate::server::{Connection, Deadline};
+use crate::server::Connection;
 use crate::trace::Trace;
 use crate::upstream::{Slot, Underscores, Upload};
-use crate::worker::View;
+use crate::worker_state::Deadline;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 
@@ -188,7 +189,7 @@ impl RequestContext {
 
     /// The id of the request, the same for the upstream, an answer of our own and the log.
     pub(crate) fn id(&self) -> &RequestId {
-        self.id.get_or_init(|| self.connection.worker.request_id())
+        self.id.get_or_init(|| RequestId::of(self.connection.worker.number()))
     }
 
     pub(crate) fn set_idle(&self, idle: Duration) {

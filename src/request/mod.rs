@@ -6,6 +6,7 @@
 //! - [`limit_selection`]: which limits apply, with which key and cost ([`cost`])
 //! - [`early_reject`]: requests that are answered before all of their limits are evaluated
 //! - [`verdict`]: what was found out about a request, and what its limits decided
+//! - [`Services`]: what a worker thread has for requests; [`View`]: the configuration in force as the worker sees it
 //! - [`context`]: deadlines, holds and the log record of a request; dropping it settles them
 
 pub mod client_address;
@@ -14,6 +15,10 @@ pub mod cost;
 pub mod early_reject;
 pub(crate) mod limit_selection;
 pub mod pipeline;
+mod services;
 pub mod verdict;
+mod view;
 
 pub use context::RequestContext;
+pub use services::Services;
+pub use view::View;

@@ -16,18 +16,17 @@ use crate::config::{PathError, normalize};
 use crate::limit::{self, Ask, Store, decide};
 use crate::message::Response;
 use crate::refusal_reason::RefusalReason;
-use crate::request::RequestContext;
 use crate::request::cost::settled;
 use crate::request::early_reject::{Stop, Unjudged, deny};
 use crate::request::limit_selection::{Arrival, Asking, Scope};
 use crate::request::verdict::{Found, Judged, Origin};
+use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError};
 use crate::rewrite::Unwritable;
 use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
 use crate::server::{Connection, Inbound};
 use crate::snapshot::{Route, Snapshot, Target};
 use crate::upstream::{self, ForwardError};
-use crate::worker::View;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::RequestTarget;
@@ -176,7 +175,7 @@ fn is_chunked(headers: &Headers) -> bool {
 
 /// The answer to what is no request, or was never one. It is counted as all others are.
 pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
-    let (view, now) = (connection.worker.view(), connection.worker.clock().now());
+    let (view, now) = (connection.services.view(), connection.worker.clock().now());
     let exchange = RequestContext::begin(connection, &view, now, None);
     let response = exchange.refuse(error);
     exchange.answer(response)
@@ -185,7 +184,7 @@ pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
 /// Serves one request. Every answer, also a refusal or an error, comes from here; no protocol sees a failure. Of the head
 /// nothing may be left behind it.
 pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: Inbound) -> Response {
-    let view = connection.worker.view();
+    let view = connection.services.view();
     let now = connection.worker.clock().now();
     view.snapshot.underscores.clean(&mut parts.headers);
     let mut exchange = RequestContext::begin(connection, &view, now, Some(parts));

@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 use super::notify;
 use super::signals::{Signal, Signals};
 use super::sockets::Sockets;
-use crate::worker::{Command, Draining, Shared};
+use super::worker::{Command, Draining};
+use crate::process_state::ProcessState;
 
 /// Why the gateway ends.
 pub(super) enum Ending {
@@ -34,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Drains, unless a signal says that there is no time for it.
 pub(super) async fn drain(
     ending: &Ending,
-    shared: &Shared,
+    shared: &ProcessState,
     sockets: Sockets,
     workers: &[mpsc::UnboundedSender<Command>],
     signals: &mut Signals,
@@ -52,7 +53,7 @@ pub(super) async fn drain(
 
 async fn wait(
     ending: &Ending,
-    shared: &Shared,
+    shared: &ProcessState,
     sockets: Sockets,
     workers: &[mpsc::UnboundedSender<Command>],
 ) {

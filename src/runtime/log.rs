@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::worker::Command;
 use crate::access_log::Sink;
 use crate::config::{AccessLogConfig, LogTarget};
 use crate::metrics::Metrics;
-use crate::worker::{Command, Shared};
+use crate::process_state::ProcessState;
 
 /// How long the end of the gateway waits for what takes the lines.
 const FINISH: Duration = Duration::from_secs(2);
@@ -34,11 +35,11 @@ pub(super) fn open(
 }
 
 /// Writes the lines of all requests that have ended.
-pub(super) async fn finish(shared: &Shared, workers: &[mpsc::UnboundedSender<Command>]) {
+pub(super) async fn finish(shared: &ProcessState, workers: &[mpsc::UnboundedSender<Command>]) {
     let Some(sink) = shared.access_log.load_full() else { return };
     let (done, mut told) = mpsc::channel(1);
     for worker in workers {
-        let _ = worker.send(Command::HandOver(done.clone())); // a worker that ended has handed over all
+        let _ = worker.send(Command::FlushAccessLog(done.clone())); // a worker that ended has handed over all
     }
     drop(done);
     let _ = tokio::time::timeout(FINISH, told.recv()).await; // nothing is sent: it ends with the last sender

@@ -10,6 +10,7 @@ mod reload;
 mod signals;
 mod sockets;
 mod tls_files;
+mod worker;
 mod workers;
 
 use std::cell::RefCell;
@@ -32,16 +33,17 @@ use crate::critical_task::CriticalTasks;
 use crate::limit::Store;
 use crate::metrics::Metrics;
 use crate::process_log::ProcessLog;
+use crate::process_state::{ProcessState, Status};
 use crate::server::{Budget, Opened};
 use crate::snapshot::SnapshotBuilder;
 use crate::upstream::UpstreamState;
-use crate::worker::{Command, Shared, Status};
 use drain::Ending;
 use files::Files;
 use life::Asked;
 use reload::{not_in_force, read};
 use signals::Signals;
 use sockets::{Held, Sockets};
+use worker::Command;
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -68,7 +70,7 @@ pub enum StartError {
 /// The thread that serves nobody: it loads, reloads, and ends.
 struct Supervisor {
     source: Source,
-    shared: Arc<Shared>,
+    shared: Arc<ProcessState>,
     snapshots: SnapshotBuilder,
     workers: Vec<mpsc::UnboundedSender<Command>>,
     sockets: Sockets,
@@ -114,19 +116,19 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     let clock = Clock::start();
     let snapshots = SnapshotBuilder::default();
     let snapshot = snapshots.build(config, None, clock.now());
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ProcessState {
         generation: AtomicU64::new(snapshot.generation),
         snapshot: ArcSwap::from_pointee(snapshot),
         draining: AtomicBool::new(false),
         metrics,
         clock,
-        budget: Budget::of_process(workers, listeners.len()),
         access_log: ArcSwapOption::new(access_log),
         status: Mutex::new(Status { file: options.config.to_string(), ..Status::default() }),
     });
+    let budget = Arc::new(Budget::of_process(workers, listeners.len()));
     let (critical, failures) = mpsc::unbounded_channel();
     let critical = CriticalTasks::new(critical);
-    let start = |index| workers::start(&shared, index, critical.clone());
+    let start = |index| workers::start(&shared, index, Arc::clone(&budget), critical.clone());
     let workers = (0..workers).map(start).collect::<Result<_, _>>()?;
     let (reloads, requests) = mpsc::channel(8);
     let mut supervisor = Supervisor {

@@ -12,11 +12,11 @@ use super::Supervisor;
 use super::files::Files;
 use super::log;
 use super::sockets::Held;
+use super::worker::Command;
 use crate::config::{Config, ListenerConfig, Loaded, Source};
 use crate::file;
 use crate::metrics::ConfiguredNames;
 use crate::snapshot::Snapshot;
-use crate::worker::Command;
 
 /// How long a bad file may be half-written before it is reported.
 const HALF_WRITTEN: Duration = Duration::from_millis(100);

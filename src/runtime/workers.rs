@@ -6,13 +6,16 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 use super::StartError;
+use super::worker::{Command, Worker};
 use crate::critical_task::CriticalTasks;
-use crate::worker::{Command, Shared, Worker};
+use crate::process_state::ProcessState;
+use crate::server::Budget;
 
 /// Starts a serving thread; it is told what to do through what is returned.
 pub(super) fn start(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProcessState>,
     index: usize,
+    budget: Arc<Budget>,
     critical: CriticalTasks,
 ) -> Result<mpsc::UnboundedSender<Command>, StartError> {
     let (sender, commands) = mpsc::unbounded_channel();
@@ -21,7 +24,10 @@ pub(super) fn start(
         let _guard = critical.guard("serves");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let local = LocalSet::new();
-        local.block_on(&runtime, async move { Worker::new(shared, index, critical).run(commands).await });
+        local.block_on(
+            &runtime,
+            async move { Worker::new(shared, index, budget, critical).run(commands).await },
+        );
         Ok::<(), std::io::Error>(())
     };
     let spawned = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {

@@ -12,15 +12,15 @@ use tokio::sync::mpsc;
 
 use super::budget::{Spare, is_of_connection, is_out_of_files};
 use super::connection::{Connection, Listener, serve};
+use super::listeners::Server;
 use super::plain::Plain;
 use super::{DETACHED, Opened, detach};
 use crate::metrics::Refusal;
-use crate::worker::Worker;
 
 /// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
 const OUT_OF_FILES: Duration = Duration::from_millis(50);
 
-impl Worker {
+impl Server {
     /// Serves on a socket.
     pub(crate) fn open(self: &Rc<Self>, opened: Opened) {
         #[allow(
@@ -35,7 +35,7 @@ impl Worker {
         // A latency matter, no reason to serve nobody. Connections that are accepted have it from their listener.
         let _ = socket2::SockRef::from(&socket).set_tcp_nodelay(true);
         let listener = Rc::new(Listener::new(opened.id, self.next_group()));
-        listener.find_in(&self.view().snapshot, &self.shared().metrics, self.index);
+        listener.find_in(&self.services.view().snapshot, &self.services.process.metrics, self.services.index);
         self.listeners.borrow_mut().push(Rc::clone(&listener));
         tokio::task::spawn_local(accept(Rc::clone(self), listener, socket, opened.own));
     }
@@ -44,8 +44,8 @@ impl Worker {
     fn has_port_of(&self, socket: &TcpListener) -> bool {
         let port = socket.local_addr().map(|address| address.port());
         let same = |other: u16| port.as_ref().is_ok_and(|port| *port == other);
-        let snapshot = &self.view().snapshot;
-        !self.shared().draining.load(Ordering::Relaxed)
+        let snapshot = &self.services.view().snapshot;
+        !self.services.process.draining.load(Ordering::Relaxed)
             && snapshot.config.listeners.iter().any(|listener| same(listener.address.port()))
     }
 
@@ -66,24 +66,28 @@ impl Worker {
             listener.ending.set(true);
             listener.closed.notify_one();
             // It is looked after no more: this is the last time that it learns what it is now.
-            listener.find_in(&self.view().snapshot, &self.shared().metrics, self.index);
+            listener.find_in(
+                &self.services.view().snapshot,
+                &self.services.process.metrics,
+                self.services.index,
+            );
         }
-        let worker = Rc::clone(self);
+        let services = Rc::clone(&self.services);
         tokio::task::spawn_local(async move {
             // What clients had sent before this is read first, and answered.
             tokio::time::sleep(grace).await;
             for listener in closing {
-                worker.deadlines.close(listener.group);
+                services.worker.deadlines.close(listener.group);
             }
             drop(done);
         });
     }
 }
 
-async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: AsyncFd<TcpListener>, own: bool) {
+async fn accept(server: Rc<Server>, listener: Rc<Listener>, socket: AsyncFd<TcpListener>, own: bool) {
     let mut spare = Spare::new();
     let mut troubled = false;
-    let _guard = worker.critical.guard("accepts connections");
+    let _guard = server.critical.guard("accepts connections");
     loop {
         let accepted = tokio::select! {
             accepted = socket.async_io(Interest::READABLE, take_in) => accepted,
@@ -94,7 +98,7 @@ async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: AsyncFd<TcpL
                 if std::mem::take(&mut troubled) {
                     tracing::info!("accepting on {} again", listener.id);
                 }
-                start(&worker, &listener, stream, peer);
+                start(&server, &listener, stream, peer);
             }
             Err(error) if is_of_connection(&error) => {}
             Err(error) => {
@@ -112,16 +116,16 @@ async fn accept(worker: Rc<Worker>, listener: Rc<Listener>, socket: AsyncFd<TcpL
     if listener.left.get() {
         return;
     }
-    if own && worker.has_port_of(socket.get_ref()) && detach(socket.get_ref()) {
+    if own && server.has_port_of(socket.get_ref()) && detach(socket.get_ref()) {
         let completed = async {
             loop {
                 let Ok((stream, peer)) = socket.async_io(Interest::READABLE, take_in).await else { return };
-                start(&worker, &listener, stream, peer);
+                start(&server, &listener, stream, peer);
             }
         };
         let _ = tokio::time::timeout(DETACHED, completed).await; // whoever comes now comes to another socket
     }
-    drain(socket.get_ref(), |stream, peer| start(&worker, &listener, stream, peer));
+    drain(socket.get_ref(), |stream, peer| start(&server, &listener, stream, peer));
 }
 
 /// Takes in all that the kernel has accepted for a socket, which would be reset with it.
@@ -171,10 +175,10 @@ fn turn_away(listener: &Listener, socket: &TcpListener, spare: &mut Spare) -> bo
 }
 
 /// Serves a connection, if there is a place for it.
-fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
-    worker.view(); // a new connection finds the listener as the configuration in force has it
+fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
+    server.services.view(); // a new connection finds the listener as the configuration in force has it
     let Some(door) = listener.door() else { return };
-    let Some(in_gateway) = worker.shared().budget.place() else {
+    let Some(in_gateway) = server.budget.place() else {
         return listener.count_refusal(Refusal::Gateway);
     };
     let Some(in_listener) = listener.place(door.most) else {
@@ -183,7 +187,7 @@ fn start(worker: &Rc<Worker>, listener: &Rc<Listener>, stream: TcpStream, peer: 
     if !cfg!(target_os = "linux") {
         let _ = stream.set_nodelay(true); // what a listener hands on is the system's own affair
     }
-    let connection = Connection::new(worker, listener, peer, [in_gateway, in_listener]);
+    let connection = Connection::new(server, listener, peer, [in_gateway, in_listener]);
     tokio::task::spawn_local(serve(connection, door, Plain::New(stream)));
 }
 

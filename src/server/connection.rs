@@ -12,18 +12,19 @@ use bytes::BytesMut;
 use http::StatusCode;
 use tokio::sync::Notify;
 
-use super::deadline::Deadline;
 use super::door::{AddressPlace, Counted, Door};
 use super::greet::greet;
+use super::listeners::Server;
 use super::plain::Plain;
 use super::stream::ClientStream;
 use super::tls::TlsSession;
 use super::{h1, h2};
 use crate::boxed_future::boxed_future;
 use crate::metrics::{Handshake, ListenerMetrics, Metrics, Refusal};
+use crate::request::Services;
 use crate::request::verdict::Origin;
 use crate::snapshot::Snapshot;
-use crate::worker::Worker;
+use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_wire::Headers;
 use sluicegate_wire::h2::frame::PREFACE;
 use sluicegate_wire::number::write_decimal;
@@ -53,8 +54,12 @@ pub struct Listener {
 
 /// A connection of a client.
 pub struct Connection {
-    /// The worker that serves it.
-    pub worker: Rc<Worker>,
+    /// The server that accepted it.
+    pub(super) server: Rc<Server>,
+    /// What serves its requests.
+    pub services: Rc<Services>,
+    /// The clock, deadlines and buffers of its thread.
+    pub worker: Rc<WorkerState>,
     /// Where it came in.
     pub listener: Rc<Listener>,
     /// Where it comes from.
@@ -180,14 +185,17 @@ async fn read_prefix(connection: &Connection, stream: &mut ClientStream, agreed:
 impl Connection {
     /// A connection from `peer` that has said nothing yet.
     pub(super) fn new(
-        worker: &Rc<Worker>,
+        server: &Rc<Server>,
         listener: &Rc<Listener>,
         peer: SocketAddr,
         counted: [Counted; 2],
     ) -> Self {
+        let (services, worker) = (&server.services, &server.services.worker);
         let deadline = worker.deadlines.register(listener.group);
         deadline.set_socket(Some(worker.deadlines.after(worker.client().head)));
         Self {
+            server: Rc::clone(server),
+            services: Rc::clone(services),
             worker: Rc::clone(worker),
             listener: Rc::clone(listener),
             peer,

@@ -15,12 +15,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::Connection;
-use super::deadline::Deadline;
 use super::door::{Door, Full};
 use super::plain::Plain;
 use super::stream::ClientStream;
 use super::tls::{ServerTls, TlsSession};
 use crate::metrics::{Handshake, Refusal};
+use crate::worker_state::Deadline;
 use sluicegate_wire::proxy_protocol::{self, Progress, SHORTEST};
 
 /// Handshakes at once of one worker. Each takes memory before anything is known of the client; of more, the oldest is
@@ -76,7 +76,7 @@ pub(super) async fn greet(
             }
         }
     }
-    let config = Arc::clone(&connection.worker.view().snapshot);
+    let config = Arc::clone(&connection.services.view().snapshot);
     match door.place(connection.peer.ip(), &config.config) {
         Ok(place) => connection.place = place,
         Err(Full) => {
@@ -145,7 +145,7 @@ async fn handshake(
 ) -> Result<(ClientStream, TlsSession), (Handshake, Option<Plain>)> {
     let worker = &connection.worker;
     connection.deadline.set_socket(Some(worker.deadlines.after(tls.timeout)));
-    let _under_way = worker.handshakes.begin(&connection.deadline);
+    let _under_way = connection.server.handshakes.begin(&connection.deadline);
     let accepting = TlsAcceptor::from(Arc::clone(&tls.config)).accept(socket).into_fallible();
     match in_time(connection, accepting).await {
         Some(Ok(stream)) => {
@@ -188,7 +188,7 @@ async fn in_time<F: Future>(connection: &Connection, future: F) -> Option<F::Out
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::Deadlines;
+    use crate::worker_state::Deadlines;
 
     #[test]
     fn the_oldest_handshake_is_given_up_for_a_new_one() {

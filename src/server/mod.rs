@@ -2,14 +2,13 @@
 
 mod accept;
 mod budget;
-mod buffers;
 mod connection;
-mod deadline;
 mod door;
 mod greet;
 mod h1;
 mod h2;
 mod inbound;
+mod listeners;
 mod pace;
 mod plain;
 mod socket;
@@ -18,13 +17,11 @@ pub mod tls;
 
 pub(crate) use accept::drain;
 pub use budget::{Budget, OPERATORS};
-pub use buffers::Buffers;
 pub use connection::{Connection, Listener};
-pub use deadline::{Deadline, Deadlines};
 pub use door::{Door, PER_ADDRESS};
-pub(crate) use greet::Handshakes;
 pub use h1::Http1Body;
 pub use h2::Http2Body;
 pub use inbound::{Inbound, InboundError};
+pub use listeners::Server;
 pub(crate) use plain::write_now;
 pub use socket::{DETACHED, Opened, detach, open};

@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 use super::{ForwardError, headers};
 use crate::config::UpstreamConfig;
 use crate::request::RequestContext;
-use crate::server::{Connection, Deadline, Inbound, InboundError};
+use crate::server::{Connection, Inbound, InboundError};
+use crate::worker_state::Deadline;
 use sluicegate_wire::Headers;
 
 /// The body of a request on its way to an upstream.

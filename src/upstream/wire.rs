@@ -16,7 +16,8 @@ use super::connect::{IdleState, ServerStream};
 use super::headers::strip_hop_by_hop;
 use super::outgoing::Outgoing;
 use super::sending::{Sending, Unfinished};
-use crate::server::{Buffers, Connection};
+use crate::server::Connection;
+use crate::worker_state::Buffers;
 
 /// What is read at once behind something that is there already.
 const MORE: usize = 16 << 10;

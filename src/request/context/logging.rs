@@ -105,7 +105,7 @@ impl RequestContext {
             trace: self.trace.get().copied().flatten(),
         };
         log.write(&record, &end, worker.number());
-        if worker.shared().generation.load(Ordering::Acquire) != snapshot.generation {
+        if self.connection.services.process.generation.load(Ordering::Acquire) != snapshot.generation {
             log.flush(); // nobody else looks after the log of an earlier configuration
         }
     }

@@ -114,7 +114,7 @@ impl Socket {
             deadline.watch(context);
             let state = &mut *self.state.borrow_mut();
             loop {
-                let max = || self.connection.worker.view().snapshot.config.max_head;
+                let max = || self.connection.services.view().snapshot.config.max_head;
                 match decoder.decode(&mut state.read, max, times.max_headers) {
                     Ok(Some(request)) => return Poll::Ready(Next::Request(request)),
                     Ok(None) => {}

@@ -14,7 +14,6 @@ use http_body::Body as _;
 use sluicegate_wire::h2::{Reason, ResponseHead, Session, StreamKey};
 
 use super::super::connection::Connection;
-use super::super::deadline::Deadline;
 use super::super::inbound::Inbound;
 use super::super::pace::SendPace;
 use super::stream_tasks::Next;
@@ -22,7 +21,7 @@ use crate::message::Response;
 use crate::request::pipeline;
 use crate::respond::LocalError;
 use crate::upstream::Body;
-use crate::worker::Worker;
+use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_wire::RequestHead;
 
 /// A request that came.
@@ -129,7 +128,7 @@ fn send_head<'s>(
 
 /// The body of an answer on its way.
 struct Sending<'s> {
-    worker: &'s Worker,
+    worker: &'s WorkerState,
     session: &'s RefCell<Session>,
     key: StreamKey,
     body: Body,

@@ -41,7 +41,7 @@ const PARTING: Duration = Duration::from_secs(2);
 /// Serves a connection to its end. `prefix` is what was read of it already.
 pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, prefix: Bytes) {
     let worker = &connection.worker;
-    let view = worker.view();
+    let view = connection.services.view();
     let config = &view.snapshot.config;
     let limits = HeadLimits { bytes: config.max_head, fields: worker.client().max_headers };
     let session = Session::new(limits, Arc::clone(&config.h2), worker.clock().uptime());
@@ -179,7 +179,7 @@ impl Task<'_> {
     fn heed_cut(&mut self) {
         let abort = self.session.borrow_mut().take_abort();
         if let Some((reason, ended)) = abort {
-            self.connection.worker.shared().metrics.aborts.count(reason);
+            self.connection.services.process.metrics.aborts.count(reason);
             ended.into_iter().for_each(|slot| self.requests.end(slot));
         }
     }

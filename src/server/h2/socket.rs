@@ -12,8 +12,8 @@ use sluicegate_wire::h2::{AbortReason, ConnectionError, Event, Reason, Session};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::connection::Connection;
-use super::super::deadline::Deadline;
 use super::super::stream::ClientStream;
+use crate::worker_state::Deadline;
 
 /// What is still read of a client that is aborted, so that closing does not take back what it was told.
 const LEFT: usize = 64 << 10;
@@ -188,7 +188,7 @@ impl Socket {
 
     /// Ends the connection: the client is told why, as far as it listens.
     pub(super) fn poll_end(&mut self, context: &mut Context<'_>, session: &mut Session, end: End) {
-        let aborts = &self.link.worker.shared().metrics.aborts;
+        let aborts = &self.link.services.process.metrics.aborts;
         match end {
             End::Gone | End::Done | End::Told(Reason::NO_ERROR) => {}
             End::Told(_) => aborts.count(AbortReason::Protocol),

@@ -59,14 +59,14 @@ impl Buffers {
     }
 
     /// A buffer to read into, whatever stands in it.
-    pub(super) fn take_in(&self) -> Vec<u8> {
+    pub(crate) fn take_in(&self) -> Vec<u8> {
         let mut piece = self.piece_of_frames.take();
         piece.resize(PIECE, 0);
         piece
     }
 
     /// Gives it back for the next.
-    pub(super) fn give_in(&self, piece: Vec<u8>) {
+    pub(crate) fn give_in(&self, piece: Vec<u8>) {
         self.piece_of_frames.set(piece);
     }
 
@@ -85,7 +85,7 @@ impl Buffers {
     }
 
     /// The time of day for the header Date (RFC 9110 §5.6.7).
-    pub(super) fn date(&self) -> [u8; 29] {
+    pub(crate) fn date(&self) -> [u8; 29] {
         self.date.get()
     }
 

@@ -66,13 +66,13 @@ impl Deadlines {
 
     /// Deadlines for a request of its own, of no group: it ends with its connection. They are to be given back, so that
     /// requests by the thousand leave nothing to the next sweep.
-    pub(super) fn lend(&self) -> Rc<Deadline> {
+    pub(crate) fn lend(&self) -> Rc<Deadline> {
         let spare = self.spare.borrow_mut().pop();
         spare.unwrap_or_else(|| self.register(u64::MAX))
     }
 
     /// Takes back what was lent, unless somebody else still has it.
-    pub(super) fn take_back(&self, deadline: Rc<Deadline>) {
+    pub(crate) fn take_back(&self, deadline: Rc<Deadline>) {
         let mut spare = self.spare.borrow_mut();
         if Rc::strong_count(&deadline) == 1 && spare.len() < SPARE {
             deadline.clear();
@@ -165,14 +165,14 @@ impl Deadline {
     }
 
     /// Has the socket's deadline pass now, to make room for others.
-    pub(super) fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.given_up.set(true);
         self.socket_passed.set(true);
         self.wake();
     }
 
     /// Whether it was given up.
-    pub(super) fn was_given_up(&self) -> bool {
+    pub(crate) fn was_given_up(&self) -> bool {
         self.given_up.get()
     }
 
@@ -209,7 +209,7 @@ impl Deadline {
     }
 
     /// Whether it is asked to end.
-    pub(super) fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing.get()
     }
 

@@ -1,0 +1,58 @@
+//! What all threads of the gateway share.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use crate::access_log::Sink;
+use crate::clock::Clock;
+use crate::limit::{Store, StoreState};
+use crate::metrics::Metrics;
+use crate::snapshot::Snapshot;
+
+/// What all threads of the gateway share.
+pub struct ProcessState {
+    /// The configuration in force.
+    pub snapshot: ArcSwap<Snapshot>,
+    /// The generation of [`snapshot`](Self::snapshot), which is cheaper to read.
+    pub generation: AtomicU64,
+    /// Whether the gateway is draining.
+    pub draining: AtomicBool,
+    /// All counters.
+    pub metrics: Metrics,
+    /// The clock.
+    pub clock: Clock,
+    /// The writer of the access log, if there is one.
+    pub access_log: ArcSwapOption<Sink>,
+    /// How the configuration came into force, for `GET /status`.
+    pub status: Mutex<Status>,
+}
+
+/// How the configuration came into force.
+#[derive(Debug, Default)]
+pub struct Status {
+    /// The configuration file.
+    pub file: String,
+    /// When the configuration in force was loaded (RFC 3339).
+    pub loaded_at: String,
+    /// The report on the last file, if that file was refused.
+    pub last_error: Option<String>,
+    /// Errors of other files (consumers, address lists, certificates) that were refused, by path.
+    pub file_errors: BTreeMap<String, String>,
+}
+
+impl ProcessState {
+    /// A worker's connection to the store that `state` describes: `before` if it leads there.
+    pub fn store(&self, state: &Arc<StoreState>, worker: usize, before: Option<&Rc<Store>>) -> Rc<Store> {
+        match before.filter(|before| Arc::ptr_eq(before.state(), state)) {
+            Some(same) => {
+                same.follow_config();
+                Rc::clone(same)
+            }
+            None => Store::new(Arc::clone(state), self.clock.for_store(), worker, self.metrics.store(worker)),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The configuration in force as one worker sees it.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluicegate_limiter::{Standing, Time};
+
+use super::verdict::{AskedLimit, Found, Judged, Spared};
+use crate::access_log::AccessLog;
+use crate::limit::{self, Ask, Decision, Store};
+use crate::metrics::{LimitMetrics, Outcome, RouteMetrics};
+use crate::process_state::ProcessState;
+use crate::snapshot::Snapshot;
+use crate::upstream::Upstream;
+
+/// A snapshot with what one worker resolved of it: the worker's counters, its upstream connections, its connection to the
+/// store and its buffer of the access log.
+pub struct View {
+    /// The configuration in force.
+    pub snapshot: Arc<Snapshot>,
+    routes: Vec<Arc<RouteMetrics>>,
+    /// Requests that no route matched.
+    unrouted: Arc<RouteMetrics>,
+    limits: Vec<Arc<LimitMetrics>>,
+    upstreams: Vec<Rc<Upstream>>,
+    store: Option<Rc<Store>>,
+    /// Where a line of each request goes.
+    pub access_log: Option<AccessLog>,
+}
+
+impl View {
+    pub(super) fn new(
+        snapshot: Arc<Snapshot>,
+        process: &ProcessState,
+        worker: usize,
+        before: Option<&View>,
+    ) -> Self {
+        let metrics = &process.metrics;
+        let routes = snapshot.routes.iter().map(|route| metrics.route(&route.name, worker));
+        let limits = snapshot.limits.iter().map(|limit| metrics.limit(&limit.config.name, worker));
+        let standing = before.map(|before| &before.upstreams[..]).unwrap_or_default();
+        let standing: HashMap<&str, &Rc<Upstream>> =
+            standing.iter().map(|old| (old.config().name.as_str(), old)).collect();
+        let upstreams = snapshot.upstreams.iter().map(|state| {
+            let name = &state.config.name;
+            let old = standing.get(name.as_str()).copied();
+            if let Some(same) = old.filter(|old| Arc::ptr_eq(old.state(), state)) {
+                return Rc::clone(same);
+            }
+            let seed = process.clock.now().as_nanos() ^ worker as u64;
+            Rc::new(Upstream::new(state, metrics.upstream(name, worker), seed, old.map(Rc::as_ref)))
+        });
+        let log_before = before.and_then(|before| before.access_log.as_ref());
+        let log = snapshot.config.access_log.clone().zip(process.access_log.load_full());
+        let access_log = log.map(|(config, sink)| AccessLog::new(config, sink, log_before));
+        let before = before.and_then(|before| before.store.as_ref());
+        let store = snapshot.store.as_ref().map(|state| process.store(state, worker, before));
+        if let Some(before) =
+            before.filter(|before| !store.as_ref().is_some_and(|store| Rc::ptr_eq(store, before)))
+        {
+            before.close();
+        }
+        Self {
+            store,
+            access_log,
+            routes: routes.collect(),
+            unrouted: metrics.route("", worker),
+            limits: limits.collect(),
+            upstreams: upstreams.collect(),
+            snapshot,
+        }
+    }
+
+    /// The counters of a route, or of requests without one.
+    pub fn route_metrics(&self, route: Option<usize>) -> &RouteMetrics {
+        route.map_or(&self.unrouted, |index| &self.routes[index])
+    }
+
+    /// An upstream of the configuration.
+    pub fn upstream(&self, index: usize) -> &Rc<Upstream> {
+        &self.upstreams[index]
+    }
+
+    /// The store that decides on a request; `None` if all its limits are counted here.
+    pub fn store_of(&self, found: &Found<'_>) -> Option<&Rc<Store>> {
+        self.store.as_ref().filter(|_| found.asks.iter().any(|ask| ask.limit.shared.is_some()))
+    }
+
+    /// Whether a limit that is asked this may refuse it, as far as that is known without asking: nothing is charged.
+    pub fn may_refuse(&self, asks: &[Ask<'_>], now: Time) -> bool {
+        let store = self.store.as_ref().filter(|_| asks.iter().any(|ask| ask.limit.shared.is_some()));
+        store.map_or_else(|| limit::may_refuse(asks), |store| limit::shared::may_refuse(store, asks, now))
+    }
+
+    /// What is left of each enforced limit of a request, which spends nothing.
+    pub async fn usage<'s>(&self, found: &Found<'s>) -> Vec<(AskedLimit<'s>, Standing)> {
+        let mut usage = Vec::new();
+        for (asked, ask) in found.asked.iter().zip(&found.asks).filter(|(asked, _)| asked.limit.enforces()) {
+            let told = match self.store.as_ref().filter(|_| ask.limit.shared.is_some()) {
+                Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
+                None => None,
+            };
+            let here = || ask.limit.counters.standing(ask.key, ask.now);
+            let banned_for = match told {
+                Some(told) => told.banned_for,
+                None => ask.limit.banned_for(ask.key, ask.now),
+            };
+            let standing = told.map(|told| told.standing).or_else(here);
+            let standing = standing.unwrap_or_else(|| ask.limit.counters.fresh(ask.now));
+            usage.push((*asked, banned_for.map_or(standing, |left| limit::while_banned(standing, left))));
+        }
+        usage
+    }
+
+    /// Counts what the limits of a request said.
+    pub fn observe(&self, judged: &Judged<'_>) {
+        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = &judged.decision;
+        if *fallen_back {
+            for asked in judged.asked.iter().filter(|asked| asked.limit.config.shared && !asked.candidate) {
+                self.limits[asked.index].fell_back(asked.limit.config.on_store_failure);
+            }
+        }
+        if *unavailable {
+            return; // no limit said anything
+        }
+        for (asked, verdict) in judged.asked.iter().zip(verdicts) {
+            let metrics = &self.limits[asked.index];
+            metrics.count(match (verdict.answer, asked.limit.enforces()) {
+                (Err(_), _) if asked.candidate => Outcome::CandidateRefused,
+                (Ok(_), _) if asked.candidate => continue, // the limit itself is counted
+                (Err(_), true) => Outcome::Refused,
+                (Err(_), false) => Outcome::ShadowRefused,
+                // Admitted by this limit but refused by another: nothing was taken, nothing is counted.
+                (Ok(_), _) if !admitted => continue,
+                (Ok(delay), enforces) => {
+                    if enforces {
+                        metrics.delay(delay);
+                    }
+                    Outcome::Admitted
+                }
+            });
+        }
+        for (index, spared) in &judged.spared {
+            let outcome = match spared {
+                Spared::Exempt => Outcome::Exempt,
+                Spared::Skipped => Outcome::Skipped,
+                Spared::Elsewhere => continue, // it is none of its requests
+            };
+            self.limits[*index].count(outcome);
+        }
+    }
+
+    /// Hands the buffered lines of the access log to the thread that writes them.
+    pub fn flush_access_log(&self) {
+        if let Some(log) = &self.access_log {
+            log.flush();
+        }
+    }
+
+    /// Closes idle connections to upstreams that are old, broken or no longer needed. `now` is in the worker's
+    /// milliseconds.
+    pub fn reap_upstream_connections(&self, now: u64) {
+        for upstream in &self.upstreams {
+            upstream.reap(now);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A worker: one thread with its own async runtime, listening sockets and upstream connections. Requests never move to
+//! another thread.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::critical_task::CriticalTasks;
+use crate::process_state::ProcessState;
+use crate::request::Services;
+use crate::server::{Budget, Opened, Server};
+use crate::worker_state::Deadlines;
+
+/// What the supervisor tells a worker to do.
+pub(super) enum Command {
+    /// Accept connections on these sockets.
+    Open(Vec<Opened>),
+    /// Stop accepting on the listener with this id, and close its connections when they are idle.
+    Close(String),
+    /// Flush the access log, then drop the sender.
+    FlushAccessLog(mpsc::Sender<()>),
+    /// Stop accepting, and close all connections when they are idle.
+    Drain(Draining),
+}
+
+/// How all listeners are closed.
+#[derive(Clone)]
+pub(super) struct Draining {
+    /// The ids of listeners whose sockets another process has too: it accepts the connections that wait there.
+    pub(super) left: Arc<[String]>,
+    /// How long a connection may be idle before it is closed.
+    pub(super) grace: Duration,
+    /// Dropped when all connections have been told.
+    pub(super) done: mpsc::Sender<()>,
+}
+
+/// How long a connection of a removed listener may be idle before it is closed. Nothing waits for it, and a client that
+/// sends a request in this time gets `Connection: close` instead of a reset.
+const REMOVED_LISTENER_GRACE: Duration = Duration::from_secs(2);
+/// Ticks between two looks at idle upstream connections: one second.
+const REAP_TICKS: u64 = 10;
+
+/// One serving thread.
+pub(super) struct Worker {
+    services: Rc<Services>,
+    server: Rc<Server>,
+    critical: CriticalTasks,
+}
+
+impl Worker {
+    /// A worker that has no listeners yet. `budget` counts the client connections of the process.
+    pub(super) fn new(
+        process: Arc<ProcessState>,
+        index: usize,
+        budget: Arc<Budget>,
+        critical: CriticalTasks,
+    ) -> Self {
+        let services = Services::new(process, index);
+        let server = Server::new(&services, budget, critical.clone());
+        Self { services, server, critical }
+    }
+
+    /// Carries out commands until the channel closes.
+    pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let server = Rc::clone(&self.server);
+        let services = Rc::clone(&self.services);
+        tokio::task::spawn_local(self.tick());
+        while let Some(command) = commands.recv().await {
+            match command {
+                Command::Open(sockets) => sockets.into_iter().for_each(|socket| server.open(socket)),
+                Command::FlushAccessLog(done) => {
+                    services.last_view().flush_access_log();
+                    drop(done);
+                }
+                Command::Close(id) => {
+                    server.close(|listener| listener.id == id, &[], REMOVED_LISTENER_GRACE, None);
+                }
+                Command::Drain(Draining { left, grace, done }) => {
+                    server.close(|_| true, &left, grace, Some(done));
+                }
+            }
+        }
+    }
+
+    /// Checks deadlines, flushes the access log and closes idle upstream connections.
+    async fn tick(self) {
+        let _guard = self.critical.guard("keeps deadlines");
+        let worker = &self.services.worker;
+        let mut interval = tokio::time::interval(Deadlines::TICK);
+        for tick in 0_u64.. {
+            interval.tick().await;
+            worker.deadlines.sweep(worker.clock().uptime());
+            worker.buffers.set_date(worker.clock().wall());
+            self.services.last_view().flush_access_log();
+            if tick % REAP_TICKS == 0 {
+                // Also drops what an outdated view holds, where no request does.
+                self.services.view().reap_upstream_connections(worker.deadlines.now());
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The client side of one worker thread: its listeners, and what their connections share.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::connection::Listener;
+use super::greet::Handshakes;
+use crate::critical_task::CriticalTasks;
+use crate::request::Services;
+
+/// The listeners of one worker thread, and what their connections share.
+pub struct Server {
+    /// What serves the requests.
+    pub(super) services: Rc<Services>,
+    pub(super) listeners: RefCell<Vec<Rc<Listener>>>,
+    /// TLS handshakes that are not finished.
+    pub(super) handshakes: Handshakes,
+    /// The client connections of the process.
+    pub(super) budget: Arc<Budget>,
+    pub(super) critical: CriticalTasks,
+    last_group: Cell<u64>,
+}
+
+impl Server {
+    /// A server without listeners, whose requests `services` serves. `budget` counts the client connections of the
+    /// process.
+    pub(crate) fn new(services: &Rc<Services>, budget: Arc<Budget>, critical: CriticalTasks) -> Rc<Self> {
+        let server = Rc::new(Self {
+            services: Rc::clone(services),
+            listeners: RefCell::default(),
+            handshakes: Handshakes::default(),
+            budget,
+            critical,
+            last_group: Cell::new(0),
+        });
+        let weak = Rc::downgrade(&server);
+        services.on_reload(move |snapshot| {
+            if let Some(server) = weak.upgrade() {
+                let Services { process, index, .. } = &*server.services;
+                for listener in server.listeners.borrow().iter() {
+                    listener.find_in(snapshot, &process.metrics, *index);
+                }
+            }
+        });
+        server
+    }
+
+    /// A number for the connections of a listener, never given twice.
+    pub(super) fn next_group(&self) -> u64 {
+        self.last_group.set(self.last_group.get() + 1);
+        self.last_group.get()
+    }
+}

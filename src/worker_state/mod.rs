@@ -1,0 +1,64 @@
+//! What a worker thread has for its connections and requests: clock, coarse deadlines, buffers and random numbers.
+//! None of it is shared with other threads.
+
+mod buffers;
+mod deadline;
+
+use std::cell::Cell;
+
+pub use self::buffers::Buffers;
+pub use self::deadline::{Deadline, Deadlines};
+use crate::clock::Clock;
+use crate::config::ClientConfig;
+
+/// The state of one worker thread.
+pub struct WorkerState {
+    /// Coarse deadlines of all connections and requests.
+    pub deadlines: Deadlines,
+    /// Memory that connections read into and write from.
+    pub buffers: Buffers,
+    clock: Clock,
+    /// Timeouts and rates of clients, of the configuration in force.
+    client: Cell<ClientConfig>,
+    /// The state of SplitMix64.
+    random: Cell<u64>,
+}
+
+impl WorkerState {
+    /// The state of the worker `index`. Numbers are seeded with the time and the index.
+    pub(crate) fn new(clock: Clock, index: usize, client: ClientConfig) -> Self {
+        Self {
+            deadlines: Deadlines::new(),
+            buffers: Buffers::new(clock.wall()),
+            client: Cell::new(client),
+            random: Cell::new(clock.now().as_nanos() ^ ((index as u64) << 48)),
+            clock,
+        }
+    }
+
+    /// The clock.
+    #[inline]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// How long clients may take, and how much they may send.
+    #[inline]
+    pub(crate) fn client(&self) -> ClientConfig {
+        self.client.get()
+    }
+
+    /// Applies the timeouts and rates of another configuration.
+    pub(crate) fn set_client(&self, client: ClientConfig) {
+        self.client.set(client);
+    }
+
+    /// A number that is unique in practice, but predictable (SplitMix64).
+    pub(crate) fn number(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
