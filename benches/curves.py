@@ -20,7 +20,7 @@ from run import Failed, Programs, built, free_port, note
 
 EXAMPLES = """
 examples:
-  python3 benches/curves.py                                    all curves, with a release build
+  python3 benches/curves.py                                    all curves, with a build of the dist profile
   python3 benches/curves.py --curves routes,limits --rounds 7  two of them
   python3 benches/curves.py --out found                        and report.md, results.json, curves.svg
 
@@ -181,7 +181,7 @@ def main():
     parser.add_argument("--curves", default=",".join(CURVES), help="of " + ", ".join(CURVES))
     parser.add_argument("--rounds", type=int, default=5, help="how often each point is measured (5)")
     parser.add_argument("--seconds", type=int, default=3, help="of each measurement (3)")
-    parser.add_argument("--binary", help="the gateway (what cargo build --release makes)")
+    parser.add_argument("--binary", help="the gateway (what cargo build --profile dist makes)")
     parser.add_argument("--no-build", action="store_true", help="take what was built before")
     parser.add_argument("--cores", default="0,1", help="of the gateway, and of the load (0,1)")
     parser.add_argument("--out", help="a folder for report.md, results.json and curves.svg")

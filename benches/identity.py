@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What it costs to know who is asking: whose API key a request carries, and what its token says.
 
-    benches/identity.py target/release/sluicegate [CONSUMERS] [KEYS] [ROUNDS]
+    benches/identity.py target/dist/sluicegate [CONSUMERS] [KEYS] [ROUNDS]
 
 Makes a file of CONSUMERS (1,000,000), says how long the gateway takes to load it and what memory it holds, and
 then compares the processor time of a request with and without: a lookup of the consumer, a token that is

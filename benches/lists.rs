@@ -1,4 +1,5 @@
-//! How long it takes to read a list of a million lines, and to look an address up in it: `cargo bench --bench lists`.
+//! How long it takes to read a list of a million lines, and to look an address up in it:
+//! `cargo bench --profile dist --bench lists`.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used)] // it reads clocks
 

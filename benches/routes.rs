@@ -1,4 +1,4 @@
-//! How long it takes to find a request's route among many: `cargo bench --bench routes`.
+//! How long it takes to find a request's route among many: `cargo bench --profile dist --bench routes`.
 //!
 //! Tables of routes that differ by path (`/v1/r7/items/{id}`), by host (`h7.example.com`), and by one of a hundred hosts
 //! and a path. Requests come in an order that looks random, for a route that is there or for none.

@@ -83,7 +83,7 @@ def main():
     args.add_argument("--rounds", type=int, default=5)
     args.add_argument("--seconds", type=int, default=4)
     args.add_argument("--connections", type=int, default=64)
-    args.add_argument("--binary", help="the gateway (what cargo build --release makes)")
+    args.add_argument("--binary", help="the gateway (what cargo build --profile dist makes)")
     args.add_argument("--no-build", action="store_true", help="take what was built before")
     args = args.parse_args()
     try:

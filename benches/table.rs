@@ -1,4 +1,4 @@
-//! What a decision costs, beside governor's keyed limiter in the same run: `cargo bench --bench table`.
+//! What a decision costs, beside governor's keyed limiter in the same run: `cargo bench --profile dist --bench table`.
 //!
 //! `-- --large` adds fifty million keys (some 5 GB), `-- --check` fails if a bound is broken, `-- --flood` measures new
 //! keys that find no room instead, on one thread and on several. Ours is

@@ -14,7 +14,7 @@ from run import Failed, Programs, built, note
 
 EXAMPLES = """
 examples:
-  python3 benches/peers/compare.py                                 the scenarios, with a release build
+  python3 benches/peers/compare.py                                 the scenarios, with a build of the dist profile
   python3 benches/peers/compare.py --scenarios A,B --rounds 6      two of them
   python3 benches/peers/compare.py --latency --memory --out found  all there is, and files of it
   python3 benches/peers/compare.py --scenarios= --memory           memory only
@@ -36,7 +36,7 @@ def arguments():
     parser.add_argument("--rate", type=int, default=2500, help="that rate, in requests a second (2500)")
     parser.add_argument("--memory", action="store_true", help="memory for a connection and a key too")
     parser.add_argument("--connections", type=int, default=2000, help="how many connections for that (2000)")
-    parser.add_argument("--binary", help="the gateway (what cargo build --release makes)")
+    parser.add_argument("--binary", help="the gateway (what cargo build --profile dist makes)")
     parser.add_argument("--before", help="another build of the gateway, measured in the same rounds as the peer `before`")
     parser.add_argument("--no-build", action="store_true", help="take what was built before")
     parser.add_argument("--cores", default="0,1", help="of the gateway, and of the load (0,1)")

@@ -1,6 +1,6 @@
 //! Requests at a fixed rate, whatever the gateway does: how long each takes.
 //!
-//!     cargo run --release --example paced-load -- 127.0.0.1:8080 RATE CONNECTIONS SECONDS < REQUESTS
+//!     cargo run --profile dist --example paced-load -- 127.0.0.1:8080 RATE CONNECTIONS SECONDS < REQUESTS
 //!
 //! Standard input is a list of requests, each ending in an empty line, that are sent in turn; each on the connection that
 //! has been free the longest. One thread sends when a request is due, another reads the answers. A request that is due while

@@ -19,12 +19,12 @@ def built(binary, build=True):
     if not build:
         told = subprocess.run(["cargo", "metadata", "--no-deps", "--format-version", "1"], cwd=ROOT, capture_output=True,
                               text=True, check=True)
-        folder = pathlib.Path(json.loads(told.stdout)["target_directory"]) / "release"
+        folder = pathlib.Path(json.loads(told.stdout)["target_directory"]) / "dist"
         paths = {name: str(folder / ("examples" if name in EXAMPLES else "") / name) for name in names}
     else:
         note("building " + ", ".join(names))
         what = [part for name in names for part in ("--example" if name in EXAMPLES else "--bin", name)]
-        told = subprocess.run(["cargo", "build", "--release", "--message-format=json-render-diagnostics", *what], cwd=ROOT,
+        told = subprocess.run(["cargo", "build", "--profile", "dist", "--message-format=json-render-diagnostics", *what], cwd=ROOT,
                               stdout=subprocess.PIPE, text=True, check=False)
         if told.returncode:
             raise Failed("cargo could not build them")

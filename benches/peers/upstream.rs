@@ -1,6 +1,6 @@
 //! The server behind the gateways that `benches/peers` compares: one thread, one epoll, every answer made beforehand.
 //!
-//!     cargo run --release --example light-upstream -- 100 10240 100@30000
+//!     cargo run --profile dist --example light-upstream -- 100 10240 100@30000
 //!
 //! Each argument is a listener on a free port: the bytes of its answers' bodies, and behind an `@` the milliseconds for
 //! which it leaves requests waiting. It prints the ports, one a line. It answers any request without a body over HTTP/1.1

@@ -12,6 +12,7 @@ use prometheus::{Encoder, TextEncoder};
 
 use super::families::{self, Family};
 use super::listeners::{HANDSHAKES, REFUSALS};
+use super::process;
 use super::registry::{Metrics, PerWorker, Series};
 use super::worker_counters::{
     BOUNDS, CODES, Counter, Histogram, OPERATIONS, OUTCOMES, POLICIES, StoreMetrics, UPSTREAM_OUTCOMES,
@@ -226,20 +227,15 @@ impl Scrape {
         self.counters(&families::HANDSHAKE, handshakes);
     }
 
-    /// Adds what the library gathers about the process, with our help texts. It reports CPU time in whole seconds, which
-    /// is replaced by `cpu_time`.
+    /// Adds the figures of the process itself; `cpu_time` is the CPU time that it has used.
     pub(crate) fn process(&mut self, cpu_time: Duration) {
-        for mut gathered in prometheus::default_registry().gather() {
-            let Some(known) = families::PROCESS.iter().find(|known| known.name == gathered.name()) else {
-                continue;
-            };
-            if known.name == families::PROCESS_CPU.name {
-                let mut counter = CounterValue::default();
-                counter.set_value(cpu_time.as_secs_f64());
-                gathered.mut_metric().iter_mut().for_each(|metric| metric.set_counter(counter.clone()));
-            }
-            gathered.set_help(known.help.to_owned());
-            self.0.push(gathered);
+        let mut cpu = CounterValue::default();
+        cpu.set_value(cpu_time.as_secs_f64());
+        let mut metric = Metric::default();
+        metric.set_counter(cpu);
+        self.add(&families::PROCESS_CPU, vec![metric]);
+        for (family, figure) in process::figures() {
+            self.gauges(family, vec![(Vec::new(), figure)]);
         }
     }
 }

@@ -159,14 +159,3 @@ families! {
     PROCESS_THREADS = "process_threads", GAUGE, [],
         "Threads of the process.";
 }
-
-/// The families that the library gathers.
-pub(super) const PROCESS: &[Family] = &[
-    PROCESS_CPU,
-    PROCESS_RESIDENT,
-    PROCESS_VIRTUAL,
-    PROCESS_OPEN_FDS,
-    PROCESS_MAX_FDS,
-    PROCESS_START,
-    PROCESS_THREADS,
-];

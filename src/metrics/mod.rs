@@ -9,6 +9,7 @@ mod abort_counts;
 mod exposition;
 pub(crate) mod families;
 mod listeners;
+mod process;
 #[cfg(test)]
 mod reference;
 mod registry;
