@@ -18,8 +18,8 @@ mod harness;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use harness::steady::{Link, RULES, upstream};
-use harness::{Reserved, patience};
+use harness::steady::{Connection, RULES, upstream};
+use harness::{ReservedPort, patience};
 
 /// Requests that are counted, and those before them that fill pools and caches.
 const COUNTED: usize = 2_000;
@@ -35,7 +35,7 @@ const PROGRAM: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/../release/sluicega
 
 /// All instructions of a run with so many requests of each kind.
 fn run(requests: [usize; 2]) -> u64 {
-    let (edge, folder) = (Reserved::new(), tempfile::TempDir::new().unwrap());
+    let (edge, folder) = (ReservedPort::new(), tempfile::TempDir::new().unwrap());
     let upstream = upstream(|| {});
     let rules =
         RULES.replace("{edge}", &edge.address.to_string()).replace("{upstream}", &upstream.to_string());
@@ -46,7 +46,7 @@ fn run(requests: [usize; 2]) -> u64 {
     command.args(["run", "--workers", "1", "--config"]).arg(&config);
     command.env("GLIBC_TUNABLES", BASELINE).env_remove("RUST_LOG").stdin(Stdio::null());
     let child = command.stderr(Stdio::piped()).spawn().expect("valgrind, of the package of that name");
-    let mut client = Link::connect(edge.address, patience(START));
+    let mut client = Connection::connect(edge.address, patience(START));
     client.ask("/v0/items", 1, "200");
     for ((_, target, status), requests) in KINDS.into_iter().zip(requests) {
         client.ask(target, requests, status);

@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use harness::steady::{Link, RULES, upstream};
-use harness::{Reserved, deadline};
+use harness::steady::{Connection, RULES, upstream};
+use harness::{ReservedPort, deadline};
 use sluicegate::config::Source;
 use sluicegate::process_log::ProcessLog;
 use sluicegate::runtime::{self, Options};
@@ -65,7 +65,7 @@ const BACKGROUND: u64 = REQUESTS / 10;
 #[test]
 fn a_request_allocates_what_it_did() {
     OF_THE_TEST.set(true);
-    let (edge, folder) = (Reserved::new(), tempfile::TempDir::new().unwrap());
+    let (edge, folder) = (ReservedPort::new(), tempfile::TempDir::new().unwrap());
     let upstream = upstream(|| OF_THE_TEST.set(true));
     let rules =
         RULES.replace("{edge}", &edge.address.to_string()).replace("{upstream}", &upstream.to_string());
@@ -74,7 +74,7 @@ fn a_request_allocates_what_it_did() {
     // It serves until the process ends.
     let log = ProcessLog::open().unwrap();
     let options = Options { config: Source::File(config), workers: Some(1), handover: None };
-    let mut client = Link::connect(edge.address, deadline());
+    let mut client = Connection::connect(edge.address, deadline());
     std::thread::spawn(move || runtime::run(&options, &log).unwrap());
     client.ask("/v0/items", 1, "200");
     let measured = [("/v1/items", "200"), ("/v0/items", "429")].map(|(target, status)| {

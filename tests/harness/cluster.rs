@@ -2,7 +2,7 @@
 
 use ::redis::Value;
 
-use super::ports::Reserved;
+use super::ports::ReservedPort;
 use super::redis::{RedisServer, RedisSetup};
 use super::until;
 
@@ -12,15 +12,15 @@ const SLOTS: u16 = 16_384;
 /// Three masters that share the slots.
 pub struct Cluster {
     pub nodes: Vec<RedisServer>,
-    _buses: Vec<Reserved>,
+    _buses: Vec<ReservedPort>,
 }
 
 impl Cluster {
     /// Starts three masters, introduces them to each other and waits until all slots are served.
     #[track_caller]
     pub fn start() -> Self {
-        let buses: Vec<Reserved> = (0..3).map(|_| Reserved::new()).collect();
-        let node = |bus: &Reserved| {
+        let buses: Vec<ReservedPort> = (0..3).map(|_| ReservedPort::new()).collect();
+        let node = |bus: &ReservedPort| {
             let bus = bus.address.port().to_string();
             let setup = RedisServer::setup().config("cluster-enabled", &["yes"]);
             setup.config("cluster-port", &[&bus]).config("cluster-node-timeout", &["2000"]).start()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::load::Shot;
+use super::load::Sample;
 
 /// A generator of numbers (SplitMix64).
 pub struct Random(u64);
@@ -52,10 +52,10 @@ pub struct Bucket {
 pub struct Admitted(Vec<Duration>);
 
 impl Admitted {
-    pub fn of(shots: &[Shot]) -> Self {
-        let begun = shots.iter().map(|shot| shot.at).min().unwrap_or_default();
-        let admitted = shots.iter().filter(|shot| shot.status == 200);
-        let mut times: Vec<_> = admitted.map(|shot| shot.at + shot.took - begun).collect();
+    pub fn of(samples: &[Sample]) -> Self {
+        let begun = samples.iter().map(|sample| sample.at).min().unwrap_or_default();
+        let admitted = samples.iter().filter(|sample| sample.status == 200);
+        let mut times: Vec<_> = admitted.map(|sample| sample.at + sample.took - begun).collect();
         times.sort_unstable();
         Self(times)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::load::{Load, admitted};
 use super::prometheus::Family;
-use super::{Gateway, Setup, at_once, until, within};
+use super::{Gateway, Setup, in_parallel, until, within};
 
 /// Gateways with the same file. They end with this value.
 pub struct Fleet(Vec<Gateway>);
@@ -29,7 +29,7 @@ impl Fleet {
     #[track_caller]
     pub fn of(setups: Vec<Setup>, yaml: &str) -> Self {
         let setups: Vec<_> = setups.into_iter().map(|setup| std::sync::Mutex::new(Some(setup))).collect();
-        Self(at_once(setups.len(), |index| setups[index].lock().unwrap().take().unwrap().start(yaml)))
+        Self(in_parallel(setups.len(), |index| setups[index].lock().unwrap().take().unwrap().start(yaml)))
     }
 
     /// Waits until one gateway has the store.

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::client::Client;
 use super::message::Response;
-use super::ports::Reserved;
+use super::ports::ReservedPort;
 use super::prometheus::Scrape;
 use super::upstream::Upstream;
 use super::{deadline, until, within};
@@ -62,7 +62,7 @@ pub struct Gateway {
     values: Vec<(String, String)>,
     log: Arc<Mutex<String>>,
     swaps: usize,
-    _ports: Arc<[Reserved; 3]>,
+    _ports: Arc<[ReservedPort; 3]>,
 }
 
 impl Setup {
@@ -131,7 +131,7 @@ impl Setup {
         for (name, text) in &self.files {
             write_private(&folder.path().join(name), text);
         }
-        let ports = Arc::new([Reserved::new(), Reserved::new(), Reserved::new()]);
+        let ports = Arc::new([ReservedPort::new(), ReservedPort::new(), ReservedPort::new()]);
         let [edge, edge2, admin] = [&ports[0], &ports[1], &ports[2]].map(|port| port.address);
         let mut args = vec!["run".to_owned(), "--config".to_owned(), config.display().to_string()];
         if self.handover {

@@ -27,7 +27,7 @@ pub struct Load {
 
 /// One request and its answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Shot {
+pub struct Sample {
     /// Which gateway it went to.
     pub gateway: usize,
     /// When it was sent, from the beginning of the load.
@@ -45,7 +45,7 @@ pub struct Running {
 }
 
 struct State {
-    shots: Mutex<Vec<Shot>>,
+    samples: Mutex<Vec<Sample>>,
     sent: AtomicUsize,
     most: usize,
     over: AtomicBool,
@@ -108,7 +108,7 @@ impl Load {
     }
 
     /// Sends so many requests and waits for all answers.
-    pub fn send(self, count: usize) -> Vec<Shot> {
+    pub fn send(self, count: usize) -> Vec<Sample> {
         self.run(count).wait()
     }
 
@@ -119,7 +119,7 @@ impl Load {
 
     fn run(self, most: usize) -> Running {
         let state = Arc::new(State {
-            shots: Mutex::default(),
+            samples: Mutex::default(),
             sent: AtomicUsize::new(0),
             most,
             over: AtomicBool::new(false),
@@ -183,8 +183,8 @@ async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Ins
             None => Ok(None),
         };
         let (status, last) = status.ok().flatten().unwrap_or((0, true));
-        let shot = Shot { gateway, at, status, took: watch.elapsed() };
-        state.shots.lock().unwrap().push(shot);
+        let sample = Sample { gateway, at, status, took: watch.elapsed() };
+        state.samples.lock().unwrap().push(sample);
         if last || load.anew {
             stream = None;
         }
@@ -215,27 +215,27 @@ async fn ask(stream: &mut TcpStream, buffer: &mut Vec<u8>, request: &[u8]) -> Op
 }
 
 impl Running {
-    /// The time on the clock of the shots.
+    /// The time on the clock of the samples.
     pub fn now(&self) -> Duration {
         self.begun.elapsed()
     }
 
     /// How many requests were answered so far.
     pub fn answered(&self) -> usize {
-        self.state.shots.lock().unwrap().len()
+        self.state.samples.lock().unwrap().len()
     }
 
     /// Ends it, after the requests that are under way.
-    pub fn stop(self) -> Vec<Shot> {
+    pub fn stop(self) -> Vec<Sample> {
         self.state.over.store(true, Ordering::Relaxed);
         self.wait()
     }
 
-    fn wait(mut self) -> Vec<Shot> {
+    fn wait(mut self) -> Vec<Sample> {
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
-        std::mem::take(&mut *self.state.shots.lock().unwrap())
+        std::mem::take(&mut *self.state.samples.lock().unwrap())
     }
 }
 
@@ -246,20 +246,20 @@ impl Drop for Running {
 }
 
 /// How many were answered so.
-pub fn count(shots: &[Shot], status: u16) -> usize {
-    shots.iter().filter(|shot| shot.status == status).count()
+pub fn count(samples: &[Sample], status: u16) -> usize {
+    samples.iter().filter(|sample| sample.status == status).count()
 }
 
 /// How many were admitted; all others have to be refused: no 5xx, and nobody without an answer.
 #[track_caller]
-pub fn admitted(shots: &[Shot]) -> usize {
-    let odd: Vec<_> = shots.iter().filter(|shot| !matches!(shot.status, 200 | 429)).collect();
-    assert!(odd.is_empty(), "{} of {} are neither 200 nor 429: {:?}", odd.len(), shots.len(), odd[0]);
-    count(shots, 200)
+pub fn admitted(samples: &[Sample]) -> usize {
+    let odd: Vec<_> = samples.iter().filter(|sample| !matches!(sample.status, 200 | 429)).collect();
+    assert!(odd.is_empty(), "{} of {} are neither 200 nor 429: {:?}", odd.len(), samples.len(), odd[0]);
+    count(samples, 200)
 }
 
 /// The longest time that one of these requests took.
 #[track_caller]
-pub fn slowest(shots: &[Shot]) -> Duration {
-    shots.iter().map(|shot| shot.took).max().expect("there are shots")
+pub fn slowest(samples: &[Sample]) -> Duration {
+    samples.iter().map(|sample| sample.took).max().expect("there are samples")
 }

@@ -1,5 +1,5 @@
-//! What the end-to-end tests are made of: the real program, a scripted upstream, and a client that sends any
-//! bytes. Every wait has a deadline, and nothing sleeps for what can be looked for.
+//! The parts of end-to-end tests: the real program, scripted upstreams, and clients that send any bytes. Every wait has
+//! a deadline, and tests poll for a condition instead of sleeping.
 
 #![allow(missing_docs, dead_code, unreachable_pub, unused_imports, clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests read clocks
@@ -35,13 +35,13 @@ pub use folder::Folder;
 pub use gateway::{Gateway, Setup, TOKEN, program};
 pub use load::Load;
 pub use message::{Reader, Response};
-pub use ports::Reserved;
+pub use ports::ReservedPort;
 pub use redis::RedisServer;
-pub use servers::{Mood, Server};
-pub use time::{Watch, deadline, eventually, let_pass, patience, timed, until, within};
+pub use servers::{Behavior, Server};
+pub use time::{Stopwatch, deadline, eventually, measure, patience, sleep, until, within};
 pub use upstream::{Exchange, Seen, Upstream};
 
-/// What puts the clocks of a program wrong, to be preloaded.
+/// The path of libfaketime, which changes the clocks of a program that preloads it.
 #[track_caller]
 pub fn faketime() -> String {
     let folders = std::fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
@@ -49,7 +49,7 @@ pub fn faketime() -> String {
     found.expect("libfaketime is missing: install the package libfaketime").display().to_string()
 }
 
-/// Holds whoever comes until it is opened.
+/// Blocks threads until it is opened.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -59,15 +59,15 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    /// Waits until it is open; at most twice the usual patience, so that the test fails first.
+    /// Blocks until it is open, at most for twice the deadline, so that the test fails first.
     pub fn wait(&self) {
         let open = self.0.0.lock().unwrap();
         drop(self.0.1.wait_timeout_while(open, deadline() * 2, |open| !*open).unwrap());
     }
 }
 
-/// An upstream that answers at once, but for `/slow`, which waits for the gate.
-pub fn gated() -> (Upstream, Gate) {
+/// An upstream that answers immediately, except requests for `/slow`, which wait for the gate.
+pub fn gated_upstream() -> (Upstream, Gate) {
     let gate = Gate::default();
     let waits = gate.clone();
     let upstream = Upstream::scripted(move |exchange| {
@@ -79,8 +79,8 @@ pub fn gated() -> (Upstream, Gate) {
     (upstream, gate)
 }
 
-/// Runs `work` on `threads` threads at once and collects what they return.
-pub fn at_once<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+/// Runs `work` on `threads` threads that start together, and returns their results in order.
+pub fn in_parallel<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let barrier = std::sync::Barrier::new(threads);
     std::thread::scope(|scope| {
         let (work, barrier) = (&work, &barrier);

@@ -6,12 +6,12 @@ use socket2::{Domain, Socket, Type};
 
 /// A free address on the loopback interface, kept by a socket that is bound and does not listen: the kernel
 /// gives its port to nobody who asks for any, and connecting to it is refused until somebody listens there.
-pub struct Reserved {
+pub struct ReservedPort {
     pub address: SocketAddr,
     _holder: Socket,
 }
 
-impl Reserved {
+impl ReservedPort {
     pub fn new() -> Self {
         let holder = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         holder.set_reuse_address(true).unwrap();

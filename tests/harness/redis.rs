@@ -11,7 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
 use super::permits::Permit;
-use super::ports::Reserved;
+use super::ports::ReservedPort;
 use super::{deadline, until};
 
 /// The harness's own user, so that a test may change the password of everybody else.
@@ -37,7 +37,7 @@ pub struct RedisServer {
     child: Child,
     setup: RedisSetup,
     folder: TempDir,
-    _port: Reserved,
+    _port: ReservedPort,
     _permit: Arc<Permit>,
 }
 
@@ -101,7 +101,7 @@ impl RedisSetup {
         if self.tls {
             certificates(&folder);
         }
-        let port = Reserved::new();
+        let port = ReservedPort::new();
         let child = self.spawn(&folder, port.address);
         let mut server =
             RedisServer { address: port.address, child, setup: self, folder, _port: port, _permit: permit };

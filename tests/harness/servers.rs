@@ -6,51 +6,53 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::{Gate, Setup, Upstream};
 
-/// What a server does with requests.
+/// How a server answers requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Mood {
-    /// It answers 200 with its number.
-    Well,
-    /// It takes the request and ends the connection.
-    Breaks,
-    /// It answers 503.
-    Busy,
-    /// It answers requests and is not well when it is asked at /healthz.
-    Unwell,
+pub enum Behavior {
+    /// 200 with its number.
+    Answers,
+    /// Reads the request and closes the connection.
+    Disconnects,
+    /// 503.
+    Overloaded,
+    /// 503 to health checks (/healthz), 200 to other requests.
+    Unhealthy,
 }
 
-/// A server with a mood. What asks for /slow waits for its gate.
+/// A server whose behavior can be changed. Requests for /slow wait for its gate.
 pub struct Server {
     pub upstream: Upstream,
     pub gate: Gate,
-    mood: Arc<AtomicU8>,
+    behavior: Arc<AtomicU8>,
 }
 
 impl Server {
     pub fn start(number: usize) -> Self {
-        let mood = Arc::new(AtomicU8::new(Mood::Well as u8));
-        let (gate, felt) = (Gate::default(), Arc::clone(&mood));
+        let behavior = Arc::new(AtomicU8::new(Behavior::Answers as u8));
+        let (gate, current) = (Gate::default(), Arc::clone(&behavior));
         let waits = gate.clone();
         let upstream = Upstream::scripted(move |exchange| {
-            let mood = felt.load(Ordering::SeqCst);
-            let asked = exchange.seen.target.starts_with("/healthz");
+            let behavior = current.load(Ordering::SeqCst);
+            let health_check = exchange.seen.target.starts_with("/healthz");
             if exchange.seen.target == "/slow" {
                 waits.wait();
             }
-            if mood == Mood::Breaks as u8 {
+            if behavior == Behavior::Disconnects as u8 {
                 let _ = exchange.body();
                 exchange.close();
-            } else if mood == Mood::Busy as u8 || (asked && mood == Mood::Unwell as u8) {
+            } else if behavior == Behavior::Overloaded as u8
+                || (health_check && behavior == Behavior::Unhealthy as u8)
+            {
                 exchange.answer(503, &[], b"busy");
             } else {
                 exchange.answer(200, &[], number.to_string().as_bytes());
             }
         });
-        Self { upstream, gate, mood }
+        Self { upstream, gate, behavior }
     }
 
-    /// So many, with the setup of a gateway that knows them as `{0}`, `{1}` …
+    /// Starts several servers, and the setup of a gateway in whose file they are `{0}`, `{1}` and so on.
     pub fn several(count: usize) -> (Vec<Self>, Setup) {
         let all: Vec<Self> = (0..count).map(Self::start).collect();
         let setup = all
@@ -64,17 +66,17 @@ impl Server {
         self.upstream.address
     }
 
-    pub fn feel(&self, mood: Mood) {
-        self.mood.store(mood as u8, Ordering::SeqCst);
+    pub fn behave(&self, behavior: Behavior) {
+        self.behavior.store(behavior as u8, Ordering::SeqCst);
     }
 
-    /// How many requests it got that were not questions about its health.
+    /// How many requests it got, without health checks.
     pub fn requests(&self) -> usize {
         self.upstream.seen().iter().filter(|seen| !seen.target.starts_with("/healthz")).count()
     }
 
-    /// How often it was asked how it is.
-    pub fn questions(&self) -> usize {
+    /// How many health checks it got.
+    pub fn health_checks(&self) -> usize {
         self.upstream.seen().len() - self.requests()
     }
 }

@@ -35,7 +35,7 @@ pub fn upstream(begun: fn()) -> SocketAddr {
         for stream in listener.incoming().map_while(Result::ok) {
             std::thread::spawn(move || {
                 begun();
-                let mut link = Link::new(stream);
+                let mut link = Connection::new(stream);
                 while link.head() > 0 && link.stream.write_all(ANSWER.as_bytes()).is_ok() {}
             });
         }
@@ -44,13 +44,13 @@ pub fn upstream(begun: fn()) -> SocketAddr {
 }
 
 /// A connection with what was read of it.
-pub struct Link {
+pub struct Connection {
     stream: TcpStream,
     buffer: [u8; 4096],
     filled: usize,
 }
 
-impl Link {
+impl Connection {
     /// A client's connection, which is tried until somebody listens.
     pub fn connect(address: SocketAddr, patience: Duration) -> Self {
         let stream = super::within(patience, || TcpStream::connect(address).ok());

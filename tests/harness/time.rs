@@ -56,21 +56,21 @@ pub async fn eventually(what: &str, mut look: impl FnMut() -> bool) {
 
 /// Sleeps. Only for tests of time itself, such as a client that waits as long as Retry-After says; wait for a condition
 /// with [`until`] otherwise.
-pub fn let_pass(time: Duration) {
+pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
 /// The result of `work` and how long it took.
-pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let begun = Instant::now();
     let result = work();
     (result, begun.elapsed())
 }
 
 /// Measures the time since it was started.
-pub struct Watch(Instant);
+pub struct Stopwatch(Instant);
 
-impl Watch {
+impl Stopwatch {
     pub fn start() -> Self {
         Self(Instant::now())
     }

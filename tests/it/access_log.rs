@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::harness::{Gateway, Reserved, Setup, Upstream, deadline, gated, program, until};
+use crate::harness::{Gateway, ReservedPort, Setup, Upstream, deadline, gated_upstream, program, until};
 use serde_json::Value;
 
 const ROUTES: &str = "limits: {tight: {key: ip, rate: 2/h, when: {methods: GET}}, tried: {key: ip, rate: 1/h, mode: shadow}}\n\
@@ -269,7 +269,7 @@ fn a_log_can_be_replayed() {
 
 #[test]
 fn a_client_that_leaves_is_logged_with_499() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway =
         Gateway::before(&upstream, &format!("access_log: access.log\n{}", ROUTES.replace("/api/*", "/*")));
     let mut client = gateway.client();
@@ -410,7 +410,7 @@ fn a_full_disk_stops_nobody() {
 #[test]
 fn a_reader_that_stalls_stops_nobody() {
     let folder = tempfile::TempDir::new().unwrap();
-    let ports = [Reserved::new(), Reserved::new()];
+    let ports = [ReservedPort::new(), ReservedPort::new()];
     let [edge, admin] = [ports[0].address, ports[1].address];
     let yaml = format!(
         "listen: [\"{edge}\"]\nadmin: {{address: \"{admin}\"}}\naccess_log: {{path: stdout, buffer: 64KiB}}\n\

@@ -132,7 +132,7 @@ fn a_key_can_be_pardoned() {
 /// Requests in flight are no debt that could be pardoned: a pardon does not let more in than the limit says.
 #[test]
 fn a_pardon_does_not_free_what_is_in_flight() {
-    let (upstream, gate) = crate::harness::gated();
+    let (upstream, gate) = crate::harness::gated_upstream();
     let gateway = Gateway::before(
         &upstream,
         "limits: {l: {key: global, algorithm: concurrency, max: 2}}\nupstreams: {api: {servers: [\"http://{upstream}\"]}}\n\

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::harness::fleet::{limit, route};
 use crate::harness::load::admitted;
 use crate::harness::{
-    Cluster, Fleet, Gateway, Load, RedisServer, Response, Setup, Upstream, let_pass, program, until,
+    Cluster, Fleet, Gateway, Load, RedisServer, Response, Setup, Upstream, program, sleep, until,
 };
 use aws_lc_rs::digest;
 use serde_json::Value;
@@ -74,16 +74,16 @@ fn a_ban_lasts_as_long_as_it_says() {
     here_and_shared(&limit("rate: 5/s, burst: 1, ban: 3s"), |fleet| {
         let gateway = &fleet[0];
         assert_eq!(statuses(gateway, 2, "k"), [200, 429]);
-        let_pass(Duration::from_millis(400)); // the token is back
+        sleep(Duration::from_millis(400)); // the token is back
         let banned = ask(gateway, "k");
         assert_eq!((banned.status, banned.number("retry-after")), (429, 3));
         assert_eq!(kind(&banned), ABNORMAL_USAGE);
         let left = state(gateway, "k")["banned_for"].as_f64().unwrap();
         assert!((0.5..=2.7).contains(&left), "{left}");
-        let_pass(Duration::from_millis(1_500));
+        sleep(Duration::from_millis(1_500));
         assert_eq!(ask(gateway, "k").number("retry-after"), 2, "it has not begun anew");
         let last = ask(gateway, "k");
-        let_pass(Duration::from_secs(last.number("retry-after")));
+        sleep(Duration::from_secs(last.number("retry-after")));
         assert_eq!(ask(gateway, "k").status, 200, "whoever comes back when told is admitted");
         assert_eq!(state(gateway, "k")["banned_for"], 0.0);
     });
@@ -110,7 +110,7 @@ fn only_its_own_refusals_within_the_time_count() {
         assert_eq!(statuses(gateway, 2, "k"), [200, 200]);
         for _ in 0..3 {
             assert_eq!(kind(&ask(gateway, "k")), QUOTA_EXCEEDED);
-            let_pass(Duration::from_millis(600));
+            sleep(Duration::from_millis(600));
         }
         assert_eq!(statuses(gateway, 6, "others"), [200, 429, 429, 429, 429, 429], "by `tight`");
         assert_eq!(kind(&ask(gateway, "others")), QUOTA_EXCEEDED);
@@ -128,7 +128,7 @@ fn a_shadow_bans_nobody() {
     here_and_shared(&limit("rate: 5/s, burst: 1, ban: 1h, mode: shadow"), |fleet| {
         let gateway = &fleet[0];
         assert_eq!(statuses(gateway, 2, "k"), [200, 200]);
-        let_pass(Duration::from_millis(400));
+        sleep(Duration::from_millis(400));
         assert_eq!(statuses(gateway, 3, "k"), [200; 3]);
         let refused = [("limit", "l"), ("outcome", "shadow_refused")];
         assert_eq!(gateway.metric("sluicegate_limit_decisions_total", &refused), 4.0, "banned all the while");
@@ -180,8 +180,8 @@ fn a_ban_holds_everywhere_and_costs_no_round_trip() {
     assert_eq!(fleet.in_turn(4, "k"), [200, 429, 429, 429]);
     assert_eq!(redis.keys().iter().filter(|key| key.starts_with("sluicegate:l:ban:{")).count(), 1);
     let before = redis.scripts();
-    let shots = Load::on(&fleet, 32).keys(&["k"]).send(5_000);
-    assert_eq!(admitted(&shots), 0);
+    let samples = Load::on(&fleet, 32).keys(&["k"]).send(5_000);
+    assert_eq!(admitted(&samples), 0);
     assert!(redis.scripts() - before <= 10, "{} calls for 5,000 banned requests", redis.scripts() - before);
     redis.kill();
     assert_eq!(fleet.in_turn(20, "k"), [429; 20], "also while the store is away");
@@ -213,8 +213,8 @@ fn without_the_store_bans_are_local() {
 #[test]
 fn under_load_a_ban_begins_once() {
     here_and_shared(&limit("rate: 100/day, ban: {after: 50, within: 1h, for: 1h}"), |fleet| {
-        let shots = Load::on(fleet, 64).keys(&["k"]).send(2_000);
-        assert_eq!(admitted(&shots), 100);
+        let samples = Load::on(fleet, 64).keys(&["k"]).send(2_000);
+        assert_eq!(admitted(&samples), 100);
         assert_eq!(fleet.sum("sluicegate_limit_bans_total", &[("limit", "l")]), 1.0);
         assert_eq!(kind(&ask(&fleet[0], "k")), ABNORMAL_USAGE);
     });

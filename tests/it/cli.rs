@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 
 use crate::harness::folder::{outcomes, text};
-use crate::harness::{Folder, Reserved, program};
+use crate::harness::{Folder, ReservedPort, program};
 use serde_json::Value;
 
 const GOOD: &str = "listen: [127.0.0.1:18080]\nlimits: {l: {key: ip, rate: 2/min}}\n\
@@ -122,7 +122,7 @@ fn run_with_a_bad_file_is_code_1() {
 fn run_with_an_occupied_address_is_code_2() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let free = Reserved::new();
+    let free = ReservedPort::new();
     for file in [
         format!("listen: [\"{address}\"]\nroutes: [{{name: all, respond: {{status: 200}}}}]\n"),
         format!(

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use crate::harness::h2::{End, H2, WINDOW_UPDATE, frame, get};
-use crate::harness::{Gateway, Setup, Upstream, gated, let_pass, patience, until, within};
+use crate::harness::{Gateway, Setup, Upstream, gated_upstream, patience, sleep, until, within};
 
 const API: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n";
 const ROUTE: &str = "routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -40,7 +40,7 @@ fn bodies_have_their_time() {
 /// A request is over in time, whoever it waits for: 504 before the answer has begun, broken off behind that.
 #[test]
 fn requests_have_their_time() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let text = format!("timeouts: {{request: 500ms}}\n{API}{ROUTE}");
     let gateway = Setup::default().upstream(&upstream).start(&text);
     assert_eq!(gateway.get("/slow").status, 504);
@@ -87,7 +87,7 @@ fn answers_are_taken_in_time() {
     let mut reader = slow.writer();
     let reading = std::thread::spawn(move || {
         while let Ok(1..) = reader.read(&mut [0; 16 << 10]) {
-            let_pass(Duration::from_millis(100));
+            sleep(Duration::from_millis(100));
         }
     });
     let mut h2 = H2::connect(gateway.edge);

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Output, Stdio};
 
 use crate::harness::folder::text;
-use crate::harness::{Folder, Gateway, Reserved, Setup, program, until};
+use crate::harness::{Folder, Gateway, ReservedPort, Setup, program, until};
 
 const GOOD: &str = "listen: [127.0.0.1:18080]\nauth: {api_key: {consumers: consumers.yaml}}\n\
                     limits: {l: {key: ip, rate: 1/day}}\n\
@@ -84,7 +84,7 @@ impl Drop for Process {
 /// that its configuration names are watched.
 #[test]
 fn a_gateway_runs_on_standard_input() {
-    let (edge, admin) = (Reserved::new(), Reserved::new());
+    let (edge, admin) = (ReservedPort::new(), ReservedPort::new());
     let folder = Folder::with(&[("blocked.txt", "# nobody\n")]);
     let rules = format!(
         "listen: [\"{}\"]\nadmin: {{address: \"{}\", token: t}}\nlists: {{blocked: {{file: blocked.txt}}}}\n\

@@ -11,7 +11,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Watch, patience};
+use crate::harness::{Stopwatch, patience};
 use sluicegate::config::{Loaded, parse};
 
 /// Mutations of gateway.yaml unless told otherwise.
@@ -180,7 +180,7 @@ fn read(text: String, name: &str, folder: &Path) -> Option<Loaded> {
     if text.contains("/dev/") || text.contains("/proc/") {
         return None;
     }
-    let (begun, shown) = (Watch::start(), text.clone());
+    let (begun, shown) = (Stopwatch::start(), text.clone());
     let read = catch_unwind(AssertUnwindSafe(|| parse(text, name, folder)));
     let Ok(loaded) = read else { panic!("a panic at\n{shown}") };
     assert!(begun.elapsed() < patience(5), "{:?} for\n{shown}", begun.elapsed());

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::harness::{Client, Gateway, Setup, Upstream, Watch, let_pass, patience, until};
+use crate::harness::{Client, Gateway, Setup, Stopwatch, Upstream, patience, sleep, until};
 
 const ROUTES: &str = "routes: [{respond: {status: 200}}]\n";
 
@@ -80,11 +80,11 @@ fn a_flood_of_connections_costs_nothing_and_leaves_nothing() {
         });
         assert!(gateway.open_descriptors() <= descriptors);
         let before = gateway.processor_time();
-        let_pass(Duration::from_secs(1)); // time is what is measured
+        sleep(Duration::from_secs(1)); // time is what is measured
         let spent = gateway.processor_time() - before;
         assert!(spent <= Duration::from_millis(50), "{descriptors}: {spent:?} of a second");
         drop(flood);
-        let watch = Watch::start();
+        let watch = Stopwatch::start();
         serves_again(&gateway);
         assert!(watch.elapsed() < patience(1), "{descriptors}: {:?}", watch.elapsed());
     }
@@ -116,13 +116,13 @@ fn no_descriptors_at_all_cost_nothing_either() {
     allow(4);
     let waiting: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(gateway.edge).unwrap()).collect();
     let before = gateway.processor_time();
-    let_pass(Duration::from_secs(1)); // time is what is measured
+    sleep(Duration::from_secs(1)); // time is what is measured
     let spent = gateway.processor_time() - before;
     assert!(spent <= Duration::from_millis(50), "{spent:?} of a second");
     assert!(gateway.log().matches("cannot accept").count() <= 2, "{}", gateway.log());
     drop(waiting);
     allow(80);
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     serves_again(&gateway);
     assert!(watch.elapsed() < patience(1), "{:?}", watch.elapsed());
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Output;
 
-use crate::harness::{Fleet, Gateway, RedisServer, Response, Setup, Upstream, let_pass, program, until};
+use crate::harness::{Fleet, Gateway, RedisServer, Response, Setup, Upstream, program, sleep, until};
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::Value;
 use sluicegate::auth::Consumers;
@@ -250,7 +250,7 @@ fn the_file_is_loaded_while_serving() {
 
     // A file that is gone for a moment is being replaced.
     std::fs::remove_file(gateway.path("consumers.yaml")).unwrap();
-    let_pass(std::time::Duration::from_millis(700));
+    sleep(std::time::Duration::from_millis(700));
     assert_eq!(asked("sk-delta"), 200);
     gateway.write_file("consumers.yaml", &entry("epsilon", "free"));
     until("it is back", || (asked("sk-epsilon") == 200).then_some(()));
@@ -319,7 +319,7 @@ fn a_bad_file_keeps_the_consumers_from_before() {
     assert_eq!(successful(), 0.0);
     assert_eq!(gateway.ask("GET", "/", &[("x-api-key", "sk-beta")]).status, 200, "as before");
     assert_eq!(gateway.ask("GET", "/", &[("x-api-key", "open-sesame")]).status, 401);
-    let_pass(std::time::Duration::from_millis(1_200)); // two looks
+    sleep(std::time::Duration::from_millis(1_200)); // two looks
     assert_eq!(gateway.times_logged("has 2 mistakes"), 1, "{}", gateway.log());
     assert!(!gateway.log().contains("open-sesame") && !told.contains("open-sesame"));
 
@@ -424,7 +424,7 @@ fn a_changed_file_keeps_everything_else() {
 #[test]
 fn keys_may_be_made_at_the_same_time() {
     let folder = TempDir::new().unwrap();
-    let codes = crate::harness::at_once(8, |index| {
+    let codes = crate::harness::in_parallel(8, |index| {
         run(folder.path(), &["consumers", "add", &format!("c{index}"), "--file", "all.yaml"]).status.code()
     });
     assert_eq!(codes, [Some(0); 8]);

@@ -1,7 +1,7 @@
 //! Costs that are only known when the answer is there: by its status, by a header of it, by its bytes. What was
 //! taken before is settled, to the unit.
 
-use crate::harness::{Fleet, Gateway, RedisServer, Setup, Upstream, gated, until};
+use crate::harness::{Fleet, Gateway, RedisServer, Setup, Upstream, gated_upstream, until};
 
 /// Each test runs over local counters and over Redis.
 fn stores() -> [Option<RedisServer>; 2] {
@@ -158,7 +158,7 @@ fn a_cost_by_route() {
 #[test]
 fn what_was_taken_is_given_back() {
     for store in stores() {
-        let (upstream, gate) = gated();
+        let (upstream, gate) = gated_upstream();
         let gateway =
             start(store.as_ref(), &upstream, "rate: 100/366d, cost: {bytes: response, reserve: 40}");
         let mut clients: Vec<_> = (0..2)
@@ -177,7 +177,7 @@ fn what_was_taken_is_given_back() {
         left(&gateway, 100);
         gate.open();
     }
-    let gone = crate::harness::Reserved::new();
+    let gone = crate::harness::ReservedPort::new();
     let text = format!(
         "limits: {{l: {{key: api_key, rate: 100/366d, cost: {{status: [502], request: 7}}}}}}\n\
          upstreams: {{api: {{servers: [\"http://{}\"]}}}}\n\

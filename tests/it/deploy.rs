@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::harness::tls::{Authority, TlsClient};
-use crate::harness::{Client, Reserved, Setup, until};
+use crate::harness::{Client, ReservedPort, Setup, until};
 
 const UNITS: [&str; 2] = ["deploy/sluicegate.service", "deploy/sluicegate@.service"];
 /// Nobody's, on any machine.
@@ -60,7 +60,7 @@ fn secrets_may_be_credentials_of_the_unit() {
 fn consumers_that_root_adds_can_be_read_by_the_gateway() {
     let folder = tempfile::TempDir::new().unwrap();
     let (path, config) = (folder.path(), folder.path().join("gateway.yaml"));
-    let edge = Reserved::new();
+    let edge = ReservedPort::new();
     let yaml = format!(
         "listen: [\"{}\"]\naccess_log: off\nauth: {{api_key: {{consumers: consumers.yaml, required: true}}}}\n\
          routes: [{{respond: {{status: 200}}}}]\n",

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::harness::client::refuses;
-use crate::harness::{Client, Gate, Gateway, Setup, Upstream, Watch, deadline, patience, until};
+use crate::harness::{Client, Gate, Gateway, Setup, Stopwatch, Upstream, deadline, patience, until};
 
 const FILE: &str =
     "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api}]\n";
 
 /// An upstream whose answers to /slow and /half wait for the gate.
-fn gated(gate: &Gate) -> Upstream {
+fn gated_upstream(gate: &Gate) -> Upstream {
     let gate = gate.clone();
     Upstream::scripted(move |exchange| match exchange.seen.target.as_str() {
         "/slow" => {
@@ -30,7 +30,7 @@ fn gated(gate: &Gate) -> Upstream {
 fn requests_in_flight_are_answered_before_it_ends() {
     for signal in ["TERM", "INT"] {
         let gate = Gate::default();
-        let upstream = gated(&gate);
+        let upstream = gated_upstream(&gate);
         let mut gateway = Gateway::before(&upstream, FILE);
         let (mut idle, mut slow, mut half) = (gateway.client(), gateway.client(), gateway.client());
         assert_eq!(idle.get("/").status, 200);
@@ -58,7 +58,7 @@ fn requests_in_flight_are_answered_before_it_ends() {
 #[test]
 fn twenty_slow_requests_and_a_stream_complete() {
     let gate = Gate::default();
-    let upstream = gated(&gate);
+    let upstream = gated_upstream(&gate);
     let mut gateway = Gateway::before(&upstream, FILE);
     let mut slow: Vec<Client> = (0..20).map(|_| gateway.client()).collect();
     slow.iter_mut().for_each(|client| _ = client.request("GET", "/slow", &[]));
@@ -85,7 +85,7 @@ fn it_is_not_ready_before_it_refuses() {
     let mut gateway = Gateway::before(&upstream, &format!("drain: {{delay: 3s, deadline: 5s}}\n{FILE}"));
     let mut kept = gateway.client();
     assert_eq!(kept.get("/").status, 200);
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     gateway.signal("TERM");
     until("it is not ready", || (gateway.admin_get("/readyz").status == 503).then_some(()));
     let new = gateway.get("/");
@@ -134,13 +134,13 @@ fn an_idle_gateway_ends_at_once() {
 /// A request that does not end is not waited for beyond the `drain` time.
 #[test]
 fn it_does_not_wait_longer_than_it_may() {
-    let upstream = gated(&Gate::default());
+    let upstream = gated_upstream(&Gate::default());
     let mut gateway = Gateway::before(&upstream, &format!("drain: 1s\n{FILE}"));
     let mut slow = gateway.client();
     slow.request("GET", "/slow", &[]);
     upstream.wait_for(1);
     gateway.signal("TERM");
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     let status = gateway.ended(deadline());
     assert!((Duration::from_millis(950)..patience(3)).contains(&watch.elapsed()), "{:?}", watch.elapsed());
     assert_eq!(status.code(), Some(0), "it ended by itself");
@@ -151,7 +151,7 @@ fn it_does_not_wait_longer_than_it_may() {
 /// Told twice, it waits for nobody.
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    let upstream = gated(&Gate::default());
+    let upstream = gated_upstream(&Gate::default());
     let mut gateway = Gateway::before(&upstream, FILE);
     let mut slow = gateway.client();
     slow.request("GET", "/slow", &[]);

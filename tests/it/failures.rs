@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::harness::client::head;
-use crate::harness::{Client, Gateway, Reserved, Response, Setup, Upstream, patience, timed};
+use crate::harness::{Client, Gateway, ReservedPort, Response, Setup, Upstream, measure, patience};
 use socket2::{Domain, Socket, Type};
 
 /// Everything goes to the upstream, which has little time.
@@ -33,7 +33,7 @@ fn is_problem(answer: &Response, status: u16, inside: SocketAddr) {
 /// Nobody listens there: 502, at once.
 #[test]
 fn an_api_that_is_down_is_502() {
-    let nobody = Reserved::new();
+    let nobody = ReservedPort::new();
     let gateway = Setup::default().value("upstream", nobody.address).start(ALL);
     let mut client = gateway.client();
     for _ in 0..3 {
@@ -88,11 +88,11 @@ fn an_api_that_is_silent_is_504() {
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
     for _ in 0..2 {
-        let (answer, took) = timed(|| client.get("/"));
+        let (answer, took) = measure(|| client.get("/"));
         is_problem(&answer, 504, upstream.address);
         assert!((Duration::from_millis(400)..patience(2)).contains(&took), "{took:?}");
     }
-    let (answer, took) = timed(|| client.post("/", &[], b"body"));
+    let (answer, took) = measure(|| client.post("/", &[], b"body"));
     is_problem(&answer, 504, upstream.address);
     assert!((Duration::from_millis(400)..patience(2)).contains(&took), "{took:?}");
 }
@@ -108,7 +108,7 @@ fn an_api_that_accepts_nobody_is_504() {
         (0..3).map(|_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(100))).collect();
     assert!(full.iter().any(Result::is_err), "its queue is full");
     let gateway = Setup::default().value("upstream", address).start(ALL);
-    let (answer, took) = timed(|| gateway.get("/"));
+    let (answer, took) = measure(|| gateway.get("/"));
     is_problem(&answer, 504, address);
     assert!((Duration::from_millis(300)..patience(2)).contains(&took), "{took:?}");
 }
@@ -240,7 +240,7 @@ fn a_413_reaches_a_client_that_uploads_before_it_reads() {
 /// The 502 of an API that is down reaches it too.
 #[test]
 fn a_502_reaches_a_client_that_uploads_before_it_reads() {
-    let nobody = Reserved::new();
+    let nobody = ReservedPort::new();
     let gateway = Setup::default().value("upstream", nobody.address).start(ALL);
     is_problem(&upload(&gateway, false), 502, nobody.address);
     is_problem(&upload(&gateway, true), 502, nobody.address);

@@ -1,7 +1,7 @@
 //! gRPC (HTTP/2 on both sides): all four kinds of calls, their trailers, and their ends on either side.
 
 use crate::harness::h2_upstream::{Call, H2Upstream, Speaks};
-use crate::harness::{Gateway, Setup, Watch, deadline, eventually, patience};
+use crate::harness::{Gateway, Setup, Stopwatch, deadline, eventually, patience};
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
@@ -246,7 +246,7 @@ fn a_call_that_is_cancelled_ends_upstream() {
             let answer = call.answer.await.unwrap();
             call.stream.send_reset(Reason::CANCEL);
             drop(answer);
-            let watch = Watch::start();
+            let watch = Stopwatch::start();
             let note = format!("{path} Some(CANCEL)");
             eventually(&note, || service.notes().contains(&note)).await;
             assert!(watch.elapsed() < patience(1), "{:?}", watch.elapsed());

@@ -2,7 +2,7 @@
 //! and are refused before anything is verified.
 
 use crate::harness::issuer::{Signer, soon};
-use crate::harness::{Fleet, Gateway, RedisServer, Response, Setup, at_once, gated, until};
+use crate::harness::{Fleet, Gateway, RedisServer, Response, Setup, gated_upstream, in_parallel, until};
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::json;
 
@@ -156,7 +156,7 @@ fn guessing_is_banned() {
 fn guesses_at_once_are_bounded() {
     for store in stores() {
         let gateway = start(store.as_ref(), &[("l", &format!("key: ip, rate: 10/366d, {FAILURES}"))]);
-        let mut statuses = at_once(40, |number| ask(&gateway, &format!("guess-{number}")).status);
+        let mut statuses = in_parallel(40, |number| ask(&gateway, &format!("guess-{number}")).status);
         statuses.sort_unstable();
         assert_eq!(statuses, [vec![401; 10], vec![429; 30]].concat());
     }
@@ -247,7 +247,7 @@ fn a_missing_key_is_charged() {
 #[test]
 fn what_others_gave_back_is_there_for_a_right_key() {
     let redis = RedisServer::start();
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let text = redis.store()
         + &format!(
             "auth: {{api_key: {{consumers: consumers.yaml, required: true}}}}\n\

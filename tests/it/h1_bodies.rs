@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Gate, Gateway, Upstream, let_pass, patience, timed, until};
+use crate::harness::{Gate, Gateway, Upstream, measure, patience, sleep, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -147,10 +147,10 @@ fn a_body_that_trickles_is_408() {
             if std::io::Write::write_all(&mut writer, b"x").is_err() {
                 return;
             }
-            let_pass(Duration::from_millis(500));
+            sleep(Duration::from_millis(500));
         }
     });
-    let (answer, took) = timed(|| client.response());
+    let (answer, took) = measure(|| client.response());
     assert_eq!(answer.status, 408);
     answer.problem();
     assert!((Duration::from_secs(9)..patience(15)).contains(&took), "{took:?}");

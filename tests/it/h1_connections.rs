@@ -4,13 +4,13 @@
 use std::net::Shutdown;
 use std::time::Duration;
 
-use crate::harness::{Client, Gate, Gateway, Upstream, deadline, patience, timed, until};
+use crate::harness::{Client, Gate, Gateway, Upstream, deadline, measure, patience, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
 
 /// An upstream whose answers to /slow wait for the gate.
-fn gated(gate: &Gate) -> Upstream {
+fn gated_upstream(gate: &Gate) -> Upstream {
     let gate = gate.clone();
     Upstream::scripted(move |exchange| {
         if exchange.seen.target == "/slow" {
@@ -34,7 +34,7 @@ fn reset(client: Client) {
 #[test]
 fn a_client_that_sends_nothing_more_gets_its_answers() {
     let gate = Gate::default();
-    let upstream = gated(&gate);
+    let upstream = gated_upstream(&gate);
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
     client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -46,7 +46,7 @@ fn a_client_that_sends_nothing_more_gets_its_answers() {
     client.request("GET", "/slow", &[]);
     client.writer().shutdown(Shutdown::Write).unwrap();
     upstream.wait_for(3);
-    crate::harness::let_pass(Duration::from_millis(1_500)); // long enough to be asked whether it still listens
+    crate::harness::sleep(Duration::from_millis(1_500)); // long enough to be asked whether it still listens
     gate.open();
     let answers: Vec<_> = std::iter::from_fn(|| client.try_response().ok()).collect();
     assert!(answers.iter().rev().skip(1).all(|interim| interim.status == 100), "{answers:?}");
@@ -69,7 +69,7 @@ fn a_client_that_leaves_is_noticed() {
             } else {
                 drop(client)
             }
-            let (_, took) = timed(|| {
+            let (_, took) = measure(|| {
                 until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));
             });
             assert!(took < patience(4), "{sent_ahead} {resets}: {took:?}");
@@ -110,7 +110,7 @@ fn a_client_that_leaves_a_queue_is_noticed_behind_its_body() {
 #[test]
 fn what_is_sent_ahead_waits_its_turn() {
     let gate = Gate::default();
-    let upstream = gated(&gate);
+    let upstream = gated_upstream(&gate);
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
     client.request("GET", "/slow", &[]);
@@ -168,7 +168,7 @@ fn every_answer_has_a_date() {
 #[test]
 fn the_last_answer_of_a_connection_says_so() {
     let gate = Gate::default();
-    let upstream = gated(&gate);
+    let upstream = gated_upstream(&gate);
     // One worker tells all of them at once.
     let mut gateway = crate::harness::Setup::default().upstream(&upstream).workers(1).start(ALL);
     let mut client = gateway.client();
@@ -193,7 +193,7 @@ fn a_silent_connection_is_closed() {
     let gateway = Gateway::before(&upstream, ALL);
     let mut silent = gateway.client();
     silent.reader.stream.set_read_timeout(Some(deadline() * 2)).unwrap();
-    let (closed, took) = timed(|| silent.is_closed());
+    let (closed, took) = measure(|| silent.is_closed());
     assert!(closed);
     assert!((Duration::from_secs(9)..patience(13)).contains(&took), "{took:?}");
 }

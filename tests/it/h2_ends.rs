@@ -7,7 +7,7 @@ use crate::harness::h2::{
     CALM, DATA, END, End, GOAWAY, H2, HEADERS, PING, PREFACE, SETTINGS, block, frame, get, number, post,
     pseudo,
 };
-use crate::harness::{Gateway, Setup, Upstream, Watch, at_once, deadline, faketime, until};
+use crate::harness::{Gateway, Setup, Stopwatch, Upstream, deadline, faketime, in_parallel, until};
 
 /// How much faster the gateway's clock runs.
 const FASTER: u32 = 20;
@@ -24,7 +24,7 @@ fn before(upstream: &Upstream) -> Gateway {
 
 /// Whether so much of the gateway's time has passed, and little more.
 #[track_caller]
-fn passed(watch: &Watch, seconds: u64) {
+fn passed(watch: &Stopwatch, seconds: u64) {
     let passed = watch.elapsed() * FASTER;
     // Its timers are late by what real time they take, twenty times.
     let (least, most) = (Duration::from_secs(seconds * 9 / 10), Duration::from_secs(seconds + 60));
@@ -45,8 +45,8 @@ fn what_is_begun_is_ended_in_time() {
         (&[PREFACE, &settings, &open].concat(), &[Some(CALM)]),
         (&[PREFACE, &settings, &open[..20]].concat(), &[Some(CALM)]),
     ];
-    at_once(starts.len(), |at| {
-        let watch = Watch::start();
+    in_parallel(starts.len(), |at| {
+        let watch = Stopwatch::start();
         let mut h2 = H2::silent(gateway.edge);
         h2.send(starts[at].0);
         let last = h2.until(deadline(), |frame| frame.kind == GOAWAY);
@@ -62,8 +62,8 @@ fn what_is_begun_is_ended_in_time() {
 fn an_idle_connection_is_told_that_it_ends() {
     let upstream = Upstream::answering("done");
     let gateway = before(&upstream);
-    at_once(2, |requests| {
-        let watch = Watch::start();
+    in_parallel(2, |requests| {
+        let watch = Stopwatch::start();
         let mut h2 = H2::connect(gateway.edge);
         assert!(requests == 0 || h2.serves(1));
         let last = h2.until(deadline(), |frame| frame.kind == GOAWAY).expect("GOAWAY");
@@ -85,7 +85,7 @@ fn a_client_that_is_gone_is_noticed() {
     let gateway = before(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     h2.send(get(1, "/"));
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     let asked = loop {
         match h2.next(deadline()) {
             Some(frame) if frame.kind == PING => break true,
@@ -112,7 +112,7 @@ fn an_answer_that_nobody_takes_is_reset() {
     let mut h2 = H2::with_settings(gateway.edge, &[(4, 100)]);
     h2.send(get(1, "/large"));
     assert_eq!(h2.end(1), End::Status(200));
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     assert_eq!(h2.end(1), End::Reset(8), "CANCEL");
     passed(&watch, 60);
     assert!(h2.serves(3), "the connection lives on");
@@ -131,7 +131,7 @@ fn a_body_that_stops_is_408() {
     let gateway = before(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     h2.send(post(1, "/stops")).send(frame(DATA, 0, 1, b"some"));
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     assert!(h2.serves(3));
     assert_eq!(h2.end(1), End::Status(408));
     passed(&watch, 30);

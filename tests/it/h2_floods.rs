@@ -7,7 +7,7 @@ use crate::harness::h2::{
     CALM, CONTINUATION, DATA, END, END_HEADERS, End, GOAWAY, H2, HEADERS, PADDED, PING, PRIORITY, RST_STREAM,
     SETTINGS, WINDOW_UPDATE, block, frame, get, number, post, pseudo,
 };
-use crate::harness::{Gateway, Upstream, deadline, gated, until};
+use crate::harness::{Gateway, Upstream, deadline, gated_upstream, until};
 
 /// Frames that are written before what came back is looked at.
 const BATCH: usize = 20;
@@ -79,7 +79,7 @@ fn rapid_resets() {
 /// The same, one by one, each when it is already forwarded.
 #[test]
 fn resets_of_requests_that_are_forwarded() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     let mut sent = 0;
@@ -161,7 +161,7 @@ fn pings() {
 /// Data with nothing in it, with padding or without.
 #[test]
 fn empty_data() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = gateway(&upstream);
     for (flags, payload) in [(0, &b""[..]), (PADDED, &[3, 0, 0, 0])] {
         let mut h2 = H2::connect(gateway.edge);
@@ -200,7 +200,7 @@ fn a_bomb_of_references() {
 /// More requests at once than are allowed.
 #[test]
 fn streams_over_the_limit() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     let all: Vec<u8> = (0..100).flat_map(|at| get(stream(at), "/slow")).collect();
@@ -264,7 +264,7 @@ fn window_updates() {
     let upstream = Upstream::answering("done");
     let gateway = gateway(&upstream);
     is_cut(&gateway, 1, "window_updates", |_| frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes()));
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = self::gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     h2.send(get(1, "/slow"));
@@ -278,7 +278,7 @@ fn other_frames() {
     let upstream = Upstream::answering("done");
     let gateway = gateway(&upstream);
     is_cut(&gateway, 1, "others", |_| frame(0xbe, 0, 0, b"grease"));
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = self::gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     h2.send(get(1, "/slow"));
@@ -322,13 +322,13 @@ fn an_honest_client_is_not_cut_off() {
 /// A browser that leaves a page takes back what it asked for long ago, and goes on.
 #[test]
 fn a_client_may_take_back_what_it_asked_for_long_ago() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     let all: Vec<u8> = (0..99).flat_map(|at| get(stream(at), "/slow")).collect();
     h2.send(all);
     upstream.wait_for(99);
-    crate::harness::let_pass(Duration::from_millis(1_500));
+    crate::harness::sleep(Duration::from_millis(1_500));
     let all: Vec<u8> =
         (0..99).flat_map(|at| frame(RST_STREAM, 0, stream(at), &8_u32.to_be_bytes())).collect();
     h2.send(all);

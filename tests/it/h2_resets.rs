@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::harness::h2::{CALM, DATA, END, GOAWAY, H2, HEADERS, RST_STREAM, frame, get, number};
-use crate::harness::{Gate, Gateway, Upstream, deadline, gated, let_pass};
+use crate::harness::{Gate, Gateway, Upstream, deadline, gated_upstream, sleep};
 
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
@@ -53,13 +53,13 @@ fn rest(h2: &mut H2, stream: u32) -> Option<Vec<u8>> {
 /// Calls with a deadline to an upstream that hangs, hundreds a second and none of them answered.
 #[test]
 fn a_storm_of_deadlines_is_no_flood() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = gateway(&upstream, "");
     let mut h2 = H2::connect(gateway.edge);
     for turn in 0..20 {
         let ids = || (turn * 90..turn * 90 + 90).map(stream);
         h2.send(ids().flat_map(|id| get(id, "/slow")).collect::<Vec<u8>>());
-        let_pass(Duration::from_millis(100));
+        sleep(Duration::from_millis(100));
         h2.send(ids().flat_map(reset).collect::<Vec<u8>>());
     }
     let end = h2.until(Duration::from_millis(100), |frame| frame.kind == GOAWAY || frame.kind == RST_STREAM);
@@ -77,7 +77,7 @@ fn a_download_outlives_what_is_taken_back_beside_it() {
     h2.send(get(1, "/download"));
     h2.send((1..=60).flat_map(|at| get(stream(at), "/hangs")).collect::<Vec<u8>>());
     upstream.wait_for(61);
-    let_pass(Duration::from_millis(400));
+    sleep(Duration::from_millis(400));
     h2.send((1..=60).flat_map(|at| reset(stream(at))).collect::<Vec<u8>>());
     assert!(h2.serves(stream(61)));
     gate.open();
@@ -143,7 +143,7 @@ fn a_flood_that_goes_on_is_closed() {
 /// A hundred requests at once are served. Who cannot know that yet has the others refused, and may send them again.
 #[test]
 fn a_burst_before_the_settings_are_known() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = gateway(&upstream, "");
     let mut h2 = H2::silent(gateway.edge);
     let settings = frame(4, 0, 0, &[0, 1, 0, 0, 0, 0]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::harness::h2::{
     DATA, END, END_HEADERS, End, GOAWAY, H2, HEADERS, RST_STREAM, block, frame, get, number, post, pseudo,
 };
-use crate::harness::{Gateway, Upstream, deadline, gated, let_pass};
+use crate::harness::{Gateway, Upstream, deadline, gated_upstream, sleep};
 
 fn stream(at: u32) -> u32 {
     at * 2 + 1
@@ -44,7 +44,7 @@ fn refused_uploads_give_their_places_back() {
 /// Uploads that the upstream does not take fill their own windows; another goes through beside them.
 #[test]
 fn uploads_that_stall_do_not_hold_up_another() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let fast = Upstream::scripted(|exchange| {
         if let Ok(body) = exchange.body() {
             exchange.answer(200, &[], body.len().to_string().as_bytes());
@@ -134,10 +134,10 @@ fn answers_wait_upstream_for_a_client_that_takes_nothing() {
         client
     };
     let mut clients: Vec<H2> = (0..5).map(connect).collect();
-    let_pass(Duration::from_secs(1)); // nothing says that the gateway has done what it will do
+    sleep(Duration::from_secs(1)); // nothing says that the gateway has done what it will do
     let before = gateway.memory(); // with what is needed once
     clients.extend((0..5).map(connect));
-    let_pass(Duration::from_secs(1));
+    sleep(Duration::from_secs(1));
     let held = gateway.memory().saturating_sub(before) / 5;
     assert!(held < 3 << 19, "{held} bytes a connection, its hundred requests included");
     for mut client in clients {

@@ -206,7 +206,7 @@ fn large_refused_uploads_do_not_end_the_connection() {
 /// One request that its client gives up frees its place, and the others of the connection go on.
 #[test]
 fn a_request_that_is_given_up_frees_its_place() {
-    let (upstream, gate) = crate::harness::gated();
+    let (upstream, gate) = crate::harness::gated_upstream();
     let gateway = limited(&upstream, "key: ip, max: 1, algorithm: concurrency");
     over_h2(&gateway, async |mut sender| {
         let mut slow = sender.clone();

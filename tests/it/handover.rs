@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::harness::client::refuses;
 use crate::harness::load::count;
-use crate::harness::{Client, Gateway, Load, Setup, Upstream, deadline, gated, until, within};
+use crate::harness::{Client, Gateway, Load, Setup, Upstream, deadline, gated_upstream, until, within};
 
 const FILE: &str =
     "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api}]\n";
@@ -41,13 +41,13 @@ fn two_upgrades_under_load_lose_nothing() {
     assert_eq!(second.ended(deadline()).code(), Some(0), "the second has ended");
     some_more();
     assert_eq!(third.admin_get("/readyz").status, 200);
-    for (shots, connections) in [(kept.stop(), "kept"), (anew.stop(), "new")] {
-        let lost: Vec<_> = shots.iter().filter(|shot| shot.status != 200).collect();
+    for (samples, connections) in [(kept.stop(), "kept"), (anew.stop(), "new")] {
+        let lost: Vec<_> = samples.iter().filter(|sample| sample.status != 200).collect();
         assert!(
             lost.is_empty(),
             "{} of {} lost on {connections} connections: {lost:?}",
             lost.len(),
-            shots.len()
+            samples.len()
         );
     }
     assert!(!second.log().contains("did not end in time"), "{}", second.log());
@@ -56,7 +56,7 @@ fn two_upgrades_under_load_lose_nothing() {
 /// Requests in flight end in the process that began them, which then ends; a connection is told to come anew.
 #[test]
 fn requests_in_flight_end_in_the_old_process() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let mut old = start(&upstream);
     let (mut slow, mut kept, mut idle) = (old.client(), old.client(), old.client());
     assert_eq!((kept.get("/").status, idle.get("/").status), (200, 200));
@@ -277,8 +277,8 @@ fn who_connects_while_an_activated_gateway_restarts_is_served() {
     assert_eq!(between.response().status, 200, "who came between the two is served");
     let before = load.answered();
     until("some more requests", || (load.answered() > before + 50).then_some(()));
-    let shots = load.stop();
-    assert_eq!(count(&shots, 200), shots.len(), "all are answered");
+    let samples = load.stop();
+    assert_eq!(count(&samples, 200), samples.len(), "all are answered");
 
     // A listener can go and come back, although systemd has its socket all the while.
     std::fs::write(&config, text.replace(&edge.to_string(), "127.0.0.1:0")).unwrap();

@@ -1,7 +1,7 @@
 //! Who is not well gets no requests: servers are asked, and failures are noticed. Nobody is out for ever, and never
 //! are all out.
 
-use crate::harness::{Gateway, Mood, Server, until};
+use crate::harness::{Behavior, Gateway, Server, until};
 
 /// Two servers, and what else the upstream has.
 fn two(fields: &str) -> String {
@@ -37,17 +37,17 @@ fn spread(gateway: &Gateway, servers: &[Server], count: usize) -> [usize; 2] {
 fn servers_are_asked_how_they_are() {
     let (servers, setup) = Server::several(2);
     let gateway = setup.workers(2).start(&two(ASKED));
-    until("all are asked", || servers.iter().all(|server| server.questions() > 2).then_some(()));
+    until("all are asked", || servers.iter().all(|server| server.health_checks() > 2).then_some(()));
     assert!(servers.iter().all(|server| healthy(&gateway, server)));
     let asked = servers[0].upstream.seen().into_iter().find(|seen| seen.target == "/healthz?x=1").unwrap();
     assert_eq!((asked.method.as_str(), asked.head.one("host")), ("GET", Some("h.test")));
 
-    servers[1].feel(Mood::Unwell);
+    servers[1].behave(Behavior::Unhealthy);
     until("it is out", || (!healthy(&gateway, &servers[1])).then_some(()));
     assert_eq!(spread(&gateway, &servers, 20), [20, 0]);
     assert_eq!(gateway.times_logged("is not well: it answers 503"), 1, "{}", gateway.log());
 
-    servers[1].feel(Mood::Well);
+    servers[1].behave(Behavior::Answers);
     until("it is back", || healthy(&gateway, &servers[1]).then_some(()));
     assert!(spread(&gateway, &servers, 20).iter().all(|got| *got > 5));
 }
@@ -57,7 +57,7 @@ fn servers_are_asked_how_they_are() {
 fn a_reload_knows_who_was_out() {
     let (servers, setup) = Server::several(2);
     let gateway = setup.workers(1).start(&two(ASKED));
-    servers[0].feel(Mood::Unwell);
+    servers[0].behave(Behavior::Unhealthy);
     until("it is out", || (!healthy(&gateway, &servers[0])).then_some(()));
     gateway.reload(&two(&format!("{ASKED}, balance: random, timeouts: {{response: 9s}}")));
     assert_eq!(spread(&gateway, &servers, 10), [0, 10]);
@@ -70,7 +70,7 @@ fn a_reload_knows_who_was_out() {
 fn never_are_all_out() {
     let (servers, setup) = Server::several(2);
     let gateway = setup.workers(1).start(&two(ASKED));
-    servers.iter().for_each(|server| server.feel(Mood::Unwell));
+    servers.iter().for_each(|server| server.behave(Behavior::Unhealthy));
     until("both are out", || servers.iter().all(|server| !healthy(&gateway, server)).then_some(()));
     assert_eq!(spread(&gateway, &servers, 20), [10, 10]);
     assert_eq!(gateway.metric("sluicegate_upstream_panics_total", &[("upstream", "api")]), 20.0);
@@ -81,7 +81,7 @@ fn never_are_all_out() {
 fn failures_take_a_server_out() {
     let (servers, setup) = Server::several(2);
     let gateway = setup.workers(2).start(&two("ejection: {failures: 3, for: 500ms, max: 30s}"));
-    servers[1].feel(Mood::Breaks);
+    servers[1].behave(Behavior::Disconnects);
     // Whatever it breaks is tried on the other, so nobody notices.
     while healthy(&gateway, &servers[1]) {
         spread(&gateway, &servers, 2);
@@ -95,7 +95,7 @@ fn failures_take_a_server_out() {
         (!healthy(&gateway, &servers[1])).then_some(())
     });
     assert!(servers[1].requests() <= failed + 2, "{} and {failed}", servers[1].requests());
-    servers[1].feel(Mood::Well);
+    servers[1].behave(Behavior::Answers);
     until("it serves again", || (spread(&gateway, &servers, 4)[1] == 2).then_some(()));
     assert!(healthy(&gateway, &servers[1]));
 }
@@ -105,7 +105,7 @@ fn failures_take_a_server_out() {
 fn the_last_one_stays() {
     let (servers, setup) = Server::several(2);
     let gateway = setup.workers(1).start(&two("ejection: {failures: 1, for: 60s, share: 100%}, retries: 0"));
-    servers.iter().for_each(|server| server.feel(Mood::Breaks));
+    servers.iter().for_each(|server| server.behave(Behavior::Disconnects));
     assert_eq!(gateway.statuses(10, "/", &[]), [502; 10]);
     assert_eq!(servers.iter().filter(|server| healthy(&gateway, server)).count(), 1);
 }
@@ -114,7 +114,7 @@ fn the_last_one_stays() {
 #[test]
 fn statuses_may_be_failures() {
     let (servers, setup) = Server::several(2);
-    servers[0].feel(Mood::Busy);
+    servers[0].behave(Behavior::Overloaded);
     let gateway = setup.workers(1).start(&two("ejection: {failures: 2, for: 60s}"));
     let mut statuses = gateway.statuses(20, "/", &[]);
     statuses.sort_unstable();

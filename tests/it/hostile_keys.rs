@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::harness::{Gateway, Setup, Upstream};
+use crate::harness::{Gateway, Setup, Upstream, faketime};
 use http::HeaderValue;
 use sluicegate::config;
 use sluicegate::request::pipeline::judge;
@@ -119,13 +119,6 @@ fn a_flood_makes_no_series() {
         assert_eq!(client.ask(&format!("M{at}"), &target, &[("x-api-key", &key)]).status, 200);
     }
     assert_eq!(gateway.metrics().series(), series);
-}
-
-/// The library that puts a process's wall clock wrong.
-fn faketime() -> String {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
-    let found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
-    found.expect("libfaketime is missing: install the package libfaketime").display().to_string()
 }
 
 /// The wall clock jumps by an hour in either direction: what was spent stays spent, and nobody is locked out. Local

@@ -322,7 +322,7 @@ fn a_slow_issuer_is_given_up_and_slows_nobody() {
     let issuer = Issuer::new(Answer::Hangs);
     let upstream = Upstream::answering("ok");
     let gateway = start(&upstream, &issuer, "");
-    let (status, time) = crate::harness::timed(|| ask(&gateway, &signer.token(&claims())));
+    let (status, time) = crate::harness::measure(|| ask(&gateway, &signer.token(&claims())));
     assert_eq!(status, 401);
     assert!(time < patience(2), "{time:?}");
     assert_eq!(trouble(&gateway), "it did not answer within 5 seconds");

@@ -6,13 +6,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::harness::{
-    Client, Fleet, Gate, Gateway, RedisServer, Response, Setup, Upstream, Watch, at_once, deadline, let_pass,
-    patience, until, within,
+    Client, Fleet, Gate, Gateway, RedisServer, Response, Setup, Stopwatch, Upstream, deadline, in_parallel,
+    patience, sleep, until, within,
 };
 
 /// Runs a test over local counters and over Redis, at the same time.
 fn on_both(test: impl Fn(Option<&RedisServer>) + Sync) {
-    at_once(2, |index| {
+    in_parallel(2, |index| {
         let store = (index == 1).then(RedisServer::start);
         test(store.as_ref());
     });
@@ -95,7 +95,7 @@ fn a_debt_is_paid_at_the_rate() {
         for cost in COSTS {
             let (upstream, _gate) = priced();
             let gateway = start(store, &upstream, &format!("rate: 1000/s, cost: {cost}"));
-            let (mut client, watch, mut units) = (gateway.client(), Watch::start(), 0);
+            let (mut client, watch, mut units) = (gateway.client(), Stopwatch::start(), 0);
             while watch.elapsed() < Duration::from_millis(2_500) {
                 let answer = ask(&mut client);
                 match answer.status {
@@ -104,7 +104,7 @@ fn a_debt_is_paid_at_the_rate() {
                 }
                 let allowed = 1_000 + watch.elapsed().as_millis() as u64 + COST;
                 assert!(units <= allowed, "{cost}: {units} units of {allowed} after {:?}", watch.elapsed());
-                let_pass(Duration::from_millis(3));
+                sleep(Duration::from_millis(3));
             }
             assert!(units >= 2_500, "{cost}: only {units} units in {:?}", watch.elapsed());
         }
@@ -118,7 +118,7 @@ fn a_refusal_tells_the_debt() {
         for cost in COSTS {
             let (upstream, _gate) = priced();
             let gateway = start(store, &upstream, &format!("rate: 1000/min, cost: {cost}"));
-            let watch = Watch::start();
+            let watch = Stopwatch::start();
             let (admitted, refusal) = until_refused(&mut gateway.client(), 10);
             let refilled = watch.elapsed().as_secs_f64() / 0.06;
             // 3 of 300 leave 100, the fourth leaves 200 owed; 1 more has to fit.
@@ -143,7 +143,7 @@ fn retry_after_is_the_truth() {
     on_both(|store| {
         let (upstream, _gate) = priced();
         let gateway = start(store, &upstream, "rate: 100/s, cost: {response_header: X-Cost}");
-        let (mut client, watch) = (gateway.client(), Watch::start());
+        let (mut client, watch) = (gateway.client(), Stopwatch::start());
         let mut told = Vec::new();
         assert_eq!(ask(&mut client).status, 200);
         let admitted = until("a request is admitted again", || {
@@ -385,13 +385,13 @@ fn what_refusals_let_go_never_comes_back() {
             exchange.answer(status, &[], b"");
         });
         let gateway = start(store, &upstream, &limit("4s"));
-        let watch = Watch::start();
+        let watch = Stopwatch::start();
         let [some, all] = ["some", "all"].map(|key| [("x-api-key", key)]);
         for headers in [&some, &all] {
             assert_eq!(gateway.statuses(6, "/bad", headers), [401, 401, 401, 401, 401, 429]);
         }
         assert_eq!(gateway.statuses(20, "/bad", &all), [429; 20]);
-        let_pass(Duration::from_secs(2).saturating_sub(watch.elapsed()));
+        sleep(Duration::from_secs(2).saturating_sub(watch.elapsed()));
         assert_eq!(gateway.statuses(1, "/bad", &some), [429]);
         // Four of the places of one key become free, and the last, which the late refusal holds, two seconds later.
         until("four places are free", || (state(&gateway, "some", "remaining") == 4.0).then_some(()));

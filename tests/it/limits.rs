@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Gateway, Upstream, at_once, let_pass, patience, timed, until};
+use crate::harness::{Client, Gateway, Upstream, in_parallel, measure, patience, sleep, until};
 
 /// One route that answers by itself, under the limits named.
 fn route(limits: &str, text: &str) -> String {
@@ -15,7 +15,7 @@ fn route(limits: &str, text: &str) -> String {
 
 /// Sends `count` requests over `connections` at once and counts those that pass; all others have to be 429.
 fn passed(gateway: &Gateway, connections: usize, count: usize, headers: &[(&str, &str)]) -> usize {
-    let shares = at_once(connections, |index| {
+    let shares = in_parallel(connections, |index| {
         let mut client = gateway.client();
         let share = count / connections + usize::from(index < count % connections);
         let statuses = (0..share).map(|_| client.ask("GET", "/", headers).status);
@@ -94,7 +94,7 @@ fn coming_back_after_retry_after_is_admitted() {
             let answers = [client.get("/"), client.get("/")];
             answers.into_iter().find(|answer| answer.status == 429 && answer.number("retry-after") == 2)
         });
-        let_pass(Duration::from_secs(refused.number("retry-after")));
+        sleep(Duration::from_secs(refused.number("retry-after")));
         assert_eq!(gateway.get("/").status, 200, "{algorithm}");
     }
 }
@@ -104,7 +104,7 @@ fn coming_back_after_retry_after_is_admitted() {
 fn a_burst_passes_and_then_the_rate() {
     let gateway = Gateway::start(&route("l", "  l: {key: ip, rate: 20/s, burst: 5}"));
     let mut client = gateway.client();
-    let (passed, took) = timed(|| {
+    let (passed, took) = measure(|| {
         let mut passed = 0;
         until("twelve pass", || {
             passed += usize::from(client.get("/").status == 200);
@@ -179,7 +179,7 @@ fn a_shadow_limit_changes_nothing_for_the_others() {
 fn a_shadow_queue_holds_nobody() {
     let limit = "  l: {key: ip, rate: 1/min, burst: 3, algorithm: leaky_bucket, mode: shadow}";
     let gateway = Gateway::start(&route("l", limit));
-    let (statuses, took) = timed(|| gateway.statuses(5, "/", &[]));
+    let (statuses, took) = measure(|| gateway.statuses(5, "/", &[]));
     assert_eq!(statuses, [200; 5]);
     assert!(took < patience(5), "{took:?}");
 }
@@ -260,7 +260,7 @@ fn a_flood_of_keys_forgets_nobody() {
     let gateway = crate::harness::Setup::default().workers(2).start(&route("l", limit));
     assert_eq!(gateway.statuses(3, "/", &[("x-api-key", "victim")]), [200, 200, 429]);
     let before = gateway.peak_memory();
-    at_once(8, |thread| {
+    in_parallel(8, |thread| {
         let mut client = gateway.client();
         for batch in 0..50 {
             let ask = |at| format!("GET / HTTP/1.1\r\nHost: a\r\nX-Api-Key: {thread}-{batch}-{at}\r\n\r\n");

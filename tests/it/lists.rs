@@ -1,7 +1,7 @@
 //! Whom routes let in and limits leave alone: lists of addresses, in gateway.yaml and in files that are watched; and
 //! CORS preflight requests.
 
-use crate::harness::{Fleet, Gateway, RedisServer, Response, Setup, Upstream, let_pass, program, until};
+use crate::harness::{Fleet, Gateway, RedisServer, Response, Setup, Upstream, program, sleep, until};
 use serde_json::{Value, json};
 
 /// What the gateway is asked by a client with this address, behind a trusted proxy.
@@ -162,12 +162,12 @@ fn a_list_is_loaded_while_serving() {
     let told = until("the mistakes are told", error);
     assert!(told.contains("blocked.txt has 2 mistakes") && told.contains("blocked.txt:2: "), "{told}");
     assert_eq!((status("192.0.2.2"), status("198.51.100.9"), successful()), (403, 200, 0.0));
-    let_pass(std::time::Duration::from_millis(1_200)); // two looks
+    sleep(std::time::Duration::from_millis(1_200)); // two looks
     assert_eq!(gateway.times_logged("has 2 mistakes"), 1, "{}", gateway.log());
 
     // One that is gone for a moment is being replaced.
     std::fs::remove_file(gateway.path("blocked.txt")).unwrap();
-    let_pass(std::time::Duration::from_millis(700));
+    sleep(std::time::Duration::from_millis(700));
     assert_eq!(status("192.0.2.2"), 403);
     gateway.write_file("blocked.txt", "# nobody\n");
     until("the good file is in force", || (status("192.0.2.2") == 200).then_some(()));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::harness::client::Client;
-use crate::harness::{Gateway, Setup, Watch, deadline, patience, timed, until};
+use crate::harness::{Gateway, Setup, Stopwatch, deadline, measure, patience, until};
 
 const FILE: &str = "routes: [{name: all, respond: {status: 200}}]\n";
 
@@ -19,7 +19,7 @@ fn pipe(path: &Path) {
 /// The admin API is not blocked: it answers several requests in a row.
 #[track_caller]
 fn answers_at_once(gateway: &Gateway) {
-    let (statuses, took) = timed(|| [(); 5].map(|()| gateway.admin_get("/readyz").status));
+    let (statuses, took) = measure(|| [(); 5].map(|()| gateway.admin_get("/readyz").status));
     assert_eq!(statuses, [200; 5]);
     assert!(took < patience(1), "{took:?}");
 }
@@ -134,7 +134,7 @@ fn a_silent_predecessor_holds_up_nobody() {
     let mut said = String::new();
     BufReader::new(&stream).read_line(&mut said).unwrap();
     assert!(said.starts_with("serving "), "{said}");
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     assert_eq!(Client::connect(admin).ask("GET", "/readyz", &[("host", "localhost")]).status, 200);
     assert_eq!(Client::connect(edge).get("/").status, 200);
     assert!(watch.elapsed() < patience(2), "{:?}", watch.elapsed());

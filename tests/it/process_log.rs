@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::process::Stdio;
 
-use crate::harness::{Gateway, Setup, deadline, patience, timed, until};
+use crate::harness::{Gateway, Setup, deadline, measure, patience, until};
 
 const FILE: &str = "routes: [{name: all, respond: {status: 200}}]\n";
 const DROPPED: &str = "sluicegate_log_dropped_total";
@@ -20,7 +20,7 @@ fn refused_reloads(gateway: &Gateway, count: usize) {
 
 /// The gateway answers operators and clients, and ends as it is told to.
 fn lives(mut gateway: Gateway) {
-    let (answer, took) = timed(|| gateway.admin_get("/readyz"));
+    let (answer, took) = measure(|| gateway.admin_get("/readyz"));
     assert_eq!(answer.status, 200);
     assert!(took < patience(1), "{took:?}");
     assert_eq!(gateway.get("/").status, 200);

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::harness::{Client, Gateway, Reserved, Setup, gated, program, until};
+use crate::harness::{Client, Gateway, ReservedPort, Setup, gated_upstream, program, until};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::Value;
@@ -88,7 +88,7 @@ const CASES: &[Case] = &[
 
 #[test]
 fn every_error_of_the_gateway_has_its_reason_everywhere() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = Setup::default().workers(1).upstream(&upstream).start(FILE);
     assert_eq!(gateway.statuses(2, "/few", &[]), [200, 429]);
     assert_eq!(gateway.statuses(2, "/strict", &[]), [200, 429]);
@@ -146,7 +146,7 @@ fn no_credentials_are_not_wrong_ones() {
 /// Servers that have as many requests as they may: shed.
 #[test]
 fn a_request_that_finds_no_place_is_shed() {
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let gateway = Gateway::before(
         &upstream,
         "upstreams: {full: {servers: ['http://{upstream}'], max_connections: 1, max_pending: 0}}\n\
@@ -186,7 +186,7 @@ fn refusals_in_other_forms_have_a_reason_too() {
 /// Without a word about it in the file there is a short line of each request on standard output, and no query in it.
 #[test]
 fn a_short_line_is_written_by_default() {
-    let (folder, edge) = (tempfile::TempDir::new().unwrap(), Reserved::new());
+    let (folder, edge) = (tempfile::TempDir::new().unwrap(), ReservedPort::new());
     let yaml = format!(
         "listen: [\"{}\"]\nlimits: {{few: {{key: ip, rate: 1/day}}}}\n\
          routes: [{{name: all, respond: {{status: 200, body: hello}}, limits: [few]}}]\n",

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use crate::harness::{Client, Gateway, Response, Upstream, timed};
+use crate::harness::{Client, Gateway, Response, Upstream, measure};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
@@ -266,7 +266,7 @@ fn a_refusal_reaches_a_client_that_uploads_in_chunks() {
 fn a_refusal_comes_while_the_client_still_uploads() {
     let (_gateway, mut client, length) = full();
     client.request("POST", "/", &[("content-length", &length)]).send(vec![b'x'; 1_000]);
-    let (refused, took) = timed(|| client.response());
+    let (refused, took) = measure(|| client.response());
     assert_eq!(refused.status, 429);
     assert!(took.as_secs() < 5, "it does not wait for the body: {took:?}");
     let mut writer = client.writer();

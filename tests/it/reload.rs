@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::harness::client::refuses;
-use crate::harness::{Client, Gate, Gateway, Setup, Upstream, Watch, at_once, patience, until};
+use crate::harness::{Client, Gate, Gateway, Setup, Stopwatch, Upstream, in_parallel, patience, until};
 
 /// A limit `l` of this rate on every path.
 fn limit(text: &str) -> String {
@@ -19,7 +19,7 @@ const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
 /// Asserts that the policy of this quota is told within a second from now.
 #[track_caller]
 fn in_force_within_a_second(gateway: &Gateway, quota: u64) {
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     let wanted = format!("\"l\";q={quota};w=86400");
     let mut client = gateway.client();
     until("the new rate is in force", || {
@@ -164,7 +164,7 @@ fn nobody_notices_twenty_reloads() {
     };
     let gateway = Gateway::before(&upstream, &config(0));
     let over = AtomicBool::new(false);
-    let counts = at_once(9, |index| {
+    let counts = in_parallel(9, |index| {
         if index == 8 {
             (1..=20).for_each(|turn| gateway.reload(&config(turn)));
             over.store(true, Ordering::SeqCst);
@@ -213,7 +213,7 @@ fn a_listener_can_be_added() {
 /// Listeners go with the file: new connections are refused, idle ones are closed, and requests in flight end well.
 #[test]
 fn a_listener_can_be_removed() {
-    let (upstream, gate) = crate::harness::gated();
+    let (upstream, gate) = crate::harness::gated_upstream();
     let rest = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api}]\n";
     let gateway = Gateway::before(&upstream, &format!("{BOTH}{rest}"));
     let (mut idle, mut slow) = (Client::connect(gateway.edge2), Client::connect(gateway.edge2));
@@ -242,7 +242,7 @@ fn a_listener_can_be_renamed_under_load() {
     };
     let gateway = Gateway::start(&file("name-0"));
     let over = AtomicBool::new(false);
-    at_once(4, |index| {
+    in_parallel(4, |index| {
         if index == 3 {
             (1..=20).for_each(|turn| gateway.reload(&file(&format!("name-{turn}"))));
             return over.store(true, Ordering::SeqCst);
@@ -382,7 +382,7 @@ fn the_admin_api_can_move_on_its_port() {
     let port = gateway.admin.port();
     let elsewhere = std::net::SocketAddr::from(([127, 0, 0, 2], port));
     let over = AtomicBool::new(false);
-    at_once(3, |index| {
+    in_parallel(3, |index| {
         if index == 2 {
             for _ in 0..5 {
                 gateway.reload(&file("0.0.0.0", port));
@@ -429,7 +429,7 @@ fn a_listener_can_move_on_its_port_under_load() {
         let before = load.answered();
         until("some requests", || (load.answered() > before + 100).then_some(()));
     }
-    let lost: Vec<_> = load.stop().into_iter().filter(|shot| shot.status != 200).collect();
+    let lost: Vec<_> = load.stop().into_iter().filter(|sample| sample.status != 200).collect();
     assert!(lost.is_empty(), "{lost:?}");
 }
 
@@ -447,7 +447,7 @@ fn listeners_change_beside_a_load() {
         refuses(gateway.edge2);
     }
     until("a second's worth of requests", || (load.answered() > 500).then_some(()));
-    let lost: Vec<_> = load.stop().into_iter().filter(|shot| shot.status != 200).collect();
+    let lost: Vec<_> = load.stop().into_iter().filter(|sample| sample.status != 200).collect();
     assert!(lost.is_empty(), "{lost:?}");
 }
 

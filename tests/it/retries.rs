@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Gateway, Load, Mood, Reserved, Server, Setup, until};
+use crate::harness::{Behavior, Gateway, Load, ReservedPort, Server, Setup, until};
 
 /// The servers `{0}` and `{1}`, one after another; none is ever out.
 fn two(fields: &str) -> String {
@@ -20,7 +20,7 @@ fn retries(gateway: &Gateway) -> f64 {
 /// What could not be sent because nobody listens is sent to somebody else, whatever it is. It costs its limits once.
 #[test]
 fn what_was_never_sent_is_sent_elsewhere() {
-    let (nobody, server) = (Reserved::new(), Server::start(1));
+    let (nobody, server) = (ReservedPort::new(), Server::start(1));
     let gateway =
         Setup::default().value("0", nobody.address).value("1", server.address()).workers(1).start(&two(""));
     let mut client = gateway.client();
@@ -48,7 +48,7 @@ fn what_may_have_been_done_is_not_done_again() {
         ("POST", true, 502),
     ] {
         let (servers, setup) = Server::several(2);
-        servers[0].feel(Mood::Breaks);
+        servers[0].behave(Behavior::Disconnects);
         let gateway = setup.workers(1).start(&two(""));
         let mut client = gateway.client();
         let length = if body { "4" } else { "0" };
@@ -85,7 +85,7 @@ fn an_answer_that_has_begun_is_not_asked_for_again() {
 fn retries_are_as_many_as_the_file_says() {
     for (fields, expected) in [(", retries: 0", 1), (", retries: 1", 2), (", retries: {attempts: 5}", 3)] {
         let (servers, setup) = Server::several(3);
-        servers.iter().for_each(|server| server.feel(Mood::Breaks));
+        servers.iter().for_each(|server| server.behave(Behavior::Disconnects));
         let gateway = setup.workers(1).start(&two(fields).replace("{1}\"]", "{1}\", \"http://{2}\"]"));
         assert_eq!(gateway.get("/").status, 502);
         assert_eq!(servers.iter().map(Server::requests).sum::<usize>(), expected, "{fields}");
@@ -96,9 +96,9 @@ fn retries_are_as_many_as_the_file_says() {
 #[test]
 fn an_outage_does_not_double_the_traffic() {
     let (servers, setup) = Server::several(2);
-    servers.iter().for_each(|server| server.feel(Mood::Breaks));
+    servers.iter().for_each(|server| server.behave(Behavior::Disconnects));
     let gateway = setup.workers(1).start(&two(", retries: {attempts: 1, budget: 10%}"));
-    let (statuses, took) = crate::harness::timed(|| gateway.statuses(400, "/", &[]));
+    let (statuses, took) = crate::harness::measure(|| gateway.statuses(400, "/", &[]));
     assert!(statuses.iter().all(|status| *status == 502));
     let sent = servers.iter().map(Server::requests).sum::<usize>();
     let most = 400 + 40 + 10 + 10 * (took.as_secs() as usize + 1);
@@ -124,9 +124,9 @@ fn a_server_is_killed_under_load() {
     drop(servers.pop());
     let killed = load.answered();
     until("it goes on", || (load.answered() > killed + 800).then_some(()));
-    let shots = load.stop();
-    let odd: Vec<_> = shots.iter().filter(|shot| shot.status != 200).collect();
-    assert!(odd.is_empty(), "{} of {}: {:?}", odd.len(), shots.len(), odd[0]);
+    let samples = load.stop();
+    let odd: Vec<_> = samples.iter().filter(|sample| sample.status != 200).collect();
+    assert!(odd.is_empty(), "{} of {}: {:?}", odd.len(), samples.len(), odd[0]);
     assert!(retries(&gateways[0]) > 0.0);
     assert_eq!(gateways[0].metric("sluicegate_upstream_ejections_total", &[("upstream", "api")]), 1.0);
 }

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use crate::harness::{Gate, Gateway, Setup, Upstream, patience, timed, until};
+use crate::harness::{Gate, Gateway, Setup, Upstream, measure, patience, until};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {idle: 1s}}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -45,7 +45,7 @@ fn an_answer_that_stops_is_given_up() {
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
     client.request("GET", "/", &[]);
-    let (answer, took) = timed(|| client.try_response());
+    let (answer, took) = measure(|| client.try_response());
     assert!(answer.is_err());
     assert!((Duration::from_millis(900)..patience(4)).contains(&took), "{took:?}");
     until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::harness::tls::{Authority, Certificate, TlsClient};
-use crate::harness::{Gateway, Setup, deadline, let_pass, until};
+use crate::harness::{Gateway, Setup, deadline, sleep, until};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -112,7 +112,7 @@ fn end(gateway: &Gateway, config: ClientConfig, is_old: bool) -> rustls::Error {
             for turn in 0..10 {
                 let written = socket.write_all(&[0x17; 1 << 10]);
                 written.unwrap_or_else(|error| panic!("the connection was reset ({turn}): {error}"));
-                let_pass(Duration::from_millis(5)); // in which a reset would come
+                sleep(Duration::from_millis(5)); // in which a reset would come
             }
             sent = true;
         }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-use crate::harness::{Client, Folder, Reserved, program, until};
+use crate::harness::{Client, Folder, ReservedPort, program, until};
 use regex::Regex;
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ fn masked(line: &str) -> String {
 /// The demo, on addresses of its own.
 struct Demo {
     folder: Folder,
-    ports: [(Reserved, &'static str); 3],
+    ports: [(ReservedPort, &'static str); 3],
     gateway: Option<Child>,
 }
 
@@ -68,7 +68,7 @@ impl Drop for Demo {
 
 impl Demo {
     fn new() -> Self {
-        let ports = [":8080", ":8081", ":9090"].map(|port| (Reserved::new(), port));
+        let ports = [":8080", ":8081", ":9090"].map(|port| (ReservedPort::new(), port));
         let demo =
             Self { folder: Folder::with(&[(".curlrc", "silent\nshow-error\n")]), ports, gateway: None };
         std::fs::write(demo.folder.path("gateway.yaml"), demo.here(GATEWAY)).unwrap();

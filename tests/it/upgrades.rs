@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use crate::harness::client::head;
-use crate::harness::{Client, Exchange, Gateway, Setup, Upstream, patience, timed, until};
+use crate::harness::{Client, Exchange, Gateway, Setup, Upstream, measure, patience, until};
 
 const ALL: &str = "limits: {l: {key: global, max: 1, algorithm: concurrency}}\n\
                    upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {tunnel: 2s}}}\n\
@@ -153,10 +153,10 @@ fn an_idle_tunnel_ends() {
     client.request("GET", "/chat", &HANDSHAKE);
     switched(&mut client);
     for _ in 0..3 {
-        crate::harness::let_pass(Duration::from_millis(900));
+        crate::harness::sleep(Duration::from_millis(900));
         says(&mut client, b"x");
     }
-    let (closed, took) = timed(|| client.is_closed());
+    let (closed, took) = measure(|| client.is_closed());
     assert!(closed);
     assert!((Duration::from_millis(1_900)..patience(4)).contains(&took), "{took:?}");
 }
@@ -213,7 +213,7 @@ fn a_tunnel_ends_with_the_drain() {
     gateway.signal("TERM");
     until("it drains", || (gateway.admin_get("/readyz").status == 503).then_some(()));
     says(&mut client, b"still here");
-    let (status, took) = timed(|| gateway.ended(crate::harness::deadline()));
+    let (status, took) = measure(|| gateway.ended(crate::harness::deadline()));
     assert_eq!(status.code(), Some(0));
     assert!(took < patience(3), "{took:?}");
     assert!(client.is_closed());

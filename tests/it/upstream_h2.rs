@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::harness::h2_upstream::{Call, H2Upstream, Speaks};
-use crate::harness::{Gate, Gateway, Setup, Upstream, at_once, patience, timed, until};
+use crate::harness::{Gate, Gateway, Setup, Upstream, in_parallel, measure, patience, until};
 use bytes::Bytes;
 use h2::Reason;
 
@@ -73,7 +73,7 @@ fn requests_at_once_share_a_connection() {
         }
     });
     let gateway = before(&upstream);
-    assert_eq!(at_once(40, |_| gateway.get("/").status), [200; 40]);
+    assert_eq!(in_parallel(40, |_| gateway.get("/").status), [200; 40]);
     assert_eq!(upstream.connections(), 1);
 }
 
@@ -175,12 +175,12 @@ fn silence_is_given_up() {
         }
     });
     let gateway = before(&upstream);
-    let (answer, took) = timed(|| gateway.get("/"));
+    let (answer, took) = measure(|| gateway.get("/"));
     assert_eq!(answer.status, 504);
     assert!((Duration::from_millis(1900)..patience(5)).contains(&took), "{took:?}");
     until("the stream is reset", || (upstream.notes() == ["Some(CANCEL)"]).then_some(()));
     let mut client = gateway.client();
-    let (answer, took) = timed(|| client.request("GET", "/half", &[]).try_response());
+    let (answer, took) = measure(|| client.request("GET", "/half", &[]).try_response());
     assert!(answer.is_err());
     assert!((Duration::from_millis(1900)..patience(5)).contains(&took), "{took:?}");
     assert_eq!(upstream.connections(), 2, "nothing was heard on the first one");

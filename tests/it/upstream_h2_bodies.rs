@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::harness::h2::{DATA, END, END_HEADERS, H2, HEADERS, RST_STREAM, block, frame, number, pseudo};
 use crate::harness::h2_upstream::{Call, H2Upstream, Speaks};
-use crate::harness::{Gate, Gateway, Setup, deadline, eventually, patience, timed, until};
+use crate::harness::{Gate, Gateway, Setup, deadline, eventually, measure, patience, until};
 use bytes::Bytes;
 use h2::Reason;
 
@@ -86,7 +86,7 @@ fn a_client_that_leaves_ends_its_request() {
         until("it is there", || (upstream.seen().len() > count).then_some(()));
         drop(client);
         let (_, took) =
-            timed(|| until(note, || upstream.notes().iter().any(|known| known == note).then_some(())));
+            measure(|| until(note, || upstream.notes().iter().any(|known| known == note).then_some(())));
         // Whether a client that has closed its half is still there is asked once a second.
         assert!(took < patience(3), "{path}: {took:?}");
         assert_eq!(gateway.get("/").status, 200);

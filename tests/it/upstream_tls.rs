@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::harness::authority::{Authority, TlsFront};
 use crate::harness::h2_upstream::{Call, H2Upstream, Speaks};
-use crate::harness::{Gateway, Setup, Upstream, patience, timed, until};
+use crate::harness::{Gateway, Setup, Upstream, measure, patience, until};
 
 /// A gateway before one server with TLS, with these fields on its upstream.
 fn gateway(setup: Setup, address: std::net::SocketAddr, fields: &str) -> Gateway {
@@ -146,7 +146,7 @@ fn a_handshake_ends_in_time() {
     for protocol in ["http1", "http2"] {
         let fields = format!("protocol: {protocol}, timeouts: {{connect: 300ms}}, tls: {{verify: false}}");
         let gateway = gateway(Setup::default(), listener.local_addr().unwrap(), &fields);
-        let (answer, took) = timed(|| gateway.get("/"));
+        let (answer, took) = measure(|| gateway.get("/"));
         assert_eq!(answer.status, 504);
         assert!((Duration::from_millis(250)..patience(5)).contains(&took), "{took:?}");
     }

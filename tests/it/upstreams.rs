@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::harness::{Client, Gateway, Server, at_once, patience, timed, until};
+use crate::harness::{Client, Gateway, Server, in_parallel, measure, patience, until};
 
 /// Everything goes to the upstream `api`, which has these fields.
 fn all(fields: &str) -> String {
@@ -117,7 +117,7 @@ fn a_server_gets_no_more_than_it_may() {
         })
         .collect();
     assert_eq!(servers[0].requests(), 2);
-    let (refused, took) = timed(|| gateway.get("/"));
+    let (refused, took) = measure(|| gateway.get("/"));
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     assert!(took < patience(5), "{took:?}");
     let kind = refused.problem()["type"].as_str().unwrap().to_owned();
@@ -142,7 +142,7 @@ fn nobody_waits_for_ever() {
     let mut slow = gateway.client();
     slow.request("GET", "/slow", &[]);
     servers[0].upstream.wait_for(1);
-    let (refused, took) = timed(|| gateway.get("/"));
+    let (refused, took) = measure(|| gateway.get("/"));
     assert_eq!(refused.status, 503);
     assert!((Duration::from_millis(250)..patience(3)).contains(&took), "{took:?}");
     drop(slow);
@@ -158,7 +158,7 @@ fn a_burst_waits_its_turn() {
     let gateway = setup.workers(2).start(&all(
         "servers: [\"http://{0}\", \"http://{1}\"]\ntimeouts: {connect: 9s}\nmax_connections: 2\nmax_pending: 1000",
     ));
-    let statuses = at_once(16, |_| gateway.statuses(20, "/", &[]));
+    let statuses = in_parallel(16, |_| gateway.statuses(20, "/", &[]));
     assert!(statuses.iter().flatten().all(|status| *status == 200), "{statuses:?}");
     assert_eq!(gateway.metric("sluicegate_upstream_pending", &[("upstream", "api")]), 0.0);
 }

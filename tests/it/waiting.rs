@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Client, Exchange, Gate, Gateway, Setup, Upstream, Watch, patience, until};
+use crate::harness::{Client, Exchange, Gate, Gateway, Setup, Stopwatch, Upstream, patience, until};
 
 /// One limit `l` before an upstream.
 fn before(upstream: &Upstream, limit: &str) -> Gateway {
@@ -32,7 +32,7 @@ fn send_in_order(gateway: &Gateway, target: &str) -> Client {
 fn a_queue_spaces_requests_out_in_order() {
     let upstream = Upstream::answering("done");
     let gateway = before(&upstream, "key: global, rate: 10/s, burst: 5, algorithm: leaky_bucket");
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     let clients: Vec<Client> = (0..5).map(|at| send_in_order(&gateway, &format!("/{at}"))).collect();
     for mut client in clients {
         assert_eq!(client.response().status, 200);
@@ -72,7 +72,7 @@ fn a_longer_wait_than_max_delay_is_refused() {
 fn a_waiting_client_that_leaves_gives_its_place_back() {
     let upstream = Upstream::answering("done");
     let gateway = before(&upstream, "key: global, rate: 1/4s, burst: 3, algorithm: leaky_bucket");
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     assert_eq!(gateway.get("/first").status, 200, "the first is released at once");
     let leaves = send_in_order(&gateway, "/leaves");
     let mut stays = send_in_order(&gateway, "/stays");
@@ -100,7 +100,7 @@ fn the_wait_is_measured() {
 }
 
 /// An upstream whose answers wait for the gate: /slow from the start, /half in the middle of the body.
-fn gated(gate: &Gate) -> Upstream {
+fn gated_upstream(gate: &Gate) -> Upstream {
     let gate = gate.clone();
     Upstream::scripted(move |exchange: &mut Exchange<'_>| match exchange.seen.target.as_str() {
         "/slow" => {
@@ -134,7 +134,7 @@ fn both_free(gateway: &Gateway) {
 #[test]
 fn no_more_are_in_flight_than_the_limit_says() {
     let gate = Gate::default();
-    let upstream = gated(&gate);
+    let upstream = gated_upstream(&gate);
     let gateway = before(&upstream, TWO);
     let mut first = send_in_order(&gateway, "/slow");
     let mut second = send_in_order(&gateway, "/slow");
@@ -151,7 +151,7 @@ fn no_more_are_in_flight_than_the_limit_says() {
 #[test]
 fn a_place_is_taken_until_the_body_has_ended() {
     let gate = Gate::default();
-    let upstream = gated(&gate);
+    let upstream = gated_upstream(&gate);
     let gateway = before(&upstream, TWO);
     let mut clients: Vec<Client> = (0..2).map(|_| send_in_order(&gateway, "/half")).collect();
     let heads: Vec<_> = clients.iter_mut().map(|client| client.reader.head().unwrap().unwrap()).collect();
@@ -167,7 +167,7 @@ fn a_place_is_taken_until_the_body_has_ended() {
 #[test]
 fn a_client_that_leaves_frees_its_place() {
     for target in ["/silent", "/half"] {
-        let upstream = gated(&Gate::default());
+        let upstream = gated_upstream(&Gate::default());
         let gateway = before(&upstream, TWO);
         let clients: Vec<Client> = (0..2).map(|_| send_in_order(&gateway, target)).collect();
         upstream.wait_for(2);
@@ -182,7 +182,7 @@ fn a_client_that_leaves_frees_its_place() {
 #[test]
 fn an_api_that_fails_frees_the_place() {
     let gate = Gate::default();
-    let upstream = gated(&gate);
+    let upstream = gated_upstream(&gate);
     let gateway = before(&upstream, TWO);
     for _ in 0..5 {
         assert_eq!(gateway.get("/reset").status, 502);
@@ -200,7 +200,7 @@ fn an_api_that_fails_frees_the_place() {
 /// A timeout frees the place.
 #[test]
 fn an_api_that_is_silent_frees_the_place() {
-    let upstream = gated(&Gate::default());
+    let upstream = gated_upstream(&Gate::default());
     let gateway = Setup::default().upstream(&upstream).start(
         "limits: {l: {key: global, max: 1, algorithm: concurrency}}\n\
          upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {response: 300ms}}}\n\

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::harness::tls::Authority;
-use crate::harness::{Gateway, Load, Reserved, Setup, deadline, until};
+use crate::harness::{Gateway, Load, ReservedPort, Setup, deadline, until};
 
 /// The file: `servers` of the API, and more listeners than the first.
 fn file(servers: &[usize], listeners: &str) -> String {
@@ -27,7 +27,7 @@ fn everything_changes_and_no_request_fails() {
         .collect();
     let authority = Authority::new();
     let certificate = authority.sign(&["localhost"]);
-    let secure = Reserved::new();
+    let secure = ReservedPort::new();
     let mut setup = Setup::default()
         .value("secure", secure.address)
         .handover()
@@ -72,8 +72,13 @@ fn everything_changes_and_no_request_fails() {
     some_more();
     assert_eq!(new.admin_get("/readyz").status, 200);
 
-    for (shots, connections) in [(kept.stop(), "kept"), (anew.stop(), "new")] {
-        let lost: Vec<_> = shots.iter().filter(|shot| shot.status != 200).collect();
-        assert!(lost.is_empty(), "{} of {} on {connections} connections: {lost:?}", lost.len(), shots.len());
+    for (samples, connections) in [(kept.stop(), "kept"), (anew.stop(), "new")] {
+        let lost: Vec<_> = samples.iter().filter(|sample| sample.status != 200).collect();
+        assert!(
+            lost.is_empty(),
+            "{} of {} on {connections} connections: {lost:?}",
+            lost.len(),
+            samples.len()
+        );
     }
 }

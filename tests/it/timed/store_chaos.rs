@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::harness::faults::{Admitted, Bucket, Random, setting};
-use crate::harness::load::Shot;
-use crate::harness::{Fleet, Load, RedisServer, Reserved, Watch, deadline, let_pass, until};
+use crate::harness::load::Sample;
+use crate::harness::{Fleet, Load, RedisServer, ReservedPort, Stopwatch, deadline, sleep, until};
 
 const TEXT: &str = "limits:\n  second: {key: api_key, rate: 200/s}\n  hour: {key: api_key, rate: 1000/h}\n  \
                     tight: {key: api_key, rate: 100/366d}\nroutes:\n  \
@@ -75,7 +75,7 @@ struct Event {
 struct Scene {
     redis: RedisServer,
     fleet: Fleet,
-    nobody: Reserved,
+    nobody: ReservedPort,
     random: Random,
 }
 
@@ -84,7 +84,7 @@ impl Scene {
         let redis = RedisServer::setup().config("appendonly", &["yes"]);
         let redis = redis.config("appendfsync", &["always"]).start();
         let fleet = Fleet::start(4, &(redis.store_within("50ms") + TEXT));
-        Self { redis, fleet, nobody: Reserved::new(), random }
+        Self { redis, fleet, nobody: ReservedPort::new(), random }
     }
 
     /// Has it happen, and end; which gateway it was about.
@@ -95,29 +95,29 @@ impl Scene {
         match fault {
             Fault::Stall => {
                 redis.freeze();
-                let_pass(length);
+                sleep(length);
                 redis.thaw();
             }
             Fault::Disconnect => redis.disconnect(),
             Fault::FlushScripts => redis.run(&["SCRIPT", "FLUSH"]),
             Fault::ReadOnly => {
                 redis.run::<()>(&["REPLICAOF", "127.0.0.1", &self.nobody.address.port().to_string()]);
-                let_pass(length);
+                sleep(length);
                 redis.run::<()>(&["REPLICAOF", "NO", "ONE"]);
             }
             Fault::Forbidden => {
                 redis.run::<()>(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
-                let_pass(length);
+                sleep(length);
                 redis.run::<()>(&["ACL", "SETUSER", "default", "+@all"]);
             }
             Fault::NoMemory => {
                 redis.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
-                let_pass(length);
+                sleep(length);
                 redis.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
             }
             Fault::Kill => {
                 redis.kill();
-                let_pass(length / 2);
+                sleep(length / 2);
                 redis.restart();
             }
             Fault::Restart => {
@@ -147,7 +147,7 @@ fn chaos(scene: &mut Scene, length: Duration, now: impl Fn() -> Duration) -> Vec
             left = FAULTS.to_vec();
         }
         let fault = left.swap_remove(scene.random.below(left.len()));
-        let_pass(scene.random.time(10..1_500));
+        sleep(scene.random.time(10..1_500));
         let from = now();
         let gateway = scene.cause(fault);
         events.push(Event { fault, time: from..now(), gateway });
@@ -155,14 +155,14 @@ fn chaos(scene: &mut Scene, length: Duration, now: impl Fn() -> Duration) -> Vec
     events
 }
 
-/// Asks for one key after another, so that each is spent and then asked for on and on: the shots of each.
-fn hours(load: &Load, turn: Duration, over: &AtomicBool) -> Vec<Vec<Shot>> {
+/// Asks for one key after another, so that each is spent and then asked for on and on: the samples of each.
+fn hours(load: &Load, turn: Duration, over: &AtomicBool) -> Vec<Vec<Sample>> {
     let mut all = Vec::new();
     while !over.load(Ordering::Relaxed) {
         let running = load.clone().keys(&[format!("hour-{}", all.len())]).start();
-        let watch = Watch::start();
+        let watch = Stopwatch::start();
         while watch.elapsed() < turn && !over.load(Ordering::Relaxed) {
-            let_pass(Duration::from_millis(20));
+            sleep(Duration::from_millis(20));
         }
         all.push(running.stop());
     }
@@ -198,17 +198,18 @@ fn tell(events: &[Event], excesses: &[f64]) {
 
 /// Nobody gets an error, and nobody is left without an answer but by a gateway that ends.
 #[track_caller]
-fn nobody_fails(shots: &[Shot], events: &[Event]) {
-    let ends = |shot: &Shot| {
+fn nobody_fails(samples: &[Sample], events: &[Event]) {
+    let ends = |sample: &Sample| {
         events.iter().filter(|event| event.fault == Fault::Restart).any(|event| {
-            event.gateway == Some(shot.gateway)
-                && shot.at <= event.time.end + Duration::from_millis(100)
-                && shot.at + shot.took >= event.time.start
+            event.gateway == Some(sample.gateway)
+                && sample.at <= event.time.end + Duration::from_millis(100)
+                && sample.at + sample.took >= event.time.start
         })
     };
-    let odd = |shot: &&Shot| !(matches!(shot.status, 200 | 429) || (shot.status == 0 && ends(shot)));
-    let odd: Vec<_> = shots.iter().filter(odd).collect();
-    assert!(odd.is_empty(), "{} of {} failed: {:?}", odd.len(), shots.len(), odd[0]);
+    let odd =
+        |sample: &&Sample| !(matches!(sample.status, 200 | 429) || (sample.status == 0 && ends(sample)));
+    let odd: Vec<_> = samples.iter().filter(odd).collect();
+    assert!(odd.is_empty(), "{} of {} failed: {:?}", odd.len(), samples.len(), odd[0]);
 }
 
 #[test]
@@ -219,34 +220,35 @@ fn limits_hold_through_faults() {
     let over = AtomicBool::new(false);
     let load = Load::on(&scene.fleet, 8).target("/hour").pause(pause);
     let turn = Duration::from_secs(6).min(length / 2);
-    let (shots, hours, events) = std::thread::scope(|scope| {
+    let (samples, hours, events) = std::thread::scope(|scope| {
         let hours = scope.spawn(|| hours(&load, turn, &over));
         let running = Load::on(&scene.fleet, 16).target("/second").keys(&["second"]).pause(pause).start();
         until("the bucket is spent", || (running.answered() > 3 * SECOND.capacity as usize).then_some(()));
         let events = chaos(&mut scene, length, || running.now());
-        let shots = running.stop();
+        let samples = running.stop();
         over.store(true, Ordering::Relaxed);
-        (shots, hours.join().unwrap(), events)
+        (samples, hours.join().unwrap(), events)
     });
 
-    let seconds = Admitted::of(&shots);
-    let slowest = shots.iter().filter(|shot| shot.status != 0).max_by_key(|shot| shot.took).unwrap();
-    let errors = shots.iter().chain(hours.iter().flatten()).filter(|shot| shot.status >= 500).count();
-    println!("{} requests of 200/s, {} admitted, {errors} answers of 5xx", shots.len(), seconds.count());
+    let seconds = Admitted::of(&samples);
+    let slowest =
+        samples.iter().filter(|sample| sample.status != 0).max_by_key(|sample| sample.took).unwrap();
+    let errors = samples.iter().chain(hours.iter().flatten()).filter(|sample| sample.status >= 500).count();
+    println!("{} requests of 200/s, {} admitted, {errors} answers of 5xx", samples.len(), seconds.count());
     println!("the slowest took {:?}, sent at {:?}", slowest.took, slowest.at);
     let whole = seconds.ratio(SECOND);
     println!("200/s:  in the whole run at most {whole:.3} of what is allowed");
     for stretch in [1, 10, 60].map(Duration::from_secs).into_iter().filter(|stretch| *stretch < length) {
         println!("        in any {stretch:?} {:.3}", seconds.ratio_of_stretch(SECOND, stretch));
     }
-    let hours: Vec<f64> = hours.iter().map(|shots| Admitted::of(shots).ratio(HOUR)).collect();
+    let hours: Vec<f64> = hours.iter().map(|samples| Admitted::of(samples).ratio(HOUR)).collect();
     let most_of_an_hour = hours.iter().copied().fold(0.0, f64::max);
     let above = hours.iter().filter(|ratio| **ratio > 1.0).count();
     println!("1000/h: at most {most_of_an_hour:.3} of what is allowed; above 1: {above} of {}", hours.len());
     tell(&events, &excesses(&seconds, &events));
 
     assert_eq!(errors, 0, "answers of 5xx");
-    nobody_fails(&shots, &events);
+    nobody_fails(&samples, &events);
     scene.fleet.up();
     scene.fleet.exactly(100, "/tight", "after");
     assert!(whole <= MOST, "200/s: {whole:.3} of what is allowed was admitted");

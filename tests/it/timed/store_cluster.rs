@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::harness::fleet::{has_store, route};
 use crate::harness::load::admitted;
 use crate::harness::{
-    Cluster, Fleet, Load, RedisServer, Sentinels, Setup, Watch, deadline, gated, let_pass, patience, until,
-    within,
+    Cluster, Fleet, Load, RedisServer, Sentinels, Setup, Stopwatch, deadline, gated_upstream, patience,
+    sleep, until, within,
 };
 
 /// A limit that nobody reaches, and one of 100 on `/tight`.
@@ -65,9 +65,9 @@ fn slots_move_under_load() {
     let now = load.answered();
     until("the load goes on", || (load.answered() > now + 300).then_some(()));
     fleet.up_within(patience(5));
-    let shots = load.stop();
-    let passed = admitted(&shots) as u64;
-    assert_eq!(passed, shots.len() as u64, "nobody is refused");
+    let samples = load.stop();
+    let passed = admitted(&samples) as u64;
+    assert_eq!(passed, samples.len() as u64, "nobody is refused");
     let counted = || 1_000_000 - fleet[0].remaining("wide", "steady");
     within(deadline(), || (counted() == passed).then_some(()));
     assert_eq!(counted(), passed);
@@ -89,7 +89,7 @@ fn a_slot_stays_on_its_way() {
     for (node, key) in cluster.keys().into_iter().filter(|(_, key)| key.contains("probe")) {
         cluster.nodes[node].run::<i64>(&["DEL", &key]); // or it would be found where it was
     }
-    let begun = Watch::start();
+    let begun = Stopwatch::start();
     let mut up = true;
     while begun.elapsed() < Duration::from_millis(1_500) {
         up &= fleet.iter().all(has_store);
@@ -127,7 +127,7 @@ fn new_keys_are_exact_while_slots_move() {
 #[test]
 fn a_frozen_node_keeps_no_places_of_the_others() {
     let cluster = Cluster::start();
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let text = cluster.store()
         + "limits: {l: {key: api_key, algorithm: concurrency, max: 1}}\n\
            upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
@@ -175,8 +175,8 @@ fn a_node_of_the_cluster_dies() {
         info.contains("cluster_state:ok").then_some(())
     });
     fleet.up();
-    let shots = load.stop();
-    assert_eq!(admitted(&shots), shots.len(), "nobody is refused and nobody fails");
+    let samples = load.stop();
+    assert_eq!(admitted(&samples), samples.len(), "nobody is refused and nobody fails");
     exact(&fleet, "after");
 }
 
@@ -196,7 +196,7 @@ fn the_master_changes() {
         fleet.in_turn(2, "other");
         (sentinels.servers[1].scripts() > 0).then_some(())
     });
-    let_pass(Duration::from_secs(1)); // each worker finds out for itself
+    sleep(Duration::from_secs(1)); // each worker finds out for itself
     fleet.up();
     let rest = Load::on(&fleet, 50).target("/tight").keys(&["half"]).send(200);
     assert_eq!(admitted(&rest), 50, "the other half");
@@ -214,7 +214,7 @@ fn the_master_dies_under_load() {
     fleet.up_within(patience(5));
     let now = load.answered();
     until("the load goes on", || (load.answered() > now + 300).then_some(()));
-    let shots = load.stop();
-    assert_eq!(admitted(&shots), shots.len(), "nobody is refused and nobody fails");
+    let samples = load.stop();
+    assert_eq!(admitted(&samples), samples.len(), "nobody is refused and nobody fails");
     exact(&fleet, "after");
 }

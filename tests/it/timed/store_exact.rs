@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::harness::fleet::{limit, route};
 use crate::harness::load::admitted;
 use crate::harness::{
-    Client, Fleet, Gateway, Load, RedisServer, Setup, faketime, gated, let_pass, timed, until,
+    Client, Fleet, Gateway, Load, RedisServer, Setup, faketime, gated_upstream, measure, sleep, until,
 };
 
 /// A place in a queue or in flight is held: sends a request on each of so many connections and waits until all
@@ -42,8 +42,8 @@ fn of_all_gateways_together_exactly_the_limit_passes() {
     }
     let fleet = Fleet::start(4, &text);
     for name in algorithms {
-        let shots = Load::on(&fleet, 200).target(&format!("/{name}")).keys(&["k"]).send(3_000);
-        assert_eq!((shots.len(), admitted(&shots)), (3_000, 1_000), "{name}");
+        let samples = Load::on(&fleet, 200).target(&format!("/{name}")).keys(&["k"]).send(3_000);
+        assert_eq!((samples.len(), admitted(&samples)), (3_000, 1_000), "{name}");
         for gateway in fleet.iter() {
             assert_eq!(gateway.remaining(name, "k"), 0, "{name}");
             assert_eq!(gateway.remaining(name, "other"), 1_000, "{name}: others are not concerned");
@@ -67,7 +67,7 @@ fn a_shared_queue_has_as_many_places_as_it_says() {
 #[test]
 fn shared_places_are_as_many_as_they_say() {
     let redis = RedisServer::start();
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let text = redis.store()
         + "limits: {l: {key: api_key, algorithm: concurrency, max: 100}}\n\
            upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
@@ -93,13 +93,13 @@ fn a_refusal_by_one_limit_costs_nothing_elsewhere() {
     for order in ["narrow, wide", "wide, narrow"] {
         redis.run::<()>(&["FLUSHALL"]);
         let fleet = Fleet::start(2, &(redis.store() + &route(order, limits)));
-        let shots = Load::on(&fleet, 64).keys(&["k"]).send(10_005);
-        assert_eq!(admitted(&shots), 5, "{order}");
+        let samples = Load::on(&fleet, 64).keys(&["k"]).send(10_005);
+        assert_eq!(admitted(&samples), 5, "{order}");
         assert_eq!(fleet[0].remaining("wide", "any"), 99_995, "{order}");
         // Many keys at their limits at once, so that it is Redis that refuses and not what is remembered.
         let keys: Vec<String> = (0..50).map(|key| format!("many-{key}")).collect();
-        let shots = Load::on(&fleet, 64).keys(&keys).send(1_000);
-        assert_eq!(admitted(&shots), 250, "{order}");
+        let samples = Load::on(&fleet, 64).keys(&keys).send(1_000);
+        assert_eq!(admitted(&samples), 250, "{order}");
         assert_eq!(fleet[1].remaining("wide", "any"), 99_745, "{order}");
     }
 }
@@ -108,7 +108,7 @@ fn a_refusal_by_one_limit_costs_nothing_elsewhere() {
 #[test]
 fn a_rate_and_places_are_one_decision() {
     let redis = RedisServer::start();
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let text = redis.store()
         + "limits:\n  places: {key: api_key, algorithm: concurrency, max: 3}\n  tokens: {key: api_key, rate: 10/366d}\n\
            upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
@@ -153,11 +153,11 @@ fn what_is_refused_costs_no_round_trip() {
     let keys: Vec<String> = (0..50).map(|key| format!("many-{key}")).collect();
     // Gateways also say that they live; what that costs is counted while nobody asks.
     let before = redis.scripts();
-    let_pass(Duration::from_secs(1));
+    sleep(Duration::from_secs(1));
     let idle = redis.scripts() - before;
     let before = redis.scripts();
-    let (shots, took) = timed(|| Load::on(&fleet, 50).keys(&keys).send(5_000));
-    assert_eq!(admitted(&shots), 5_000);
+    let (samples, took) = measure(|| Load::on(&fleet, 50).keys(&keys).send(5_000));
+    assert_eq!(admitted(&samples), 5_000);
     let calls = redis.scripts() - before;
     let others = (idle + 1) * (took.as_secs() + 1);
     assert!(calls <= 5_000 + others, "{calls} calls for 5,000 admitted requests");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::load::admitted;
-use crate::harness::{Fleet, Load, RedisServer, Reserved, deadline, patience, until, within};
+use crate::harness::{Fleet, Load, RedisServer, ReservedPort, deadline, patience, until, within};
 
 /// A limit that nobody reaches, and one of 100 on `/tight`.
 const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: api_key, rate: 100/366d}}\nroutes:\n  \
@@ -42,9 +42,9 @@ fn survive(
     end(redis);
     fleet.up_within(patience(5));
     some_more();
-    let shots = load.stop();
-    let passed = admitted(&shots);
-    assert_eq!(passed, shots.len(), "no request is refused");
+    let samples = load.stop();
+    let passed = admitted(&samples);
+    assert_eq!(passed, samples.len(), "no request is refused");
     fleet.exactly(100, "/tight", "fresh");
     let most = match counted {
         Counted::Exactly => 0,
@@ -66,7 +66,7 @@ fn scripts_are_flushed() {
 /// The server becomes a replica, which takes no writes.
 #[test]
 fn the_server_becomes_read_only() {
-    let nobody = Reserved::new();
+    let nobody = ReservedPort::new();
     let port = nobody.address.port().to_string();
     survive(
         &mut RedisServer::start(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::harness::fleet::limit;
 use crate::harness::load::admitted;
-use crate::harness::{Fleet, Gateway, Load, RedisServer, Watch, gated, let_pass, until};
+use crate::harness::{Fleet, Gateway, Load, RedisServer, Stopwatch, gated_upstream, sleep, until};
 
 const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
 /// The period of the logs here: a place is free again so long after it was taken.
@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(4);
 /// Requests of one key, on one clock.
 struct Log<'a> {
     gateway: &'a Gateway,
-    watch: Watch,
+    watch: Stopwatch,
     /// When the first place was taken: between these times.
     first: (Duration, Duration),
 }
@@ -22,9 +22,9 @@ impl<'a> Log<'a> {
     /// Takes places at these tenths of a second.
     #[track_caller]
     fn taken(gateway: &'a Gateway, tenths: &[u64]) -> Self {
-        let mut log = Self { gateway, watch: Watch::start(), first: Default::default() };
+        let mut log = Self { gateway, watch: Stopwatch::start(), first: Default::default() };
         for at in tenths {
-            let_pass(Duration::from_millis(100 * at).saturating_sub(log.watch.elapsed()));
+            sleep(Duration::from_millis(100 * at).saturating_sub(log.watch.elapsed()));
             let sent = log.watch.elapsed();
             assert_eq!(gateway.statuses(1, "/", &KEY), [200]);
             if *at == 0 {
@@ -58,7 +58,7 @@ fn a_log_is_remembered_for_as_long_as_it_refuses() {
     let calls = redis.scripts();
     let log = Log::taken(&fleet[0], &[0, 20, 28]);
     log.refuses();
-    let_pass(log.first.1 + PERIOD - log.watch.elapsed());
+    sleep(log.first.1 + PERIOD - log.watch.elapsed());
     assert_eq!(fleet[0].statuses(2, "/", &KEY), [200, 429]);
     assert!(redis.scripts() >= calls + 4);
 }
@@ -84,9 +84,9 @@ fn places_that_are_prolonged_leave_no_ghosts() {
     // One client for each key, so that a refusal is never right.
     let keys: Vec<String> = (0..64).map(|key| format!("key-{key}")).collect();
     let load = Load::on(&fleet, 1).keys(&keys).pause(Duration::from_millis(1)).start();
-    let_pass(Duration::from_secs(7)); // over two renewals
-    let shots = load.stop();
-    assert_eq!(admitted(&shots), shots.len());
+    sleep(Duration::from_secs(7)); // over two renewals
+    let samples = load.stop();
+    assert_eq!(admitted(&samples), samples.len());
     until("nothing is left in the store", || {
         (redis.keys().iter().all(|key| !key.contains(":l:"))).then_some(())
     });
@@ -105,7 +105,7 @@ fn left(gateway: &Gateway, places: u64) {
 #[test]
 fn places_survive_broken_connections() {
     let redis = RedisServer::start();
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let text = redis.store()
         + "limits: {l: {key: api_key, algorithm: concurrency, max: 50}}\n\
            upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
@@ -141,7 +141,7 @@ fn keys_that_owe_nothing_make_room() {
     for key in 0..8 {
         fleet[0].statuses(2, "/", &[("x-api-key", &format!("key-{key}"))]);
     }
-    let_pass(Duration::from_millis(300));
+    sleep(Duration::from_millis(300));
     let before = redis.scripts();
     Load::on(&fleet, 4).keys(&["new"]).send(2_000);
     let calls = redis.scripts() - before;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::harness::fleet::{has_store, limit};
-use crate::harness::load::{Shot, admitted, slowest};
-use crate::harness::{Fleet, Gateway, Load, RedisServer, Setup, deadline, let_pass, patience, until, within};
+use crate::harness::load::{Sample, admitted, slowest};
+use crate::harness::{Fleet, Gateway, Load, RedisServer, Setup, deadline, patience, sleep, until, within};
 
 /// A limit that no request reaches, and one of 1,000 on `/tight`.
 const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: api_key, rate: 1000/366d}}\nroutes:\n  \
@@ -14,18 +14,19 @@ const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: a
 
 /// Sends 2,400 requests for a key of `/tight` and counts what passes on each gateway.
 fn tight(fleet: &Fleet, key: &str) -> Vec<usize> {
-    let shots = Load::on(fleet, 200).target("/tight").keys(&[key]).send(2_400);
-    admitted(&shots);
-    let passed =
-        |gateway: usize| shots.iter().filter(|shot| shot.gateway == gateway && shot.status == 200).count();
+    let samples = Load::on(fleet, 200).target("/tight").keys(&[key]).send(2_400);
+    admitted(&samples);
+    let passed = |gateway: usize| {
+        samples.iter().filter(|sample| sample.gateway == gateway && sample.status == 200).count()
+    };
     (0..fleet.len()).map(passed).collect()
 }
 
 /// All requests were admitted, and none waited for the store much longer than its timeout of 50 ms.
 #[track_caller]
-fn nobody_waits(shots: &[Shot]) {
-    assert_eq!(admitted(shots), shots.len(), "nobody is refused");
-    let slowest = slowest(shots);
+fn nobody_waits(samples: &[Sample]) {
+    assert_eq!(admitted(samples), samples.len(), "nobody is refused");
+    let slowest = slowest(samples);
     assert!(slowest < patience(1), "the slowest took {slowest:?}");
 }
 
@@ -88,14 +89,14 @@ fn nobody_pays_the_whole_timeout_for_a_freeze() {
         until("the load runs", || (load.answered() > 1_000).then_some(()));
         let frozen = load.now();
         redis.freeze();
-        let_pass(Duration::from_millis(400));
+        sleep(Duration::from_millis(400));
         redis.thaw();
         let thawed = load.now();
-        let_pass(Duration::from_millis(300));
-        let shots = load.stop();
-        admitted(&shots);
-        let during = shots.iter().filter(|shot| (frozen..thawed).contains(&(shot.at + shot.took)));
-        let slow = during.filter(|shot| shot.took >= Duration::from_millis(90)).count();
+        sleep(Duration::from_millis(300));
+        let samples = load.stop();
+        admitted(&samples);
+        let during = samples.iter().filter(|sample| (frozen..thawed).contains(&(sample.at + sample.took)));
+        let slow = during.filter(|sample| sample.took >= Duration::from_millis(90)).count();
         let new = connections() - before;
         // One request of each worker at most waits for the whole timeout, and the harness's own connection is new.
         if slow <= 4 && new == 1 && has_store(&fleet[0]) {
@@ -119,9 +120,9 @@ fn calls_that_are_late_now_and_then() {
     for round in 1..=4 {
         redis.freeze();
         assert_eq!(fleet[0].statuses(1, "/", &[("x-api-key", "k")]), [200]);
-        let_pass(Duration::from_millis(50));
+        sleep(Duration::from_millis(50));
         redis.thaw();
-        let_pass(Duration::from_millis(1_200));
+        sleep(Duration::from_millis(1_200));
         assert_eq!(connections(), before + round, "but for those that ask");
     }
     assert!(has_store(&fleet[0]));
@@ -140,14 +141,14 @@ fn redis_is_frozen_and_goes_on() {
     // No request is in flight at this moment, so that each is decided either by Redis or by the gateway alone.
     redis.freeze();
     let load = Load::on(&fleet, 24).keys(&["steady"]).pause(Duration::from_millis(10)).start();
-    let_pass(Duration::from_secs(3));
+    sleep(Duration::from_secs(3));
     redis.thaw();
     fleet.up_within(patience(5));
     let answered = load.answered();
     until("the load goes on", || (load.answered() > answered + 500).then_some(()));
-    let shots = load.stop();
-    nobody_waits(&shots);
-    let spent = before + shots.len();
+    let samples = load.stop();
+    nobody_waits(&samples);
+    let spent = before + samples.len();
     let settled = within(deadline(), || {
         (fleet[0].remaining("wide", "steady") == 1_000_000 - spent as u64).then_some(())
     });

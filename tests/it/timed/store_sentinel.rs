@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::harness::fleet::limit;
-use crate::harness::{Fleet, RedisServer, let_pass, until};
+use crate::harness::{Fleet, RedisServer, sleep, until};
 
 /// A sentinel that says what a test wants.
 struct Fake {
@@ -59,7 +59,7 @@ fn serve(stream: TcpStream, said: &Mutex<Word>) -> Option<()> {
         }
         let answer = if words[0] == "sentinel" {
             let Word { master, epoch, after } = *said.lock().unwrap();
-            let_pass(after);
+            sleep(after);
             let (port, epoch) = (master.port().to_string(), epoch.to_string());
             let fields = match words[1].as_str() {
                 "master" => vec!["ip", "127.0.0.1", "port", &port, "config-epoch", &epoch],

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::harness::faults::{Admitted, Bucket, Random, setting};
 use crate::harness::load::admitted;
-use crate::harness::{Fleet, Load, RedisServer, Watch, let_pass};
+use crate::harness::{Fleet, Load, RedisServer, Stopwatch, sleep};
 
 const TEXT: &str = "limits: {hour: {key: api_key, rate: 100/h}, second: {key: api_key, rate: 100/s}}\nroutes:\n  \
                     - {name: hour, match: {path: /hour}, respond: {status: 200}, limits: [hour]}\n  \
@@ -46,17 +46,17 @@ fn stalled(
 ) -> (Admitted, Duration) {
     let load = Load::on(fleet, CONNECTIONS).target(target).keys(&[key]);
     let load = load.spread(LEAD, BURST).pause(Duration::from_millis(120)).start();
-    let_pass(at);
+    sleep(at);
     redis.freeze();
-    let watch = Watch::start();
-    let_pass(length);
+    let watch = Stopwatch::start();
+    sleep(length);
     redis.thaw();
     let length = watch.elapsed();
-    let_pass(AFTER);
-    let shots = load.stop();
-    admitted(&shots);
+    sleep(AFTER);
+    let samples = load.stop();
+    admitted(&samples);
     fleet.up();
-    (Admitted::of(&shots), length)
+    (Admitted::of(&samples), length)
 }
 
 #[test]

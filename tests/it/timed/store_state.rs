@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::harness::fleet::limit;
 use crate::harness::{
-    Client, Fleet, RedisServer, Setup, Upstream, Watch, at_once, gated, patience, until, within,
+    Client, Fleet, RedisServer, Setup, Stopwatch, Upstream, gated_upstream, in_parallel, patience, until,
+    within,
 };
 
 const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
@@ -79,7 +80,7 @@ fn a_reload_keeps_what_is_counted() {
 fn a_shared_queue_spaces_requests_out() {
     let redis = RedisServer::start();
     let arrivals = Arc::new(Mutex::new(Vec::new()));
-    let (watch, seen) = (Watch::start(), Arc::clone(&arrivals));
+    let (watch, seen) = (Stopwatch::start(), Arc::clone(&arrivals));
     let upstream = Upstream::scripted(move |exchange| {
         seen.lock().unwrap().push(watch.elapsed());
         exchange.answer(200, &[], b"done");
@@ -90,8 +91,8 @@ fn a_shared_queue_spaces_requests_out() {
            routes: [{name: api, match: {path: /*}, upstream: api, limits: [l]}]\n";
     let fleet = Fleet::of((0..2).map(|_| Setup::default().upstream(&upstream)).collect(), &text);
     fleet.up();
-    let watch = Watch::start();
-    let statuses = at_once(10, |index| fleet[index % 2].get("/").status);
+    let watch = Stopwatch::start();
+    let statuses = in_parallel(10, |index| fleet[index % 2].get("/").status);
     assert_eq!(statuses, [200; 10]);
     assert!(watch.elapsed() >= Duration::from_millis(880), "the tenth came after {:?}", watch.elapsed());
     let mut arrivals = arrivals.lock().unwrap().clone();
@@ -105,7 +106,7 @@ fn a_shared_queue_spaces_requests_out() {
 #[test]
 fn places_are_free_as_soon_as_requests_end() {
     let redis = RedisServer::start();
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let text = redis.store()
         + "limits: {l: {key: api_key, algorithm: concurrency, max: 2}}\n\
            upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
@@ -139,7 +140,7 @@ fn places_are_free_as_soon_as_requests_end() {
 #[test]
 fn places_of_a_dead_gateway_are_free_again() {
     let redis = RedisServer::start();
-    let (upstream, gate) = gated();
+    let (upstream, gate) = gated_upstream();
     let text = redis.store()
         + "limits: {l: {key: api_key, algorithm: concurrency, max: 4}}\n\
            upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {response: 60s}}}\n\
@@ -152,7 +153,7 @@ fn places_of_a_dead_gateway_are_free_again() {
     });
     upstream.wait_for(4);
     assert_eq!(fleet[1].remaining("l", "k"), 0);
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     fleet[0].signal("KILL");
     fleet[0].ended(patience(5));
     let free = within(patience(14), || (fleet[1].remaining("l", "k") > 0).then_some(()));

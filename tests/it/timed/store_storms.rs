@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::harness::fleet::{has_store, limit};
 use crate::harness::redis::RedisSetup;
-use crate::harness::{Cluster, Fleet, RedisServer, Setup, Watch, let_pass, patience, until};
+use crate::harness::{Cluster, Fleet, RedisServer, Setup, Stopwatch, patience, sleep, until};
 
 /// A user who may do all but these commands.
 fn without(commands: &[&str]) -> RedisSetup {
@@ -18,8 +18,8 @@ fn stat(redis: &RedisServer, name: &str) -> u64 {
 
 /// How much a count grows per second, over a time of at least two.
 fn per_second(count: impl Fn() -> u64) -> f64 {
-    let (watch, before) = (Watch::start(), count());
-    let_pass(Duration::from_secs(2));
+    let (watch, before) = (Stopwatch::start(), count());
+    sleep(Duration::from_secs(2));
     (count() - before) as f64 / watch.elapsed().as_secs_f64()
 }
 
