@@ -6,14 +6,15 @@ use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
 use sluicegate::config::{self, ClientIpConfig, ForwardedHeader, normalize};
-use sluicegate::request::early_reject::Stop;
-use sluicegate::request::pipeline::judge;
+use sluicegate::request::early_reject::EarlyExit;
+use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
 use sluicegate::route::{folded, is_doubtful, is_plain};
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_limiter::Time;
+use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
-use sluicegate_wire::headers::{Headers, is_value};
+use sluicegate_wire::headers::is_value;
 
 /// Any text as gateway.yaml: it is read, or there is a report of at least one mistake; and twice the same.
 pub fn configuration(data: &[u8]) {
@@ -49,7 +50,7 @@ routes:
 upstreams: {api: {servers: ['http://127.0.0.1:1']}}
 ";
 
-/// A request of lines: the target, then headers as `name: value`. It is judged, the same every time, and each limit that
+/// A request of lines: the target, then headers as `name: value`. It is evaluated, the same every time, and each limit that
 /// its route has is asked or says why not: no request comes through without a key.
 pub fn keys(data: &[u8]) {
     static SNAPSHOT: OnceLock<Snapshot> = OnceLock::new();
@@ -74,23 +75,28 @@ pub fn keys(data: &[u8]) {
     if !parts.headers.contains_key("host") {
         parts.headers.append("host", "api.test");
     }
-    let origin = Origin { listener: 0, peer: "127.0.0.1".parse().expect("an address"), tls: None };
+    let origin = Origin { listener: 0, client: "127.0.0.1".parse().expect("an address"), tls: None };
     let fingerprints = || {
-        let found =
-            sluicegate::request::pipeline::find(snapshot, origin, &parts, Time::from_nanos(1), &|_| false);
+        let found = sluicegate::request::pipeline::match_request(
+            snapshot,
+            origin,
+            &parts,
+            Time::from_nanos(1),
+            &|_| false,
+        );
         let found = found.map(|found| {
-            assert!(found.asked.len() + found.spared.len() >= found.route.limits.len());
+            assert!(found.selected.len() + found.skipped.len() >= found.route.limits.len());
             found.asks.iter().map(|ask| ask.key).collect::<Vec<_>>()
         });
         found.map_err(|stop| match stop {
-            Stop::Unjudged(why) => Some(why),
-            Stop::Denied(denied) => Some(denied.why),
-            Stop::Doubtful(_) => None,
+            EarlyExit::Rejected(why) => Some(why),
+            EarlyExit::Unauthenticated(denied) => Some(denied.reject),
+            EarlyExit::LikelyRefused(_) => None,
         })
     };
     assert_eq!(fingerprints(), fingerprints());
-    if let Ok(judged) = judge(snapshot, origin, &parts, Time::from_nanos(1), false) {
-        assert_eq!(judged.asked.len(), judged.decision.verdicts.len());
+    if let Ok(evaluated) = evaluate(snapshot, origin, &parts, Time::from_nanos(1), false) {
+        assert_eq!(evaluated.matched.selected.len(), evaluated.decision.verdicts.len());
     }
 }
 

@@ -6,21 +6,19 @@ use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use sluicegate_limiter::{FixedWindow, Quota, Time};
+use sluicegate_limiter::Time;
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
-    Action, ApiKeySource, Config, CorsConfig, Cost, DetailedCost, ForwardedHeader, HeaderChange,
-    HeaderFamilies, KeySpec, LimitConfig, Mode, Part, RedisConfig, Reject, RouteConfig, UpstreamConfig,
-    UriTemplate, Variable,
+    Action, ApiKeySource, Config, CorsConfig, Cost, DetailedCost, ForwardedHeader, HeaderChange, KeySpec,
+    LimitConfig, Mode, Part, RedisConfig, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
 };
 use crate::keys::KeySecret;
 use crate::limit::{Limit, StoreState, settings};
-use crate::respond::refusal_headers;
+use crate::respond::StaticHeaders;
 use crate::route::{Asked, RouteTable, preflight};
 use crate::server::Door;
 use crate::upstream::{Underscores, UpstreamState};
-use sluicegate_wire::Headers;
 
 /// A configuration in force. Immutable; a reload makes another.
 pub struct Snapshot {
@@ -56,17 +54,15 @@ pub struct Snapshot {
 pub struct Route {
     /// Its name.
     pub name: String,
-    /// The limits that it asks, without those that are off.
+    /// Its limits, without those that are off.
     pub limits: Vec<RouteLimit>,
-    /// What becomes of an admitted request; `None` where clients are told their own limits, which spends nothing.
-    pub target: Option<Target>,
-    /// The answer headers that tell of limits.
-    pub headers: HeaderFamilies,
-    /// What is the same in all answers.
-    pub said: Said,
-    /// The same for those on a plan that some limit knows, by the plan's name.
-    pub said_by_plan: Vec<(String, Said)>,
-    /// The answer to refused requests, instead of the usual one.
+    /// The action for admitted requests.
+    pub target: Target,
+    /// The rate limit headers that all responses share.
+    pub static_headers: StaticHeaders,
+    /// The same for each plan that a limit of the route has a variant for, by the name of the plan.
+    pub static_headers_by_plan: Vec<(String, StaticHeaders)>,
+    /// The configured response to refused requests, in place of the default.
     pub reject: Option<Reject>,
     /// The longest request body in bytes.
     pub max_body: Option<u64>,
@@ -76,23 +72,7 @@ pub struct Route {
     pub wants_user: bool,
 }
 
-/// What is the same in all answers of a route to those on one plan.
-pub struct Said {
-    /// What RateLimit-Policy says.
-    pub policies: Policies,
-    /// The headers of every refusal that do not change.
-    pub refusal: Headers,
-}
-
-/// The value of RateLimit-Policy.
-pub enum Policies {
-    /// It never changes; `None` if nothing enforced has a policy.
-    Fixed(Option<HeaderValue>),
-    /// Some limit counts by the calendar: each limit's text and, of those, the windows whose length in seconds follows it.
-    Moving(Vec<(String, Option<FixedWindow>)>),
-}
-
-/// A limit as one route asks it.
+/// A limit of a route.
 pub struct RouteLimit {
     /// The limit.
     pub limit: Arc<Limit>,
@@ -100,11 +80,11 @@ pub struct RouteLimit {
     pub index: usize,
     /// What a request costs on this route, if that differs from others.
     pub cost: Option<u64>,
-    /// Whether it is asked the same whoever sent a request: its key and its numbers need no proof of that.
-    pub open: bool,
+    /// Whether its key and quota do not depend on the authenticated identity of the sender.
+    pub identity_independent: bool,
 }
 
-/// What becomes of an admitted request.
+/// The action for admitted requests.
 pub enum Target {
     /// It is forwarded.
     Upstream {
@@ -129,6 +109,8 @@ pub enum Target {
         /// Its type.
         content_type: HeaderValue,
     },
+    /// The client is answered the state of its own limits, which spends nothing.
+    Usage,
 }
 
 /// What the process keeps from one configuration to the next.
@@ -253,10 +235,10 @@ fn hashed_by<'c>(config: &'c Config, route: &RouteConfig) -> Option<&'c KeySpec>
 }
 
 impl Route {
-    /// What is the same in all answers to those on this plan.
-    pub fn said_to(&self, plan: Option<&str>) -> &Said {
-        let of_plan = plan.and_then(|plan| self.said_by_plan.iter().find(|(name, _)| name == plan));
-        of_plan.map_or(&self.said, |(_, said)| said)
+    /// The rate limit headers that all responses to clients on this plan share.
+    pub fn static_headers_for(&self, plan: Option<&str>) -> &StaticHeaders {
+        let of_plan = plan.and_then(|plan| self.static_headers_by_plan.iter().find(|(name, _)| name == plan));
+        of_plan.map_or(&self.static_headers, |(_, headers)| headers)
     }
 }
 
@@ -321,7 +303,7 @@ impl Snapshot {
     /// What keeps the requests of a route on one server.
     pub fn affinity(&self, route: &Route) -> Option<&KeySpec> {
         match &route.target {
-            Some(Target::Upstream { index, .. }) => self.config.upstreams[*index].hashed_by(),
+            Target::Upstream { index, .. } => self.config.upstreams[*index].hashed_by(),
             _ => None,
         }
     }
@@ -334,7 +316,7 @@ impl Route {
             limit: Arc::clone(&limits[*index]),
             index: *index,
             cost: limits[*index].config.cost.on_route(&config.name),
-            open: is_open(&limits[*index].config, known_keys),
+            identity_independent: is_identity_independent(&limits[*index].config, known_keys),
         });
         let limits: Vec<RouteLimit> = asked.collect();
         let by_user = |limit: &LimitConfig| {
@@ -348,15 +330,16 @@ impl Route {
             limits.iter().flat_map(|l| &l.limit.plans).map(|(name, _)| name).collect();
         plans.sort();
         plans.dedup();
-        let said = |plan| Said::new(config.headers, limits.iter().map(|l| l.limit.for_plan(plan)));
-        let said_by_plan = plans.into_iter().map(|plan| (plan.clone(), said(Some(plan)))).collect();
-        let said = said(None);
+        let headers_for =
+            |plan| StaticHeaders::new(config.headers, limits.iter().map(|l| l.limit.for_plan(plan)));
+        let static_headers_by_plan =
+            plans.into_iter().map(|plan| (plan.clone(), headers_for(Some(plan)))).collect();
+        let static_headers = headers_for(None);
         Self {
             name: config.name.clone(),
             target: Target::new(&config.action),
-            headers: config.headers,
-            said,
-            said_by_plan,
+            static_headers,
+            static_headers_by_plan,
             limits,
             reject: config.reject.clone(),
             max_body: config.max_body,
@@ -366,57 +349,29 @@ impl Route {
     }
 }
 
-/// Whether a limit is asked the same whoever sent a request. `known_keys`: an API key has to be a known one.
-fn is_open(limit: &LimitConfig, known_keys: bool) -> bool {
+/// Whether key and quota of a limit do not depend on the authenticated identity of the sender. `known_keys`: API keys
+/// are checked against the known consumers.
+fn is_identity_independent(limit: &LimitConfig, known_keys: bool) -> bool {
     let needs_proof =
         |part: &Part| part.is_of_user() || *part == Part::Consumer || (known_keys && *part == Part::ApiKey);
     let for_some = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
     !for_some && limit.exempt.consumers.is_empty() && !limit.key.parts().any(needs_proof)
 }
 
-impl Said {
-    fn new<'a>(families: HeaderFamilies, limits: impl Iterator<Item = &'a Arc<Limit>>) -> Self {
-        let enforced = limits.filter(|limit| limit.enforces());
-        let policies: Vec<(String, Option<FixedWindow>)> =
-            enforced.map(|limit| policy(&limit.config)).collect();
-        let policies = if policies.iter().any(|(_, windows)| windows.is_some()) {
-            Policies::Moving(policies)
-        } else {
-            let texts: Vec<String> = policies.into_iter().map(|(text, _)| text).collect();
-            // Names are checked to be printable, so this is always a header value.
-            Policies::Fixed(HeaderValue::try_from(texts.join(", ")).ok().filter(|value| !value.is_empty()))
-        };
-        Self { refusal: refusal_headers(families, &policies), policies }
-    }
-}
-
 impl Target {
-    fn new(action: &Action) -> Option<Self> {
-        Some(match action {
+    fn new(action: &Action) -> Self {
+        match action {
             Action::Forward { upstream, original_path, .. } => {
                 Self::Upstream { index: *upstream, original_path: *original_path }
             }
-            Action::Usage => return None,
+            Action::Usage => Self::Usage,
             Action::Redirect { status, to } => Self::Redirect { status: *status, to: to.clone() },
             Action::Respond { status, body, content_type } => Self::Answer {
                 status: *status,
                 body: Bytes::from(body.clone()),
                 content_type: content_type.clone(),
             },
-        })
-    }
-}
-
-/// One member of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers). The seconds of a period of the calendar are left to
-/// whoever knows the time.
-fn policy(limit: &LimitConfig) -> (String, Option<FixedWindow>) {
-    let (name, quota) = (&limit.name, limit.quota.policy());
-    match (limit.quota, limit.quota.window(Time::EPOCH)) {
-        (Quota::FixedWindow(windows, _), _) if windows.calendar().is_some() => {
-            (format!("\"{name}\";q={quota};w="), Some(windows))
         }
-        (_, None) => (format!("\"{name}\";q={quota};qu=\"concurrent-requests\""), None),
-        (_, Some(window)) => (format!("\"{name}\";q={quota};w={}", window.ceil_secs()), None),
     }
 }
 

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::path::Path;
 
 use sluicegate::config;
-use sluicegate::request::pipeline::judge;
+use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
 use sluicegate::snapshot::SnapshotBuilder;
 use sluicegate_limiter::{Span, Time};
@@ -63,13 +63,13 @@ fn a_remembered_token_allocates_nothing() {
     let request = http::Request::builder().uri("/v1/items").header("host", "api.test");
     let parts: RequestHead =
         request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0.into();
-    let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
+    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
     for turn in 0..100 {
         let before = ALLOCATIONS.get();
-        let judged = judge(&snapshot, origin, &parts, now.plus(Span::from_millis(turn)), true).unwrap();
+        let evaluated = evaluate(&snapshot, origin, &parts, now.plus(Span::from_millis(turn)), true).unwrap();
         let allocations = ALLOCATIONS.get() - before;
-        assert_eq!(judged.asked.len(), 2);
-        assert_eq!(judged.decision.admitted, turn < 5);
+        assert_eq!(evaluated.matched.selected.len(), 2);
+        assert_eq!(evaluated.decision.admitted, turn < 5);
         if turn > 0 {
             assert_eq!(allocations, 0, "turn {turn}");
         }
@@ -105,17 +105,17 @@ fn allocates_nothing(rules: &str, folder: &Path) {
         .header("x-api-key", "k1")
         .header("user-agent", "test");
     let parts: RequestHead = request.body(()).unwrap().into_parts().0.into();
-    let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
+    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
     let (mut admitted, mut refused) = (0, 0);
     for turn in 0..1_000 {
         let at = now.plus(Span::from_millis(turn));
         let before = ALLOCATIONS.get();
-        let judged = judge(&snapshot, origin, &parts, at, true).unwrap();
+        let evaluated = evaluate(&snapshot, origin, &parts, at, true).unwrap();
         let allocations = ALLOCATIONS.get() - before;
         if turn > 0 {
             assert_eq!(allocations, 0, "turn {turn}"); // the first makes the slots of its shard
         }
-        match judged.decision.admitted {
+        match evaluated.decision.admitted {
             true => admitted += 1,
             false => refused += 1,
         }

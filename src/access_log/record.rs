@@ -13,9 +13,9 @@ use crate::config::{AccessLogConfig, Field, Known};
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 use crate::replay::Outcome;
-use crate::request::early_reject::Unjudged;
-use crate::request::verdict::Judged;
-use crate::respond::{retry_after, speaker};
+use crate::request::early_reject::EarlyReject;
+use crate::request::verdict::{Evaluated, Matched};
+use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use sluicegate_wire::RequestHead;
@@ -175,13 +175,13 @@ impl Record {
         })
     }
 
-    /// It never came to its limits.
-    pub fn unjudged(&mut self, why: &Unjudged) {
-        self.outcome = Some(match why {
-            Unjudged::KeyMissing { .. } | Unjudged::Unproven { .. } | Unjudged::NotLetIn { .. } => {
-                Outcome::Refused
-            }
-            Unjudged::Preflight { .. } => Outcome::Admitted,
+    /// Notes that the request was rejected before its limits were evaluated.
+    pub fn rejected(&mut self, reject: &EarlyReject) {
+        self.outcome = Some(match reject {
+            EarlyReject::KeyMissing { .. }
+            | EarlyReject::Unproven { .. }
+            | EarlyReject::AddressDenied { .. } => Outcome::Refused,
+            EarlyReject::Preflight { .. } => Outcome::Admitted,
             _ => Outcome::Unmatched,
         });
     }
@@ -205,24 +205,24 @@ impl Record {
         self.outcome = Some(Outcome::Admitted);
     }
 
-    /// What its limits said.
-    pub fn judged(&mut self, judged: &Judged<'_>) {
-        let decision = &judged.decision;
+    /// Notes the decision of the limits.
+    pub fn evaluated(&mut self, evaluated: &Evaluated<'_>) {
+        let Evaluated { matched: Matched { selected, .. }, decision, .. } = evaluated;
         let served = decision.admitted && !decision.unavailable;
         self.outcome = Some(if served { Outcome::Admitted } else { Outcome::Refused });
         if decision.unavailable {
             return; // no limit said anything
         }
-        if let Some(at) = speaker(&judged.asked, decision) {
+        if let Some(at) = reported_verdict(selected, decision) {
             let verdict = &decision.verdicts[at];
-            self.limit = Some((judged.asked[at].index, verdict.standing.remaining));
+            self.limit = Some((selected[at].index, verdict.standing.remaining));
             self.retry_after = retry_after(verdict).filter(|_| !served);
         }
         self.delay = decision.delay;
-        for (asked, verdict) in judged.asked.iter().zip(&decision.verdicts) {
-            match (verdict.answer, asked.limit.enforces()) {
-                (Err(_), _) if asked.candidate => self.candidate.push(asked.index),
-                (Err(_), false) => self.shadow.push(asked.index),
+        for (selected, verdict) in selected.iter().zip(&decision.verdicts) {
+            match (verdict.answer, selected.limit.enforces()) {
+                (Err(_), _) if selected.candidate => self.candidate.push(selected.index),
+                (Err(_), false) => self.shadow.push(selected.index),
                 _ => {}
             }
         }

@@ -38,8 +38,8 @@ impl ExpectedSeries for Expected<'_> {
     fn code(&self, route: &str, code: u16) -> bool {
         let Some((route, _)) = self.routes.get(route) else { return matches!(code, 400 | 404) };
         let served = match &route.target {
-            Some(Target::Answer { status, .. } | Target::Redirect { status, .. }) => status.as_u16(),
-            Some(Target::Upstream { .. }) | None => 200,
+            Target::Answer { status, .. } | Target::Redirect { status, .. } => status.as_u16(),
+            Target::Upstream { .. } | Target::Usage => 200,
         };
         let refuses = || route.limits.iter().any(|limit| limit.limit.enforces());
         code == served || (code == 429 && refuses())
@@ -53,7 +53,7 @@ impl ExpectedSeries for Expected<'_> {
             route.limits.iter().any(|limit| limit.limit.enforces() && is(&limit.limit))
         };
         let consumers = self.snapshot.config.api_key.consumers.as_ref();
-        let forwards = matches!(route.target, Some(Target::Upstream { .. }));
+        let forwards = matches!(route.target, Target::Upstream { .. });
         match reason {
             RefusalReason::Limit => any(|_| true),
             RefusalReason::Ban => any(|limit| limit.counted.bans.is_some()),

@@ -85,11 +85,15 @@ fn consumer<'s>(config: &'s ApiKeyConfig, parts: &RequestHead) -> Result<Option<
     Ok(consumer)
 }
 
-/// What the upstream is told of the consumer, in headers that nobody else can write.
+/// The consumer that the gateway reports to the upstream in headers that clients cannot set. Without a consumer, the
+/// headers are only removed.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'s>(pub Option<Consumer<'s>>);
+pub struct ConsumerHeaders<'s>(pub Option<Consumer<'s>>);
 
-/// What the upstream is told; `None` if these headers are none of the gateway's.
-pub fn told<'s>(config: &ApiKeyConfig, consumer: Option<Consumer<'s>>) -> Option<Told<'s>> {
-    config.consumers.as_ref().filter(|consumers| consumers.forward).map(|_| Told(consumer))
+/// The headers that report the consumer to the upstream; `None` if that is not configured.
+pub fn consumer_headers<'s>(
+    config: &ApiKeyConfig,
+    consumer: Option<Consumer<'s>>,
+) -> Option<ConsumerHeaders<'s>> {
+    config.consumers.as_ref().filter(|consumers| consumers.forward).map(|_| ConsumerHeaders(consumer))
 }

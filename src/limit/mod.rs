@@ -4,6 +4,7 @@
 //! [`shared`] decides requests of which some limits are counted there.
 
 mod build;
+mod selected;
 pub mod shared;
 mod store_settings;
 
@@ -15,6 +16,7 @@ pub use sluicegate_counters::{
 use sluicegate_counters::{CostKind, CountedLimit, LateCost, StoreFailurePolicy};
 pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
+pub use self::selected::SelectedLimit;
 pub use self::store_settings::{settings, try_store};
 use crate::config::{Cost, LimitConfig, Mode, OnStoreFailure};
 use crate::keys::{self, Fingerprint, KeySecret};

@@ -13,12 +13,11 @@ use super::unmatched::Unmatched;
 use crate::keys::KeyText;
 use crate::limit::{self, Holds, decide};
 use crate::request::cost::settled;
-use crate::request::early_reject::Unjudged;
-use crate::request::early_reject::{Denied, Stop};
-use crate::request::pipeline::find;
-use crate::request::verdict::{Found, Judged, Origin};
-use crate::respond::{retry_after, speaker};
-use crate::snapshot::Snapshot;
+use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
+use crate::request::pipeline::match_request;
+use crate::request::verdict::{Evaluated, Matched, Origin};
+use crate::respond::{reported_verdict, retry_after};
+use crate::snapshot::{Snapshot, Target};
 use sluicegate_wire::Headers;
 
 /// A replay under way.
@@ -119,27 +118,29 @@ impl<'s> Replay<'s> {
             self.in_flight.pop(); // which frees its places
         }
         let snapshot = self.snapshot;
-        let origin = Origin { listener: self.listener, peer: request.client, tls: None };
         let mut parts = Cow::Borrowed(&request.parts);
         if parts.headers.has_underscores() {
             snapshot.underscores.clean(&mut parts.to_mut().headers);
         }
-        let why = match find(snapshot, origin, &parts, self.now, &limit::may_refuse) {
-            Ok(found) if found.route.target.is_none() => {
+        let config = &snapshot.config;
+        let client = config.client_ip.resolve(&config.lists, request.client, &parts.headers);
+        let origin = Origin { listener: self.listener, client, tls: None };
+        let reject = match match_request(snapshot, origin, &parts, self.now, &limit::may_refuse) {
+            Ok(matched) if matches!(matched.route.target, Target::Usage) => {
                 return Row {
                     outcome: Outcome::Admitted, // it tells what is left, which spends nothing
-                    route: Some(found.route.name.clone()),
-                    ..Row::unmatched(found.client)
+                    route: Some(matched.route.name.clone()),
+                    ..Row::unmatched(client)
                 };
             }
-            Ok(found) => return self.asked(found, request, request.status),
-            // Nobody gives anything back meanwhile.
-            Err(Stop::Doubtful(found)) => return self.asked(*found, request, None),
-            Err(Stop::Denied(denied)) => {
-                let Denied { found, why } = *denied;
-                let row = self.asked(found, request, Some(StatusCode::UNAUTHORIZED));
-                let limit = match why {
-                    Unjudged::KeyMissing { limit, .. } => Some(limit),
+            Ok(matched) => return self.evaluate(matched, request, request.status),
+            // Without concurrency nothing is released meanwhile, so the limits do refuse.
+            Err(EarlyExit::LikelyRefused(matched)) => return self.evaluate(*matched, request, None),
+            Err(EarlyExit::Unauthenticated(unauthenticated)) => {
+                let Unauthenticated { matched, reject } = *unauthenticated;
+                let row = self.evaluate(matched, request, Some(StatusCode::UNAUTHORIZED));
+                let limit = match reject {
+                    EarlyReject::KeyMissing { limit, .. } => Some(limit),
                     _ => None,
                 };
                 return match row.outcome {
@@ -147,57 +148,53 @@ impl<'s> Replay<'s> {
                     _ => row,
                 };
             }
-            Err(Stop::Unjudged(why)) => why,
+            Err(EarlyExit::Rejected(reject)) => reject,
         };
-        let unmatched = Row::unmatched(snapshot.config.client_ip.resolve(
-            &snapshot.config.lists,
-            request.client,
-            &request.parts.headers,
-        ));
-        match why {
-            Unjudged::NotLetIn { route } => Row {
+        let unmatched = Row::unmatched(client);
+        match reject {
+            EarlyReject::AddressDenied { route } => Row {
                 outcome: Outcome::Refused,
                 route: Some(snapshot.routes[route].name.clone()),
                 ..unmatched
             },
-            Unjudged::Preflight { route } => Row {
+            EarlyReject::Preflight { route } => Row {
                 outcome: Outcome::Admitted, // the gateway answers it, which spends nothing
                 route: route.map(|route| snapshot.routes[route].name.clone()),
                 ..unmatched
             },
-            why => {
-                self.unmatched.note(snapshot, self.listener, &request.parts, &why);
+            reject => {
+                self.unmatched.note(snapshot, self.listener, &request.parts, &reject);
                 unmatched
             }
         }
     }
 
-    /// Has the limits decide; `status` is what the answer has if they admit the request.
-    fn asked(&mut self, mut found: Found<'_>, request: &Request, status: Option<StatusCode>) -> Row {
-        let decision = decide(&found.asks, false);
-        let speaks = speaker(&found.asked, &decision);
-        let key = speaks.map(|at| std::mem::take(&mut found.asks[at].text)).unwrap_or_default();
-        self.row(found.decided(decision, self.now), (speaks, key), request, status)
+    /// Evaluates the limits; `status` is that of the response if they admit the request.
+    fn evaluate(&mut self, mut matched: Matched<'_>, request: &Request, status: Option<StatusCode>) -> Row {
+        let decision = decide(&matched.asks, false);
+        let speaks = reported_verdict(&matched.selected, &decision);
+        let key = speaks.map(|at| std::mem::take(&mut matched.asks[at].text)).unwrap_or_default();
+        self.row(matched.with_decision(decision, self.now), (speaks, key), request, status)
     }
 
     fn row(
         &mut self,
-        mut judged: Judged<'_>,
+        mut evaluated: Evaluated<'_>,
         (speaks, key): (Option<usize>, KeyText),
         request: &Request,
         status: Option<StatusCode>,
     ) -> Row {
-        let decision = &judged.decision;
+        let Evaluated { matched: Matched { selected, .. }, decision, .. } = &evaluated;
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
-        for (asked, verdict) in judged.asked.iter().zip(&decision.verdicts) {
-            let limit = asked.limit;
+        for (one, verdict) in selected.iter().zip(&decision.verdicts) {
+            let limit = one.limit;
             let count = self.limits.entry(limit.config.name.clone()).or_default();
             match (verdict.answer, limit.enforces()) {
-                (Err(_), _) if asked.candidate => {
+                (Err(_), _) if one.candidate => {
                     count.candidate_refused += 1;
                     candidate.push(limit.config.name.clone());
                 }
-                (Ok(_), _) if asked.candidate => {}
+                (Ok(_), _) if one.candidate => {}
                 (Err(_), true) => count.refused += 1,
                 (Err(_), false) => {
                     count.shadow_refused += 1;
@@ -209,17 +206,17 @@ impl<'s> Replay<'s> {
         let refused = speaks.filter(|_| !decision.admitted);
         let row = Row {
             outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
-            route: Some(judged.route.name.clone()),
-            limit: speaks.map(|at| judged.asked[at].limit.config.name.clone()),
+            route: Some(evaluated.matched.route.name.clone()),
+            limit: speaks.map(|at| selected[at].limit.config.name.clone()),
             remaining: speaks.map(|at| decision.verdicts[at].standing.remaining),
             retry_after: refused.map_or(Some(Span::ZERO), |at| retry_after(&decision.verdicts[at])),
             delay: decision.delay,
             shadow,
             candidate,
-            client: judged.client,
+            client: evaluated.matched.client,
             key,
         };
-        let mut holds = std::mem::take(&mut judged.decision.holds);
+        let mut holds = std::mem::take(&mut evaluated.decision.holds);
         if let Some(status) = status {
             // What an answer's headers said is in no log.
             let none = Headers::new();

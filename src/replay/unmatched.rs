@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::config::normalize;
-use crate::request::early_reject::Unjudged;
+use crate::request::early_reject::EarlyReject;
 use crate::route::{Asked, Misses, host};
 use crate::snapshot::Snapshot;
 use sluicegate_wire::RequestHead;
@@ -32,14 +32,20 @@ pub struct Unmatched {
 }
 
 impl Unmatched {
-    pub(super) fn note(&mut self, snapshot: &Snapshot, listener: usize, parts: &RequestHead, why: &Unjudged) {
+    pub(super) fn note(
+        &mut self,
+        snapshot: &Snapshot,
+        listener: usize,
+        parts: &RequestHead,
+        why: &EarlyReject,
+    ) {
         let host = host(parts).unwrap_or_default();
         self.target.clear();
         [parts.method.as_str(), " ", &host, parts.target.path()].iter().for_each(|text| self.target += text);
         let ends = |end: &usize| self.target.is_char_boundary(*end);
         let end = (0..=self.target.len().min(LONGEST)).rev().find(ends).unwrap_or(0);
         self.targets.note(&self.target[..end]);
-        if *why != Unjudged::NoRoute {
+        if *why != EarlyReject::NoRoute {
             self.malformed += 1;
             return;
         }

@@ -1,17 +1,17 @@
-//! One request and its answer: what is counted, and what is freed, on every way out.
+//! The context of one request, from its head to the last byte of the response.
 
 mod logging;
 mod shaping;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{HeaderName, header};
+use http::{HeaderName, StatusCode, header};
 use sluicegate_limiter::Time;
 
 use super::view::View;
@@ -20,62 +20,67 @@ use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::limit::Holds;
 use crate::message::{RequestId, Response};
 use crate::refusal_reason::RefusalReason;
+use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::server::Connection;
 use crate::trace::Trace;
-use crate::upstream::{Slot, Underscores, Upload};
+use crate::upstream::{ForwardError, Slot, Underscores, Upload};
 use crate::worker_state::Deadline;
-use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 
-/// What the metrics say of a request whose client left before there was an answer (nginx's word for it).
+/// The status in metrics and log of a request whose client disconnected before a response was available, as in nginx.
 const CLIENT_LEFT: u16 = 499;
 const PIECE: usize = 32 << 10;
 
-/// An exchange that is under way. Dropping it frees what it holds and counts it, also when the client leaves.
+/// The context of a request in progress. Dropping it releases what the request holds, and counts and logs it, also if the
+/// client disconnects.
 pub struct RequestContext {
     connection: Rc<Connection>,
-    /// The connection's, or its own where requests share a connection.
+    /// The deadlines of the connection, or of the stream if the connection is multiplexed.
     deadline: Rc<Deadline>,
     view: Rc<View>,
     route: Option<usize>,
+    /// The address of the client, which a trusted proxy may have forwarded.
+    client: IpAddr,
+    /// Whether the peer is a trusted proxy.
+    trusts_peer: bool,
     begun: Time,
-    /// When the leaky buckets let it go.
+    /// When its leaky buckets released it.
     released: Time,
     code: u16,
-    /// Told by a trusted proxy, or made when it is asked for.
+    /// Taken from a trusted proxy, or generated at first use.
     id: OnceCell<RequestId>,
     trace: OnceCell<Option<Trace>>,
     holds: Holds,
-    /// How long the upstream may send nothing in the middle of its answer.
+    /// The timeout between two reads of the upstream's response.
     idle: Cell<Duration>,
-    /// Bytes of the answer's body.
+    /// Bytes of the response body that were given to the connection.
     sent: Cell<u64>,
-    /// The place at a server.
+    /// The permit for an endpoint.
     slot: Cell<Option<Slot>>,
-    /// The hash of what keeps such requests on one server.
+    /// The hash for consistent balancing.
     affinity: Option<u64>,
-    /// The request's body, if it is forwarded.
+    /// The state of the request body, if it is forwarded.
     upload: OnceCell<Rc<Upload>>,
     /// Bytes that the client sent through a tunnel.
     tunnelled: Cell<u64>,
-    /// Whether the answer's body was given to its end.
+    /// Whether the response body was given to the connection to its end.
     complete: Cell<bool>,
-    /// What varies of the headers that the route changes.
+    /// The rendered values of the header rules of the route.
     request_values: Values,
     answer_values: Values,
-    /// The origin of the page that sends the request, where answers say which may read them.
+    /// The Origin header, if CORS is configured.
     origin: Option<Box<[u8]>>,
-    /// Why the gateway refuses it, if it does.
+    /// Why the gateway refused the request, if it did.
     reason: Cell<Option<RefusalReason>>,
-    /// What is logged, if anything is.
+    /// The record for the access log, if there is one.
     record: RefCell<Option<Box<Record>>>,
 }
 
 impl RequestContext {
-    /// Begins an exchange with the head of a request, if it could be read.
-    pub fn begin(
+    /// A context for a request. `parts` is its head, if it could be parsed.
+    pub fn new(
         connection: &Rc<Connection>,
         view: &Rc<View>,
         now: Time,
@@ -83,14 +88,23 @@ impl RequestContext {
     ) -> Box<Self> {
         connection.begin();
         connection.queued.set(false);
+        let config = &view.snapshot.config;
+        let peer = connection.peer_ip();
+        let trusts_peer = config.client_ip.trusts(&config.lists, peer);
+        let client = match parts.filter(|_| trusts_peer) {
+            Some(parts) => config.client_ip.resolve(&config.lists, peer, &parts.headers),
+            None => peer,
+        };
         let origin =
             parts.filter(|_| view.snapshot.has_cors).and_then(|parts| parts.headers.only(header::ORIGIN));
-        // It is handed on from one to the next until the answer has ended.
-        let exchange = Box::new(Self {
+        // Boxed, because it is moved from one owner to the next until the response has ended.
+        let context = Box::new(Self {
             connection: Rc::clone(connection),
             deadline: connection.request_deadline(),
             view: Rc::clone(view),
             route: None,
+            client,
+            trusts_peer,
             begun: now,
             released: now,
             code: CLIENT_LEFT,
@@ -111,32 +125,32 @@ impl RequestContext {
             record: RefCell::new(None),
         });
         match parts {
-            Some(parts) => exchange.take_over(parts),
-            None => exchange.begin_record(None),
+            Some(parts) => context.adopt_forwarded(parts),
+            None => context.begin_record(None),
         }
-        exchange
+        context
     }
 
-    /// Holds places and turns until the end.
+    /// Holds concurrency slots and places in queues until the end.
     pub fn hold(&mut self, holds: Holds) {
         self.holds = holds;
     }
 
-    /// The answer is there, from the upstream or as the route has it: `cost_of` says what it costs without its bytes.
-    pub fn answered(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> u64) {
+    /// Notes the cost of the response without its bytes, for limits that charge by it.
+    pub fn charge(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> u64) {
         let snapshot = &self.view.snapshot;
         self.holds
             .answered(|late, base| snapshot.late_cost(late.limit).map_or(base, |cost| cost_of(cost, base)));
     }
 
-    /// More of the answer is asked for: the client has taken what it was given. Over HTTP/1.1 the socket says that.
+    /// Clears the write timeout of a stream: its client has taken what it was given. Over HTTP/1.1 the socket does that.
     pub(crate) fn taken(&self) {
         if self.connection.shared {
             self.deadline.set_socket(None);
         }
     }
 
-    /// The client was given so many bytes of the answer, and may leave them lying for a while.
+    /// Arms the write timeout of a stream: the client has to take these bytes in time.
     pub(crate) fn given(&self, bytes: usize) {
         if self.connection.shared {
             let within =
@@ -147,32 +161,32 @@ impl RequestContext {
         }
     }
 
-    /// Counts bytes of the answer's body.
+    /// Counts bytes of the response body.
     pub(crate) fn sent(&self, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
     }
 
-    /// The answer's body was given to its end.
+    /// Notes that the response body was given to the connection to its end.
     pub(crate) fn completed(&self) {
         self.complete.set(true);
     }
 
-    /// Notes the hash of what keeps such requests on one server.
+    /// Sets the hash for consistent balancing.
     pub fn set_affinity(&mut self, affinity: Option<u64>) {
         self.affinity = affinity;
     }
 
-    /// The hash of what keeps such requests on one server.
+    /// The hash for consistent balancing.
     pub(crate) fn affinity(&self) -> Option<u64> {
         self.affinity
     }
 
-    /// Holds a place at a server until the end, instead of the one before.
+    /// Holds the permit for an endpoint until the end, in place of the one before.
     pub(crate) fn occupy(&self, slot: Slot) {
         self.slot.set(Some(slot));
     }
 
-    /// Notes the body that is forwarded, to count its bytes.
+    /// Notes the request body that is forwarded, to count its bytes.
     pub(crate) fn uploads(&self, upload: &Rc<Upload>) {
         let _ = self.upload.set(Rc::clone(upload)); // a request has one body
     }
@@ -182,12 +196,12 @@ impl RequestContext {
         self.tunnelled.set(self.tunnelled.get() + bytes as u64);
     }
 
-    /// Bytes of the request's body that were forwarded, or of what came in its place.
+    /// Bytes of the request body that were forwarded, or that the client sent through a tunnel.
     fn received(&self) -> u64 {
         self.upload.get().map_or(self.tunnelled.get(), |upload| upload.received.get())
     }
 
-    /// The id of the request, the same for the upstream, an answer of our own and the log.
+    /// The id of the request: the same for the upstream, local responses and the log.
     pub(crate) fn id(&self) -> &RequestId {
         self.id.get_or_init(|| RequestId::of(self.connection.worker.number()))
     }
@@ -196,26 +210,30 @@ impl RequestContext {
         self.idle.set(idle);
     }
 
-    /// The address that a request with these headers comes from, and where it came to, as far as they are known.
-    pub(crate) fn ends(&self, headers: &Headers) -> (SocketAddr, SocketAddr) {
+    /// Where the request comes from, as matching needs it.
+    pub(crate) fn origin(&self) -> Origin<'_> {
+        let tls = self.connection.tls.as_deref();
+        Origin { listener: self.connection.listener_index(), client: self.client, tls }
+    }
+
+    /// The addresses of the client and of the listener, for a PROXY header to the upstream. An unknown port is 0, an
+    /// unknown listener 0.0.0.0:0.
+    pub(crate) fn proxied_addresses(&self) -> (SocketAddr, SocketAddr) {
         let peer = self.connection.peer;
-        let origin = self.connection.origin();
-        let config = &self.view.snapshot.config;
-        let client = config.client_ip.resolve(&config.lists, origin.peer, headers);
-        // A proxy in front does not tell its client's port.
-        let port = if client == peer.ip().to_canonical() { peer.port() } else { 0 };
-        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let to = config.listeners.get(origin.listener).map_or(nowhere, |listener| listener.address);
-        (SocketAddr::new(client, port), to)
+        // A forwarded address has no port.
+        let port = if self.client == peer.ip().to_canonical() { peer.port() } else { 0 };
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let listeners = &self.view.snapshot.config.listeners;
+        let to = listeners.get(self.connection.listener_index()).map_or(unknown, |listener| listener.address);
+        (SocketAddr::new(self.client, port), to)
     }
 
-    /// Whether the peer is a proxy that is believed.
+    /// Whether the peer is a trusted proxy.
     pub(crate) fn trusts_peer(&self) -> bool {
-        let config = &self.view.snapshot.config;
-        config.client_ip.trusts(&config.lists, self.connection.peer_ip())
+        self.trusts_peer
     }
 
-    /// The header of one address in which trusted proxies name the client, if it is such a header.
+    /// The single-address header in which trusted proxies forward the client, if one is configured.
     pub(crate) fn client_header(&self) -> Option<&HeaderName> {
         match &self.view.snapshot.config.client_ip.header {
             ForwardedHeader::Single(name) => Some(name),
@@ -223,17 +241,17 @@ impl RequestContext {
         }
     }
 
-    /// Which pages of other origins may read the answer.
+    /// The CORS policy of the route.
     pub fn cors(&self) -> Option<&CorsConfig> {
         self.view.snapshot.cors(self.route)
     }
 
-    /// Which header names with underscores may pass.
+    /// The policy for header names with underscores.
     pub(crate) fn underscores(&self) -> &Underscores {
         &self.view.snapshot.underscores
     }
 
-    /// When the limits let it go.
+    /// When its leaky buckets released it.
     pub(crate) fn released(&self) -> Time {
         self.released
     }
@@ -246,8 +264,8 @@ impl RequestContext {
         &self.deadline
     }
 
-    /// Waits until the leaky buckets release the request. If the client leaves meanwhile, this future is dropped
-    /// and the exchange gives its turn to those behind.
+    /// Waits until the leaky buckets release the request. If the client disconnects meanwhile, this future is dropped with
+    /// the context, and the place in the queue is given to the next request.
     pub async fn wait_for_turn(&mut self) {
         let clock = *self.connection.worker.clock();
         let mut sleep = pin!(tokio::time::sleep_until(clock.instant(self.begun)));
@@ -263,7 +281,7 @@ impl RequestContext {
         self.released = clock.now();
     }
 
-    /// Waits for `future`, but not beyond the request's deadline, which whoever makes progress may move.
+    /// Waits for `future` at most this long. Progress of the request body extends the deadline.
     pub(crate) async fn in_time<T>(&self, within: Duration, future: impl Future<Output = T>) -> Option<T> {
         self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
         let mut future = pin!(future);
@@ -280,24 +298,24 @@ impl RequestContext {
         result
     }
 
-    /// It has to be over within so much of its beginning.
+    /// Sets the total timeout of the request.
     pub(crate) fn set_total(&self, within: Option<Duration>) {
         if let Some(within) = within {
             self.deadline.set_total(Some(self.connection.worker.deadlines.after(within)));
         }
     }
 
-    /// Whether it takes longer than its route has it.
+    /// Whether the total timeout has expired.
     pub(crate) fn is_over(&self) -> bool {
         self.deadline.is_over(self.connection.worker.deadlines.now())
     }
 
-    /// It goes on as long as both sides like.
-    pub(crate) fn has_no_end(&self) {
+    /// Disables the total timeout, for tunnels.
+    pub(crate) fn disable_total_timeout(&self) {
         self.deadline.set_total(None);
     }
 
-    /// The upstream has sent nothing: whether that has been so for too long.
+    /// Whether the upstream has sent nothing for too long. Arms the deadline at the first call.
     pub(crate) fn stalled(&self, context: &Context<'_>) -> bool {
         if self.deadline.request_passed() || self.is_over() {
             return true;
@@ -309,25 +327,51 @@ impl RequestContext {
         false
     }
 
-    /// The upstream has sent something.
+    /// Clears the deadline: the upstream has sent something.
     pub(crate) fn moved(&self) {
         self.deadline.set_request(None);
     }
 
-    /// The answer to a request that is refused with `error`.
+    /// The local response for an error, which is noted as the reason.
     pub fn refuse(&self, error: LocalError) -> Response {
         self.refused(error.reason(), Some(error.detail()));
         error.response(self.id())
     }
 
-    /// Notes why the gateway refuses the request; `detail` is what it tells the client of that.
+    /// The local response to a request that could not be forwarded. It says what failed, but names no server.
+    #[cold]
+    pub fn fail(&self, error: &ForwardError) -> Response {
+        let local = match error {
+            ForwardError::Busy => LocalError::UpstreamBusy,
+            ForwardError::NoServer
+            | ForwardError::Connect(_)
+            | ForwardError::Handshake(_)
+            | ForwardError::Unanswered(_)
+            | ForwardError::Broken(_) => LocalError::UpstreamFailed,
+            ForwardError::ConnectTimeout | ForwardError::ResponseTimeout => LocalError::UpstreamSlow,
+            ForwardError::TooLarge => LocalError::TooLarge,
+            ForwardError::Unwritable => {
+                LocalError::Malformed("the path leads out of what this route forwards")
+            }
+            ForwardError::ClientBroken => LocalError::Malformed("the request's body did not come whole"),
+            ForwardError::ClientSlow => LocalError::Slow,
+        };
+        let mut response = self.refuse(local);
+        let closing = [StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::BAD_REQUEST];
+        if closing.contains(&response.status) {
+            response.headers.insert(header::CONNECTION, "close");
+        }
+        response
+    }
+
+    /// Notes why the gateway refuses the request; `detail` is what the client is told.
     pub fn refused(&self, reason: RefusalReason, detail: Option<&'static str>) {
         self.reason.set(Some(reason));
         self.note_refusal(detail);
     }
 
-    /// Gives the answer the exchange to end with.
-    pub fn answer(mut self: Box<Self>, mut response: Response) -> Response {
+    /// Completes the headers of the response and moves the context into its body, with which it ends.
+    pub fn finish(mut self: Box<Self>, mut response: Response) -> Response {
         self.code = response.status.as_u16();
         let changes = self.view.snapshot.answer_headers(self.route);
         apply(changes, &self.answer_values, &mut response.headers);

@@ -1,10 +1,10 @@
-//! 3: requests that do not prove who sent them, or have yet to.
+//! Requests that are answered before all of their limits are evaluated.
 //!
-//! Looking keys up and verifying tokens costs something, and an answer 401 tells who guesses something. So limits that are
-//! [asked the same](crate::snapshot::RouteLimit::open) whoever sent a request come first: where one is known to refuse,
-//! they decide before anything is verified. A request that then fails to prove itself is charged by all limits that have a
-//! key for it without a proof, and is answered 401 only if these admit it. One that proves itself is charged once, by all
-//! its limits together.
+//! Looking up API keys and verifying tokens costs time, and a 401 tells a client that its guess was wrong. Therefore limits
+//! that [do not depend on the identity](crate::snapshot::RouteLimit::identity_independent) of the sender are checked
+//! first: if one of them is known to refuse, the request is refused before anything is verified. A request that then fails
+//! authentication is charged by all limits whose key it has without authentication, and is answered 401 only if they admit
+//! it. A request that is authenticated is charged once, by all of its limits together.
 
 use std::rc::Rc;
 
@@ -15,143 +15,189 @@ use crate::auth::jwt::Jwt;
 use crate::auth::{self, Identity, Unproven};
 use crate::config::PathError;
 use crate::limit::{self, Ask, Store, decide_for_now};
-use crate::message::Response;
+use crate::message::{RequestId, Response};
 use crate::request::RequestContext;
 use crate::request::cost::settled;
-use crate::request::limit_selection::{Arrival, Asking, Scope};
-use crate::request::verdict::{Found, Judged};
-use crate::respond;
+use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
+use crate::request::verdict::{Evaluated, Matched};
+use crate::respond::{self, LocalError, RateLimitHeaders};
+use crate::snapshot::Target;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 
-/// Why a request never came to its limits.
+/// Why a request is answered before its limits are evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unjudged {
-    /// Its path is not one that all servers read alike.
+pub enum EarlyReject {
+    /// The path is malformed, or servers could read it in different ways.
     Path(PathError),
-    /// It names no host, several, or something else than one.
+    /// The request does not name exactly one valid host.
     Host,
-    /// Its connection began with the certificate of another host.
+    /// The TLS connection was established for another host.
     Misdirected,
-    /// A method that a gateway does not serve.
+    /// The gateway does not serve this method.
     Method,
-    /// Its Connection header names what the request is nothing without.
+    /// The Connection header names a header that the request depends on.
     Nominated,
-    /// Its body comes in a coding that is not just `chunked`, once.
+    /// The transfer coding is not exactly `chunked`.
     Framing,
-    /// It asks what the gateway itself can do: `OPTIONS *`.
-    Gateway,
-    /// A browser asks whether a page may send a request (CORS), and the gateway answers that itself.
+    /// `OPTIONS *`: the client asks for the capabilities of the gateway.
+    Capabilities,
+    /// A CORS preflight request, which the gateway answers itself.
     Preflight {
-        /// The index of the route that would take that request.
+        /// The index of the route that would take the actual request.
         route: Option<usize>,
     },
     /// No route matches.
     NoRoute,
-    /// Its address is not let in.
-    NotLetIn {
-        /// The route's index.
+    /// The allow and deny lists of the route exclude the address of the client.
+    AddressDenied {
+        /// The index of the route.
         route: usize,
     },
-    /// It has to prove who sent it, and does not.
+    /// Authentication is required and failed.
     Unproven {
-        /// The route's index.
+        /// The index of the route.
         route: usize,
-        /// Why not.
+        /// Why it failed.
         why: Unproven,
     },
-    /// The limit at this place of the route wants a key that the request lacks.
+    /// A limit requires a key that the request lacks.
     KeyMissing {
-        /// The route's index.
+        /// The index of the route.
         route: usize,
-        /// The limit's name.
+        /// The name of the limit.
         limit: String,
-        /// Whether the key can be had with a token.
+        /// Whether a token could supply the key.
         of_user: bool,
     },
 }
 
-/// Why a request does not come to all of its limits.
-pub enum Stop<'s> {
-    /// It is answered without asking any limit.
-    Unjudged(Unjudged),
-    /// Limits that need no proof may refuse it, and are all that is asked as yet. Nothing is verified.
-    Doubtful(Box<Found<'s>>),
-    /// It has to prove who sent it, and does not.
-    Denied(Box<Denied<'s>>),
-}
+impl EarlyReject {
+    /// The index of the route, if one was found.
+    pub fn route(&self) -> Option<usize> {
+        match self {
+            Self::KeyMissing { route, .. }
+            | Self::Unproven { route, .. }
+            | Self::AddressDenied { route }
+            | Self::Preflight { route: Some(route) } => Some(*route),
+            _ => None,
+        }
+    }
 
-/// A request that does not prove who sent it.
-pub struct Denied<'s> {
-    /// What was found out about it, with the limits that need no proof.
-    pub found: Found<'s>,
-    /// Why it is answered 401 if these admit it.
-    pub why: Unjudged,
-}
-
-impl From<Unjudged> for Stop<'_> {
-    fn from(why: Unjudged) -> Self {
-        Self::Unjudged(why)
+    /// The error that the client is sent; `None` for requests that are answered without an error.
+    pub fn error(&self) -> Option<LocalError> {
+        Some(match self {
+            Self::Path(PathError::NotAbsolute) => LocalError::Malformed("the request target is not a path"),
+            Self::Path(PathError::Escape) => {
+                LocalError::Malformed("the path has a % that is not followed by two hexadecimal digits")
+            }
+            Self::Path(PathError::Ambiguous) => {
+                LocalError::Malformed("the path is one that servers read in different ways")
+            }
+            Self::Path(PathError::Character) => {
+                LocalError::Malformed("the path has a character that must be percent-encoded")
+            }
+            Self::Host => LocalError::Malformed("the request must name exactly one valid host"),
+            Self::Misdirected => LocalError::Misdirected,
+            Self::Method => LocalError::Method,
+            Self::Nominated => LocalError::Malformed("the Connection header names what the request needs"),
+            Self::Framing => LocalError::Malformed("the request has a transfer coding other than chunked"),
+            Self::Capabilities | Self::Preflight { .. } => return None,
+            Self::NoRoute => LocalError::NoRoute,
+            Self::AddressDenied { .. } => LocalError::NotLetIn,
+            Self::KeyMissing { of_user: true, .. } => LocalError::UserMissing,
+            Self::KeyMissing { .. } => LocalError::KeyMissing,
+            Self::Unproven { why: Unproven::NoKey, .. } => LocalError::NoApiKey,
+            Self::Unproven { why: Unproven::UnknownKey, .. } => LocalError::UnknownApiKey,
+            Self::Unproven { why: Unproven::Token(error), .. } => LocalError::Token(*error),
+        })
     }
 }
 
-impl<'s> Arrival<'s, '_, '_> {
-    /// Who sent the request. `may_refuse` says whether limits that are asked this may refuse it.
+/// Why matching stopped before all limits of a request were selected.
+pub enum EarlyExit<'s> {
+    /// The request is answered without evaluating any limit.
+    Rejected(EarlyReject),
+    /// A limit that does not depend on the identity of the sender is known to refuse. Nothing was verified, and only such
+    /// limits are selected.
+    LikelyRefused(Box<Matched<'s>>),
+    /// Authentication failed.
+    Unauthenticated(Box<Unauthenticated<'s>>),
+}
+
+/// A request whose authentication failed.
+pub struct Unauthenticated<'s> {
+    /// The request with the limits whose key it has without authentication.
+    pub matched: Matched<'s>,
+    /// The rejection to send if these limits admit the request.
+    pub reject: EarlyReject,
+}
+
+impl From<EarlyReject> for EarlyExit<'_> {
+    fn from(reject: EarlyReject) -> Self {
+        Self::Rejected(reject)
+    }
+}
+
+impl<'s> RoutedRequest<'s, '_, '_> {
+    /// Authenticates the sender. `may_refuse` says whether any of these checks is known to refuse.
     ///
     /// # Errors
-    /// When it does not prove who sent it, or when limits may refuse it whoever sent it.
+    /// If authentication fails, or if a limit that does not depend on it is known to refuse.
     #[inline(never)]
     pub(crate) fn identify(
         &self,
         jwt: Option<&Jwt>,
         may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
-    ) -> Result<Identity<'s>, Stop<'s>> {
-        // Who asks for the state of its limits is told also when they are used up.
-        if self.snapshot.routes[self.route_index].target.is_some() {
-            let asking = self.unproven(Scope::Open);
-            if may_refuse(&asking.asks) {
-                return Err(Stop::Doubtful(Box::new(self.found(Identity::default(), asking))));
+    ) -> Result<Identity<'s>, EarlyExit<'s>> {
+        // The state of limits is reported even if they are used up.
+        if !matches!(self.snapshot.routes[self.route_index].target, Target::Usage) {
+            let selection = self.select_unauthenticated(Scope::IdentityIndependent);
+            if may_refuse(&selection.asks) {
+                let matched = self.matched(Identity::default(), selection);
+                return Err(EarlyExit::LikelyRefused(Box::new(matched)));
             }
         }
         auth::identify(&self.snapshot.config.api_key, jwt, self.parts, self.now)
-            .map_err(|why| self.denied(Unjudged::Unproven { route: self.route_index, why }))
+            .map_err(|why| self.unauthenticated(EarlyReject::Unproven { route: self.route_index, why }))
     }
 
-    /// The request is answered 401 if limits that need no proof admit it.
+    /// Rejects the request, if the limits whose key it has without authentication admit it.
     #[cold]
-    pub(crate) fn denied(&self, why: Unjudged) -> Stop<'s> {
-        let found = self.found(Identity::default(), self.unproven(Scope::WithoutProof));
-        Stop::Denied(Box::new(Denied { found, why }))
+    pub(crate) fn unauthenticated(&self, reject: EarlyReject) -> EarlyExit<'s> {
+        let selection = self.select_unauthenticated(Scope::Unauthenticated);
+        let matched = self.matched(Identity::default(), selection);
+        EarlyExit::Unauthenticated(Box::new(Unauthenticated { matched, reject }))
     }
 
-    /// What the limits are asked as long as nothing is proved.
-    fn unproven(&self, scope: Scope) -> Asking<'s> {
-        let mut asking = Asking::default();
-        // Without a proof no limit says that it lacks its key.
-        let _ = self.ask(&mut asking, &Identity::default(), scope);
-        asking
+    /// Selects limits of this scope as long as the sender is not authenticated.
+    fn select_unauthenticated(&self, scope: Scope) -> LimitSelection<'s> {
+        let mut selection = LimitSelection::default();
+        // Within these scopes a missing key is no error.
+        let _ = self.select(&mut selection, &Identity::default(), scope);
+        selection
     }
 }
 
-impl<'s> Found<'s> {
-    /// The refusal of a doubtful request by the counters of this process; `None` if its limits admit it after all, and
-    /// nothing is charged.
-    pub fn refused_here(self: Box<Self>, now: Time) -> Option<Judged<'s>> {
+impl<'s> Matched<'s> {
+    /// The refusal by the counters of this process of a request that is [likely refused](EarlyExit::LikelyRefused);
+    /// `None` if its limits admit it after all. Then nothing is charged.
+    pub fn refused_locally(self: Box<Self>, now: Time) -> Option<Evaluated<'s>> {
         let mut decision = decide_for_now(&self.asks);
         if decision.admitted {
             decision.holds.undo(now);
             return None;
         }
-        Some(self.decided(decision, now))
+        Some(self.with_decision(decision, now))
     }
 
-    /// The same where `store` decides about some of the limits.
+    /// The same if `store` decides on some of the limits.
     pub(crate) async fn refused(
         mut self: Box<Self>,
         store: Option<&Rc<Store>>,
         now: Time,
-    ) -> Option<Judged<'s>> {
-        let Some(store) = store else { return self.refused_here(now) };
+    ) -> Option<Evaluated<'s>> {
+        let Some(store) = store else { return self.refused_locally(now) };
         let mut asks = std::mem::take(&mut self.asks);
         asks.iter_mut().for_each(|ask| ask.for_now = true);
         let mut decision = limit::shared::decide(store, asks, now).await;
@@ -159,27 +205,33 @@ impl<'s> Found<'s> {
             decision.holds.undo(now);
             return None;
         }
-        Some(self.decided(decision, now))
+        Some(self.with_decision(decision, now))
     }
 }
 
-/// The answer 401 to a request that its limits admit. They are charged for it, and those whose cost depends on the
-/// status settle by this one.
-pub(crate) async fn deny(
-    mut judged: Judged<'_>,
-    why: Unjudged,
-    exchange: &mut RequestContext,
+/// The response to an unauthenticated request that its limits admit. They are charged; those whose cost depends on the
+/// status are settled with 401.
+pub(crate) async fn respond_unauthenticated(
+    mut evaluated: Evaluated<'_>,
+    reject: EarlyReject,
+    context: &mut RequestContext,
     parts: &RequestHead,
 ) -> Response {
-    exchange.unjudged(&why, parts);
-    exchange.hold(std::mem::take(&mut judged.decision.holds));
-    if !judged.decision.delay.is_zero() {
-        exchange.wait_for_turn().await;
+    context.set_rejected(&reject, parts);
+    context.hold(std::mem::take(&mut evaluated.decision.holds));
+    if !evaluated.decision.delay.is_zero() {
+        context.wait_for_turn().await;
     }
-    exchange.answered(|cost, base| settled(cost, base, StatusCode::UNAUTHORIZED, &Headers::new()));
-    let mut response = respond::unjudged(&why, parts, exchange.id());
-    if let Some(told) = respond::Told::new(&judged) {
-        told.write(judged.route, &mut response.headers);
+    context.charge(|cost, base| settled(cost, base, StatusCode::UNAUTHORIZED, &Headers::new()));
+    let mut response = response(&reject, parts, context.id());
+    if let Some(headers) = RateLimitHeaders::new(evaluated.results()) {
+        headers.write(&mut response.headers);
     }
     response
+}
+
+/// The response to a rejected request that is not a preflight request.
+#[cold]
+pub(crate) fn response(reject: &EarlyReject, parts: &RequestHead, id: &RequestId) -> Response {
+    reject.error().map_or_else(|| respond::capabilities(id), |error| error.response_to(parts, id))
 }

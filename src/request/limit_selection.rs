@@ -1,4 +1,4 @@
-//! 4: which limits of a route a request is under, and what each is asked.
+//! Selects the limits that apply to a request, with the key and the cost for each.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -11,24 +11,24 @@ use smallvec::SmallVec;
 use crate::auth::Identity;
 use crate::config::{Exempt, ListConfig, OnMissing, When};
 use crate::keys::{self, KeyText, Subject};
-use crate::limit::Ask;
+use crate::limit::{Ask, SelectedLimit};
 use crate::request::cost::cost;
-use crate::request::early_reject::Unjudged;
-use crate::request::verdict::{AskedLimit, Found, Spared};
+use crate::request::early_reject::EarlyReject;
+use crate::request::verdict::{Matched, SkipReason};
 use crate::route::{Near, preflight};
 use crate::server::tls::TlsSession;
 use crate::snapshot::Snapshot;
 use sluicegate_wire::RequestHead;
 
-/// A request that has come to its route.
-pub(crate) struct Arrival<'s, 'r, 'n> {
+/// A request whose route is known.
+pub(crate) struct RoutedRequest<'s, 'r, 'n> {
     pub(crate) snapshot: &'s Snapshot,
     pub(crate) tls: Option<&'r TlsSession>,
     pub(crate) parts: &'r RequestHead,
     pub(crate) now: Time,
-    /// The route's index.
+    /// The index of the route.
     pub(crate) route_index: usize,
-    /// The routes that it nearly has.
+    /// Earlier routes that a lenient reading of the path matches: their limits apply too.
     pub(crate) near: &'r [Near<'n>],
     pub(crate) client: IpAddr,
     pub(crate) host: &'r str,
@@ -37,35 +37,35 @@ pub(crate) struct Arrival<'s, 'r, 'n> {
     pub(crate) params: &'r [(&'r str, &'r str)],
 }
 
-/// Which limits of a route are asked.
+/// Which limits of a route are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// All: the request has proved who sent it, as far as it has to.
+    /// All: the sender is authenticated, or need not be.
     All,
-    /// Those that have a key without a proof.
-    WithoutProof,
-    /// Those that are asked the same whoever sent the request.
-    Open,
+    /// Those whose key an unauthenticated request has.
+    Unauthenticated,
+    /// Those that do not depend on the identity of the sender.
+    IdentityIndependent,
 }
 
-/// What the limits of a request are asked.
+/// The limits that apply to a request, and the checks to run.
 #[derive(Default)]
-pub(crate) struct Asking<'s> {
-    asked: SmallVec<[AskedLimit<'s>; 2]>,
+pub(crate) struct LimitSelection<'s> {
+    selected: SmallVec<[SelectedLimit<'s>; 2]>,
     pub(crate) asks: SmallVec<[Ask<'s>; 2]>,
-    spared: SmallVec<[(usize, Spared); 2]>,
+    skipped: SmallVec<[(usize, SkipReason); 2]>,
 }
 
-impl<'s> Arrival<'s, '_, '_> {
-    /// Whether a route lets such requests in without credentials: a browser sends none with its question whether it may
-    /// ask, so it can have none.
+impl<'s> RoutedRequest<'s, '_, '_> {
+    /// Whether a route forwards this request as a CORS preflight request. Browsers send those without credentials, so they
+    /// need no authentication and are exempt from limits.
     #[inline]
-    pub(crate) fn goes_free(&self, route: usize) -> bool {
+    pub(crate) fn is_exempt_preflight(&self, route: usize) -> bool {
         self.snapshot.config.routes[route].matches.preflight
             && preflight(&self.parts.method, &self.parts.headers).is_some()
     }
 
-    /// The request as keys see it.
+    /// The parts of the request that keys are made of.
     #[inline(always)]
     fn subject<'a>(&'a self, identity: &'a Identity<'_>) -> Subject<'a> {
         let config = &self.snapshot.config;
@@ -87,19 +87,19 @@ impl<'s> Arrival<'s, '_, '_> {
         }
     }
 
-    /// What the limits in `scope` are asked.
+    /// Selects the limits of the route, and of the routes that a lenient reading of the path matches.
     ///
     /// # Errors
-    /// When a limit wants a key that the request lacks.
+    /// If a limit requires a key that the request lacks.
     #[inline(always)]
-    pub(crate) fn ask(
+    pub(crate) fn select(
         &self,
-        asking: &mut Asking<'s>,
+        selection: &mut LimitSelection<'s>,
         identity: &Identity<'s>,
         scope: Scope,
-    ) -> Result<(), Unjudged> {
+    ) -> Result<(), EarlyReject> {
         let subject = self.subject(identity);
-        // What nearly is another path is that path to the limits of both routes.
+        // For the limits of both routes, the path is the one that the earlier route matches.
         for near in self.near {
             let subject = Subject {
                 path: &near.path,
@@ -108,14 +108,14 @@ impl<'s> Arrival<'s, '_, '_> {
                 route: &self.snapshot.routes[near.route].name,
                 ..subject.clone()
             };
-            asking.ask(self, identity, near.route, &subject, scope)?;
+            selection.add_route(self, identity, near.route, &subject, scope)?;
         }
-        asking.ask(self, identity, self.route_index, &subject, scope)
+        selection.add_route(self, identity, self.route_index, &subject, scope)
     }
 
-    /// What was found out about the request. Inlined where every request comes by, so that it is built where it stays.
+    /// The matched request. Always inlined, so that the large result is built in place.
     #[inline(always)]
-    pub(crate) fn found(&self, identity: Identity<'s>, asking: Asking<'s>) -> Found<'s> {
+    pub(crate) fn matched(&self, identity: Identity<'s>, selection: LimitSelection<'s>) -> Matched<'s> {
         let route = &self.snapshot.routes[self.route_index];
         let affinity =
             self.snapshot.affinity(route).and_then(|key| keys::affinity(key, &self.subject(&identity)));
@@ -123,44 +123,44 @@ impl<'s> Arrival<'s, '_, '_> {
             Cow::Borrowed(_) => None,
             Cow::Owned(path) => Some(path.clone()),
         };
-        let Asking { asks, asked, spared } = asking;
+        let LimitSelection { asks, selected, skipped } = selection;
         let (route_index, client) = (self.route_index, self.client);
-        Found { route, route_index, client, identity, normal_path, affinity, asked, asks, spared }
+        Matched { route, route_index, client, identity, normal_path, affinity, selected, asks, skipped }
     }
 }
 
-impl<'s> Asking<'s> {
-    /// Asks the limits of one route, but for those that are asked already.
+impl<'s> LimitSelection<'s> {
+    /// Adds the limits of one route, except those that are selected already.
     #[inline]
-    fn ask(
+    fn add_route(
         &mut self,
-        arrival: &Arrival<'s, '_, '_>,
+        request: &RoutedRequest<'s, '_, '_>,
         identity: &Identity<'s>,
         route_index: usize,
         subject: &Subject<'_>,
         scope: Scope,
-    ) -> Result<(), Unjudged> {
-        let Arrival { snapshot, parts, now, .. } = *arrival;
-        let free = arrival.goes_free(route_index);
+    ) -> Result<(), EarlyReject> {
+        let RoutedRequest { snapshot, parts, now, .. } = *request;
+        let free = request.is_exempt_preflight(route_index);
         let plan = identity.plan();
         let lists = &snapshot.config.lists;
         for limit_of_route in &snapshot.routes[route_index].limits {
             let index = limit_of_route.index;
-            let open = limit_of_route.open;
-            if scope == Scope::Open && !open {
+            let identity_independent = limit_of_route.identity_independent;
+            if scope == Scope::IdentityIndependent && !identity_independent {
                 continue;
             }
-            if self.asked.iter().any(|asked| asked.index == index) {
-                continue; // for the route that it is nearer to
+            if self.selected.iter().any(|selected| selected.index == index) {
+                continue; // by the earlier route
             }
             let limit = limit_of_route.limit.for_plan(plan);
-            let mut spare = |why| self.spared.push((index, why));
-            if limit.config.when.as_ref().is_some_and(|when| !concerns(when, parts)) {
-                spare(Spared::Elsewhere);
+            let mut skip = |reason| self.skipped.push((index, reason));
+            if limit.config.when.as_ref().is_some_and(|when| !is_covered(when, parts)) {
+                skip(SkipReason::NotApplicable);
                 continue;
             }
             if free || is_exempt(&limit.config.exempt, lists, subject.client, identity, plan) {
-                spare(Spared::Exempt);
+                skip(SkipReason::Exempt);
                 continue;
             }
             let mut text = KeyText::new();
@@ -168,32 +168,32 @@ impl<'s> Asking<'s> {
             let key = keys::fingerprint(&limit.config.key, subject, &snapshot.secret, whole);
             let key = match (key, limit.config.on_missing) {
                 (Some(key), _) if limit.exempt.contains(&key) => {
-                    spare(Spared::Exempt);
+                    skip(SkipReason::Exempt);
                     continue;
                 }
                 (Some(key), _) if !limit.only.is_empty() && !limit.only.contains(&key) => {
-                    spare(Spared::Elsewhere);
+                    skip(SkipReason::NotApplicable);
                     continue;
                 }
                 (Some(key), _) => key,
                 (None, _) if !limit.only.is_empty() => {
-                    spare(Spared::Elsewhere);
+                    skip(SkipReason::NotApplicable);
                     continue;
                 }
-                // Nothing says whose request it is. What all share that have no key is not for it: they have proved that
-                // they may.
-                (None, _) if scope != Scope::All && !open => continue,
+                // The key may appear with authentication. The entry that requests without a key share is only for those
+                // that are authenticated, or need not be.
+                (None, _) if scope != Scope::All && !identity_independent => continue,
                 (None, OnMissing::Deny) if scope != Scope::All => continue,
                 (None, OnMissing::Shared) => {
-                    text.clear(); // no key is written with nothing
+                    text.clear(); // the entry of requests without a key has no text
                     limit.missing
                 }
                 (None, OnMissing::Skip) => {
-                    spare(Spared::Skipped);
+                    skip(SkipReason::NoKey);
                     continue;
                 }
                 (None, OnMissing::Deny) => {
-                    return Err(Unjudged::KeyMissing {
+                    return Err(EarlyReject::KeyMissing {
                         route: route_index,
                         limit: limit.config.name.clone(),
                         of_user: keys::lacks_user(&limit.config.key, subject),
@@ -201,20 +201,24 @@ impl<'s> Asking<'s> {
                 }
             };
             let (cost, base) = cost(&limit.config.cost, limit_of_route.cost, parts);
-            let tried = limit_of_route.limit.candidate.as_ref();
-            if let Some(tried) = tried.filter(|_| Arc::ptr_eq(limit, &limit_of_route.limit)) {
-                self.asks.push(Ask { text: text.clone(), base, ..Ask::new(&tried.counted, key, cost, now) });
-                self.asked.push(AskedLimit { index, limit: tried, candidate: true });
+            let candidate = limit_of_route.limit.candidate.as_ref();
+            if let Some(candidate) = candidate.filter(|_| Arc::ptr_eq(limit, &limit_of_route.limit)) {
+                self.asks.push(Ask {
+                    text: text.clone(),
+                    base,
+                    ..Ask::new(&candidate.counted, key, cost, now)
+                });
+                self.selected.push(SelectedLimit { index, limit: candidate, candidate: true });
             }
             self.asks.push(Ask { text, base, ..Ask::new(&limit.counted, key, cost, now) });
-            self.asked.push(AskedLimit { index, limit, candidate: false });
+            self.selected.push(SelectedLimit { index, limit, candidate: false });
         }
         Ok(())
     }
 }
 
-/// Whether a limit is about such requests, as far as the key does not say.
-fn concerns(when: &When, parts: &RequestHead) -> bool {
+/// Whether the `when` conditions of a limit cover the request.
+fn is_covered(when: &When, parts: &RequestHead) -> bool {
     let method = when.methods.is_empty() || when.methods.contains(&parts.method);
     let header = |(name, wanted): &(HeaderName, Option<HeaderValue>)| {
         let mut values = parts.headers.get_all(name);
@@ -226,7 +230,7 @@ fn concerns(when: &When, parts: &RequestHead) -> bool {
     method && when.headers.iter().all(header)
 }
 
-/// Whether a limit leaves a client alone, whatever its key.
+/// Whether a limit exempts the client by its address, consumer or plan.
 fn is_exempt(
     exempt: &Exempt,
     lists: &[ListConfig],

@@ -1,7 +1,7 @@
-//! 2: READ FIRST. What happens to a request: route → identify → keys → decide → forward | refuse → observe.
+//! Start reading here. What happens to a request: route → identify → limits → forward | refuse.
 //!
-//! [`find`] is the part without a socket: the gateway, replays and tests all run it, and then have the limits decide;
-//! [`judge`] is both, for counters of this process. [`serve`] is what the gateway does with their answer.
+//! [`match_request`] needs no socket: the gateway, replays and tests call it and then evaluate the limits. [`evaluate`] does
+//! both with the counters of this process. [`serve`] acts on the decision.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -17,11 +17,11 @@ use crate::limit::{self, Ask, Store, decide};
 use crate::message::Response;
 use crate::refusal_reason::RefusalReason;
 use crate::request::cost::settled;
-use crate::request::early_reject::{Stop, Unjudged, deny};
-use crate::request::limit_selection::{Arrival, Asking, Scope};
-use crate::request::verdict::{Found, Judged, Origin};
+use crate::request::early_reject::{self, EarlyExit, EarlyReject, respond_unauthenticated};
+use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
+use crate::request::verdict::{Evaluated, Matched, Origin};
 use crate::request::{RequestContext, View};
-use crate::respond::{self, LocalError};
+use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::rewrite::Unwritable;
 use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
 use crate::server::{Connection, Inbound};
@@ -31,80 +31,80 @@ use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::RequestTarget;
 
-/// Route, identify, keys, decide, with the counters of this process alone. With `queue`, a delayed request takes a
-/// ticket; who never waits goes without.
+/// Matches a request and evaluates its limits with the counters of this process. With `queue`, a request that a leaky
+/// bucket delays takes a place in its queue.
 ///
 /// # Errors
-/// When the request is answered without asking any limit, or is answered 401 although its limits admit it.
-pub fn judge<'s>(
+/// If the request is rejected before its limits are evaluated, or if authentication failed and the limits admit it.
+pub fn evaluate<'s>(
     snapshot: &'s Snapshot,
     origin: Origin<'_>,
     parts: &RequestHead,
     now: Time,
     queue: bool,
-) -> Result<Judged<'s>, Unjudged> {
-    let mut sought = find(snapshot, origin, parts, now, &limit::may_refuse);
-    let (found, why) = loop {
-        match sought {
-            Ok(found) => break (found, None),
-            Err(Stop::Denied(denied)) => break (denied.found, Some(denied.why)),
-            Err(Stop::Unjudged(why)) => return Err(why),
-            Err(Stop::Doubtful(found)) => match found.refused_here(now) {
-                Some(judged) => return Ok(judged),
-                None => sought = find(snapshot, origin, parts, now, &|_| false),
+) -> Result<Evaluated<'s>, EarlyReject> {
+    let mut result = match_request(snapshot, origin, parts, now, &limit::may_refuse);
+    let (matched, reject) = loop {
+        match result {
+            Ok(matched) => break (matched, None),
+            Err(EarlyExit::Unauthenticated(exit)) => break (exit.matched, Some(exit.reject)),
+            Err(EarlyExit::Rejected(reject)) => return Err(reject),
+            Err(EarlyExit::LikelyRefused(matched)) => match matched.refused_locally(now) {
+                Some(evaluated) => return Ok(evaluated),
+                None => result = match_request(snapshot, origin, parts, now, &|_| false),
             },
         }
     };
-    let decision = decide(&found.asks, queue);
-    match why.filter(|_| decision.admitted) {
-        Some(why) => Err(why),
-        None => Ok(found.decided(decision, now)),
+    let decision = decide(&matched.asks, queue);
+    match reject.filter(|_| decision.admitted) {
+        Some(reject) => Err(reject),
+        None => Ok(matched.with_decision(decision, now)),
     }
 }
 
-impl<'s> Found<'s> {
-    /// With the decision of a store, where limits are shared.
-    async fn shared(mut self, store: &Rc<Store>, now: Time) -> Judged<'s> {
+impl<'s> Matched<'s> {
+    /// Evaluates the limits, some of which the store decides.
+    async fn evaluate_in_store(mut self, store: &Rc<Store>, now: Time) -> Evaluated<'s> {
         let asks = std::mem::take(&mut self.asks);
         let decision = limit::shared::decide(store, asks, now).await;
-        self.decided(decision, now)
+        self.with_decision(decision, now)
     }
 }
 
-/// Route, identify, keys. `may_refuse` says whether limits that are asked this would refuse, as far as that is known
-/// without asking them: then nothing is verified before they are asked.
+/// Finds the route, authenticates the sender and selects the limits. `may_refuse` says whether any of these checks is known
+/// to refuse, without running them: then nothing is verified before they run.
 ///
 /// # Errors
-/// When the request does not come to all of its limits.
+/// If matching stops before all limits are selected.
 #[inline(never)]
-pub fn find<'s>(
+pub fn match_request<'s>(
     snapshot: &'s Snapshot,
     origin: Origin<'_>,
     parts: &RequestHead,
     now: Time,
     may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
-) -> Result<Found<'s>, Stop<'s>> {
+) -> Result<Matched<'s>, EarlyExit<'s>> {
     if !is_served(&parts.method) {
-        return Err(Unjudged::Method.into());
+        return Err(EarlyReject::Method.into());
     }
     if parts.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&parts.headers) {
-        return Err(Unjudged::Framing.into());
+        return Err(EarlyReject::Framing.into());
     }
     if upstream::nominates(&parts.headers, &snapshot.reserved) {
-        return Err(Unjudged::Nominated.into());
+        return Err(EarlyReject::Nominated.into());
     }
-    let host = host(parts).map_err(|NoHost| Unjudged::Host)?;
+    let host = host(parts).map_err(|NoHost| EarlyReject::Host)?;
     if origin.tls.is_some_and(|tls| tls.is_misdirected(&host)) {
-        return Err(Unjudged::Misdirected.into());
+        return Err(EarlyReject::Misdirected.into());
     }
     let plain = is_plain(parts.target.path());
     let path = match plain {
         true => Cow::Borrowed(parts.target.path()),
         false => normalize(parts.target.path()).map_err(|error| match error {
             PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.target.path() == "*" => {
-                Unjudged::Gateway
+                EarlyReject::Capabilities
             }
-            error => Unjudged::Path(error),
+            error => EarlyReject::Path(error),
         })?,
     };
     let asked = Asked {
@@ -116,48 +116,47 @@ pub fn find<'s>(
     };
     let found = snapshot.table.find(&asked);
     if let Some(route) = snapshot.preflight(&asked, found.as_ref().map(|(index, _)| *index)) {
-        return Err(Unjudged::Preflight { route }.into());
+        return Err(EarlyReject::Preflight { route }.into());
     }
-    let (route_index, params) = found.ok_or(Unjudged::NoRoute)?;
+    let (route_index, params) = found.ok_or(EarlyReject::NoRoute)?;
     let route = &snapshot.routes[route_index];
     let configs = &snapshot.config.routes;
     if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(parts.target.path()) {
-        return Err(Unjudged::Path(PathError::Ambiguous).into());
+        return Err(EarlyReject::Path(PathError::Ambiguous).into());
     }
     let near = snapshot.table.near(&asked, route_index, plain);
-    let client = snapshot.config.client_ip.resolve(&snapshot.config.lists, origin.peer, &parts.headers);
-    let lets_in = |route: usize| configs[route].access.admits(&snapshot.config.lists, client);
-    if !lets_in(route_index) || !near.iter().all(|near| lets_in(near.route)) {
-        return Err(Unjudged::NotLetIn { route: route_index }.into());
+    let admits = |route: usize| configs[route].access.admits(&snapshot.config.lists, origin.client);
+    if !admits(route_index) || !near.iter().all(|near| admits(near.route)) {
+        return Err(EarlyReject::AddressDenied { route: route_index }.into());
     }
     let wants_user = route.wants_user || near.iter().any(|near| snapshot.routes[near.route].wants_user);
     let jwt = snapshot.jwt.as_deref().filter(|_| wants_user);
-    let arrival = Arrival {
+    let request = RoutedRequest {
         snapshot,
         tls: origin.tls,
         parts,
         now,
         route_index,
         near: &near,
-        client,
+        client: origin.client,
         host: &host,
         path: &path,
         params: &params,
     };
     let verifies = snapshot.config.api_key.consumers.is_some() || jwt.is_some();
-    let identity = match verifies && !arrival.goes_free(route_index) {
-        true => arrival.identify(jwt, may_refuse)?,
+    let identity = match verifies && !request.is_exempt_preflight(route_index) {
+        true => request.identify(jwt, may_refuse)?,
         false => Identity::default(),
     };
-    let mut asking = Asking::default();
-    match arrival.ask(&mut asking, &identity, Scope::All) {
-        Ok(()) => Ok(arrival.found(identity, asking)),
-        Err(why) => Err(arrival.denied(why)),
+    let mut selection = LimitSelection::default();
+    match request.select(&mut selection, &identity, Scope::All) {
+        Ok(()) => Ok(request.matched(identity, selection)),
+        Err(reject) => Err(request.unauthenticated(reject)),
     }
 }
 
-/// Whether a method is one that a gateway serves. TRACE and TRACK would send back what a proxy added; and a method with
-/// lower case letters (methods know case) is another one to routes and may be the same to an upstream.
+/// Whether the gateway serves a method. TRACE and TRACK would return the headers that a proxy adds. A method with lower
+/// case letters is rejected because methods are case-sensitive to routes but may not be to the upstream.
 fn is_served(method: &Method) -> bool {
     match method.as_str() {
         "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" => true,
@@ -166,64 +165,63 @@ fn is_served(method: &Method) -> bool {
     }
 }
 
-/// Whether the one transfer coding is `chunked`. The gateway undoes no other, and to pass one on undone would be
-/// another message.
+/// Whether the only transfer coding is `chunked`: the gateway decodes no other.
 fn is_chunked(headers: &Headers) -> bool {
     let only = headers.only(header::TRANSFER_ENCODING);
     only.is_some_and(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
-/// The answer to what is no request, or was never one. It is counted as all others are.
+/// The response to a request that could not be parsed. It is counted like any other.
 pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
     let (view, now) = (connection.services.view(), connection.worker.clock().now());
-    let exchange = RequestContext::begin(connection, &view, now, None);
-    let response = exchange.refuse(error);
-    exchange.answer(response)
+    let context = RequestContext::new(connection, &view, now, None);
+    let response = context.refuse(error);
+    context.finish(response)
 }
 
-/// Serves one request. Every answer, also a refusal or an error, comes from here; no protocol sees a failure. Of the head
-/// nothing may be left behind it.
+/// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
+/// Parts of the request head may be gone afterwards.
 pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: Inbound) -> Response {
     let view = connection.services.view();
     let now = connection.worker.clock().now();
     view.snapshot.underscores.clean(&mut parts.headers);
-    let mut exchange = RequestContext::begin(connection, &view, now, Some(parts));
+    let mut context = RequestContext::new(connection, &view, now, Some(parts));
 
-    // What is found and judged stands in functions that wait for nothing: whatever stands here is memory that each
-    // connection has and each request touches. What is waited for seldom is apart for the same reason.
-    let ruling = match rule(connection, &view, &mut exchange, parts, now) {
-        Ok(ruling) => ruling,
-        Err(later) => boxed_future(|| rule_later(connection, &view, *later, &mut exchange, parts, now)).await,
+    // Locals of this function are memory of every connection that every request touches. Therefore everything that does
+    // not wait is in functions of its own, and rarely awaited futures are boxed.
+    let disposition = match evaluate_local(&view, &mut context, parts, now) {
+        Ok(disposition) => disposition,
+        Err(result) => boxed_future(|| evaluate_shared(&view, *result, &mut context, parts, now)).await,
     };
-    let Admitted { route, target, identity, normal_path, affinity, told, delay } = match ruling {
-        Ruling::Admitted(admitted) => admitted,
-        Ruling::Answered(response) => {
+    let Admitted { route, identity, normal_path, affinity, rate_limit_headers, delay } = match disposition {
+        Disposition::Admitted(admitted) => admitted,
+        Disposition::Answered(response) => {
             respond::drain(body, parts);
-            return exchange.answer(response);
+            return context.finish(response);
         }
     };
     if !delay.is_zero() {
-        boxed_future(|| exchange.wait_for_turn()).await;
+        boxed_future(|| context.wait_for_turn()).await;
     }
 
-    let mut response = match target {
-        Target::Answer { status, body: answer, content_type } => {
+    let mut response = match &route.target {
+        Target::Answer { status, body: content, content_type } => {
             respond::drain(body, parts);
-            let response = respond::fixed(*status, answer.clone(), content_type);
+            let response = respond::fixed(*status, content.clone(), content_type);
             if status.as_u16() >= 400 {
-                exchange.refused(RefusalReason::Respond, None);
+                context.refused(RefusalReason::Respond, None);
             }
-            exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
+            context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
             response
         }
         Target::Redirect { status, to } => {
             respond::drain(body, parts);
-            let response = respond::redirect(*status, &exchange.location(to, parts, &identity));
-            exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
+            let response = respond::redirect(*status, &context.location(to, parts, &identity));
+            context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
             response
         }
         Target::Upstream { index, original_path } => {
-            match exchange.shape(parts, &identity) {
+            match context.rewrite(parts, &identity) {
                 Ok(Some(target)) => parts.target = parts.target.with(&target),
                 Ok(None) => {
                     if let Some(path) = normal_path.filter(|_| !original_path) {
@@ -232,177 +230,181 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
                 }
                 Err(Unwritable) => {
                     respond::drain(body, parts);
-                    let response = ForwardError::Unwritable.response(&exchange);
-                    return exchange.answer(response);
+                    let response = context.fail(&ForwardError::Unwritable);
+                    return context.finish(response);
                 }
             }
-            exchange.goes_to(*index);
+            context.set_upstream(*index);
             if let Some(jwt) = &view.snapshot.jwt {
                 jwt.tell_upstream(&mut parts.headers, identity.token.as_deref());
             }
             let upstream = view.upstream(*index);
-            exchange.set_affinity(affinity);
-            let told = auth::told(&view.snapshot.config.api_key, identity.consumer);
-            match upstream::forward(connection, &exchange, upstream, route, told, parts, body).await {
+            context.set_affinity(affinity);
+            let consumer = auth::consumer_headers(&view.snapshot.config.api_key, identity.consumer);
+            match upstream::forward(connection, &context, upstream, route, consumer, parts, body).await {
                 Ok(response) => {
-                    exchange.answered(|cost, base| settled(cost, base, response.status, &response.headers));
+                    context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
                     response
                 }
-                Err(error) => error.response(&exchange),
+                Err(error) => context.fail(&error),
             }
         }
+        Target::Usage => respond::capabilities(context.id()),
     };
-    if let Some(told) = told {
-        told.write(route, &mut response.headers);
+    if let Some(headers) = rate_limit_headers {
+        headers.write(&mut response.headers);
     }
-    exchange.answer(response)
+    context.finish(response)
 }
 
-/// What is to become of a request.
+/// What to do with a request after its limits were evaluated.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Ruling<'s> {
-    /// Its limits admit it.
+enum Disposition<'s> {
+    /// Its limits admit it: the action of its route follows.
     Admitted(Admitted<'s>),
-    /// It is answered without its route's target.
+    /// It is answered without the action of its route.
     Answered(Response),
 }
 
 /// A request that its limits admit.
 struct Admitted<'s> {
     route: &'s Route,
-    target: &'s Target,
     identity: Identity<'s>,
     normal_path: Option<String>,
     affinity: Option<u64>,
-    told: Option<respond::Told<'s>>,
+    rate_limit_headers: Option<RateLimitHeaders<'s>>,
     delay: Span,
 }
 
-/// Route → keys → decide, by what this process knows.
+/// Matches a request and evaluates its limits, if the counters of this process suffice.
 ///
 /// # Errors
-/// When others have to be asked first, or when it is not proved who asks: what was found until then.
-fn rule<'s>(
-    connection: &Rc<Connection>,
+/// If the limits are shared or their state is asked for, or if matching stopped early: the result of matching.
+fn evaluate_local<'s>(
     view: &'s View,
-    exchange: &mut RequestContext,
+    context: &mut RequestContext,
     parts: &RequestHead,
     now: Time,
-) -> Result<Ruling<'s>, Box<Result<Found<'s>, Stop<'s>>>> {
-    match find(&view.snapshot, connection.origin(), parts, now, &|asks| view.may_refuse(asks, now)) {
-        Ok(found) => {
-            exchange.found(&found, parts);
-            match &found.route.target {
-                Some(target) if view.store_of(&found).is_none() => {
-                    let decision = decide(&found.asks, true);
-                    Ok(concluded(found.decided(decision, now), target, view, exchange, parts))
-                }
-                _ => Err(Box::new(Ok(found))),
+) -> Result<Disposition<'s>, Box<Result<Matched<'s>, EarlyExit<'s>>>> {
+    match match_request(&view.snapshot, context.origin(), parts, now, &|asks| view.may_refuse(asks, now)) {
+        Ok(matched) => {
+            context.set_matched(&matched, parts);
+            if matches!(matched.route.target, Target::Usage) || view.store_of(&matched).is_some() {
+                return Err(Box::new(Ok(matched)));
             }
+            let decision = decide(&matched.asks, true);
+            Ok(finish(matched.with_decision(decision, now), view, context, parts))
         }
-        Err(Stop::Unjudged(why)) => Ok(Ruling::Answered(unjudged(why, exchange, parts))),
-        Err(stop) => Err(Box::new(Err(stop))),
+        Err(EarlyExit::Rejected(reject)) => Ok(Disposition::Answered(answer_early(&reject, context, parts))),
+        Err(exit) => Err(Box::new(Err(exit))),
     }
 }
 
-/// The same where limits are shared, where only their state is asked for, or where it is not proved who asks.
-async fn rule_later<'s>(
-    connection: &Rc<Connection>,
+/// Goes on where [`evaluate_local`] stopped: limits that are shared, the state of limits, and authentication that failed.
+async fn evaluate_shared<'s>(
     view: &'s View,
-    mut sought: Result<Found<'s>, Stop<'s>>,
-    exchange: &mut RequestContext,
+    mut result: Result<Matched<'s>, EarlyExit<'s>>,
+    context: &mut RequestContext,
     parts: &RequestHead,
     now: Time,
-) -> Ruling<'s> {
-    let (found, why) = loop {
-        match sought {
-            Ok(found) => break (found, None),
-            Err(Stop::Denied(denied)) => {
-                exchange.found(&denied.found, parts);
-                break (denied.found, Some(denied.why));
+) -> Disposition<'s> {
+    let (matched, reject) = loop {
+        match result {
+            Ok(matched) => break (matched, None),
+            Err(EarlyExit::Unauthenticated(exit)) => {
+                context.set_matched(&exit.matched, parts);
+                break (exit.matched, Some(exit.reject));
             }
-            Err(Stop::Unjudged(why)) => return Ruling::Answered(unjudged(why, exchange, parts)),
-            Err(Stop::Doubtful(found)) => {
-                exchange.found(&found, parts);
-                let store = view.store_of(&found);
-                if let Some(judged) = found.refused(store, now).await {
-                    return Ruling::Answered(turned_away(&judged, view, exchange, parts));
+            Err(EarlyExit::Rejected(reject)) => {
+                return Disposition::Answered(answer_early(&reject, context, parts));
+            }
+            Err(EarlyExit::LikelyRefused(matched)) => {
+                context.set_matched(&matched, parts);
+                let store = view.store_of(&matched);
+                if let Some(evaluated) = matched.refused(store, now).await {
+                    return Disposition::Answered(refuse_limited(&evaluated, view, context, parts));
                 }
-                sought = find(&view.snapshot, connection.origin(), parts, now, &|_| false);
-                if let Ok(found) = &sought {
-                    exchange.found(found, parts);
+                result = match_request(&view.snapshot, context.origin(), parts, now, &|_| false);
+                if let Ok(matched) = &result {
+                    context.set_matched(matched, parts);
                 }
             }
         }
     };
-    let route = found.route;
-    if route.target.is_none() && why.is_none() {
-        let usage = view.usage(&found).await;
-        return Ruling::Answered(respond::usage(&found, &usage, now));
+    if reject.is_none() && matches!(matched.route.target, Target::Usage) {
+        let usage = view.usage(&matched).await;
+        let static_headers = matched.route.static_headers_for(matched.identity.plan());
+        return Disposition::Answered(respond::usage(static_headers, &usage, now));
     }
-    let judged = match view.store_of(&found) {
-        Some(store) => found.shared(store, now).await,
+    let evaluated = match view.store_of(&matched) {
+        Some(store) => matched.evaluate_in_store(store, now).await,
         None => {
-            let decision = decide(&found.asks, true);
-            found.decided(decision, now)
+            let decision = decide(&matched.asks, true);
+            matched.with_decision(decision, now)
         }
     };
-    match (why, &route.target) {
-        (None, Some(target)) => concluded(judged, target, view, exchange, parts),
-        (Some(why), _) if judged.decision.admitted => {
-            view.observe(&judged);
-            exchange.judged(&judged);
-            Ruling::Answered(deny(judged, why, exchange, parts).await)
+    match reject {
+        None => finish(evaluated, view, context, parts),
+        Some(reject) if evaluated.decision.admitted => {
+            view.observe(&evaluated);
+            context.log_evaluation(&evaluated);
+            Disposition::Answered(respond_unauthenticated(evaluated, reject, context, parts).await)
         }
-        _ => Ruling::Answered(turned_away(&judged, view, exchange, parts)),
+        Some(_) => Disposition::Answered(refuse_limited(&evaluated, view, context, parts)),
     }
 }
 
-/// What comes of a decision.
-fn concluded<'s>(
-    mut judged: Judged<'s>,
-    target: &'s Target,
+/// Counts and logs a decision, and takes what admitted requests hold.
+fn finish<'s>(
+    mut evaluated: Evaluated<'s>,
     view: &View,
-    exchange: &mut RequestContext,
+    context: &mut RequestContext,
     parts: &RequestHead,
-) -> Ruling<'s> {
-    if !judged.decision.admitted {
-        return Ruling::Answered(turned_away(&judged, view, exchange, parts));
+) -> Disposition<'s> {
+    if !evaluated.decision.admitted {
+        return Disposition::Answered(refuse_limited(&evaluated, view, context, parts));
     }
-    view.observe(&judged);
-    exchange.judged(&judged);
-    exchange.hold(std::mem::take(&mut judged.decision.holds));
-    let told = respond::Told::new(&judged);
-    let Judged { route, identity, normal_path, affinity, decision, .. } = judged;
-    Ruling::Admitted(Admitted { route, target, identity, normal_path, affinity, told, delay: decision.delay })
+    view.observe(&evaluated);
+    context.log_evaluation(&evaluated);
+    context.hold(std::mem::take(&mut evaluated.decision.holds));
+    let rate_limit_headers = RateLimitHeaders::new(evaluated.results());
+    let delay = evaluated.decision.delay;
+    let Matched { route, identity, normal_path, affinity, .. } = evaluated.matched;
+    Disposition::Admitted(Admitted { route, identity, normal_path, affinity, rate_limit_headers, delay })
 }
 
-/// The answer to a request that its limits do not admit.
-fn turned_away(judged: &Judged<'_>, view: &View, exchange: &RequestContext, parts: &RequestHead) -> Response {
-    view.observe(judged);
-    exchange.judged(judged);
-    if judged.decision.unavailable {
-        exchange.refused(RefusalReason::Store, None);
-        return respond::unavailable(parts, exchange.id());
+/// The response to a request that its limits do not admit.
+fn refuse_limited(
+    evaluated: &Evaluated<'_>,
+    view: &View,
+    context: &RequestContext,
+    parts: &RequestHead,
+) -> Response {
+    view.observe(evaluated);
+    context.log_evaluation(evaluated);
+    if evaluated.decision.unavailable {
+        context.refused(RefusalReason::Store, None);
+        return respond::unavailable(parts, context.id());
     }
-    respond::refusal(parts, judged, exchange.id(), |reason| exchange.refused(reason, None))
+    let reject = evaluated.matched.route.reject.as_ref();
+    respond::refusal(parts, evaluated.results(), reject, context.id(), |reason| context.refused(reason, None))
 }
 
-/// The answer to a request that never comes to its limits.
-fn unjudged(why: Unjudged, exchange: &mut RequestContext, parts: &RequestHead) -> Response {
-    exchange.unjudged(&why, parts);
-    match why {
-        Unjudged::Preflight { .. } => respond::preflight(exchange.cors(), parts, exchange.id()),
-        why => respond::unjudged(&why, parts, exchange.id()),
+/// The response to a request that is rejected before its limits are evaluated.
+fn answer_early(reject: &EarlyReject, context: &mut RequestContext, parts: &RequestHead) -> Response {
+    context.set_rejected(reject, parts);
+    match reject {
+        EarlyReject::Preflight { .. } => respond::preflight(context.cors(), parts, context.id()),
+        reject => early_reject::response(reject, parts, context.id()),
     }
 }
 
-/// `target` with another path, and the same query and authority.
+/// The target with this path, its own query and its own authority.
 fn with_path(target: &RequestTarget, path: &str) -> RequestTarget {
     let text = match target.query() {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    // A normal form is made of characters that URIs have.
+    // A normalized path has only characters that are valid in a URI.
     PathAndQuery::try_from(text).map_or_else(|_| target.clone(), |path| target.with(&path))
 }

@@ -1,114 +1,89 @@
-//! What was found out about a request, and what its limits decided.
+//! What is known about a request before its limits are evaluated, and what they decided.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::Identity;
-use crate::limit::{Ask, Decision, Limit};
+use crate::limit::{Ask, Decision, SelectedLimit};
+use crate::respond::{LimitResults, StaticHeaders};
 use crate::server::tls::TlsSession;
-use crate::snapshot::{Route, Said};
+use crate::snapshot::Route;
 
-/// Where a request came from.
+/// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     /// The index of the listener in the snapshot.
     pub listener: usize,
-    /// The peer of the connection.
-    pub peer: IpAddr,
-    /// What the handshake has told, where TLS is spoken.
+    /// The address of the client, which a trusted proxy may have forwarded.
+    pub client: IpAddr,
+    /// The TLS session, if the connection has one.
     pub tls: Option<&'a TlsSession>,
 }
 
-/// What was found out about a request, and what its limits are asked.
-pub struct Found<'s> {
+/// A request with its route, the identity of its sender, and the limits that apply to it.
+pub struct Matched<'s> {
     /// The route.
     pub route: &'s Route,
-    /// Its index.
+    /// The index of the route in the snapshot.
     pub route_index: usize,
-    /// The client's address.
+    /// The address of the client, which may be another than that of the peer.
     pub client: IpAddr,
-    /// What is proved of whoever sent it.
+    /// The authenticated identity of the sender, which may be anonymous.
     pub identity: Identity<'s>,
-    /// The path in normal form, if the request wrote it differently.
+    /// The normalized path, if it differs from the path of the request target.
     pub normal_path: Option<String>,
-    /// The hash of what keeps its requests on one server, if its upstream wants one and it has it.
+    /// The hash for consistent balancing, if the upstream hashes by a key that the request has.
     pub affinity: Option<u64>,
-    /// The limits that are asked.
-    pub asked: SmallVec<[AskedLimit<'s>; 2]>,
-    /// What each of them is asked.
+    /// The limits that apply.
+    pub selected: SmallVec<[SelectedLimit<'s>; 2]>,
+    /// The checks to run, one for each selected limit, in the same order. Empty once they ran in the store.
     pub asks: SmallVec<[Ask<'s>; 2]>,
-    /// The limits that are not, by their index in the snapshot, and why.
-    pub spared: SmallVec<[(usize, Spared); 2]>,
+    /// The limits of the route that do not apply, by their index in the snapshot.
+    pub skipped: SmallVec<[(usize, SkipReason); 2]>,
 }
 
-/// What was found out about a request, and the decision on it.
-pub struct Judged<'s> {
-    /// The route.
-    pub route: &'s Route,
-    /// Its index.
-    pub route_index: usize,
-    /// The client's address.
-    pub client: IpAddr,
-    /// What is proved of whoever sent it.
-    pub identity: Identity<'s>,
-    /// The path in normal form, if the request wrote it differently.
-    pub normal_path: Option<String>,
-    /// The hash of what keeps its requests on one server, if its upstream wants one and it has it.
-    pub affinity: Option<u64>,
-    /// What is the same in all answers to it.
-    pub said: &'s Said,
-    /// The limits that were asked; the decision's verdicts are in this order.
-    pub asked: SmallVec<[AskedLimit<'s>; 2]>,
-    /// The limits that were not, by their index in the snapshot, and why.
-    pub spared: SmallVec<[(usize, Spared); 2]>,
-    /// What the limits say.
+/// A request whose limits have been evaluated.
+pub struct Evaluated<'s> {
+    /// The request with its route and limits.
+    pub matched: Matched<'s>,
+    /// The headers that all responses of this route to this plan share.
+    pub static_headers: &'s StaticHeaders,
+    /// The decision. Its verdicts are in the order of [`Matched::selected`].
     pub decision: Decision,
-    /// When they were asked, on the gateway's clock.
+    /// The time of the evaluation.
     pub now: Time,
 }
 
-/// A limit that a request is under.
-#[derive(Clone, Copy)]
-pub struct AskedLimit<'s> {
-    /// Its index in the snapshot.
-    pub index: usize,
-    /// The limit, as it is for the request's plan.
-    pub limit: &'s Arc<Limit>,
-    /// Whether it is only tried.
-    pub candidate: bool,
-}
-
-/// Why a limit was not asked.
+/// Why a limit of the route is not evaluated for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spared {
-    /// The client or its key is exempt.
+pub enum SkipReason {
+    /// The client, its plan or its key is exempt.
     Exempt,
-    /// The request lacks the key and the limit skips those.
-    Skipped,
-    /// The limit is not about such requests.
-    Elsewhere,
+    /// The request lacks the key, and the limit skips such requests.
+    NoKey,
+    /// The limit does not cover such requests.
+    NotApplicable,
 }
 
-impl<'s> Found<'s> {
-    /// With the decision of its limits, which was made at `now`.
-    pub fn decided(self, decision: Decision, now: Time) -> Judged<'s> {
-        let Self { route, route_index, client, identity, normal_path, affinity, asked, spared, .. } = self;
-        let said = route.said_to(identity.plan());
-        Judged {
-            route,
-            route_index,
-            client,
-            identity,
-            normal_path,
-            affinity,
-            said,
-            asked,
-            spared,
-            decision,
-            now,
+impl<'s> Matched<'s> {
+    /// Adds the decision of the limits, made at `now`.
+    pub fn with_decision(self, decision: Decision, now: Time) -> Evaluated<'s> {
+        let static_headers = self.route.static_headers_for(self.identity.plan());
+        Evaluated { matched: self, static_headers, decision, now }
+    }
+}
+
+impl<'s> Evaluated<'s> {
+    /// What responses report of the decision.
+    #[inline]
+    pub fn results(&self) -> LimitResults<'_, 's> {
+        LimitResults {
+            selected: &self.matched.selected,
+            decision: &self.decision,
+            static_headers: self.static_headers,
+            now: self.now,
         }
     }
 }

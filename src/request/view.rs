@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use sluicegate_limiter::{Standing, Time};
 
-use super::verdict::{AskedLimit, Found, Judged, Spared};
+use super::verdict::{Evaluated, Matched, SkipReason};
 use crate::access_log::AccessLog;
-use crate::limit::{self, Ask, Decision, Store};
+use crate::limit::{self, Ask, Decision, SelectedLimit, Store};
 use crate::metrics::{LimitMetrics, Outcome, RouteMetrics};
 use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
@@ -83,8 +83,8 @@ impl View {
     }
 
     /// The store that decides on a request; `None` if all its limits are counted here.
-    pub fn store_of(&self, found: &Found<'_>) -> Option<&Rc<Store>> {
-        self.store.as_ref().filter(|_| found.asks.iter().any(|ask| ask.limit.shared.is_some()))
+    pub fn store_of(&self, matched: &Matched<'_>) -> Option<&Rc<Store>> {
+        self.store.as_ref().filter(|_| matched.asks.iter().any(|ask| ask.limit.shared.is_some()))
     }
 
     /// Whether a limit that is asked this may refuse it, as far as that is known without asking: nothing is charged.
@@ -94,9 +94,11 @@ impl View {
     }
 
     /// What is left of each enforced limit of a request, which spends nothing.
-    pub async fn usage<'s>(&self, found: &Found<'s>) -> Vec<(AskedLimit<'s>, Standing)> {
+    pub async fn usage<'s>(&self, matched: &Matched<'s>) -> Vec<(SelectedLimit<'s>, Standing)> {
         let mut usage = Vec::new();
-        for (asked, ask) in found.asked.iter().zip(&found.asks).filter(|(asked, _)| asked.limit.enforces()) {
+        for (asked, ask) in
+            matched.selected.iter().zip(&matched.asks).filter(|(asked, _)| asked.limit.enforces())
+        {
             let told = match self.store.as_ref().filter(|_| ask.limit.shared.is_some()) {
                 Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
                 None => None,
@@ -114,17 +116,22 @@ impl View {
     }
 
     /// Counts what the limits of a request said.
-    pub fn observe(&self, judged: &Judged<'_>) {
-        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = &judged.decision;
+    pub fn observe(&self, evaluated: &Evaluated<'_>) {
+        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = &evaluated.decision;
         if *fallen_back {
-            for asked in judged.asked.iter().filter(|asked| asked.limit.config.shared && !asked.candidate) {
+            for asked in evaluated
+                .matched
+                .selected
+                .iter()
+                .filter(|asked| asked.limit.config.shared && !asked.candidate)
+            {
                 self.limits[asked.index].fell_back(asked.limit.config.on_store_failure);
             }
         }
         if *unavailable {
             return; // no limit said anything
         }
-        for (asked, verdict) in judged.asked.iter().zip(verdicts) {
+        for (asked, verdict) in evaluated.matched.selected.iter().zip(verdicts) {
             let metrics = &self.limits[asked.index];
             metrics.count(match (verdict.answer, asked.limit.enforces()) {
                 (Err(_), _) if asked.candidate => Outcome::CandidateRefused,
@@ -141,11 +148,11 @@ impl View {
                 }
             });
         }
-        for (index, spared) in &judged.spared {
-            let outcome = match spared {
-                Spared::Exempt => Outcome::Exempt,
-                Spared::Skipped => Outcome::Skipped,
-                Spared::Elsewhere => continue, // it is none of its requests
+        for (index, reason) in &evaluated.matched.skipped {
+            let outcome = match reason {
+                SkipReason::Exempt => Outcome::Exempt,
+                SkipReason::NoKey => Outcome::Skipped,
+                SkipReason::NotApplicable => continue, // it is none of its requests
             };
             self.limits[*index].count(outcome);
         }

@@ -1,17 +1,16 @@
-//! What clients are told of their limits: headers on admitted answers, and the refusal.
+//! Rate limit headers on responses to admitted requests, and the response to refused requests.
 
 use bytes::Bytes;
 use http::{StatusCode, header};
 use sluicegate_limiter::{Refusal, Span, Standing, Time};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
-use super::problem::{NO_STORE, PROBLEM_JSON, X_REQUEST_ID};
-use crate::config::{HeaderFamilies, Reject};
-use crate::limit::{Decision, Limit, Verdict};
+use super::problem::X_REQUEST_ID;
+use super::static_headers::{Policies, StaticHeaders};
+use crate::config::Reject;
+use crate::limit::{Decision, Limit, SelectedLimit, Verdict};
 use crate::message::{RequestId, Response};
 use crate::refusal_reason::RefusalReason;
-use crate::request::verdict::{AskedLimit, Judged};
-use crate::snapshot::{Policies, Route, Said};
 use crate::upstream::Body;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
@@ -21,28 +20,41 @@ const LIMIT: &str = "x-ratelimit-limit";
 const REMAINING: &str = "x-ratelimit-remaining";
 const RESET: &str = "x-ratelimit-reset";
 const X_RETRY_AFTER: &str = "x-ratelimit-retry-after";
-const POLICY: &str = "ratelimit-policy";
+pub(super) const POLICY: &str = "ratelimit-policy";
 const RATELIMIT: &str = "ratelimit";
 const RETRY_AFTER: &str = "retry-after";
 
-/// What a client is told to wait when nobody can foretell: a place becomes free when another request ends.
+/// Retry-After of a concurrency limit: it is unknown when one of the requests in flight ends.
 const BUSY: Span = Span::SECOND;
 
-/// What the headers say: taken from the decision before the answer is there, written when it is.
+/// The decision of the limits of a request.
 #[derive(Clone, Copy)]
-pub struct Told<'s> {
+pub struct LimitResults<'a, 's> {
+    /// The limits, in the order of the verdicts.
+    pub selected: &'a [SelectedLimit<'s>],
+    /// The decision.
+    pub decision: &'a Decision,
+    /// The headers that all responses to such requests share.
+    pub static_headers: &'s StaticHeaders,
+    /// The time of the decision.
+    pub now: Time,
+}
+
+/// The rate limit headers of one response. They are taken from the decision, before the response is available.
+#[derive(Clone, Copy)]
+pub struct RateLimitHeaders<'s> {
     limit: &'s Limit,
-    said: &'s Said,
+    static_headers: &'s StaticHeaders,
     remaining: u64,
     /// Seconds.
     reset: u64,
     now: Time,
 }
 
-/// The verdict that headers speak of: that of the enforced limit which refuses longest, or else of the one
-/// closest to its end.
-pub fn speaker(asked: &[AskedLimit<'_>], decision: &Decision) -> Option<usize> {
-    let enforced = |at: &usize| asked[*at].limit.enforces();
+/// The index of the verdict that the headers report: of the enforced limits, the one with the longest wait if the request
+/// is refused, otherwise the one with the smallest remaining share.
+pub fn reported_verdict(selected: &[SelectedLimit<'_>], decision: &Decision) -> Option<usize> {
+    let enforced = |at: &usize| selected[*at].limit.enforces();
     let all = (0..decision.verdicts.len()).filter(enforced);
     if decision.admitted {
         let share = |at: &usize, other: &usize| {
@@ -59,7 +71,7 @@ pub fn speaker(asked: &[AskedLimit<'_>], decision: &Decision) -> Option<usize> {
         .max_by_key(|at| wait(&decision.verdicts[*at]))
 }
 
-/// How long a verdict refuses; for ever is longest.
+/// The wait until a limit admits the request; `Span::MAX` if it never does.
 fn wait(verdict: &Verdict) -> Span {
     match verdict.answer {
         Ok(_) => Span::ZERO,
@@ -69,52 +81,58 @@ fn wait(verdict: &Verdict) -> Span {
     }
 }
 
-/// The wait that a refused client is told, or `None` if it need not come back with this request.
+/// Retry-After of a refusal; `None` if the limit can never admit this request.
 pub fn retry_after(verdict: &Verdict) -> Option<Span> {
     (verdict.answer != Err(Refusal::Never)).then(|| wait(verdict))
 }
 
-impl<'s> Told<'s> {
-    /// What a request is told, if any limit speaks.
-    pub fn new(judged: &Judged<'s>) -> Option<Self> {
-        Some(Self::by(speaker(&judged.asked, &judged.decision)?, judged))
+impl<'s> RateLimitHeaders<'s> {
+    /// The headers for this decision; `None` if no enforced limit applies.
+    pub fn new(results: LimitResults<'_, 's>) -> Option<Self> {
+        Some(Self::of_verdict(reported_verdict(results.selected, results.decision)?, results))
     }
 
-    /// What the limit at this place says.
-    fn by(at: usize, judged: &Judged<'s>) -> Self {
-        let standing = judged.decision.verdicts[at].standing;
+    /// The headers that report the verdict at this index.
+    fn of_verdict(at: usize, results: LimitResults<'_, 's>) -> Self {
+        let LimitResults { selected, decision, static_headers, now } = results;
+        let standing = decision.verdicts[at].standing;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
-        Self { limit: judged.asked[at].limit, said: judged.said, remaining, reset, now: judged.now }
+        Self { limit: selected[at].limit, static_headers, remaining, reset, now }
     }
 
-    /// What a request is told that spends nothing, if any limit speaks: the one that is closest to its end.
-    pub(super) fn of(said: &'s Said, usage: &[(AskedLimit<'s>, Standing)], now: Time) -> Option<Self> {
+    /// The headers of a response that spends nothing: they report the limit with the smallest remaining share.
+    pub(super) fn of_usage(
+        static_headers: &'s StaticHeaders,
+        usage: &[(SelectedLimit<'s>, Standing)],
+        now: Time,
+    ) -> Option<Self> {
         let left = |standing: &Standing, other: &Standing| {
             u128::from(standing.remaining) * u128::from(other.capacity)
         };
-        let (asked, standing) = usage.iter().min_by(|(_, a), (_, b)| left(a, b).cmp(&left(b, a)))?;
+        let (selected, standing) = usage.iter().min_by(|(_, a), (_, b)| left(a, b).cmp(&left(b, a)))?;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
-        Some(Self { limit: asked.limit, said, remaining, reset, now })
+        Some(Self { limit: selected.limit, static_headers, remaining, reset, now })
     }
 
-    /// Writes the headers over whatever the upstream says under the same names.
-    pub fn write(self, route: &Route, headers: &mut Headers) {
-        let families = route.headers;
+    /// Writes the headers in place of any that the upstream sent under the same names.
+    pub fn write(self, headers: &mut Headers) {
+        let StaticHeaders { families, policies, .. } = self.static_headers;
         if families.x_ratelimit {
             headers.remove_all(&[LIMIT, REMAINING, RESET]);
         }
         if families.ietf {
-            let with_policy = !matches!(self.said.policies, Policies::Fixed(None));
+            let with_policy = !matches!(policies, Policies::Fixed(None));
             headers.remove_all(if with_policy { &[RATELIMIT, POLICY] } else { &[RATELIMIT] });
         }
-        self.add(families, self.reset, headers);
+        self.add(self.reset, headers);
         if families.ietf {
-            add_policies(&self.said.policies, self.now, headers);
+            add_policies(policies, self.now, headers);
         }
     }
 
-    /// Adds the headers that change: what is left, and the seconds until there is more.
-    fn add(self, families: HeaderFamilies, seconds: u64, headers: &mut Headers) {
+    /// Adds the headers that depend on the decision: what remains, and the seconds until there is more.
+    fn add(self, seconds: u64, headers: &mut Headers) {
+        let families = self.static_headers.families;
         if families.x_ratelimit {
             headers.append_unchecked(LIMIT.as_bytes(), self.limit.shown.as_bytes());
             headers.append_number(REMAINING, self.remaining);
@@ -133,10 +151,11 @@ impl<'s> Told<'s> {
     }
 
     /// Adds the headers of a refusal.
-    fn add_refusal(self, families: HeaderFamilies, seconds: Option<u64>, headers: &mut Headers) {
-        // Not later than Retry-After, which wins where both are given.
-        self.add(families, seconds.unwrap_or(self.reset), headers);
+    fn add_refusal(self, seconds: Option<u64>, headers: &mut Headers) {
+        // Not later than Retry-After, which takes precedence if both are present.
+        self.add(seconds.unwrap_or(self.reset), headers);
         let Some(seconds) = seconds else { return };
+        let families = self.static_headers.families;
         if families.x_ratelimit {
             headers.append_number(X_RETRY_AFTER, seconds);
         }
@@ -150,7 +169,7 @@ fn add_policies(policies: &Policies, now: Time, headers: &mut Headers) {
     match policies {
         Policies::Fixed(None) => {}
         Policies::Fixed(Some(policies)) => headers.append_value(POLICY, policies),
-        Policies::Moving(policies) => headers.append_with(POLICY, |out| {
+        Policies::Calendar(policies) => headers.append_with(POLICY, |out| {
             for (at, (text, windows)) in policies.iter().enumerate() {
                 out.extend_from_slice(if at == 0 { b"" } else { b", " });
                 out.extend_from_slice(text.as_bytes());
@@ -162,63 +181,57 @@ fn add_policies(policies: &Policies, now: Time, headers: &mut Headers) {
     }
 }
 
-/// What is the same in all refusals of a route.
-pub fn refusal_headers(families: HeaderFamilies, policies: &Policies) -> Headers {
-    let mut headers = Headers::new();
-    if let Policies::Fixed(Some(policies)) = policies
-        && families.ietf
-    {
-        headers.append_value(POLICY, policies);
-    }
-    headers.append("cache-control", NO_STORE);
-    headers.append("content-type", PROBLEM_JSON);
-    headers
-}
-
-/// The answer to a request that its limits refuse. `refused` is told the reason: that of the limit which the headers name.
+/// The response to a request that its limits refuse. `refused` is called with the reason, which is that of the reported
+/// limit. `reject` is the configured response.
 pub fn refusal(
     parts: &RequestHead,
-    judged: &Judged<'_>,
+    results: LimitResults<'_, '_>,
+    reject: Option<&Reject>,
     id: &RequestId,
     refused: impl FnOnce(RefusalReason),
 ) -> Response {
-    let Judged { route, said, asked, decision, .. } = judged;
-    let speaks = speaker(asked, decision);
-    let wait = speaks.and_then(|at| retry_after(&decision.verdicts[at]));
+    let LimitResults { selected, decision, static_headers, now } = results;
+    let reported = reported_verdict(selected, decision);
+    let wait = reported.and_then(|at| retry_after(&decision.verdicts[at]));
     let seconds = wait.map(|wait| wait.ceil_secs().max(1));
-    let banned = speaks.is_some_and(|at| matches!(decision.verdicts[at].answer, Err(Refusal::Banned(_))));
+    let banned = reported.is_some_and(|at| matches!(decision.verdicts[at].answer, Err(Refusal::Banned(_))));
     let reason = if banned { RefusalReason::Ban } else { RefusalReason::Limit };
     refused(reason);
 
     let mut response = Response::new(StatusCode::TOO_MANY_REQUESTS, Body::empty());
     let headers = &mut response.headers;
-    headers.append_all(&said.refusal);
-    if route.headers.ietf && matches!(said.policies, Policies::Moving(_)) {
-        add_policies(&said.policies, judged.now, headers);
+    headers.append_all(&static_headers.refusal);
+    if static_headers.families.ietf && matches!(static_headers.policies, Policies::Calendar(_)) {
+        add_policies(&static_headers.policies, now, headers);
     }
     headers.append(X_REQUEST_ID, id);
-    if let Some(at) = speaks {
-        Told::by(at, judged).add_refusal(route.headers, seconds, headers);
+    if let Some(at) = reported {
+        RateLimitHeaders::of_verdict(at, results).add_refusal(seconds, headers);
     }
     if is_grpc(parts) {
         response.status = StatusCode::OK;
-        let limit = speaks.map(|at| asked[at].limit.config.name.as_str());
+        let limit = reported.map(|at| selected[at].limit.config.name.as_str());
         grpc(headers, RESOURCE_EXHAUSTED, (reason, limit), wait);
-    } else if let Some(reject) = &route.reject {
-        let name = speaks.map_or("", |at| asked[at].limit.config.name.as_str());
+    } else if let Some(reject) = reject {
+        let name = reported.map_or("", |at| selected[at].limit.config.name.as_str());
         custom(&mut response, reject, (reason, name), seconds, id);
     } else {
-        response.body = Body::text(exceeded(judged, reason, seconds, id));
+        response.body = Body::text(problem(results, reason, seconds, id));
     }
     response
 }
 
-/// The usual body of a refusal, written by hand because it is written under attack. Nothing in it needs escaping:
-/// names of limits are checked to be plain, the rest is our own.
-fn exceeded(judged: &Judged<'_>, reason: RefusalReason, seconds: Option<u64>, id: &RequestId) -> Vec<u8> {
-    let Judged { asked, decision, .. } = judged;
+/// The default body of a refusal. It is written without a serializer because refusals are frequent under attack. Nothing
+/// in it needs escaping: names of limits are validated, and the rest is constant.
+fn problem(
+    results: LimitResults<'_, '_>,
+    reason: RefusalReason,
+    seconds: Option<u64>,
+    id: &RequestId,
+) -> Vec<u8> {
+    let LimitResults { selected, decision, .. } = results;
     let violated = (0..decision.verdicts.len())
-        .map(|at| (asked[at].limit, &decision.verdicts[at]))
+        .map(|at| (selected[at].limit, &decision.verdicts[at]))
         .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
     let banned = reason == RefusalReason::Ban;
     let mut out = Vec::with_capacity(512);
@@ -239,7 +252,6 @@ fn exceeded(judged: &Judged<'_>, reason: RefusalReason, seconds: Option<u64>, id
             b"this request costs more than the quota can ever hold; it will not be admitted later",
         ),
     }
-    // The names of the reasons, in one piece with what stands around them.
     out.extend_from_slice(match reason {
         RefusalReason::Ban => b"\",\"reason\":\"ban\",\"request_id\":\"",
         _ => b"\",\"reason\":\"limit\",\"request_id\":\"",

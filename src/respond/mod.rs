@@ -1,14 +1,16 @@
-//! 6a: the answers that the gateway gives itself. Nothing else in the house makes one.
+//! Local responses: every response that the gateway generates itself. No other module builds one.
 
 mod cors;
 mod drain;
 mod grpc;
 mod limits;
 mod problem;
+mod static_headers;
 mod usage;
 
 pub use cors::{preflight, share};
 pub use drain::drain;
-pub use limits::{Told, refusal, refusal_headers, retry_after, speaker};
-pub use problem::{LocalError, fixed, redirect, unavailable, unjudged};
+pub use limits::{LimitResults, RateLimitHeaders, refusal, reported_verdict, retry_after};
+pub use problem::{LocalError, capabilities, fixed, redirect, unavailable};
+pub use static_headers::{Policies, StaticHeaders};
 pub use usage::usage;

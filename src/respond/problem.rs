@@ -5,12 +5,9 @@ use http::{StatusCode, header};
 use sluicegate_limiter::Span;
 
 use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
-use crate::auth::Unproven;
 use crate::auth::jwt::TokenError;
-use crate::config::PathError;
 use crate::message::{RequestId, Response};
 use crate::refusal_reason::RefusalReason;
-use crate::request::early_reject::Unjudged;
 use crate::upstream::Body;
 use sluicegate_wire::{HeadError, RequestHead};
 
@@ -187,57 +184,29 @@ impl LocalError {
 }
 
 impl LocalError {
-    /// The error of a request that never comes to its limits; `None` for those that the gateway answers without an error.
-    pub fn of(unjudged: &Unjudged) -> Option<Self> {
-        Some(match unjudged {
-            Unjudged::Path(PathError::NotAbsolute) => Self::Malformed("the request target is not a path"),
-            Unjudged::Path(PathError::Escape) => {
-                Self::Malformed("the path has a % that is not followed by two hexadecimal digits")
-            }
-            Unjudged::Path(PathError::Ambiguous) => {
-                Self::Malformed("the path is one that servers read in different ways")
-            }
-            Unjudged::Path(PathError::Character) => {
-                Self::Malformed("the path has a character that must be percent-encoded")
-            }
-            Unjudged::Host => Self::Malformed("the request must name exactly one valid host"),
-            Unjudged::Misdirected => Self::Misdirected,
-            Unjudged::Method => Self::Method,
-            Unjudged::Nominated => Self::Malformed("the Connection header names what the request needs"),
-            Unjudged::Framing => Self::Malformed("the request has a transfer coding other than chunked"),
-            Unjudged::Gateway | Unjudged::Preflight { .. } => return None,
-            Unjudged::NoRoute => Self::NoRoute,
-            Unjudged::NotLetIn { .. } => Self::NotLetIn,
-            Unjudged::KeyMissing { of_user: true, .. } => Self::UserMissing,
-            Unjudged::KeyMissing { .. } => Self::KeyMissing,
-            Unjudged::Unproven { why: Unproven::NoKey, .. } => Self::NoApiKey,
-            Unjudged::Unproven { why: Unproven::UnknownKey, .. } => Self::UnknownApiKey,
-            Unjudged::Unproven { why: Unproven::Token(error), .. } => Self::Token(*error),
-        })
+    /// The response in the protocol of the client: a gRPC call gets 401 and 403 as a gRPC status.
+    #[cold]
+    pub fn response_to(self, parts: &RequestHead, id: &RequestId) -> Response {
+        let grpc_status = match self.status() {
+            StatusCode::UNAUTHORIZED => Some(UNAUTHENTICATED),
+            StatusCode::FORBIDDEN => Some(PERMISSION_DENIED),
+            _ => None,
+        };
+        let Some(status) = grpc_status.filter(|_| is_grpc(parts)) else { return self.response(id) };
+        let mut response = Response::new(StatusCode::OK, Body::empty());
+        grpc(&mut response.headers, (status, self.detail()), (self.reason(), None), None);
+        response.headers.insert(X_REQUEST_ID, id);
+        response
     }
 }
 
-/// The answer to a request that never came to its limits.
+/// The response to `OPTIONS *`: the methods that the gateway supports.
 #[cold]
-pub fn unjudged(unjudged: &Unjudged, parts: &RequestHead, id: &RequestId) -> Response {
-    let Some(error) = LocalError::of(unjudged) else {
-        let mut response = fixed(StatusCode::NO_CONTENT, Bytes::new(), PROBLEM_JSON);
-        response.headers.insert(header::ALLOW, SERVED);
-        response.headers.insert(X_REQUEST_ID, id);
-        return response;
-    };
-    let in_grpc = match error.status() {
-        StatusCode::UNAUTHORIZED => Some(UNAUTHENTICATED),
-        StatusCode::FORBIDDEN => Some(PERMISSION_DENIED),
-        _ => None,
-    };
-    if let Some(status) = in_grpc.filter(|_| is_grpc(parts)) {
-        let mut response = Response::new(StatusCode::OK, Body::empty());
-        grpc(&mut response.headers, (status, error.detail()), (error.reason(), None), None);
-        response.headers.insert(X_REQUEST_ID, id);
-        return response;
-    }
-    error.response(id)
+pub fn capabilities(id: &RequestId) -> Response {
+    let mut response = fixed(StatusCode::NO_CONTENT, Bytes::new(), PROBLEM_JSON);
+    response.headers.insert(header::ALLOW, SERVED);
+    response.headers.insert(X_REQUEST_ID, id);
+    response
 }
 
 /// The body of a problem. Nothing in it needs escaping: it is all our own words.

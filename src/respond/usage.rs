@@ -1,22 +1,23 @@
-//! What a client is told when it asks for its own limits.
+//! The response to a client that asks for the state of its own limits.
 
 use bytes::Bytes;
 use http::{StatusCode, header};
 use sluicegate_limiter::{Standing, Time};
 
-use super::limits::Told;
+use super::limits::RateLimitHeaders;
 use super::problem::{NO_STORE, fixed};
+use super::static_headers::StaticHeaders;
+use crate::limit::SelectedLimit;
 use crate::message::Response;
-use crate::request::verdict::{AskedLimit, Found};
 
-/// The client's limits and what is left of them, with the headers that any other answer would have.
-pub fn usage(found: &Found<'_>, usage: &[(AskedLimit<'_>, Standing)], now: Time) -> Response {
+/// The client's limits with what remains of each, and the headers that any other response would have.
+pub fn usage(static_headers: &StaticHeaders, usage: &[(SelectedLimit<'_>, Standing)], now: Time) -> Response {
     let limits: Vec<serde_json::Value> = usage
         .iter()
-        .map(|(asked, standing)| {
-            let quota = &asked.limit.config.quota;
+        .map(|(selected, standing)| {
+            let quota = &selected.limit.config.quota;
             serde_json::json!({
-                "name": asked.limit.config.name,
+                "name": selected.limit.config.name,
                 "limit": quota.shown(),
                 "window": quota.window(now).map(|window| window.as_nanos() as f64 / 1e9),
                 "remaining": standing.remaining,
@@ -27,9 +28,8 @@ pub fn usage(found: &Found<'_>, usage: &[(AskedLimit<'_>, Standing)], now: Time)
     let body = Bytes::from(format!("{:#}\n", serde_json::json!({ "limits": limits })));
     let mut response = fixed(StatusCode::OK, body, "application/json");
     response.headers.insert(header::CACHE_CONTROL, NO_STORE);
-    let said = found.route.said_to(found.identity.plan());
-    if let Some(told) = Told::of(said, usage, now) {
-        told.write(found.route, &mut response.headers);
+    if let Some(headers) = RateLimitHeaders::of_usage(static_headers, usage, now) {
+        headers.write(&mut response.headers);
     }
     response
 }

@@ -22,7 +22,6 @@ use super::{h1, h2};
 use crate::boxed_future::boxed_future;
 use crate::metrics::{Handshake, ListenerMetrics, Metrics, Refusal};
 use crate::request::Services;
-use crate::request::verdict::Origin;
 use crate::snapshot::Snapshot;
 use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_wire::Headers;
@@ -212,9 +211,9 @@ impl Connection {
         }
     }
 
-    /// Where its requests come from.
-    pub fn origin(&self) -> Origin<'_> {
-        Origin { listener: self.listener.index.get(), peer: self.peer.ip(), tls: self.tls.as_deref() }
+    /// The index of its listener in the snapshot in force; `usize::MAX` if that does not have the listener.
+    pub fn listener_index(&self) -> usize {
+        self.listener.index.get()
     }
 
     /// The scheme of its URLs.

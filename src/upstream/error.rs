@@ -1,11 +1,6 @@
 //! Why an upstream gave no answer, and what the client is told of it.
 
-use http::{StatusCode, header};
-
-use crate::message::Response;
 use crate::metrics::UpstreamOutcome;
-use crate::request::RequestContext;
-use crate::respond::LocalError;
 
 /// Why an upstream gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -103,30 +98,6 @@ impl ForwardError {
     /// Whether the request never reached a server.
     pub(super) fn is_unsent(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::ConnectTimeout | Self::Handshake(_))
-    }
-
-    /// The answer to the client. It tells what failed, never where.
-    #[cold]
-    pub fn response(self, exchange: &RequestContext) -> Response {
-        let local = match self {
-            Self::Busy => LocalError::UpstreamBusy,
-            Self::NoServer
-            | Self::Connect(_)
-            | Self::Handshake(_)
-            | Self::Unanswered(_)
-            | Self::Broken(_) => LocalError::UpstreamFailed,
-            Self::ConnectTimeout | Self::ResponseTimeout => LocalError::UpstreamSlow,
-            Self::TooLarge => LocalError::TooLarge,
-            Self::Unwritable => LocalError::Malformed("the path leads out of what this route forwards"),
-            Self::ClientBroken => LocalError::Malformed("the request's body did not come whole"),
-            Self::ClientSlow => LocalError::Slow,
-        };
-        let mut response = exchange.refuse(local);
-        let statuses = [StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::BAD_REQUEST];
-        if statuses.contains(&response.status) {
-            response.headers.insert(header::CONNECTION, "close");
-        }
-        response
     }
 }
 

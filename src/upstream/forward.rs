@@ -9,7 +9,7 @@ use super::outgoing::Outgoing;
 use super::server::ask;
 use super::upload::RequestBody;
 use super::{ForwardError, headers, proxy, tunnel};
-use crate::auth::Told;
+use crate::auth::ConsumerHeaders;
 use crate::config::Protocol;
 use crate::message::Response;
 use crate::metrics::UpstreamOutcome;
@@ -45,7 +45,7 @@ pub async fn forward(
     exchange: &RequestContext,
     upstream: &Upstream,
     route: &Route,
-    consumer: Option<Told<'_>>,
+    consumer: Option<ConsumerHeaders<'_>>,
     parts: &mut RequestHead,
     body: Inbound,
 ) -> Result<Response, ForwardError> {
@@ -58,7 +58,7 @@ pub async fn forward(
     headers::strip_hop_by_hop(&mut response.headers);
     if let Some(wanted) = outgoing.wanted.filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS) {
         tunnel::say(&mut response.headers, &wanted);
-        exchange.has_no_end();
+        exchange.disable_total_timeout();
     }
     Ok(response)
 }
@@ -69,7 +69,7 @@ fn prepare<'a>(
     exchange: &RequestContext,
     upstream: &Upstream,
     route: &Route,
-    consumer: Option<Told<'_>>,
+    consumer: Option<ConsumerHeaders<'_>>,
     parts: &'a mut RequestHead,
     body: Inbound,
 ) -> Result<Outgoing<'a>, ForwardError> {
@@ -81,7 +81,7 @@ fn prepare<'a>(
     let config = upstream.config();
     let has_body = !http_body::Body::is_end_stream(&body);
     let preamble = config.proxy_protocol.map_or_else(proxy::Header::new, |version| {
-        let (client, to) = exchange.ends(&parts.headers);
+        let (client, to) = exchange.proxied_addresses();
         proxy::header(version, client, to)
     });
     let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
@@ -98,13 +98,13 @@ fn prepare<'a>(
         parts.headers.insert(header::TE, "trailers");
     }
     parts.headers.insert(headers::X_REQUEST_ID, exchange.id());
-    if let Some(told) = consumer {
-        headers::tell_consumer(&mut parts.headers, told);
+    if let Some(consumer) = consumer {
+        headers::set_consumer(&mut parts.headers, consumer);
     }
     if let Some(wanted) = &wanted {
         tunnel::say(&mut parts.headers, wanted);
     }
-    exchange.dress(&mut parts.headers);
+    exchange.apply_header_rules(&mut parts.headers);
     exchange.set_idle(config.idle);
     let body = has_body.then(|| RequestBody::new(body, route.max_body, exchange, &parts.headers, config));
     let upload = body.as_ref().map(|(_, upload)| Rc::clone(upload));

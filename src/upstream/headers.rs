@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::names::{Kind, kind};
 use super::underscores::Underscores;
-use crate::auth::{Told, disown, reads_like};
+use crate::auth::{ConsumerHeaders, disown, reads_like};
 use crate::server::Connection;
 use sluicegate_wire::headers::{Headers, NameFilter};
 
@@ -197,10 +197,10 @@ pub(super) fn disown_client(headers: &mut Headers, own: &HeaderName, trusted: bo
 
 /// Tells the upstream whose API key was sent. It is done after Connection was looked at, so that a client cannot have
 /// the gateway's word removed by naming it there.
-pub(super) fn tell_consumer(headers: &mut Headers, told: Told<'_>) {
+pub(super) fn set_consumer(headers: &mut Headers, consumer: ConsumerHeaders<'_>) {
     let own = [X_CONSUMER_NAME, X_CONSUMER_PLAN];
     disown(headers, |name| own.iter().any(|own| reads_like(name, own.as_ref())));
-    let Some(consumer) = told.0 else { return };
+    let Some(consumer) = consumer.0 else { return };
     headers.append(X_CONSUMER_NAME, consumer.name);
     if let Some(plan) = consumer.plan {
         headers.append(X_CONSUMER_PLAN, plan);

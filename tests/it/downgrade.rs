@@ -26,7 +26,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Fields as they are, never indexed, never compressed (RFC 7541 §6.2.3).
+/// Headers as they are, never indexed, never compressed (RFC 7541 §6.2.3).
 fn block(fields: &[Field<'_>]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::harness::{Gateway, Setup, Upstream, faketime};
 use http::HeaderValue;
 use sluicegate::config;
-use sluicegate::request::pipeline::judge;
+use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
 use sluicegate::snapshot::SnapshotBuilder;
 use sluicegate_limiter::{Span, Time};
@@ -22,12 +22,12 @@ fn a_flood_of_keys_is_bounded() {
     );
     let config = config::parse(file, "gateway.yaml", Path::new(".")).config.unwrap();
     let snapshot = SnapshotBuilder::default().build(config, None, Time::from_nanos(1));
-    let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
+    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
     let mut parts: RequestHead =
         http::Request::builder().header("host", "a.test").body(()).unwrap().into_parts().0.into();
     let mut admitted = |key: &str, now: Time| {
         parts.headers.insert("x-api-key", HeaderValue::from_str(key).unwrap());
-        judge(&snapshot, origin, &parts, now, false).unwrap().decision.admitted
+        evaluate(&snapshot, origin, &parts, now, false).unwrap().decision.admitted
     };
     let start = Time::from_nanos(1_000_000_000_000);
     assert!(admitted("mine", start) && admitted("mine", start) && !admitted("mine", start));

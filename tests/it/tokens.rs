@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use sluicegate::auth::Unproven;
 use sluicegate::auth::jwt::TokenError;
 use sluicegate::config;
-use sluicegate::request::early_reject::Unjudged;
-use sluicegate::request::pipeline::judge;
+use sluicegate::request::early_reject::EarlyReject;
+use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_limiter::Time;
@@ -59,10 +59,10 @@ impl House {
             request = request.header(*name, *value);
         }
         let parts: RequestHead = request.body(()).unwrap().into_parts().0.into();
-        let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
-        match judge(&self.snapshot, origin, &parts, at(seconds), true) {
-            Ok(judged) => Ok(judged.asked.iter().map(|asked| asked.index).collect()),
-            Err(Unjudged::Unproven { why: Unproven::Token(error), .. }) => Err(error),
+        let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
+        match evaluate(&self.snapshot, origin, &parts, at(seconds), true) {
+            Ok(evaluated) => Ok(evaluated.matched.selected.iter().map(|asked| asked.index).collect()),
+            Err(EarlyReject::Unproven { why: Unproven::Token(error), .. }) => Err(error),
             Err(other) => panic!("{other:?}"),
         }
     }
@@ -439,8 +439,8 @@ fn users_are_counted_apart_however_many_tokens_they_have() {
         let parts =
             request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0;
         let parts = RequestHead::from(parts);
-        let origin = Origin { listener: 0, peer: "203.0.113.9".parse().unwrap(), tls: None };
-        judge(&house.snapshot, origin, &parts, at(NOW), true).unwrap().decision.admitted
+        let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
+        evaluate(&house.snapshot, origin, &parts, at(NOW), true).unwrap().decision.admitted
     };
     let seen: Vec<bool> =
         [("ada", 1), ("ada", 2), ("ada", 3), ("eve", 4)].map(|(sub, id)| admitted(sub, id)).into();

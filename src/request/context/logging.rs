@@ -1,4 +1,4 @@
-//! The line of an exchange in the access log, as it comes to be known.
+//! The access log record of a request, filled in while the request proceeds.
 
 use std::sync::atomic::Ordering;
 
@@ -6,14 +6,14 @@ use sluicegate_limiter::Time;
 
 use super::RequestContext;
 use crate::access_log::{End, Record};
-use crate::request::early_reject::Unjudged;
-use crate::request::verdict::{Found, Judged};
-use crate::respond::LocalError;
+use crate::request::early_reject::EarlyReject;
+use crate::request::verdict::{Evaluated, Matched};
+use crate::snapshot::Target;
 use crate::upstream::ForwardError;
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
-    /// Begins the line of a request; of one that could not be read there are no `parts`.
+    /// Begins the record. `parts` is the head of the request, if it could be parsed.
     pub(super) fn begin_record(&self, parts: Option<&RequestHead>) {
         let Some(log) = &self.view.access_log else { return };
         let peer = self.connection.peer_ip();
@@ -21,9 +21,7 @@ impl RequestContext {
             self.record.replace(Some(Record::unread(peer, self.connection.scheme())));
             return;
         };
-        let config = &self.view.snapshot.config;
-        let client = config.client_ip.resolve(&config.lists, peer, &parts.headers);
-        let record = Record::new(log.config(), parts, client, peer, self.scheme(parts));
+        let record = Record::new(log.config(), parts, self.client, peer, self.scheme(parts));
         self.record.replace(Some(record));
         self.trace(&parts.headers);
     }
@@ -34,17 +32,13 @@ impl RequestContext {
         }
     }
 
-    /// The request never comes to its limits.
-    pub fn unjudged(&mut self, why: &Unjudged, parts: &RequestHead) {
-        if let Unjudged::KeyMissing { route, .. }
-        | Unjudged::Unproven { route, .. }
-        | Unjudged::NotLetIn { route }
-        | Unjudged::Preflight { route: Some(route) } = why
-        {
-            self.set_route(*route, parts, None);
+    /// Notes that the request is rejected before its limits are evaluated.
+    pub fn set_rejected(&mut self, reject: &EarlyReject, parts: &RequestHead) {
+        if let Some(route) = reject.route() {
+            self.set_route(route, parts, None);
         }
-        self.note(|record| record.unjudged(why));
-        if let Some(error) = LocalError::of(why) {
+        self.note(|record| record.rejected(reject));
+        if let Some(error) = reject.error() {
             self.refused(error.reason(), Some(error.detail()));
         }
     }
@@ -53,39 +47,39 @@ impl RequestContext {
         self.note(|record| record.refused(detail));
     }
 
-    /// The route is found, and who sent the request.
-    pub fn found(&mut self, found: &Found<'_>, parts: &RequestHead) {
-        self.set_route(found.route_index, parts, Some(&found.identity));
+    /// Notes the route and the identity of the sender.
+    pub fn set_matched(&mut self, matched: &Matched<'_>, parts: &RequestHead) {
+        self.set_route(matched.route_index, parts, Some(&matched.identity));
         self.note(|record| {
-            record.identified(&found.identity);
-            if found.route.target.is_none() {
+            record.identified(&matched.identity);
+            if matches!(matched.route.target, Target::Usage) {
                 record.admitted();
             }
         });
     }
 
-    /// Its limits have spoken.
-    pub fn judged(&self, judged: &Judged<'_>) {
-        self.note(|record| record.judged(judged));
+    /// Logs the decision of the limits.
+    pub fn log_evaluation(&self, evaluated: &Evaluated<'_>) {
+        self.note(|record| record.evaluated(evaluated));
     }
 
-    /// It goes to this upstream.
-    pub fn goes_to(&self, upstream: usize) {
+    /// Logs the upstream that the request is forwarded to.
+    pub fn set_upstream(&self, upstream: usize) {
         self.note(|record| record.forwarded(upstream));
     }
 
-    /// A server was asked, and that took from its release until now.
+    /// Logs an attempt on a server, with the time since the request was released.
     pub(crate) fn asked(&self, server: &str, failed: Option<&ForwardError>) {
         let took = || self.connection.worker.clock().now().since(self.released);
         self.note(|record| record.asked(server, took(), failed.map(ForwardError::told)));
     }
 
-    /// No server could be asked.
+    /// Logs that no server was available.
     pub(crate) fn not_asked(&self, why: &ForwardError) {
         self.note(|record| record.not_asked(why.told()));
     }
 
-    /// Writes the line.
+    /// Writes the record.
     pub(super) fn log(&self, now: Time) {
         let (Some(log), Some(record)) = (&self.view.access_log, self.record.take()) else { return };
         let worker = &self.connection.worker;
@@ -93,7 +87,7 @@ impl RequestContext {
         let end = End {
             snapshot,
             route: self.route,
-            listener: self.connection.origin().listener,
+            listener: self.connection.listener_index(),
             begun: self.begun,
             took: now.since(self.begun),
             code: self.code,
@@ -106,7 +100,7 @@ impl RequestContext {
         };
         log.write(&record, &end, worker.number());
         if self.connection.services.process.generation.load(Ordering::Acquire) != snapshot.generation {
-            log.flush(); // nobody else looks after the log of an earlier configuration
+            log.flush(); // the worker only flushes the log of the configuration in force
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The route of an exchange, and what that changes in it.
+//! The route of a request, and the changes of headers and path that the route configures.
 
 use http::uri::PathAndQuery;
 
@@ -12,17 +12,17 @@ use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
-    /// Takes over what a trusted proxy says of a request, and begins its line in the log.
-    pub(super) fn take_over(&self, parts: &RequestHead) {
+    /// Adopts the request id of a trusted proxy, and begins the log record.
+    pub(super) fn adopt_forwarded(&self, parts: &RequestHead) {
         if self.trusts_peer()
             && let Some(id) = parts.headers.get("x-request-id").and_then(RequestId::told)
         {
-            let _ = self.id.set(id); // it has none yet
+            let _ = self.id.set(id); // the context is new
         }
         self.begin_record(Some(parts));
     }
 
-    /// Notes the route, whoever sent the request, and makes of both what varies in the headers of the answer.
+    /// Notes the route, and renders the response header rules, which may depend on the identity of the sender.
     pub(super) fn set_route(&mut self, route: usize, parts: &RequestHead, identity: Option<&Identity<'_>>) {
         self.route = Some(route);
         self.set_total(self.view.snapshot.config.routes[route].timeout);
@@ -32,32 +32,32 @@ impl RequestContext {
         }
     }
 
-    /// Makes what the route changes in a request before it is forwarded: its path and query, if they are others.
+    /// Rewrites path and query as the route says, and renders its request header rules. `None` if the target stays.
     ///
     /// # Errors
-    /// When the path cannot be written as the route says.
-    pub fn shape(
+    /// If the route's path template does not apply to the path.
+    pub fn rewrite(
         &mut self,
         parts: &RequestHead,
         identity: &Identity<'_>,
     ) -> Result<Option<PathAndQuery>, Unwritable> {
-        self.trace(&parts.headers); // before Connection, which may name it, takes it away
+        self.trace(&parts.headers); // before hop-by-hop headers are removed
         let Some(route) = self.route else { return Ok(None) };
-        let shape = &self.view.snapshot.config.routes[route].shape;
+        let rules = &self.view.snapshot.config.routes[route].shape;
         let facts = self.facts(parts, Some(identity));
-        let target = rewrite::target(&shape.path, &facts);
-        self.request_values = render(&shape.request, &facts);
+        let target = rewrite::target(&rules.path, &facts);
+        self.request_values = render(&rules.request, &facts);
         target
     }
 
-    /// Where the client is sent.
+    /// The Location of a redirect.
     pub fn location(&self, to: &UriTemplate, parts: &RequestHead, identity: &Identity<'_>) -> Vec<u8> {
         rewrite::location(to, &self.facts(parts, Some(identity)))
     }
 
-    /// Changes the headers of a request that is ready to be forwarded: nothing that a client names in Connection
-    /// takes them away again.
-    pub(crate) fn dress(&self, headers: &mut Headers) {
+    /// Applies the request header rules of the route and sets the trace context. Called after hop-by-hop headers are
+    /// removed, so that a client cannot have the results removed by naming them in Connection.
+    pub(crate) fn apply_header_rules(&self, headers: &mut Headers) {
         let trace = self.trace(headers);
         Trace::write(trace.as_ref(), headers);
         let Some(route) = self.route else { return };
@@ -68,7 +68,7 @@ impl RequestContext {
         }
     }
 
-    /// Its place in a trace, found once.
+    /// The trace context, determined once.
     pub(super) fn trace(&self, headers: &Headers) -> Option<Trace> {
         *self.trace.get_or_init(|| {
             let config = &self.view.snapshot.config.trace;
@@ -76,7 +76,7 @@ impl RequestContext {
         })
     }
 
-    /// The scheme that the client used.
+    /// The scheme that the client used, which a trusted proxy may have forwarded.
     pub(super) fn scheme(&self, parts: &RequestHead) -> &'static str {
         match parts.headers.get("x-forwarded-proto").filter(|_| self.trusts_peer()) {
             Some(b"https") => "https",
@@ -86,10 +86,8 @@ impl RequestContext {
     }
 
     fn facts<'a>(&'a self, parts: &'a RequestHead, identity: Option<&'a Identity<'a>>) -> Facts<'a> {
-        let origin = self.connection.origin();
-        let snapshot = &self.view.snapshot;
-        let client = snapshot.config.client_ip.resolve(&snapshot.config.lists, origin.peer, &parts.headers);
-        let (id, scheme) = (self.id(), self.scheme(parts));
-        Facts { snapshot, route: self.route, listener: origin.listener, parts, client, identity, id, scheme }
+        let (listener, client) = (self.connection.listener_index(), self.client);
+        let (id, scheme, snapshot) = (self.id(), self.scheme(parts), &self.view.snapshot);
+        Facts { snapshot, route: self.route, listener, parts, client, identity, id, scheme }
     }
 }
