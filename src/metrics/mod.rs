@@ -1,7 +1,7 @@
 //! Metrics: each worker increments counters of its own, and a scrape adds them up. Only this module uses Prometheus.
 //!
-//! [`Metrics`] is the registry that hands out a worker's counters. [`Scrape`] is the exposition: the worker counters, and
-//! gauges that the admin API adds from the state of other modules. [`families`] is the table of all names and help texts.
+//! [`Metrics`] is the registry that hands out a worker's counters. `Scrape` is the exposition: the worker counters, and
+//! gauges that the admin API adds from the state of other modules. `families` is the table of all names and help texts.
 //!
 //! This module is a leaf: it does not know configurations, limits, upstreams or listeners, only their names.
 

@@ -1,4 +1,4 @@
-//! The end: nobody new is taken in, and what is open is finished, up to a deadline.
+//! The end: no new connections, and open ones finish their requests, up to a deadline.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -6,33 +6,34 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::notify;
 use super::signals::{Signal, Signals};
 use super::sockets::Sockets;
+use super::systemd;
 use super::worker::{Command, Draining};
 use crate::process_state::ProcessState;
 
 /// Why the gateway ends.
 pub(super) enum Ending {
-    /// It was told to.
-    Told,
-    /// Another process serves on these addresses from now on.
+    /// A signal asked for it.
+    Signal,
+    /// A successor serves on these addresses.
     Succeeded(Vec<SocketAddr>),
-    /// A part of it has failed: what it does.
+    /// A critical task has failed: what it does.
     Failed(&'static str),
 }
 
-/// How long a connection may be idle before it is closed: what its client sent before the signal is read and answered.
-const GRACE: Duration = Duration::from_millis(100);
-/// The same when another process serves: nobody waits for this one, and a client that comes back within this time is
-/// told to connect anew instead of being cut off.
-const UNHURRIED: Duration = Duration::from_secs(2);
-/// How long a gateway with a dead part waits for the others: until it has ended, nobody starts it again.
-const AFTER_FAILURE: Duration = Duration::from_secs(2);
-/// How often it is looked whether all connections have ended.
-const LOOK: Duration = Duration::from_millis(20);
+/// How long a connection may be idle before it is closed, so that requests which were sent before the signal are read and
+/// answered.
+const IDLE_GRACE: Duration = Duration::from_millis(100);
+/// The same after a hand-over. Nothing waits for this process, and a client that sends a request in this time gets
+/// `Connection: close` instead of a reset.
+const IDLE_GRACE_AFTER_HANDOVER: Duration = Duration::from_secs(2);
+/// The deadline after a failure of a critical task: the gateway is not restarted before it has ended.
+const DEADLINE_AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// How often the number of open connections is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Drains, unless a signal says that there is no time for it.
+/// Drains until all connections are closed, the deadline passes or a second signal arrives.
 pub(super) async fn drain(
     ending: &Ending,
     shared: &ProcessState,
@@ -41,13 +42,13 @@ pub(super) async fn drain(
     signals: &mut Signals,
 ) {
     shared.draining.store(true, Ordering::Relaxed);
-    notify::notify(notify::STOPPING);
-    let told_again = async {
-        while signals.next().await != Signal::End {} // there is nothing to reload, and no log file
+    systemd::notify(systemd::STOPPING);
+    let second_signal = async {
+        while signals.next().await != Signal::End {} // nothing is reloaded or reopened any more
     };
     tokio::select! {
         () = wait(ending, shared, sockets, workers) => {}
-        () = told_again => tracing::warn!("told to end twice: not waiting for requests in flight"),
+        () = second_signal => tracing::warn!("told to end twice: not waiting for requests in flight"),
     }
 }
 
@@ -59,9 +60,9 @@ async fn wait(
 ) {
     let config = shared.snapshot.load().config.drain;
     let (delay, grace, deadline) = match ending {
-        Ending::Told => (config.delay, GRACE, config.deadline),
-        Ending::Succeeded(_) => (Duration::ZERO, UNHURRIED, config.deadline),
-        Ending::Failed(_) => (Duration::ZERO, GRACE, config.deadline.min(AFTER_FAILURE)),
+        Ending::Signal => (config.delay, IDLE_GRACE, config.deadline),
+        Ending::Succeeded(_) => (Duration::ZERO, IDLE_GRACE_AFTER_HANDOVER, config.deadline),
+        Ending::Failed(_) => (Duration::ZERO, IDLE_GRACE, config.deadline.min(DEADLINE_AFTER_FAILURE)),
     };
     if !delay.is_zero() {
         tracing::info!("not ready any more, and draining in {delay:?}");
@@ -70,20 +71,20 @@ async fn wait(
     tracing::info!("draining: {} connections, at most {deadline:?}", shared.metrics.open_connections());
     let taken = match ending {
         Ending::Succeeded(taken) => taken.as_slice(),
-        Ending::Told | Ending::Failed(_) => &[],
+        Ending::Signal | Ending::Failed(_) => &[],
     };
     let left = sockets.left_to_others(taken).into();
-    drop(sockets); // or they would go on listening when the workers have closed theirs
+    drop(sockets); // a socket listens as long as any process or thread holds it
     let (done, mut told) = mpsc::channel(1);
     let draining = Draining { left, grace, done };
     for worker in workers {
-        let _ = worker.send(Command::Drain(draining.clone())); // a worker that ended has said so
+        let _ = worker.send(Command::Drain(draining.clone())); // a worker that ended has reported that
     }
     drop(draining);
     let empty = async {
-        let _ = told.recv().await; // nothing is sent: it ends when the last worker has told its connections
+        let _ = told.recv().await; // nothing is sent: it returns when all workers have dropped their senders
         while shared.metrics.open_connections() > 0 {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     };
     if tokio::time::timeout(deadline, empty).await.is_err() {

@@ -7,7 +7,7 @@
 //! old -> new   "draining\n"
 //! ```
 //!
-//! Whoever closes the connection before "serving" has changed nothing.
+//! A connection that is closed before "serving" changes nothing.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -31,29 +31,29 @@ const MOST: usize = 25_600;
 /// The longest line: every address of every listener.
 const LONGEST: usize = 64 << 10;
 /// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The gateway that serves until this one does.
+/// The connection to the gateway that serves until this one does.
 pub(super) struct Predecessor {
     stream: UnixStream,
 }
 
-/// Where a successor asks for the sockets.
-pub(super) struct Door {
+/// The Unix socket on which a successor asks for the listening sockets.
+pub(super) struct HandoverSocket {
     path: PathBuf,
     listener: tokio::net::UnixListener,
-    stands: Stands,
+    location: Location,
 }
 
-/// Where a door is found.
+/// Where the socket is in the file system.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stands {
-    /// Beside the path, under a name of its own.
-    Aside,
-    /// At the path.
-    There,
-    /// Nowhere: the path leads to the successor.
-    Nowhere,
+enum Location {
+    /// Beside its path, under a temporary name.
+    Temporary,
+    /// At its path.
+    Published,
+    /// Nowhere: the successor's socket has its path.
+    Successor,
 }
 
 /// Asks the gateway behind `path` for its sockets; `None` if there is none.
@@ -62,20 +62,20 @@ pub(super) fn take_over(path: &Path) -> Result<Option<(Predecessor, Vec<TcpListe
         |error: io::Error| format!("cannot take over from the gateway at {}: {error}", path.display());
     let stream = match UnixStream::connect(path) {
         Ok(stream) => stream,
-        // Nobody was ever there, or one that did not clean up.
+        // No gateway was started there, or one that did not remove its socket.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(None);
         }
         Err(error) => return Err(failed(error)),
     };
-    let bounded = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
+    let bounded = stream.set_read_timeout(Some(TIMEOUT)).and(stream.set_write_timeout(Some(TIMEOUT)));
     bounded.map_err(failed)?;
     let sockets = receive(&stream).map_err(failed)?;
     Ok(Some((Predecessor { stream }, sockets)))
 }
 
 impl Predecessor {
-    /// Tells it that this gateway serves on these addresses. When this returns, it drains.
+    /// Reports that this gateway serves on these addresses. When this returns, the predecessor drains.
     pub(super) fn serving(mut self, taken: &[SocketAddr]) -> Result<(), String> {
         let taken: String = taken.iter().map(|address| format!(" {address}")).collect();
         let told = self.stream.write_all(format!("serving{taken}\n").as_bytes());
@@ -87,9 +87,9 @@ impl Predecessor {
     }
 }
 
-impl Door {
-    /// Makes one, which nobody finds until it is put in its place. Call it inside a runtime.
-    pub(super) fn make(path: &Path) -> io::Result<Self> {
+impl HandoverSocket {
+    /// Binds the socket under a temporary name. It must be called inside a Tokio runtime.
+    pub(super) fn bind(path: &Path) -> io::Result<Self> {
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
                 return Err(io::Error::new(
@@ -99,74 +99,76 @@ impl Door {
             }
             _ => {}
         }
-        let _ = std::fs::remove_file(aside(path)); // of a process that had this id before
-        let listener = tokio::net::UnixListener::bind(aside(path))?;
-        let door = Self { path: path.to_owned(), listener, stands: Stands::Aside };
-        std::fs::set_permissions(aside(path), std::fs::Permissions::from_mode(0o600))?;
-        Ok(door)
+        let _ = std::fs::remove_file(temporary_path(path)); // left by an earlier process with the same id
+        let listener = tokio::net::UnixListener::bind(temporary_path(path))?;
+        let socket = Self { path: path.to_owned(), listener, location: Location::Temporary };
+        std::fs::set_permissions(temporary_path(path), std::fs::Permissions::from_mode(0o600))?;
+        Ok(socket)
     }
 
-    /// Puts it in the place of whatever a gateway before left there; at no moment is there nobody.
-    pub(super) fn put(&mut self) -> io::Result<()> {
-        std::fs::rename(aside(&self.path), &self.path)?;
-        self.stands = Stands::There;
+    /// Moves the socket to its path. This replaces a predecessor's socket atomically.
+    pub(super) fn publish(&mut self) -> io::Result<()> {
+        std::fs::rename(temporary_path(&self.path), &self.path)?;
+        self.location = Location::Published;
         Ok(())
     }
 
-    /// The next one who asks and may: the same user, or root.
-    pub(super) async fn knock(&self) -> UnixStream {
+    /// Accepts the next connection of an authorized user: the same user, or root.
+    pub(super) async fn accept(&self) -> UnixStream {
         loop {
             let asked = self.listener.accept().await.and_then(|(stream, _)| {
                 let user = stream.peer_cred()?.uid();
                 let stream = stream.into_std()?;
                 stream.set_nonblocking(false)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                stream.set_write_timeout(Some(TIMEOUT))?;
                 Ok((stream, user))
             });
             match asked {
                 Ok((stream, 0)) => return stream,
                 Ok((stream, user)) if user == rustix::process::geteuid().as_raw() => return stream,
-                Ok((_, user)) => tracing::warn!("user {user} asked for the sockets and may not have them"),
+                Ok((_, user)) => {
+                    tracing::warn!("user {user} asked for the sockets and is not allowed to have them")
+                }
                 Err(error) => {
-                    tracing::warn!("cannot hear who asks for the sockets: {error}");
+                    tracing::warn!("cannot accept connections on the hand-over socket: {error}");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
         }
     }
 
-    /// The path leads to the successor now.
+    /// The path belongs to the successor now: it is not removed.
     pub(super) fn leave_to_successor(&mut self) {
-        self.stands = Stands::Nowhere;
+        self.location = Location::Successor;
     }
 }
 
-impl Drop for Door {
+impl Drop for HandoverSocket {
     fn drop(&mut self) {
-        let _ = match self.stands {
-            Stands::Aside => std::fs::remove_file(aside(&self.path)),
-            Stands::There => std::fs::remove_file(&self.path),
-            Stands::Nowhere => Ok(()),
-        }; // a dead one does no harm
+        let _ = match self.location {
+            Location::Temporary => std::fs::remove_file(temporary_path(&self.path)),
+            Location::Published => std::fs::remove_file(&self.path),
+            Location::Successor => Ok(()),
+        }; // a stale socket does no harm
     }
 }
 
-/// The name under which a door is made.
-fn aside(path: &Path) -> PathBuf {
+/// The temporary name of a socket.
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     PathBuf::from(name)
 }
 
-/// Gives a successor the sockets and waits until it serves; on which addresses. It blocks.
+/// Passes the sockets to a successor and waits until it serves. Returns the addresses that it serves on. Blocks.
 pub(super) fn hand_over(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<Vec<SocketAddr>> {
     stream.write_all(format!("sluicegate 1 {}\n", sockets.len()).as_bytes())?;
     for batch in sockets.chunks(BATCH) {
         let fds: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(BATCH))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(&fds)); // there is room for a batch
+        control.push(SendAncillaryMessage::ScmRights(&fds)); // `space` has room for a batch
         sendmsg(stream, &[IoSlice::new(b"s")], &mut control, SendFlags::NOSIGNAL)?;
     }
     let said = line(&mut stream)?;
@@ -175,7 +177,7 @@ pub(super) fn hand_over(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Res
     taken.split_ascii_whitespace().map(|address| address.parse().map_err(|_| wrong())).collect()
 }
 
-/// Tells a successor that this gateway drains now.
+/// Confirms to the successor that this gateway drains now.
 pub(super) fn confirm(mut stream: &UnixStream) -> io::Result<()> {
     stream.write_all(b"draining\n")
 }
@@ -208,7 +210,7 @@ fn receive(mut stream: &UnixStream) -> io::Result<Vec<TcpListener>> {
     Ok(sockets)
 }
 
-/// A line, read byte by byte: what comes behind it may carry sockets.
+/// Reads a line byte by byte, because the bytes after it may carry sockets.
 fn line(stream: &mut impl Read) -> io::Result<String> {
     let mut line = Vec::new();
     let mut byte = [0];

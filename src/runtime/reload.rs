@@ -1,4 +1,4 @@
-//! A configuration comes into force, or changes nothing.
+//! A new configuration comes into force as a whole, or changes nothing.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::Supervisor;
-use super::files::Files;
-use super::log;
+use super::access_log;
 use super::sockets::Held;
+use super::supervisor::Supervisor;
+use super::watched_files::WatchedFiles;
 use super::worker::Command;
 use crate::config::{Config, ListenerConfig, Loaded, Source};
 use crate::file;
@@ -25,12 +25,12 @@ const HALF_WRITTEN: Duration = Duration::from_millis(100);
 const READ_ONCE: &str = "nothing is reloaded: the configuration was read from standard input, which can be read once; \
                          start the gateway with a file, or replace it with --handover";
 
-/// What the file says now. `before` is the configuration in force.
+/// Reads and validates the configuration. `before` is the configuration in force.
 pub(super) fn read(source: &Source, before: Option<&Config>) -> Result<Loaded, String> {
     source.load_after(before).map_err(|error| format!("cannot read {source}: {error}"))
 }
 
-/// What is said of a file with errors.
+/// The message about a configuration with errors.
 pub(super) fn not_in_force(source: &Source) -> String {
     format!("{source} has errors and is not in force")
 }
@@ -45,37 +45,37 @@ fn names(config: &Config) -> ConfiguredNames<'_> {
     }
 }
 
-/// Waits a moment for the addresses of servers that are new.
+/// Waits briefly for the addresses of new servers to be resolved.
 pub(super) async fn find_servers(snapshot: &Snapshot) {
     join_all(snapshot.upstreams.iter().map(|upstream| upstream.find_servers())).await;
 }
 
 impl Supervisor {
-    /// Loads the file if it has changed.
-    pub(super) async fn look(&mut self) {
+    /// Loads the configuration and the files that it refers to, as far as they have changed.
+    pub(super) async fn check_files(&mut self) {
         if let Source::File(path) = &self.source {
             let path = path.clone();
-            self.look_at_config(path).await;
+            self.check_config(path).await;
         }
-        self.look_at_files().await;
+        self.check_data_files().await;
     }
 
-    async fn look_at_config(&mut self, path: PathBuf) {
+    async fn check_config(&mut self, path: PathBuf) {
         let read = tokio::task::spawn_blocking(move || file::read_text(&path, file::CONFIG)).await;
         match read.unwrap_or_else(|error| Err(error.into())) {
             Ok(text) if text == self.text => {}
-            // It is being replaced; one that is gone for good changes nothing either.
+            // It is being replaced. A file that stays away changes nothing.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             read => {
                 if read.is_err() {
-                    self.text.clear(); // the same text again is then a change
+                    self.text.clear(); // so that the same text counts as a change later
                 }
-                let _ = self.reload().await; // reported where operators look
+                let _ = self.reload().await; // `reload` logs it and puts it into `GET /status`
             }
         }
     }
 
-    /// Loads the file. A bad one changes nothing, is logged once and stands in /status.
+    /// Loads the configuration. One with errors changes nothing, is logged once and shown by `GET /status`.
     pub(super) async fn reload(&mut self) -> Result<u64, String> {
         if self.source == Source::Stdin {
             tracing::warn!("{READ_ONCE}");
@@ -105,11 +105,11 @@ impl Supervisor {
         }
         self.text = loaded.text;
         let config = loaded.config.ok_or_else(|| loaded.rendered.clone())?;
-        let text = std::mem::take(&mut self.text); // until the machine has allowed it, the file is looked at again
+        let text = std::mem::take(&mut self.text); // stays empty if a later step fails, so that the file is tried again
         let listeners = self.open_new(&before.config, &config)?;
         let (shared, access_log) = (Arc::clone(&self.shared), config.access_log.clone());
         let opened = tokio::task::spawn_blocking(move || {
-            log::open(access_log.as_ref(), shared.access_log.load_full(), &shared.metrics)
+            access_log::open(access_log.as_ref(), shared.access_log.load_full(), &shared.metrics)
         });
         let access_log = opened.await.map_err(|error| error.to_string())??;
         self.serve_admin(config.admin.as_ref().map(|admin| admin.address))?;
@@ -130,27 +130,27 @@ impl Supervisor {
 
         self.shared.access_log.store(access_log);
         let generation = self.put_in_force(config, &before).await;
-        self.keep_store();
-        self.keep_keys();
-        self.keep_upstreams();
+        self.update_store();
+        self.update_keys();
+        self.update_upstreams();
         for id in gone {
             self.sockets.release(&id);
-            self.tell(|| Command::Close(id.clone()));
+            self.push(|| Command::Close(id.clone()));
         }
         self.open(listeners);
         self.loaded();
         Ok(generation)
     }
 
-    /// Reads the file on a thread of its own: a million consumers take a moment, in which the admin API goes on
-    /// answering.
+    /// Reads the configuration on another thread, because a million consumers take seconds, in which the admin API has to
+    /// answer.
     async fn read_after(&self, before: &Arc<Snapshot>) -> Result<Loaded, String> {
         let (source, before) = (self.source.clone(), Arc::clone(before));
         let read = tokio::task::spawn_blocking(move || read(&source, Some(&before.config))).await;
         read.unwrap_or_else(|error| Err(format!("cannot read {}: {error}", self.source)))
     }
 
-    /// Lets the workers serve under `config` from their next request on.
+    /// Puts `config` in force: it applies to the next request of each worker. Returns its generation.
     pub(super) async fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
         let next = self.snapshots.build(config, Some(before), self.shared.clock.now());
         find_servers(&next).await;
@@ -161,21 +161,21 @@ impl Supervisor {
         generation
     }
 
-    /// Sockets for the listeners that are new; if one cannot be had, none is kept.
+    /// Opens sockets for the new listeners; if one cannot be opened, none is kept.
     fn open_new(&self, before: &Config, config: &Config) -> Result<Vec<Held>, String> {
         let old: Vec<String> = before.listeners.iter().map(ListenerConfig::id).collect();
         let new = config.listeners.iter().filter(|listener| !old.contains(&listener.id()));
         new.map(|listener| {
-            // A port that this process has already, on another address, is shared with itself.
+            // This process may bind its own port again on another address.
             let alone = !before.listeners.iter().any(|other| other.address.port() == listener.address.port());
             self.sockets.open(listener, self.workers.len(), alone).map_err(|error| error.to_string())
         })
         .collect()
     }
 
-    /// Notes that a configuration came into force.
+    /// Records that a configuration came into force.
     pub(super) fn loaded(&mut self) {
-        self.files = Files::of(&self.shared.snapshot.load().config);
+        self.files = WatchedFiles::of(&self.shared.snapshot.load().config);
         let at = self.shared.clock.wall();
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.loaded_at = at.to_string();

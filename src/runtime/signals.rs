@@ -1,21 +1,21 @@
-//! What operators tell the process.
+//! Signals.
 
 use std::io;
 
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// What is asked for.
+/// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// SIGHUP: read the configuration again.
     Reload,
-    /// SIGUSR1: open log files anew, because they were renamed.
+    /// SIGUSR1: reopen log files, because they were renamed.
     Reopen,
     /// SIGTERM or SIGINT: drain and end; the second time, end.
     End,
 }
 
-/// The signals of the process, from the moment at which this is made.
+/// The signals that the process receives after this was created.
 pub(super) struct Signals {
     hangup: unix::Signal,
     user: unix::Signal,
@@ -24,7 +24,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Call it inside a runtime.
+    /// Registers the handlers. It must be called inside a Tokio runtime.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -34,7 +34,7 @@ impl Signals {
         })
     }
 
-    /// What `work` comes to; `None` if the process is told to end before. Other signals wait for `next`.
+    /// The output of `work`; `None` if a signal to end comes first. Other signals are kept for [`next`](Self::next).
     pub(super) async fn unless_end<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             _ = self.terminate.recv() => None,
@@ -43,7 +43,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one. Nothing is lost if it is not waited for to the end.
+    /// Waits for the next signal. Cancel safe.
     pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::End,

@@ -132,7 +132,7 @@ impl Sockets {
     }
 
     /// Lets go of what a predecessor gave and nobody used; tells of what systemd gave and nobody uses.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn drop_unused(&mut self) {
         self.handed_over.clear();
         let used = self.addresses();
         for address in self.activated.iter().filter_map(|socket| socket.local_addr().ok()) {

@@ -1,64 +1,25 @@
-//! Certificates and authorities of listeners: whoever renews one need not touch gateway.yaml.
+//! Certificates and client authorities of listeners: a changed file comes into force without a reload.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Supervisor;
+use super::supervisor::Supervisor;
+use super::watched_files::What;
 use crate::clock::today;
-use crate::config::{CertificateConfig, ClientAuthConfig, Config, TlsConfig};
-use crate::file_watch::{Several, Unusable};
+use crate::config::{ClientAuthConfig, TlsConfig};
+use crate::file_watch::Unusable;
 use crate::server::tls::{ClientRoots, KeyPair, PairFile};
 use crate::snapshot::Snapshot;
 
-/// Files of a listener's TLS.
-pub(super) struct TlsFiles {
-    what: What,
-    watch: Several,
-    /// Whether the certificate waits for the time from which it is valid.
-    early: bool,
-}
-
-/// Which they are.
-#[derive(Clone, PartialEq, Eq)]
-enum What {
-    Pair { cert: PathBuf, key: PathBuf },
-    Authorities(PathBuf),
-}
-
-impl TlsFiles {
-    /// Those of a configuration, each once.
-    pub(super) fn of(config: &Config) -> Vec<Self> {
-        let mut all: Vec<Self> = Vec::new();
-        for tls in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
-            let pair = |CertificateConfig { cert, key, .. }: &CertificateConfig| What::Pair {
-                cert: cert.clone(),
-                key: key.clone(),
-            };
-            let authorities = tls.client.iter().map(|client| What::Authorities(client.ca.clone()));
-            for what in tls.certificates.iter().map(pair).chain(authorities) {
-                if all.iter().any(|known| known.what == what) {
-                    continue;
-                }
-                let watch = Several::new(match &what {
-                    What::Pair { cert, key } => vec![cert.clone(), key.clone()],
-                    What::Authorities(file) => vec![file.clone()],
-                });
-                all.push(Self { what, watch, early: false });
-            }
-        }
-        all
-    }
-}
-
 impl Supervisor {
-    /// Loads the certificates and authorities that have changed, for the connections that come after.
-    pub(super) async fn look_at_tls_files(&mut self) {
+    /// Loads the certificates and authorities that have changed. They apply to new connections.
+    pub(super) async fn check_tls_files(&mut self) {
         let mut at = 0;
         while let Some(files) = self.files.tls.get_mut(at) {
             at += 1;
             if files.watch.may_have_changed().await || files.early {
                 let what = files.what.clone();
-                let early = self.take_tls(&what).await;
+                let early = self.apply_tls(&what).await;
                 if let Some(files) = self.files.tls.iter_mut().find(|files| files.what == what) {
                     files.early = early;
                 }
@@ -66,24 +27,25 @@ impl Supervisor {
         }
     }
 
-    /// Takes what the files hold now; whether that is a certificate that is to be asked for again later.
-    async fn take_tls(&mut self, what: &What) -> bool {
+    /// Applies the content of the files. Returns whether it is a certificate that is not valid yet and has to be tried
+    /// again later.
+    async fn apply_tls(&mut self, what: &What) -> bool {
         let (snapshot, of) = (self.shared.snapshot.load_full(), what.clone());
         let read = tokio::task::spawn_blocking(move || read_tls(&snapshot, &of)).await;
         let Ok(read) = read else { return false };
-        let early = matches!(read, Err(NotTaken { early: true, .. }));
+        let early = matches!(read, Err(NotApplied { early: true, .. }));
         let files: Vec<&Path> = match what {
             What::Pair { cert, key } => vec![cert, key],
             What::Authorities(file) => vec![file],
         };
-        let mut waiting = false;
+        let mut refused = false;
         for file in files {
             let wrong = read.as_ref().err().filter(|not| not.blamed == *file).map(|not| &not.wrong);
-            waiting |= self.note(&file.display().to_string(), wrong);
+            refused |= self.record_file(&file.display().to_string(), wrong);
         }
         let Ok(read) = read else { return early };
-        if waiting {
-            let _ = self.reload().await; // a configuration that was refused may have waited for it
+        if refused {
+            let _ = self.reload().await; // the configuration may have been refused because of this file
         }
         let before = self.shared.snapshot.load_full();
         let mut config = before.config.clone();
@@ -98,8 +60,8 @@ impl Supervisor {
     }
 }
 
-/// What the files hold now, or which of them is wrong.
-fn read_tls(snapshot: &Snapshot, what: &What) -> Result<ReadTls, NotTaken> {
+/// The content of the files, or which of them cannot be used.
+fn read_tls(snapshot: &Snapshot, what: &What) -> Result<ReadTls, NotApplied> {
     let mut in_force = snapshot.config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
     match what {
         What::Pair { cert, key } => {
@@ -109,44 +71,44 @@ fn read_tls(snapshot: &Snapshot, what: &What) -> Result<ReadTls, NotTaken> {
             let pair =
                 KeyPair::load(cert, key, known.map(|known| &known.known), today()).map_err(|error| {
                     let file = if error.file == PairFile::Cert { cert } else { key };
-                    NotTaken::new(file, error.message, false)
+                    NotApplied::new(file, error.message, false)
                 })?;
             let name = cert.display().to_string();
             match known.and_then(|known| pair.is_early(&known.known, &name, today())) {
-                Some(early) => Err(NotTaken::new(cert, early, true)),
+                Some(early) => Err(NotApplied::new(cert, early, true)),
                 None => Ok(ReadTls::Pair(pair)),
             }
         }
         What::Authorities(file) => {
             let known = in_force.find_map(|tls| tls.client.as_ref().filter(|known| known.ca == *file));
             let roots = ClientRoots::load(file, known.map(|known| &known.known));
-            roots.map(ReadTls::Roots).map_err(|(message, _)| NotTaken::new(file, message, false))
+            roots.map(ReadTls::Roots).map_err(|(message, _)| NotApplied::new(file, message, false))
         }
     }
 }
 
-/// Why what the files hold is not taken.
-struct NotTaken {
+/// Why the content of the files is not applied.
+struct NotApplied {
     blamed: PathBuf,
     wrong: Unusable,
-    /// Whether only its time has not come.
+    /// Whether the only reason is that the certificate is not valid yet.
     early: bool,
 }
 
-impl NotTaken {
+impl NotApplied {
     fn new(blamed: &Path, message: String, early: bool) -> Self {
         Self { blamed: blamed.to_owned(), wrong: Unusable { message, details: Vec::new() }, early }
     }
 }
 
-/// What the files hold.
+/// The content of the files.
 enum ReadTls {
     Pair(Arc<KeyPair>),
     Roots(Arc<ClientRoots>),
 }
 
 impl ReadTls {
-    /// Puts it where a listener's TLS has something else; whether it had.
+    /// Puts it into a listener's TLS. Returns whether that changed it.
     fn put_into(&self, tls: &mut TlsConfig, what: &What) -> bool {
         let mut changed = false;
         match (self, what) {

@@ -1,4 +1,4 @@
-//! The access log: opened where the file says, and written to its end.
+//! Opening the writer of the access log, and flushing it at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::config::{AccessLogConfig, LogTarget};
 use crate::metrics::Metrics;
 use crate::process_state::ProcessState;
 
-/// How long the end of the gateway waits for what takes the lines.
+/// How long the end of the gateway waits for the lines to be written.
 const FINISH: Duration = Duration::from_secs(2);
 
-/// What writes the log of a configuration: the one `before` if it writes to the same place.
+/// The writer for a configuration: `before` if it writes to the same target.
 pub(super) fn open(
     config: Option<&AccessLogConfig>,
     before: Option<Arc<Sink>>,
@@ -34,16 +34,16 @@ pub(super) fn open(
         .map_err(|error| format!("cannot write the access log to {}: {error}", name()))
 }
 
-/// Writes the lines of all requests that have ended.
+/// Writes the lines of all requests that have ended, if that does not take too long.
 pub(super) async fn finish(shared: &ProcessState, workers: &[mpsc::UnboundedSender<Command>]) {
     let Some(sink) = shared.access_log.load_full() else { return };
     let (done, mut told) = mpsc::channel(1);
     for worker in workers {
-        let _ = worker.send(Command::FlushAccessLog(done.clone())); // a worker that ended has handed over all
+        let _ = worker.send(Command::FlushAccessLog(done.clone())); // a worker that ended has flushed its lines
     }
     drop(done);
-    let _ = tokio::time::timeout(FINISH, told.recv()).await; // nothing is sent: it ends with the last sender
-    let finished = tokio::task::spawn_blocking(move || sink.finish(FINISH)).await; // operators are answered meanwhile
+    let _ = tokio::time::timeout(FINISH, told.recv()).await; // nothing is sent: it returns when all senders are dropped
+    let finished = tokio::task::spawn_blocking(move || sink.finish(FINISH)).await; // the admin API goes on answering
     if !finished.unwrap_or(false) {
         tracing::warn!("the last lines of the access log could not be written in time");
     }

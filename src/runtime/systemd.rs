@@ -1,4 +1,4 @@
-//! What systemd is told (sd_notify(3)): that the gateway serves, that it ends.
+//! Notifies systemd that the gateway serves, and that it ends (sd_notify(3)).
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,12 +6,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// It serves: what waits for it may start.
+/// The gateway serves: units that depend on it may start.
 pub(super) const READY: &str = "READY=1";
-/// It drains.
+/// The gateway drains.
 pub(super) const STOPPING: &str = "STOPPING=1";
 
-/// Tells systemd, if it wants to hear.
+/// Notifies systemd, if `NOTIFY_SOCKET` is set.
 pub(super) fn notify(state: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&socket, state) {
@@ -25,7 +25,7 @@ fn send(socket: &OsStr, state: &str) -> io::Result<()> {
         _ => SocketAddr::from_pathname(socket)?,
     };
     let socket = UnixDatagram::unbound()?;
-    socket.set_nonblocking(true)?; // the gateway does not wait for who does not listen
+    socket.set_nonblocking(true)?; // a full queue must not block the gateway
     socket.send_to_addr(state.as_bytes(), &address)?;
     Ok(())
 }

@@ -1,17 +1,20 @@
-//! The serving threads.
+//! The thread of a worker.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-use super::StartError;
+use super::options::StartError;
 use super::worker::{Command, Worker};
 use crate::critical_task::CriticalTasks;
 use crate::process_state::ProcessState;
 use crate::server::Budget;
 
-/// Starts a serving thread; it is told what to do through what is returned.
+/// Starts the thread of the worker `index`. It carries out the commands that are sent through the returned channel.
+///
+/// # Errors
+/// If the system has no more threads.
 pub(super) fn start(
     shared: &Arc<ProcessState>,
     index: usize,

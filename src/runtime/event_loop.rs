@@ -1,4 +1,4 @@
-//! From the first request to the last: what is asked from outside, and what ends the gateway.
+//! The supervisor's event loop: from the first request to the event that ends the gateway.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -9,72 +9,75 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc};
 
+use super::access_log;
 use super::drain::{self, Ending};
-use super::handover::{self, Door, Predecessor};
+use super::handover::{self, HandoverSocket, Predecessor};
+use super::options::StartError;
+use super::reload;
 use super::signals::{Signal, Signals};
 use super::sockets::{Held, Sockets};
-use super::{StartError, Supervisor};
-use super::{log, reload};
+use super::supervisor::Supervisor;
 use crate::admin::ReloadRequest;
 use crate::config::Source;
 use crate::file_watch;
 
-/// What the supervisor is asked by others.
-pub(super) struct Asked {
+/// Where the events come from that the supervisor handles.
+pub(super) struct Events {
     pub(super) signals: Signals,
-    pub(super) requests: mpsc::Receiver<ReloadRequest>,
+    pub(super) reloads: mpsc::Receiver<ReloadRequest>,
+    /// Critical tasks that have failed.
     pub(super) failures: mpsc::UnboundedReceiver<&'static str>,
-    pub(super) door: Option<Door>,
+    pub(super) handover: Option<HandoverSocket>,
 }
 
 impl Supervisor {
-    /// Serves, tells the gateway before this one that it may go, and opens the door for the one after it.
+    /// Starts to serve, tells the predecessor to drain, and opens the hand-over socket for a successor.
     pub(super) async fn begin(
         &mut self,
         listeners: Vec<Held>,
         predecessor: Option<Predecessor>,
-        door: Option<&Path>,
-    ) -> Result<Option<Door>, String> {
+        handover: Option<&Path>,
+    ) -> Result<Option<HandoverSocket>, String> {
         reload::find_servers(&self.shared.snapshot.load_full()).await;
-        self.keep_store();
-        self.keep_keys();
-        self.keep_upstreams();
+        self.update_store();
+        self.update_keys();
+        self.update_upstreams();
         self.loaded();
         self.open(listeners);
-        self.sockets.settle();
-        let Some(path) = door else { return Ok(None) };
+        self.sockets.drop_unused();
+        let Some(path) = handover else { return Ok(None) };
         let cannot = |error| format!("cannot be taken over from at {}: {error}", path.display());
-        let mut door = Door::make(path).map_err(cannot)?; // what can fail does so before the other one goes
+        let mut socket = HandoverSocket::bind(path).map_err(cannot)?; // before the predecessor drains, because it may fail
         if let Some(predecessor) = predecessor {
             let addresses = self.sockets.addresses();
             let told = tokio::task::spawn_blocking(move || predecessor.serving(&addresses)).await;
             told.unwrap_or_else(|error| Err(error.to_string()))?;
             tracing::info!("took over from the gateway before this one, which drains");
         }
-        door.put().map_err(cannot)?;
-        Ok(Some(door))
+        socket.publish().map_err(cannot)?;
+        Ok(Some(socket))
     }
 
-    /// Looks after the file and does what is asked until something ends the gateway.
-    pub(super) async fn run(self, asked: Asked) -> Result<(), StartError> {
-        let Asked { mut signals, mut requests, mut failures, mut door } = asked;
+    /// Handles events until one of them ends the gateway.
+    pub(super) async fn run(self, events: Events) -> Result<(), StartError> {
+        let Events { mut signals, mut reloads, mut failures, mut handover } = events;
         let shared = Arc::clone(&self.shared);
         let path = match &self.source {
             Source::File(path) => path.clone(),
-            Source::Stdin => PathBuf::from("."), // the files that it names may be there
+            Source::Stdin => PathBuf::from("."), // the files that it refers to may be there
         };
         let supervisor = Rc::new(tokio::sync::Mutex::new(self));
-        let watching = file_watch::watch(&path, async || supervisor.lock().await.look().await);
+        let watching = file_watch::watch(&path, async || supervisor.lock().await.check_files().await);
         let hangup = Notify::new();
         let reloading = async {
             loop {
                 tokio::select! {
-                    Some(answer) = requests.recv() => {
+                    Some(answer) = reloads.recv() => {
                         let result = supervisor.lock().await.reload().await;
-                        let _ = answer.send(result); // whoever asked may have gone
+                        let _ = answer.send(result); // the client may have left
                     }
                     () = hangup.notified() => {
-                        let _ = supervisor.lock().await.reload().await; // reported where operators look
+                        let _ = supervisor.lock().await.reload().await; // `reload` logs it and puts it into `GET /status`
                     }
                 }
             }
@@ -89,36 +92,38 @@ impl Supervisor {
             }
         };
         let succeeded = async {
-            match &mut door {
+            match &mut handover {
                 None => std::future::pending().await,
-                Some(door) => loop {
-                    let successor = door.knock().await;
-                    // Nothing is reloaded meanwhile: what is handed over is what is in force.
+                Some(socket) => loop {
+                    let successor = socket.accept().await;
+                    // The lock keeps the configuration from changing while its sockets are handed over.
                     let supervisor = supervisor.lock().await;
-                    match hand_over(successor, &supervisor.sockets, door).await {
+                    match hand_over(successor, &supervisor.sockets, socket).await {
                         Ok(taken) => break taken,
-                        Err(error) => tracing::warn!("who asked for the sockets did not take over: {error}"),
+                        Err(error) => tracing::warn!(
+                            "the process that asked for the sockets did not take over: {error}"
+                        ),
                     }
                 },
             }
         };
         let ending = tokio::select! {
-            () = watching => Ending::Told,
-            () = reloading => Ending::Told,
-            () = signalled => Ending::Told,
+            () = watching => Ending::Signal,
+            () = reloading => Ending::Signal,
+            () = signalled => Ending::Signal,
             taken = succeeded => Ending::Succeeded(taken),
             Some(task) = failures.recv() => Ending::Failed(task),
         };
-        drop((requests, door)); // whoever asks for a reload or for the sockets now is told that there will be none
+        drop((reloads, handover)); // from now on, requests for a reload or for the sockets are refused
         supervisor.lock().await.end(ending, signals).await
     }
 
-    /// Ends what was begun.
+    /// Drains and ends.
     pub(super) async fn end(&mut self, ending: Ending, mut signals: Signals) -> Result<(), StartError> {
         match &ending {
             Ending::Succeeded(_) => self.end_admin(false),
             Ending::Failed(task) => tracing::error!("what {task} has failed; the gateway ends"),
-            Ending::Told => {}
+            Ending::Signal => {}
         }
         let sockets = std::mem::take(&mut self.sockets);
         drain::drain(&ending, &self.shared, sockets, &self.workers, &mut signals).await;
@@ -126,19 +131,19 @@ impl Supervisor {
         if let Some(store) = store {
             store.leave().await;
         }
-        log::finish(&self.shared, &self.workers).await;
+        access_log::finish(&self.shared, &self.workers).await;
         match ending {
-            Ending::Told | Ending::Succeeded(_) => Ok(()),
+            Ending::Signal | Ending::Succeeded(_) => Ok(()),
             Ending::Failed(task) => Err(StartError::System(format!("what {task} has failed; see the log"))),
         }
     }
 }
 
-/// Gives a successor the sockets, and waits until it serves on them; on which addresses.
+/// Passes the sockets to a successor and waits until it serves. Returns the addresses that it serves on.
 async fn hand_over(
     successor: UnixStream,
     sockets: &Sockets,
-    door: &mut Door,
+    socket: &mut HandoverSocket,
 ) -> std::io::Result<Vec<SocketAddr>> {
     let cloned = sockets.all().into_iter().map(|socket| socket.try_clone().map(OwnedFd::from));
     let cloned: Vec<OwnedFd> = cloned.collect::<Result<_, _>>()?;
@@ -148,7 +153,7 @@ async fn hand_over(
     });
     let (successor, taken) = waiting.await.map_err(std::io::Error::other)??;
     handover::confirm(&successor)?;
-    door.leave_to_successor();
+    socket.leave_to_successor();
     tracing::info!("another gateway has taken over");
     Ok(taken)
 }

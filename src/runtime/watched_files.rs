@@ -1,0 +1,81 @@
+//! The files that the configuration in force refers to, each with the state in which it was last read.
+
+use std::path::PathBuf;
+
+use crate::auth::Consumers;
+use crate::config::{CertificateConfig, Config};
+use crate::file_watch::{Several, Watch};
+use crate::lists::AddressList;
+use crate::pem::Pem;
+
+/// The files that the configuration in force refers to.
+#[derive(Default)]
+pub(super) struct WatchedFiles {
+    pub(super) consumers: Option<(PathBuf, Watch<Consumers>)>,
+    /// Address lists by name.
+    pub(super) lists: Vec<(String, PathBuf, Watch<AddressList>)>,
+    pub(super) tls: Vec<TlsFiles>,
+    /// The certificates of upstreams by the upstream's name.
+    pub(super) upstream_tls: Vec<(String, Vec<Watch<Pem>>)>,
+}
+
+impl WatchedFiles {
+    /// The files of a configuration that has just come into force.
+    pub(super) fn of(config: &Config) -> Self {
+        let consumers = config.api_key.consumers.as_ref();
+        let lists = config.lists.iter().filter_map(|list| {
+            let file = list.file.as_ref()?;
+            Some((list.name.clone(), file.clone(), Watch::new(file, &*list.known)))
+        });
+        let tls = config.upstreams.iter().filter_map(|upstream| {
+            let files = upstream.tls.as_ref()?.files.all();
+            Some((upstream.name.clone(), files.map(|file| Watch::new(&file.path, &*file.pem)).collect()))
+        });
+        Self {
+            upstream_tls: tls.collect(),
+            consumers: consumers.map(|c| (c.file.clone(), Watch::new(&c.file, &*c.known))),
+            lists: lists.collect(),
+            tls: TlsFiles::of(config),
+        }
+    }
+}
+
+/// Files of a listener's TLS that belong together.
+pub(super) struct TlsFiles {
+    pub(super) what: What,
+    pub(super) watch: Several,
+    /// Whether the certificate is not valid yet and is loaded again later.
+    pub(super) early: bool,
+}
+
+/// What the files hold.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum What {
+    Pair { cert: PathBuf, key: PathBuf },
+    Authorities(PathBuf),
+}
+
+impl TlsFiles {
+    /// The files of a configuration, without duplicates.
+    pub(super) fn of(config: &Config) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for tls in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
+            let pair = |CertificateConfig { cert, key, .. }: &CertificateConfig| What::Pair {
+                cert: cert.clone(),
+                key: key.clone(),
+            };
+            let authorities = tls.client.iter().map(|client| What::Authorities(client.ca.clone()));
+            for what in tls.certificates.iter().map(pair).chain(authorities) {
+                if all.iter().any(|known| known.what == what) {
+                    continue;
+                }
+                let watch = Several::new(match &what {
+                    What::Pair { cert, key } => vec![cert.clone(), key.clone()],
+                    What::Authorities(file) => vec![file.clone()],
+                });
+                all.push(Self { what, watch, early: false });
+            }
+        }
+        all
+    }
+}
