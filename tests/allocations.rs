@@ -1,4 +1,4 @@
-//! A decision allocates nothing: memory is what an attack would make expensive.
+//! A decision does not allocate memory, so that an attack cannot make it expensive.
 #![allow(missing_docs, clippy::unwrap_used)]
 #![allow(unsafe_code, reason = "an allocator that counts has to be one")]
 
@@ -47,7 +47,7 @@ routes:
   - {name: api, match: {host: api.test, path: /v1/*}, respond: {status: 200}, limits: [per-key, per-path]}
 ";
 
-/// A token that was verified before: its user and its claims are keys without an allocation.
+/// A cached token gives its user and its claims as keys without an allocation.
 #[test]
 fn a_remembered_token_allocates_nothing() {
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -76,13 +76,13 @@ fn a_remembered_token_allocates_nothing() {
     }
 }
 
-/// Two limits on one request, admitted or refused: no allocation, from the head to the decision.
+/// Two limits on one request, admitted or refused: no allocation from the head to the decision.
 #[test]
 fn a_decision_allocates_nothing() {
     allocates_nothing(RULES, Path::new("."));
 }
 
-/// Nor does finding out whose key was sent.
+/// Finding the consumer of an API key does not allocate.
 #[test]
 fn a_known_key_allocates_nothing() {
     let folder = tempfile::TempDir::new().unwrap();
@@ -113,7 +113,7 @@ fn allocates_nothing(rules: &str, folder: &Path) {
         let evaluated = evaluate(&snapshot, origin, &parts, at, true).unwrap();
         let allocations = ALLOCATIONS.get() - before;
         if turn > 0 {
-            assert_eq!(allocations, 0, "turn {turn}"); // the first makes the slots of its shard
+            assert_eq!(allocations, 0, "turn {turn}"); // the first request allocates the slots of its shard
         }
         match evaluated.decision.admitted {
             true => admitted += 1,

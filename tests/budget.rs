@@ -1,5 +1,5 @@
-//! What a request may allocate: the whole gateway, in this process, counted. The numbers are in `tests/budget.txt`;
-//! `UPDATE=1 cargo test --test budget` writes them anew.
+//! The allocation budget of a request, measured on a whole gateway in this process. The budget is in `tests/budget.txt`;
+//! `UPDATE=1 cargo test --test budget` rewrites it.
 #![allow(missing_docs, clippy::unwrap_used)]
 #![allow(unsafe_code, reason = "an allocator that counts has to be one")]
 
@@ -16,7 +16,7 @@ use sluicegate::config::Source;
 use sluicegate::process_log::ProcessLog;
 use sluicegate::runtime::{self, Options};
 
-/// Allocations on all threads but those of the test.
+/// Allocations on all threads except those of the test.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -71,7 +71,7 @@ fn a_request_allocates_what_it_did() {
         RULES.replace("{edge}", &edge.address.to_string()).replace("{upstream}", &upstream.to_string());
     let config = folder.path().join("gateway.yaml");
     std::fs::write(&config, rules).unwrap();
-    // It serves until the process ends.
+    // Runs until the process exits.
     let log = ProcessLog::open().unwrap();
     let options = Options { config: Source::File(config), workers: Some(1), handover: None };
     let mut client = Connection::connect(edge.address, deadline());

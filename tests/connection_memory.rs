@@ -1,4 +1,4 @@
-//! What a connection costs in memory while it waits: a thousand that do nothing must not be what fills a machine.
+//! The memory of a waiting connection: idle connections must not exhaust the memory of a machine.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod harness;
@@ -13,7 +13,7 @@ use harness::{Gateway, Setup, deadline};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const KIB: usize = 1 << 10;
-/// What is opened before anything is measured: the first ones bring memory that all share.
+/// Connections that are opened before the measurement: the first ones allocate memory that all share.
 const FIRST: usize = 200;
 const MORE: usize = 1_000;
 
@@ -22,7 +22,7 @@ limits: {l: {key: ip, rate: 100000/s}}
 routes: [{limits: [l], respond: {status: 200, body: here}}]
 ";
 
-/// By how many bytes the gateway grows with each connection that `open` makes and that goes on.
+/// By how many bytes the gateway grows with each connection that `open` makes and returns.
 fn growth<T>(gateway: &Gateway, mut open: impl FnMut() -> T) -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
@@ -64,7 +64,7 @@ fn an_idle_connection_with_tls() {
     assert!(grown <= 40 * KIB, "{grown} bytes");
 }
 
-/// A connection that nothing is asked of keeps no buffer.
+/// An idle connection keeps no buffer.
 #[test]
 fn an_idle_connection_of_http2() {
     let gateway = Setup::default().workers(1).start(RULES);
@@ -77,13 +77,13 @@ fn an_idle_connection_of_http2() {
     assert!(grown <= 8 * KIB, "{grown} bytes");
 }
 
-/// A client that waits, and the server that it waits for.
+/// A request in flight: a connection to the client and one to the server.
 #[test]
 fn a_busy_pair() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let (asks, asked) = mpsc::channel();
-    // It ends with the process: nobody waits for it.
+    // Runs until the process exits.
     std::thread::spawn(move || {
         let mut held = Vec::new();
         for stream in silent.incoming() {

@@ -1,4 +1,4 @@
-//! Certificates made for a test, and TLS in front of what has none.
+//! Certificates made for a test, and TLS termination in front of a server that has none.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -74,7 +74,7 @@ impl Authority {
     }
 }
 
-/// What is known of a connection with TLS.
+/// The properties of a TLS connection.
 #[derive(Clone, Debug)]
 pub struct Handshake {
     pub name: Option<String>,
@@ -94,7 +94,7 @@ impl Handshake {
     }
 }
 
-/// Takes TLS from what is sent to a server that has none. It ends with this value.
+/// Terminates TLS in front of a server that has none. Stops when it is dropped.
 pub struct TlsFront {
     pub address: SocketAddr,
     handshakes: Arc<Mutex<Vec<Handshake>>>,

@@ -66,12 +66,12 @@ impl Client {
         self.reader.response("GET").unwrap_or_else(|error| panic!("no answer: {error}"))
     }
 
-    /// Whether the answer broke off, with what came of it.
+    /// The answer, or the part of it that arrived before it broke off.
     pub fn try_response(&mut self) -> io::Result<Response> {
         self.reader.response("GET")
     }
 
-    /// Whether the gateway closes the connection without another word.
+    /// Whether the gateway closes the connection without sending anything more.
     pub fn is_closed(&mut self) -> bool {
         self.reader.at_end()
     }
@@ -82,7 +82,7 @@ impl Client {
     }
 }
 
-/// Whether nobody listens there any more; waits for it.
+/// Waits until connections to this address are refused.
 #[track_caller]
 pub fn refuses(address: SocketAddr) {
     until("connections are refused", || {
@@ -90,7 +90,7 @@ pub fn refuses(address: SocketAddr) {
     });
 }
 
-/// The head of a request; Host comes by itself unless it is among the headers.
+/// The head of a request. Host is added unless it is among the headers.
 pub fn head(method: &str, target: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!("{method} {target} HTTP/1.1\r\n");
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {

@@ -75,7 +75,7 @@ impl Cluster {
         self.nodes.iter().position(is).unwrap()
     }
 
-    /// Sets a slot on its way to another node, and leaves it there.
+    /// Starts to migrate a slot to another node, without completing it.
     #[track_caller]
     pub fn begin_move(&self, slot: u16, to: usize) {
         let (source, target) = (&self.nodes[self.owner(slot)], &self.nodes[to]);
@@ -85,7 +85,7 @@ impl Cluster {
         source.run::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]);
     }
 
-    /// Moves a slot and its keys to another node as redis-cli does, while clients go on.
+    /// Migrates a slot and its keys to another node as redis-cli does, while clients continue.
     #[track_caller]
     pub fn move_slot(&self, slot: u16, to: usize) {
         let from = self.owner(slot);
@@ -119,15 +119,15 @@ impl Cluster {
     }
 }
 
-/// A master with one replica, and those who watch them.
+/// A master with one replica, and the sentinels that monitor them.
 pub struct Sentinels {
-    /// The first of them is the master at first.
+    /// The first of them is the initial master.
     pub servers: [RedisServer; 2],
     pub watchers: Vec<RedisServer>,
 }
 
 impl Sentinels {
-    /// Starts a master, its replica and so many sentinels, and waits until these know each other.
+    /// Starts a master, its replica and `count` sentinels, and waits until these know each other.
     #[track_caller]
     pub fn start(count: usize) -> Self {
         let quick = |setup: RedisSetup| setup.config("repl-diskless-sync-delay", &["0"]);
@@ -190,7 +190,7 @@ impl Sentinels {
         self.promoted(1 - old);
     }
 
-    /// Swaps the roles while both live, and waits until it is done.
+    /// Swaps the roles of the two running servers, and waits until it is done.
     #[track_caller]
     pub fn switch_over(&self) {
         let old = self.master();

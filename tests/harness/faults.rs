@@ -1,4 +1,4 @@
-//! Faults at random: numbers that are the same for the same seed, and how far what was admitted goes beyond a limit.
+//! Random faults: reproducible random numbers, and by how much admitted requests exceed a limit.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Random {
         (self.number() % bound as u64) as usize
     }
 
-    /// A time in this range; short ones and long ones come as often, by their logarithm.
+    /// A time in this range, uniform on a logarithmic scale.
     pub fn time(&mut self, millis: Range<u64>) -> Duration {
         let [from, to] = [millis.start, millis.end].map(|millis| (millis.max(1) as f64).ln());
         let part = (self.number() >> 11) as f64 / (1_u64 << 53) as f64;
@@ -35,20 +35,20 @@ impl Random {
     }
 }
 
-/// A number in the environment, by which a test is made to run for longer.
+/// A number from the environment, which makes a test run for longer.
 pub fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is no whole number: {text}")))
 }
 
-/// A bucket, as seen from outside: over any time no more than its capacity and what the rate gives.
+/// The bound of a token bucket: in any time, at most its capacity and what the rate adds in that time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     pub capacity: f64,
     pub per_second: f64,
 }
 
-/// When requests that were admitted had their answers, in order, from the first that was sent.
+/// The times at which admitted requests were answered, in order, since the first request was sent.
 pub struct Admitted(Vec<Duration>);
 
 impl Admitted {
@@ -70,13 +70,13 @@ impl Admitted {
         before(time.end) - before(time.start)
     }
 
-    /// What was admitted from the beginning on over what the bucket allows, at the worst moment.
+    /// The largest ratio of admitted to allowed requests, counted from the beginning.
     pub fn ratio(&self, bucket: Bucket) -> f64 {
         let ratios = self.0.iter().zip(1..).map(|(at, count)| bucket.ratio(count, *at));
         ratios.fold(0.0, f64::max)
     }
 
-    /// The same for the worst stretch of this length.
+    /// The largest ratio of admitted to allowed requests in any interval of this length.
     pub fn ratio_of_stretch(&self, bucket: Bucket, length: Duration) -> f64 {
         let ends = self.0.iter().enumerate().map(|(last, at)| {
             let first = self.0.partition_point(|earlier| *earlier + length < *at);

@@ -7,11 +7,11 @@ use super::load::{Load, admitted};
 use super::prometheus::Family;
 use super::{Gateway, Setup, in_parallel, until, within};
 
-/// Gateways with the same file. They end with this value.
+/// Gateways with the same file. They are killed when this is dropped.
 pub struct Fleet(Vec<Gateway>);
 
 impl Fleet {
-    /// Starts so many gateways at once and waits until each has the store and knows all the others.
+    /// Starts `count` gateways in parallel and waits until each has the store and knows all the others.
     #[track_caller]
     pub fn start(count: usize, yaml: &str) -> Self {
         let fleet = Self::cold(count, yaml);
@@ -19,7 +19,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts so many gateways, whether there is a store or not.
+    /// Starts `count` gateways without waiting for the store.
     #[track_caller]
     pub fn cold(count: usize, yaml: &str) -> Self {
         Self::of((0..count).map(|_| Setup::default()).collect(), yaml)
@@ -46,7 +46,7 @@ impl Fleet {
         });
     }
 
-    /// Whether all gateways have the store again within this time.
+    /// Asserts that all gateways have the store again within this time.
     #[track_caller]
     pub fn up_within(&self, limit: Duration) {
         let up = within(limit, || self.iter().all(has_store).then_some(()));
@@ -57,7 +57,7 @@ impl Fleet {
         );
     }
 
-    /// Waits until every gateway knows that it is without the store.
+    /// Waits until every gateway has noticed that the store is away.
     #[track_caller]
     pub fn down(&self) {
         until("every gateway knows that the store is away", || (!self.iter().any(has_store)).then_some(()));
@@ -67,7 +67,7 @@ impl Fleet {
         self.iter().map(|gateway| gateway.admin_get("/status").json()["store"].clone()).collect()
     }
 
-    /// One number, of all gateways together.
+    /// The sum of a metric over all gateways.
     #[track_caller]
     pub fn sum(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
         self.iter().map(|gateway| gateway.metric(metric, labels)).sum()
@@ -112,13 +112,13 @@ pub fn has_store(gateway: &Gateway) -> bool {
     gateway.metric("sluicegate_store_up", &[]) == 1.0
 }
 
-/// Whether a gateway has its store and knows of so many gateways, itself among them.
+/// Whether a gateway has its store and knows of this number of gateways, itself included.
 pub fn knows(gateway: &Gateway, gateways: usize) -> bool {
     let store = &gateway.admin_get("/status").json()["store"];
     store["up"] == true && store["gateways"] == gateways
 }
 
-/// The limits and one route under them that answers by itself.
+/// The configuration of limits, and of one route with them that answers without an upstream.
 pub fn route(limits: &str, text: &str) -> String {
     format!(
         "limits:\n{text}\nroutes:\n  - name: all\n    match: {{path: /*}}\n    \
@@ -126,7 +126,7 @@ pub fn route(limits: &str, text: &str) -> String {
     )
 }
 
-/// One limit `l` by API key on everything.
+/// The configuration of one limit `l` by API key on all requests.
 pub fn limit(text: &str) -> String {
     route("l", &format!("  l: {{key: api_key, {text}}}"))
 }

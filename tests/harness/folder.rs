@@ -51,12 +51,12 @@ impl Folder {
     }
 }
 
-/// All that a command has said.
+/// The output of a command, standard output and standard error.
 pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
-/// What became of each request.
+/// The outcome of each request.
 pub fn outcomes(decisions: &[Value]) -> Vec<&str> {
     decisions.iter().map(|decision| decision["outcome"].as_str().unwrap()).collect()
 }

@@ -20,9 +20,9 @@ use super::{deadline, until, within};
 /// The admin token of every gateway that does not choose its own.
 pub const TOKEN: &str = "test-token";
 
-/// What comes before the file of a test unless it says so itself.
+/// Sections that are added to the file of a test unless it has them.
 const LISTEN: &str = "listen: [{name: edge, address: \"{edge}\"}]\n";
-/// Tests that look at no access log leave their output alone.
+/// Keeps access logs out of the output of tests that do not read them.
 const ACCESS_LOG: &str = "access_log: off\n";
 const ADMIN: &str = "admin: {address: \"{admin}\", token: test-token}\n";
 
@@ -47,11 +47,11 @@ pub struct Setup {
     stderr: Option<Stdio>,
 }
 
-/// A gateway that runs. It ends with this value.
+/// A running gateway. It is killed when this is dropped.
 pub struct Gateway {
     /// Where clients are served.
     pub edge: SocketAddr,
-    /// A second address, for whoever listens on `{edge2}`.
+    /// A second address, `{edge2}` in the file.
     pub edge2: SocketAddr,
     /// Where operators are served.
     pub admin: SocketAddr,
@@ -93,7 +93,7 @@ impl Setup {
         self
     }
 
-    /// It can be taken over from.
+    /// Another process can take over from it.
     pub fn handover(mut self) -> Self {
         self.handover = true;
         self
@@ -105,13 +105,13 @@ impl Setup {
         self
     }
 
-    /// The process may have so many file descriptors.
+    /// Limits the number of file descriptors of the process.
     pub fn descriptors(mut self, most: usize) -> Self {
         self.descriptors = Some(most);
         self
     }
 
-    /// Its log goes there, where the test does not read it.
+    /// Redirects the process log, which the test then cannot read.
     pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
         self.stderr = Some(stderr.into());
         self
@@ -169,13 +169,13 @@ impl Setup {
             std::net::TcpStream::connect_timeout(&admin, deadline()).ok()?;
             (gateway.admin_get("/readyz").status == 200).then_some(())
         });
-        // Ready says that it is loaded; the workers open their sockets at the same time.
+        // Readiness means that the configuration is loaded; the workers open their sockets at the same time.
         until("the edge listens", || std::net::TcpStream::connect_timeout(&edge, deadline()).ok());
         gateway
     }
 }
 
-/// Starts a program and collects what it logs, unless that goes elsewhere.
+/// Starts a program and collects its log, unless that is redirected.
 fn spawn(command: &mut Command, stderr: Option<Stdio>) -> (Child, Arc<Mutex<String>>) {
     let log = Arc::new(Mutex::new(String::new()));
     let collected = stderr.is_none();
@@ -192,7 +192,7 @@ fn spawn(command: &mut Command, stderr: Option<Stdio>) -> (Child, Arc<Mutex<Stri
     (child, log)
 }
 
-/// The file of a test with its addresses, and with what all files have in common.
+/// The file of a test with its values and the common sections.
 fn fill(yaml: &str, values: &[(String, String)], admin: bool) -> String {
     let has = |key: &str| yaml.lines().any(|line| line.starts_with(key));
     let mut text = String::new();
@@ -236,7 +236,7 @@ impl Gateway {
         Setup::default().upstream(upstream).start(yaml)
     }
 
-    /// Starts another process with the same file and arguments, which is to take over from this one.
+    /// Starts another process with the same file and arguments, which takes over from this one.
     #[track_caller]
     pub fn successor(&self) -> Self {
         self.next(self.args.clone(), "took over")
@@ -251,7 +251,7 @@ impl Gateway {
         self.next(args, "took over")
     }
 
-    /// Starts it again after its end.
+    /// Starts it again after it has ended, and waits until it listens.
     #[track_caller]
     pub fn again(&self) -> Self {
         self.next(self.args.clone(), "listening on")
@@ -278,7 +278,7 @@ impl Gateway {
         gateway
     }
 
-    /// Tries to start another process with a file of this folder and other arguments; how that ends, and what it says.
+    /// Tries to start another process with a file of this folder and other arguments. Returns its exit code and its log.
     pub fn rival(&self, file: &str, args: &[&str]) -> (Option<i32>, String) {
         let (mut child, log) =
             spawn(program().arg("run").arg("--config").arg(self.path(file)).args(args), None);
@@ -289,7 +289,7 @@ impl Gateway {
         (ended.and_then(|status| status.code()), said)
     }
 
-    /// Where it is taken over from.
+    /// The socket on which another process takes over.
     pub fn handover(&self) -> PathBuf {
         self.path("handover.sock")
     }
@@ -341,7 +341,7 @@ impl Gateway {
         self.admin(method, target, &[("authorization", &format!("Bearer {TOKEN}"))])
     }
 
-    /// What is left of a key.
+    /// The remaining units of a key.
     #[track_caller]
     pub fn remaining(&self, limit: &str, key: &str) -> u64 {
         let state = self.admin_get(&format!("/limits/{limit}/keys/{key}"));
@@ -356,7 +356,7 @@ impl Gateway {
         Scrape::parse(&answer.text()).unwrap_or_else(|error| panic!("{error} in\n{}", answer.text()))
     }
 
-    /// One number of a scrape; 0 if it is not there.
+    /// One value of a scrape; 0 if it is missing.
     #[track_caller]
     pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.metrics().value(name, labels)
@@ -427,14 +427,14 @@ impl Gateway {
         self.log.lock().unwrap().clone()
     }
 
-    /// How often its log has said `what`, once it has: a thread of its own writes the log.
+    /// How often `what` occurs in the log. Waits for the first time, because another thread collects the log.
     #[track_caller]
     pub fn times_logged(&self, what: &str) -> usize {
         until(&format!("the log says {what:?}"), || self.log().contains(what).then_some(()));
         self.log().matches(what).count()
     }
 
-    /// The time that it has spent on processors.
+    /// The processor time that it has used.
     pub fn processor_time(&self) -> Duration {
         let stat = std::fs::read_to_string(self.proc("stat")).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
@@ -442,13 +442,12 @@ impl Gateway {
         Duration::from_millis(ticks * 10) // of USER_HZ, which is 100 on every Linux
     }
 
-    /// What the system tells of the process.
+    /// A file of /proc about the process.
     pub fn proc(&self, file: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{file}", self.child.id()))
     }
 
-    /// The connections to `server`, on 127.0.0.1, that the kernel has seen no end of: an end that was sent may still be on
-    /// its way.
+    /// The established connections to `server`, on 127.0.0.1. A FIN that was sent may not have arrived yet.
     pub fn connections_to(&self, server: SocketAddr) -> usize {
         let (remote, established) = (format!("0100007F:{:04X}", server.port()), "01");
         let table = std::fs::read_to_string(self.proc("net/tcp")).unwrap();

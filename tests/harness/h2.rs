@@ -1,4 +1,4 @@
-//! A client of HTTP/2 that sends any frames (RFC 9113), and reads what comes back without a library's opinion.
+//! A client of HTTP/2 (RFC 9113) that sends arbitrary frames and reads frames without interpreting them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -40,7 +40,7 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
-/// What the gateway did with a stream or a connection.
+/// How a stream or a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// It answered with this status.
@@ -49,7 +49,7 @@ pub enum End {
     Reset(u32),
     /// It ended the connection with GOAWAY and this error.
     GoAway(u32),
-    /// It closed the connection without a word.
+    /// It closed the connection without GOAWAY.
     Closed,
 }
 
@@ -66,7 +66,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A header block (RFC 7541) of literals that nobody remembers.
+/// A header block (RFC 7541) of literals without indexing.
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -106,7 +106,7 @@ pub fn post(stream: u32, path: &str) -> Vec<u8> {
 }
 
 impl H2 {
-    /// A connection on which the settings are agreed. Answers refer to no table.
+    /// A connection after the exchange of SETTINGS. The size of the header table is zero.
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
         Self::with_settings(address, &[])
@@ -128,7 +128,7 @@ impl H2 {
         h2
     }
 
-    /// A connection on which nothing was said.
+    /// A connection on which nothing was sent.
     #[track_caller]
     pub fn silent(address: SocketAddr) -> Self {
         let stream = TcpStream::connect_timeout(&address, deadline()).unwrap();
@@ -137,7 +137,7 @@ impl H2 {
         Self { stream, read: Vec::new(), closed: false }
     }
 
-    /// A connection whose client has hardly any room for what it is sent. The settings are agreed without looking.
+    /// A connection whose client has a tiny receive buffer. SETTINGS are acknowledged without being read.
     #[track_caller]
     pub fn small(address: SocketAddr) -> Self {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -159,7 +159,7 @@ impl H2 {
         self
     }
 
-    /// The next frame, if one comes in time. `closed` says whether none will.
+    /// The next frame, if one arrives in time. Sets `closed` at the end of the connection.
     pub fn next(&mut self, within: Duration) -> Option<Frame> {
         let begun = Instant::now();
         loop {
@@ -187,7 +187,7 @@ impl H2 {
         Some(Frame { kind, flags, stream: u32::from_be_bytes([d, e, f, g]), payload })
     }
 
-    /// The first frame that is wanted; others are thrown away, and PINGs answered.
+    /// The first frame for which `wanted` is true. Others are dropped, and PINGs are acknowledged.
     pub fn until(&mut self, within: Duration, mut wanted: impl FnMut(&Frame) -> bool) -> Option<Frame> {
         let begun = Instant::now();
         loop {
@@ -240,11 +240,11 @@ pub fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(*bytes.first_chunk().unwrap())
 }
 
-/// The status of a head of a gateway that was told to remember nothing: it stands first.
+/// The status in a header block that was encoded without a table: it is the first field.
 fn status(block: &[u8]) -> u16 {
     let mut block = block;
     while block[0] & 0xe0 == 0x20 {
-        block = &block[1..]; // a new size of the table, which is nothing
+        block = &block[1..]; // dynamic table size update
     }
     match block[0] {
         0x88 => 200,

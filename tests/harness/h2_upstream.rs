@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::authority::Handshake;
 
-/// A server on a thread of its own. It ends with this value.
+/// A server on a thread of its own. It stops when this is dropped.
 pub struct H2Upstream {
     pub address: SocketAddr,
     state: Arc<State>,
@@ -61,7 +61,7 @@ pub struct Speaks {
 }
 
 impl H2Upstream {
-    /// Does to every request what `script` says.
+    /// Runs `script` for every request.
     pub fn start<F: Future<Output = ()> + 'static>(
         speaks: Speaks,
         script: impl Fn(Call) -> F + Send + 'static,
@@ -114,7 +114,7 @@ impl H2Upstream {
         Self { address, state, _end }
     }
 
-    /// Answers 200 with `body` to everything.
+    /// Answers 200 with `body` to all requests.
     pub fn answering(body: &'static str) -> Self {
         Self::start(Speaks::default(), move |mut call: Call| async move {
             call.read().await;
@@ -181,7 +181,7 @@ impl Call {
         Some(piece.map_err(|error| error.to_string()))
     }
 
-    /// The whole body, as far as it came.
+    /// The body, as far as it arrived.
     pub async fn read(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while let Some(Ok(piece)) = self.next().await {
@@ -250,7 +250,7 @@ fn head(status: u16, headers: &[(&str, &str)]) -> Response<()> {
 pub struct Answer(SendStream<Bytes>);
 
 impl Answer {
-    /// Sends as the gateway takes it; whether it did.
+    /// Sends within the flow-control window. Returns whether the gateway accepted everything.
     pub async fn send(&mut self, mut data: Bytes) -> bool {
         while !data.is_empty() {
             self.0.reserve_capacity(data.len());

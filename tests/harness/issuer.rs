@@ -1,4 +1,4 @@
-//! Somebody who signs tokens: well, or in any way that a test wants.
+//! An issuer of tokens, valid ones and any others that a test needs.
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::hmac;
@@ -97,7 +97,7 @@ impl Signer {
         format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", lines.join("\n"))
     }
 
-    /// A token as it should be.
+    /// A valid token.
     pub fn token(&self, claims: &Value) -> String {
         let mut header = json!({ "typ": "JWT", "alg": self.alg });
         if let Some(kid) = &self.kid {
@@ -106,7 +106,7 @@ impl Signer {
         self.signed(&header.to_string(), &claims.to_string())
     }
 
-    /// A token of any header and any claims, rightly signed.
+    /// A token with this header and these claims, correctly signed.
     pub fn signed(&self, header: &str, claims: &str) -> String {
         let signed = unsigned(header, claims);
         let message = signed.as_bytes();
@@ -139,7 +139,7 @@ pub fn jwks(signers: &[&Signer]) -> String {
     json!({ "keys": signers.iter().map(|signer| signer.jwk()).collect::<Vec<_>>() }).to_string()
 }
 
-/// Ten minutes from now, as tokens say it.
+/// Ten minutes from now, as a NumericDate.
 pub fn soon() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 600
 }

@@ -1,4 +1,4 @@
-//! Load: many connections that are kept, and what became of each request.
+//! Load: requests over many persistent connections, and the outcome of each.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::client::head;
 use super::{Gateway, deadline};
 
-/// A load to be put on some gateways.
+/// A load on some gateways, to be started.
 #[derive(Clone)]
 pub struct Load {
     gateways: Vec<SocketAddr>,
@@ -32,7 +32,7 @@ pub struct Sample {
     pub gateway: usize,
     /// When it was sent, from the beginning of the load.
     pub at: Duration,
-    /// 0 if the connection broke or nobody answered.
+    /// 0 if there was no answer.
     pub status: u16,
     pub took: Duration,
 }
@@ -71,7 +71,7 @@ impl Load {
         Self { gateways: vec![address], ..Self::on(&[], connections) }
     }
 
-    /// The API key of all requests; where there are several, they take turns.
+    /// The API keys of the requests, in turn.
     pub fn keys(mut self, keys: &[impl ToString]) -> Self {
         self.keys = keys.iter().map(ToString::to_string).collect();
         self
@@ -89,13 +89,13 @@ impl Load {
         self
     }
 
-    /// What each connection waits between an answer and the next request.
+    /// The pause of each connection between an answer and the next request.
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// The connections begin one after the other, evenly in the time `over`, `from` after the beginning.
+    /// The connections start one after the other, evenly spread over the time `over`, `from` after the beginning.
     pub fn spread(mut self, from: Duration, over: Duration) -> Self {
         self.spread = Some((from, over));
         self
@@ -107,7 +107,7 @@ impl Load {
         self
     }
 
-    /// Sends so many requests and waits for all answers.
+    /// Sends `count` requests and waits for all answers.
     pub fn send(self, count: usize) -> Vec<Sample> {
         self.run(count).wait()
     }
@@ -153,11 +153,11 @@ impl Load {
     }
 }
 
-/// One connection, made anew when it breaks.
+/// One connection, replaced when it breaks.
 async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Instant) {
     let gateway = index % load.gateways.len();
     let (mut stream, mut buffer) = (None, Vec::new());
-    // The pace that was asked for, or that of asking who is dead.
+    // The interval between requests, or between attempts to connect.
     let (index, all) = (index as u32, load.connections as u32);
     let start = load.spread.map_or(begun, |(from, over)| begun + from + over * index / all);
     let mut pace = tokio::time::interval_at(start.into(), load.pause.max(Duration::from_millis(1)));
@@ -194,7 +194,8 @@ async fn connection(load: Arc<Load>, state: Arc<State>, index: usize, begun: Ins
     }
 }
 
-/// Sends a request and reads the whole answer, which has a length; its status, and whether it is the connection's last.
+/// Sends a request and reads the answer, which has a Content-Length. Returns its status, and whether it closes the
+/// connection.
 async fn ask(stream: &mut TcpStream, buffer: &mut Vec<u8>, request: &[u8]) -> Option<(u16, bool)> {
     stream.write_all(request).await.ok()?;
     loop {
@@ -225,7 +226,7 @@ impl Running {
         self.state.samples.lock().unwrap().len()
     }
 
-    /// Ends it, after the requests that are under way.
+    /// Stops it when the requests in flight are answered.
     pub fn stop(self) -> Vec<Sample> {
         self.state.over.store(true, Ordering::Relaxed);
         self.wait()
@@ -241,16 +242,16 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.state.over.store(true, Ordering::Relaxed); // a test that fails does not wait for it
+        self.state.over.store(true, Ordering::Relaxed); // stops it if the test panics
     }
 }
 
-/// How many were answered so.
+/// How many were answered with this status.
 pub fn count(samples: &[Sample], status: u16) -> usize {
     samples.iter().filter(|sample| sample.status == status).count()
 }
 
-/// How many were admitted; all others have to be refused: no 5xx, and nobody without an answer.
+/// How many were admitted. Asserts that all others were refused: no 5xx, and none without an answer.
 #[track_caller]
 pub fn admitted(samples: &[Sample]) -> usize {
     let odd: Vec<_> = samples.iter().filter(|sample| !matches!(sample.status, 200 | 429)).collect();

@@ -1,4 +1,4 @@
-//! HTTP/1.1 messages as they are on the wire, read strictly.
+//! A strict parser of HTTP/1.1 messages.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use super::deadline;
 /// Headers or trailers: names in lower case, in the order in which they came.
 pub type Headers = Vec<(String, String)>;
 
-/// Reads messages from a socket, each within the usual patience.
+/// Reads messages from a socket, each before the deadline.
 pub struct Reader {
     pub stream: TcpStream,
     buffer: Vec<u8>,
@@ -42,7 +42,7 @@ impl Head {
         self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The value of a header that may be there once.
+    /// The value of a header that occurs at most once.
     #[track_caller]
     pub fn one(&self, name: &str) -> Option<&str> {
         let all = self.all(name);
@@ -74,7 +74,7 @@ impl Reader {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// Reads some more; whether there was more.
+    /// Reads more bytes. Returns whether there were any.
     fn fill(&mut self) -> io::Result<bool> {
         let mut piece = [0; 64 << 10];
         loop {
@@ -97,7 +97,7 @@ impl Reader {
         if self.fill()? { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
-    /// The bytes up to `end`, which is taken too.
+    /// The bytes up to and including `end`.
     fn up_to(&mut self, end: &[u8]) -> io::Result<String> {
         let begun = Instant::now();
         loop {
@@ -118,7 +118,7 @@ impl Reader {
         Head::parse(&self.up_to(b"\r\n\r\n")?).map(Some)
     }
 
-    /// As many bytes as they come.
+    /// Exactly this number of bytes.
     pub fn exactly(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let begun = Instant::now();
         while self.buffer.len() < length {
@@ -128,7 +128,7 @@ impl Reader {
         Ok(std::mem::replace(&mut self.buffer, rest))
     }
 
-    /// At most `most` bytes of what has come or comes next, and none at the end.
+    /// At most `most` bytes that have arrived or arrive next; none at the end of the connection.
     pub fn some(&mut self, most: usize) -> io::Result<Vec<u8>> {
         if self.buffer.is_empty() {
             self.fill()?;
@@ -163,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// The body that a head announces; to the end of the connection if it announces none and `open`.
+    /// The body that a head announces; up to the end of the connection if it announces none and `open` is true.
     pub fn body(&mut self, head: &Head, open: bool) -> io::Result<(Vec<u8>, Headers)> {
         let lengths = head.all("content-length");
         match (head.all("transfer-encoding").as_slice(), lengths.as_slice()) {
@@ -196,7 +196,7 @@ impl Reader {
         Ok(Response { status, head, body, trailers })
     }
 
-    /// Whether the peer has closed its side, with nothing more to read. Waits for it.
+    /// Waits for the end of the connection. Returns whether there was nothing more to read.
     pub fn at_end(&mut self) -> bool {
         if !self.buffer.is_empty() {
             return false;
@@ -209,7 +209,7 @@ impl Reader {
 }
 
 impl Response {
-    /// The value of a header that may be there once.
+    /// The value of a header that occurs at most once.
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.one(name)

@@ -1,11 +1,11 @@
-//! Addresses that nobody else takes between choosing them and using them.
+//! Addresses that no other process takes between choosing and using them.
 
 use std::net::SocketAddr;
 
 use socket2::{Domain, Socket, Type};
 
-/// A free address on the loopback interface, kept by a socket that is bound and does not listen: the kernel
-/// gives its port to nobody who asks for any, and connecting to it is refused until somebody listens there.
+/// A free address on the loopback interface, reserved by a socket that is bound but does not listen: the kernel does not
+/// choose its port for others, and connections are refused until a server listens there.
 pub struct ReservedPort {
     pub address: SocketAddr,
     _holder: Socket,

@@ -1,4 +1,4 @@
-//! A strict reader of Prometheus' text format, which refuses what a scraper might not take.
+//! A strict parser of the text format of Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,7 +118,7 @@ impl Scrape {
         Ok(())
     }
 
-    /// The number of one series; 0 if it is not there.
+    /// The value of one series; 0 if it is missing.
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let samples = self.families.values().flat_map(|family| &family.samples);
         let wanted = |sample: &&Sample| {
@@ -129,7 +129,7 @@ impl Scrape {
         samples.filter(wanted).map(|sample| sample.value).sum()
     }
 
-    /// All series, without their numbers.
+    /// All series, without their values.
     pub fn series(&self) -> BTreeSet<String> {
         let samples = self.families.values().flat_map(|family| &family.samples);
         samples.map(|sample| format!("{}{:?}", sample.name, sample.labels)).collect()

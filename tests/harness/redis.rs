@@ -1,4 +1,4 @@
-//! Real Redis servers: each is one test's own, and is killed, frozen or changed as the test wants.
+//! Real Redis servers. Each belongs to one test, which may kill, freeze or reconfigure it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::permits::Permit;
 use super::ports::ReservedPort;
 use super::{deadline, until};
 
-/// The harness's own user, so that a test may change the password of everybody else.
+/// The user of the harness, which keeps access when a test changes the password of the default user.
 const OWN: &str = "harness:harness";
 
 /// A server to be started.
@@ -30,7 +30,7 @@ pub struct RedisSetup {
     clock: bool,
 }
 
-/// A server that runs. It ends with this value.
+/// A running server. It is killed when this is dropped.
 pub struct RedisServer {
     /// Where it listens, unless it is on a Unix socket.
     pub address: SocketAddr,
@@ -55,7 +55,7 @@ impl RedisSetup {
         self.config("requirepass", &[password])
     }
 
-    /// Clients need to be this user, who may do what `rules` say.
+    /// Clients need to be this user, whose permissions are `rules`.
     pub fn user(mut self, name: &str, password: &str, rules: &[&str]) -> Self {
         self.user = Some(name.to_owned());
         self.password = Some(password.to_owned());
@@ -69,13 +69,13 @@ impl RedisSetup {
         self
     }
 
-    /// It speaks TLS alone, with a certificate of a CA of its own.
+    /// It accepts only TLS, with a certificate of a CA of its own.
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// It listens on a Unix socket alone.
+    /// It listens only on a Unix socket.
     pub fn unix(mut self) -> Self {
         self.unix = true;
         self
@@ -109,7 +109,7 @@ impl RedisSetup {
         server
     }
 
-    /// The process. It can bind the reserved address, since nobody listens there.
+    /// Starts the process, which can bind the reserved address because the socket that reserves it does not listen.
     fn spawn(&self, folder: &TempDir, address: SocketAddr) -> Child {
         let path = |name: &str| folder.path().join(name).display().to_string();
         let port = address.port().to_string();
@@ -215,7 +215,7 @@ impl RedisServer {
         self.url_as("")
     }
 
-    /// The `store` of a configuration, with a timeout so long that only what a test does is a fault.
+    /// The `store` of a configuration, with a timeout that expires only if the test causes a fault.
     pub fn store(&self) -> String {
         self.store_within("2s")
     }
@@ -267,7 +267,7 @@ impl RedisServer {
         self.try_run(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    /// A line of INFO: `info("replication", "role")`; nothing while it closes connections.
+    /// A field of INFO, for example `info("replication", "role")`. `None` if the connection is closed meanwhile.
     pub fn info(&self, section: &str, name: &str) -> Option<String> {
         let text: String = self.try_run(&["INFO", section]).ok()?;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned))
@@ -296,7 +296,7 @@ impl RedisServer {
         self.run(&["KEYS", "*"])
     }
 
-    /// Ends it at once (SIGKILL); what it held is lost.
+    /// Kills it (SIGKILL). Its data is lost unless it is persisted.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -309,12 +309,12 @@ impl RedisServer {
         self.wait();
     }
 
-    /// Sets its clock so many seconds back.
+    /// Sets its clock back.
     pub fn set_clock_back(&self, seconds: u64) {
         fs::write(self.folder.path().join("clock"), format!("-{seconds}")).unwrap();
     }
 
-    /// Stops it without ending it: connections stay and nobody answers.
+    /// Suspends it (SIGSTOP): connections stay open and calls are not answered.
     pub fn freeze(&self) {
         self.signal("STOP");
     }
@@ -324,12 +324,12 @@ impl RedisServer {
         self.setup = std::mem::take(&mut self.setup).config(name, values);
     }
 
-    /// Lets it go on.
+    /// Resumes it (SIGCONT).
     pub fn thaw(&self) {
         self.signal("CONT");
     }
 
-    /// Closes the connections of everybody else.
+    /// Closes the connections of all clients.
     pub fn disconnect(&self) {
         until("connections are closed", || self.try_run::<i64>(&["CLIENT", "KILL", "TYPE", "normal"]).ok());
     }

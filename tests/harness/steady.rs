@@ -1,5 +1,5 @@
-//! The same request again and again over one connection, and an upstream that answers it: what budgets are measured
-//! with. Neither allocates once it is under way.
+//! The load with which budgets are measured: the same request over one connection, and an upstream that answers it.
+//! Neither allocates in the steady state.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,8 +12,8 @@ const REQUEST: &str = "Host: api.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Li
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n\
     {\"items\":[\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"012345678\"]}\n";
 
-/// The rules that both budgets are measured with: `/v1/items` is forwarded, `/v0/items` is refused. The addresses are
-/// to be filled in.
+/// The configuration of both budgets: `/v1/items` is forwarded, `/v0/items` is refused. `{edge}` and `{upstream}` are
+/// replaced by addresses.
 pub const RULES: &str = "
 listen: ['{edge}']
 access_log: off
@@ -26,7 +26,7 @@ routes:
   - {name: refused, match: {path: /v0/*}, upstream: api, limits: [scarce]}
 ";
 
-/// Answers every request on one thread a connection; `begun` is run on each of them first.
+/// Answers every request, with one thread per connection. Each thread first calls `begun`.
 pub fn upstream(begun: fn()) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -43,7 +43,7 @@ pub fn upstream(begun: fn()) -> SocketAddr {
     address
 }
 
-/// A connection with what was read of it.
+/// A connection with its read buffer.
 pub struct Connection {
     stream: TcpStream,
     buffer: [u8; 4096],
@@ -51,7 +51,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A client's connection, which is tried until somebody listens.
+    /// Connects as a client, and retries until the server listens.
     pub fn connect(address: SocketAddr, patience: Duration) -> Self {
         let stream = super::within(patience, || TcpStream::connect(address).ok());
         Self::new(stream.unwrap_or_else(|| panic!("nobody listens on {address}")))
@@ -62,7 +62,7 @@ impl Connection {
         Self { stream, buffer: [0; 4096], filled: 0 }
     }
 
-    /// Asks for `target` so many times; all answers have this status.
+    /// Sends `times` requests for `target`. Asserts that all answers have this status.
     pub fn ask(&mut self, target: &str, times: usize, status: &str) {
         let request = format!("GET {target} HTTP/1.1\r\n{REQUEST}");
         self.stream.set_read_timeout(Some(super::deadline())).unwrap();
@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// Forgets what was read and reads the next head; its length, zero at the end of the connection.
+    /// Clears the buffer and reads the next head. Returns its length, zero at the end of the connection.
     fn head(&mut self) -> usize {
         self.filled = 0;
         loop {

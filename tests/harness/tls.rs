@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use super::client::head;
 use super::deadline;
 
-/// Somebody who signs certificates.
+/// A certificate authority.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate with its key, as PEM.
@@ -52,7 +52,7 @@ impl Authority {
         self.sign_key(hosts, "", 90, &key)
     }
 
-    /// A certificate that is valid for so many days more; with none it has just expired.
+    /// A certificate that is valid for this number of days; with 0 it has just expired.
     pub fn sign_as(&self, hosts: &[&str], name: &str, days: u32) -> Certificate {
         self.sign_key(hosts, name, days, &KeyPair::generate().unwrap())
     }
@@ -71,7 +71,7 @@ impl Authority {
         Certificate { cert, key: key.serialize_pem() }
     }
 
-    /// A client that trusts it, and shows a certificate if there is one.
+    /// The configuration of a client that trusts it, and presents a certificate if there is one.
     pub fn client(&self, own: Option<&Certificate>) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem().as_bytes()).unwrap()).unwrap();
@@ -96,7 +96,7 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// Connects, sends `before` in the clear, and asks for `name`.
+    /// Connects, sends `before` unencrypted, and then starts the handshake for `name`.
     pub fn connect(
         config: &Arc<ClientConfig>,
         address: SocketAddr,
@@ -116,7 +116,7 @@ impl TlsClient {
         Ok(Self { stream })
     }
 
-    /// A request without a body, and its answer: the status and what comes behind the head. The connection goes on.
+    /// Sends a request without a body. Returns the status and the body. The connection stays open.
     pub fn ask(&mut self, target: &str, headers: &[(&str, &str)]) -> std::io::Result<(u16, String)> {
         self.stream.write_all(&head("GET", target, headers))?;
         let mut text = String::new();
@@ -139,14 +139,14 @@ impl TlsClient {
         }
     }
 
-    /// The certificate that the gateway has shown.
+    /// The certificate that the gateway presented.
     pub fn shown(&self) -> Vec<u8> {
         self.stream.conn.peer_certificates().unwrap()[0].to_vec()
     }
 }
 
 impl Certificate {
-    /// What a client is shown.
+    /// The certificate that a client receives.
     pub fn der(&self) -> Vec<u8> {
         CertificateDer::from_pem_slice(self.cert.as_bytes()).unwrap().to_vec()
     }

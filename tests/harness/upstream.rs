@@ -1,4 +1,4 @@
-//! An API behind the gateway that does what a test tells it.
+//! A scripted HTTP/1.1 server behind the gateway.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -35,7 +35,7 @@ pub struct Seen {
     pub method: String,
     pub target: String,
     pub head: Head,
-    /// What was read of the body.
+    /// The part of the body that was read.
     pub body: Vec<u8>,
 }
 
@@ -50,12 +50,12 @@ pub struct Exchange<'a> {
 }
 
 impl Upstream {
-    /// Answers 200 with `body` to everything.
+    /// Answers 200 with `body` to all requests.
     pub fn answering(body: &'static str) -> Self {
         Self::scripted(move |exchange| exchange.answer(200, &[], body.as_bytes()))
     }
 
-    /// Does to every request what `script` says.
+    /// Runs `script` for every request.
     pub fn scripted(script: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -116,7 +116,7 @@ impl Upstream {
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.state.over.store(true, Ordering::SeqCst);
-        let _ = TcpStream::connect(self.address); // so that it sees that it is over
+        let _ = TcpStream::connect(self.address); // wakes the accepting thread, which then ends
     }
 }
 
@@ -153,7 +153,7 @@ impl Exchange<'_> {
         Ok(self.seen.body.clone())
     }
 
-    /// Writes bytes as they are; whether the gateway still took them.
+    /// Writes raw bytes. Returns whether the gateway accepted them.
     pub fn write(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         let done = self.reader.stream.write_all(bytes.as_ref()).is_ok();
         self.open &= done;
@@ -188,23 +188,24 @@ impl Exchange<'_> {
         let _ = socket2::SockRef::from(&self.reader.stream).set_linger(Some(Duration::ZERO));
     }
 
-    /// Says nothing until the gateway closes the connection.
+    /// Sends nothing until the gateway closes the connection.
     pub fn silence(&mut self) {
         self.open = false;
         while let Ok(Some(_)) = self.reader.head() {}
     }
 
-    /// Does nothing for a while: slowness is what is tested.
+    /// Sleeps, to test the handling of slow servers.
     pub fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
 
-    /// Reads at most `most` bytes of what comes, whatever they are, and how many those were; 0 at the end.
+    /// Reads at most `most` raw bytes. Returns their number, 0 at the end of the connection.
     pub fn read_some(&mut self, most: usize) -> usize {
         self.reader.some(most).map_or(0, |bytes| bytes.len())
     }
 
-    /// Speaks another protocol until the gateway closes: `reply` takes a message off what has come, and answers it.
+    /// Serves another protocol until the gateway closes the connection: `reply` removes a message from the received bytes
+    /// and returns the answer.
     pub fn echo(&mut self, reply: impl Fn(&[u8]) -> Option<(usize, Vec<u8>)>) {
         self.open = false;
         let mut come = Vec::new();

@@ -1,5 +1,5 @@
-//! The access log: a line of every request that says what became of it, whatever the client sends; and a gateway that
-//! serves whatever becomes of the log.
+//! The access log: one line per request that tells its outcome, whatever the client sends. Failures of the log do not
+//! affect serving.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -61,7 +61,7 @@ impl Logging {
 }
 
 #[test]
-fn a_line_says_what_became_of_a_request() {
+fn a_line_tells_the_outcome_of_a_request() {
     let logging = Logging::new("access.log");
     let before = seconds_since_epoch();
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -125,7 +125,7 @@ fn candidates_are_logged() {
 }
 
 #[test]
-fn refusals_and_what_no_route_takes_are_logged() {
+fn refusals_and_unmatched_requests_are_logged() {
     let logging = Logging::new("access.log");
     let mut client = logging.gateway.client();
     for target in ["/tight/1", "/tight/2", "/tight/3", "/none", "/%2f"] {
@@ -144,7 +144,7 @@ fn refusals_and_what_no_route_takes_are_logged() {
 
 /// Whatever bytes a client sends: one valid line, and no byte in it that a terminal obeys.
 #[test]
-fn no_client_writes_lines_of_its_own() {
+fn no_client_can_inject_log_lines() {
     let logging = Logging::new("access.log");
     let mut sent = 0;
     let nasty: [&[u8]; 6] = [
@@ -196,7 +196,7 @@ fn no_secret_is_logged() {
 }
 
 #[test]
-fn who_asked_is_logged_where_it_is_chosen() {
+fn the_identity_is_logged_where_configured() {
     let upstream = Upstream::answering("done");
     let digest = "6ab9f1eb8f7d3388f4f9d586f66e99fd54080df2c446f0e58668b09c08a16dd0"; // of k1
     let gateway = Setup::default()
@@ -221,7 +221,7 @@ fn who_asked_is_logged_where_it_is_chosen() {
 }
 
 #[test]
-fn the_combined_format_is_that_of_nginx() {
+fn the_combined_format_is_the_one_of_nginx() {
     let logging = Logging::new("{path: access.log, format: combined}");
     let headers = [("user-agent", "a \"b\" \\ c"), ("referer", "https://a.test/?access_token=s3same")];
     logging.gateway.ask("GET", "/own/\"x\"?y=z", &headers);
@@ -298,7 +298,7 @@ fn bytes_are_counted_in_both_directions() {
 }
 
 #[test]
-fn samples_are_by_what_became_of_a_request() {
+fn sampling_depends_on_the_outcome() {
     let logging =
         Logging::new("{path: access.log, sample: {ok: 0%, refused: 100%, error: 0%}, fields: [status]}");
     let mut client = logging.gateway.client();
@@ -321,7 +321,7 @@ fn samples_are_by_what_became_of_a_request() {
 
 /// logrotate moves the file away and sends SIGUSR1: the lines go into a new one, and none is lost.
 #[test]
-fn the_file_is_opened_anew_on_sigusr1() {
+fn the_file_is_reopened_on_sigusr1() {
     let logging = Logging::new("access.log");
     let mut client = logging.gateway.client();
     client.get("/own/1");
@@ -380,7 +380,7 @@ fn a_reload_moves_the_log_or_changes_nothing() {
 
 /// All requests that were answered are in the log when the gateway has ended, the last one too.
 #[test]
-fn nothing_is_lost_at_the_end() {
+fn buffered_lines_are_written_before_exit() {
     let mut logging = Logging::new("access.log");
     let mut client = logging.gateway.client();
     for _ in 0..500 {
@@ -394,7 +394,7 @@ fn nothing_is_lost_at_the_end() {
 
 /// A disk that is full costs lines, which are counted, and no request.
 #[test]
-fn a_full_disk_stops_nobody() {
+fn a_full_disk_does_not_affect_serving() {
     let logging = Logging::new("/dev/full");
     for _ in 0..3 {
         assert_eq!(logging.gateway.get("/own/x").status, 200);
@@ -408,7 +408,7 @@ fn a_full_disk_stops_nobody() {
 /// Standard output that nobody reads: requests go on, memory does not grow, the lines that are lost are counted; and
 /// the end does not wait for whoever reads nothing.
 #[test]
-fn a_reader_that_stalls_stops_nobody() {
+fn a_stalled_reader_does_not_affect_serving() {
     let folder = tempfile::TempDir::new().unwrap();
     let ports = [ReservedPort::new(), ReservedPort::new()];
     let [edge, admin] = [ports[0].address, ports[1].address];

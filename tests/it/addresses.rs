@@ -1,5 +1,5 @@
-//! Who the client is: what proxies say of it, in every header and spelling; which proxies are believed; and tiers of
-//! networks.
+//! The client address: what proxies send, in every header and spelling; which proxies are trusted; limits for
+//! networks of several sizes.
 
 use crate::harness::{Fleet, Gateway, RedisServer, Setup, Upstream, until};
 
@@ -64,7 +64,7 @@ fn every_spelling_is_one_client() {
 
 /// Thousands of elements that a client makes up change nothing, and neither does a header that is not the one.
 #[test]
-fn what_a_client_makes_up_changes_nothing() {
+fn forged_addresses_change_nothing() {
     let gateway = behind("x-forwarded-for");
     let ask = |headers: &[(&str, &str)]| gateway.ask("GET", "/", headers).status;
     let many = format!("{}192.0.2.1", "10.1.1.1, ,6.6.6.6,".repeat(1_000));
@@ -183,7 +183,7 @@ fn networks_of_ipv4_are_tiers() {
 /// A header that holds one address is believed from trusted proxies only; what is not one address is none; and what a
 /// client sends under its name, or one that reads like it, does not reach the upstream.
 #[test]
-fn another_header_of_one_address_is_believed() {
+fn another_header_with_one_address_is_trusted() {
     let upstream = Upstream::answering("done");
     let rules = |proxies: &str, header: &str| {
         format!(
@@ -229,7 +229,7 @@ fn another_header_of_one_address_is_believed() {
 /// Proxies on a list are believed, and a file of them is watched: who comes onto it is believed without a reload, and
 /// who leaves it is not believed any more.
 #[test]
-fn proxies_on_a_list_are_believed() {
+fn proxies_on_a_list_are_trusted() {
     for (lists, proxy) in [
         ("lists: {cdn: {file: cdn.txt}}\n", "list:cdn"),
         ("", "{file: cdn.txt}"),

@@ -1,4 +1,5 @@
-//! The admin API: what operators see and change, who may, and that it is never on an address of clients.
+//! The admin API: what operators can read and change, who is allowed to, and that it is never served on an address
+//! for clients.
 
 use crate::harness::{Client, Gateway, Response, Setup, TOKEN};
 
@@ -30,7 +31,7 @@ fn health_and_readiness_can_be_asked_for() {
 
 /// /status tells the version, since when it runs, and which configuration is in force.
 #[test]
-fn status_tells_what_is_in_force() {
+fn status_shows_the_configuration_in_force() {
     let gateway = Gateway::start(FILE);
     let status = gateway.admin_get("/status").json();
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
@@ -227,7 +228,7 @@ fn errors_are_problems() {
 
 /// People get a page.
 #[test]
-fn people_get_a_page() {
+fn browsers_get_a_page() {
     let gateway = Gateway::start(FILE);
     let page = gateway.admin_get("/");
     assert!(page.header("content-type").unwrap().starts_with("text/html"));
@@ -241,7 +242,7 @@ fn people_get_a_page() {
 
 /// Nothing of it is served to clients, and nothing of theirs to operators.
 #[test]
-fn clients_never_reach_it() {
+fn clients_cannot_reach_it() {
     let gateway =
         Gateway::start(&FILE.replace("- {name: all, respond", "- {name: all, match: {path: /v1/*}, respond"));
     for path in ["/metrics", "/healthz", "/readyz", "/status", "/config", "/limits", "/reload", "/"] {
@@ -252,7 +253,7 @@ fn clients_never_reach_it() {
 
 /// A gateway without an `admin` section has no such address, and serves.
 #[test]
-fn it_can_be_left_out() {
+fn it_can_be_disabled() {
     let gateway = Setup::default().without_admin().start("routes: [{name: all, respond: {status: 200}}]\n");
     assert_eq!(gateway.get("/").status, 200);
     crate::harness::client::refuses(gateway.admin);
@@ -281,7 +282,7 @@ fn it_answers_under_its_own_names_only() {
 
 /// Silent connections take descriptors from no client and no operator, and end.
 #[test]
-fn silent_connections_keep_nobody_away() {
+fn silent_connections_do_not_block_others() {
     let gateway = Setup::default().descriptors(300).start(FILE);
     let mut silent: Vec<Client> = (0..320).map(|_| Client::connect(gateway.admin)).collect();
     for turn in 0..20 {

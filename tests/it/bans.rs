@@ -1,4 +1,5 @@
-//! Bans: after refusals a key is refused for a while, whatever it has left, on this gateway and on all.
+//! Bans: after several refusals a key is refused for a while, whatever it has left, on this gateway and on all that
+//! share its store.
 
 use std::time::Duration;
 
@@ -102,7 +103,7 @@ fn a_banned_grpc_call_is_pushed_back() {
 
 /// Refusals that are too far apart, or another limit's, ban nobody; and a ban takes nothing from another limit.
 #[test]
-fn only_its_own_refusals_within_the_time_count() {
+fn only_refusals_of_this_limit_within_the_time_count() {
     let limits = "  strict: {key: api_key, rate: 2/day, ban: {after: 2, within: 500ms, for: 1h}}\n  \
                       tight: {key: global, rate: 3/day}\n  wide: {key: global, rate: 100/day, algorithm: fixed_window}";
     here_and_shared(&route("wide, strict, tight", limits), |fleet| {
@@ -124,7 +125,7 @@ fn only_its_own_refusals_within_the_time_count() {
 
 /// A shadow counts and reports, and refuses nobody.
 #[test]
-fn a_shadow_bans_nobody() {
+fn a_shadow_limit_does_not_ban() {
     here_and_shared(&limit("rate: 5/s, burst: 1, ban: 1h, mode: shadow"), |fleet| {
         let gateway = &fleet[0];
         assert_eq!(statuses(gateway, 2, "k"), [200, 200]);
@@ -157,7 +158,7 @@ fn a_pardon_ends_a_ban() {
 
 /// Places of requests in flight are no debt, but a ban of a limit on them can be pardoned.
 #[test]
-fn a_reload_keeps_bans_and_a_limit_of_places_can_ban() {
+fn a_reload_keeps_bans_and_a_concurrency_limit_can_ban() {
     let gateway = &Gateway::start(&limit("rate: 1/s, ban: 1h"));
     assert_eq!(statuses(gateway, 2, "k"), [200, 429]);
     gateway.reload(&limit("algorithm: concurrency, max: 3, ban: {after: 9, within: 1s, for: 2h}"));
@@ -265,7 +266,7 @@ fn bans_hold_in_a_cluster() {
 
 /// Logins that fail five times: then the right password does not help for a while.
 #[test]
-fn a_login_that_is_guessed_is_banned() {
+fn guessing_a_login_is_banned() {
     let file = "limits: {l: {key: api_key, algorithm: sliding_log, rate: 5/day, cost: {status: [401]}, ban: 15min}}\n\
                 upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
                 routes: [{name: login, match: {path: /*}, upstream: api, limits: [l]}]\n";
@@ -296,7 +297,7 @@ fn a_login_that_is_guessed_is_banned() {
 
 /// A key is banned on a limit whatever its plan; a candidate bans nobody; and who asks for its usage is told.
 #[test]
-fn plans_share_bans_and_usage_tells_of_them() {
+fn plans_share_bans_and_usage_shows_them() {
     let file = "limits: {l: {key: ip, rate: 1/s, plans: {pro: 2/s}, candidate: 1/day, ban: 1h}}\n\
                 auth: {api_key: {consumers: consumers.yaml}}\nroutes:\n  \
                 - {name: usage, match: {path: /usage}, respond: usage, limits: [l]}\n  \

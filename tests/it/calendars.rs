@@ -1,5 +1,5 @@
-//! Days, weeks and months of a time zone: counted alike in the process and in Redis, on the log's clock in replays, and
-//! told to clients with their true length.
+//! Days, weeks and months of a time zone: counted alike in the process, in Redis and in replays, and told to clients
+//! with their true length.
 
 use crate::harness::fleet::limit;
 use crate::harness::{Fleet, RedisServer, Setup};
@@ -75,7 +75,7 @@ fn a_reload_keeps_what_was_spent() {
 
 /// A client that asks for its limits is told the length of the present month.
 #[test]
-fn usage_tells_the_present_period() {
+fn usage_shows_the_current_period() {
     let text = "limits: {l: {key: ip, algorithm: fixed_window, rate: 4/month}}\nroutes:\n  \
                 - {name: usage, match: {path: /*}, respond: usage, limits: [l]}\n";
     let before = month("UTC").0 as f64;

@@ -1,4 +1,4 @@
-//! The commands: their exit codes, what they print, and what a replay makes of logs.
+//! The commands: their exit codes, their output, and the replay of logs.
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -16,7 +16,7 @@ const BAD: &str = "listen: [127.0.0.1:18080]\nlimits: {l: {keys: ip, rate: 2/for
 
 /// `check` is 0 for a good file, 1 for a bad one, and tells all that is wrong, where, and what was meant.
 #[test]
-fn check_tells_everything_that_is_wrong() {
+fn check_reports_every_mistake() {
     let folder = Folder::with(&[("gateway.yaml", GOOD), ("bad.yaml", BAD)]);
     assert_eq!(folder.run(&["check"]).status.code(), Some(0));
     assert_eq!(folder.run(&["check", "gateway.yaml"]).status.code(), Some(0));
@@ -54,7 +54,7 @@ fn check_refuses_a_cost_that_can_never_be_admitted() {
 
 /// The file that the repository ships is good, also strictly.
 #[test]
-fn the_shipped_file_is_good() {
+fn the_shipped_file_is_valid() {
     let output =
         program().args(["check", "gateway.yaml"]).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
@@ -213,7 +213,7 @@ fn replay_reads_json_lines() {
 
 /// Lines that cannot be read are counted, told with their numbers, and skipped.
 #[test]
-fn replay_tells_of_lines_that_it_cannot_read() {
+fn replay_reports_lines_that_it_cannot_read() {
     let lines: Vec<&str> = COMBINED.lines().collect();
     let log = format!(
         "{}\nwhat is this?\n\n{{\"time\": 1}}\n{}\n\"\\x16\\x03\" 400\n{}",

@@ -1,5 +1,4 @@
-//! How long clients are waited for, and how much they may send, as the file says. Without it all these times are longer
-//! than a test waits.
+//! Timeouts and size limits for clients as configured. The defaults are longer than a test waits.
 
 use std::io::Read;
 use std::time::Duration;
@@ -12,7 +11,7 @@ const ROUTE: &str = "routes: [{name: api, match: {path: /*}, upstream: api}]\n";
 
 /// A head that does not come to its end is answered 408, and an idle connection is closed.
 #[test]
-fn heads_and_pauses_have_their_time() {
+fn heads_and_idle_connections_time_out() {
     let gateway = Gateway::start(
         "timeouts: {head: 500ms, idle: 500ms}\nroutes: [{name: all, respond: {status: 200}}]\n",
     );
@@ -28,7 +27,7 @@ fn heads_and_pauses_have_their_time() {
 
 /// A body that stops coming is answered 408.
 #[test]
-fn bodies_have_their_time() {
+fn bodies_time_out() {
     let upstream = Upstream::answering("done");
     let text = format!("timeouts: {{body: 500ms}}\n{API}{ROUTE}");
     let gateway = Setup::default().upstream(&upstream).start(&text);
@@ -39,7 +38,7 @@ fn bodies_have_their_time() {
 
 /// A request is over in time, whoever it waits for: 504 before the answer has begun, broken off behind that.
 #[test]
-fn requests_have_their_time() {
+fn requests_time_out() {
     let (upstream, gate) = gated_upstream();
     let text = format!("timeouts: {{request: 500ms}}\n{API}{ROUTE}");
     let gateway = Setup::default().upstream(&upstream).start(&text);
@@ -65,7 +64,7 @@ fn requests_have_their_time() {
 /// A client that takes its answer more slowly than it may loses it, over HTTP/1.1 and HTTP/2. An answer of which nothing
 /// waits to be sent may take its time.
 #[test]
-fn answers_are_taken_in_time() {
+fn clients_that_read_too_slowly_lose_their_answer() {
     let upstream = Upstream::scripted(|exchange| {
         if exchange.seen.target == "/events" {
             exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
@@ -108,7 +107,7 @@ fn answers_are_taken_in_time() {
 
 /// An answer without a length that is broken off ends in a reset: its end would look like that of a whole one.
 #[test]
-fn a_slow_client_is_not_shown_the_end_of_an_answer() {
+fn an_answer_without_a_length_is_aborted_by_a_reset() {
     let upstream = Upstream::scripted(|exchange| {
         exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
         while exchange.write([&b"10000\r\n"[..], &[b'x'; 64 << 10], b"\r\n"].concat()) {}

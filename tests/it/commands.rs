@@ -1,4 +1,4 @@
-//! Where commands read the configuration, and the commands beside those that need one.
+//! Where commands read the configuration from, and the commands that need none.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -61,7 +61,7 @@ fn all_commands_read_the_configuration_alike() {
 
 /// What cannot be meant is told.
 #[test]
-fn two_configurations_are_none() {
+fn two_configurations_are_an_error() {
     let folder = folder();
     for command in [&["check"][..], &["run"]] {
         let both = [command, &["other.yaml", "--config", "gateway.yaml"]].concat();
@@ -83,7 +83,7 @@ impl Drop for Process {
 /// A gateway whose configuration came from standard input serves; it cannot be reloaded and says so, while the files
 /// that its configuration names are watched.
 #[test]
-fn a_gateway_runs_on_standard_input() {
+fn the_configuration_can_come_from_standard_input() {
     let (edge, admin) = (ReservedPort::new(), ReservedPort::new());
     let folder = Folder::with(&[("blocked.txt", "# nobody\n")]);
     let rules = format!(

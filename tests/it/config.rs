@@ -99,7 +99,7 @@ fn every_mistake_has_its_message() {
 }
 
 #[test]
-fn every_doubt_has_its_message() {
+fn every_warning_has_its_message() {
     compare_reports(&folder("doubtful"), |loaded| {
         match (&loaded.config, loaded.report.warnings.is_empty()) {
             (None, _) => Some("was refused"),
@@ -117,7 +117,7 @@ fn good() -> Vec<PathBuf> {
 }
 
 #[test]
-fn nothing_is_said_of_a_good_file() {
+fn a_good_file_has_no_report() {
     for file in good() {
         let loaded = load(&file);
         assert_eq!(loaded.rendered, "", "{}", file.display());
@@ -127,7 +127,7 @@ fn nothing_is_said_of_a_good_file() {
 
 /// What is written in a URL and what is written beside it mean the same.
 #[test]
-fn a_store_is_what_its_file_says() {
+fn a_store_is_read_as_written() {
     let store = |name: &str| load(&folder("good").join(name)).config.unwrap().store.unwrap();
     let tcp = |host: &str, port| RedisAddress::Tcp { host: host.to_owned(), port };
 
@@ -182,7 +182,7 @@ fn editors_of_all_systems_may_write_the_file() {
 /// Any beginning of a file is what the gateway may see while an editor writes: it is read without a panic, and
 /// every place it is told of is a place of the file.
 #[test]
-fn half_a_file_is_reported() {
+fn a_truncated_file_is_reported() {
     for file in good().into_iter().chain(files(&folder("bad"), "yaml")) {
         let text = fs::read_to_string(&file).unwrap();
         let parent = file.parent().unwrap();
@@ -198,7 +198,7 @@ fn half_a_file_is_reported() {
 
 /// However far a store is typed, and wherever its password stands by mistake, no report tells it.
 #[test]
-fn half_a_store_tells_no_secret() {
+fn a_truncated_store_reveals_no_secret() {
     let all = ["good", "bad", "doubtful"].into_iter().flat_map(|name| files(&folder(name), "yaml"));
     for file in all.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with("store")) {
         let text = fs::read_to_string(&file).unwrap();

@@ -1,6 +1,5 @@
-//! Files of tests/config with mistakes that nobody thought of: a character, a line or a value is lost, doubled, moved or
-//! taken from another file. Whatever comes of it, gateway.yaml is read or there is a report, without delay, and so are the
-//! files of consumers and lists.
+//! Mutated files of tests/config: a character, a line or a value is removed, doubled, moved or taken from another
+//! file. Each gateway.yaml is either read or reported, without delay; so are files of consumers and lists.
 //!
 //! The mutations are the same every time. `SLUICEGATE_MUTATIONS=N` asks for N of gateway.yaml instead of a few hundred, and
 //! for a tenth of that of the other files.

@@ -1,4 +1,4 @@
-//! gateway.schema.json finds in an editor what `check` finds, as far as a single value tells it.
+//! gateway.schema.json finds the mistakes that `check` finds, as far as a single value shows them.
 //!
 //! The validator is of this file, because it is short and those that exist bring dozens of crates along. It knows the
 //! words of JSON Schema that the schema uses, and fails at any other.
@@ -273,7 +273,7 @@ fn what_check_finds_in_a_single_value_the_schema_finds() {
 
 /// Each kind of mistake that is beyond a schema is met in a file, so that the list does not outlive its reasons.
 #[test]
-fn what_is_beyond_a_schema_happens() {
+fn mistakes_beyond_a_schema_exist() {
     let all: String = files("bad").iter().map(|file| check(file).rendered).collect();
     let never: Vec<_> = BEYOND.iter().filter(|(words, _)| !all.contains(words)).collect();
     assert!(never.is_empty(), "{never:#?}");
@@ -281,7 +281,7 @@ fn what_is_beyond_a_schema_happens() {
 
 /// Editors show a text for each field, and its default is one that may be written there.
 #[test]
-fn every_field_is_told_of() {
+fn every_field_is_described() {
     fn walk(root: &Value, schema: &Value, place: &str, defaults: &mut usize) {
         match schema {
             Value::Object(words) => {

@@ -1,4 +1,4 @@
-//! How many connections there may be: of a listener, of an address, and of a process that runs out of descriptors.
+//! Limits on the number of connections: of a listener, of an address, and of a process that runs out of descriptors.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn one_too_many(gateway: &Gateway, reason: &str, places: usize) {
 }
 
 #[test]
-fn a_listener_has_so_many_places() {
+fn connections_of_a_listener_are_limited() {
     let gateway = Setup::default()
         .workers(1)
         .start(&format!("listen: [{{name: edge, address: \"{{edge}}\", max_connections: 3}}]\n{ROUTES}"));
@@ -48,7 +48,7 @@ fn a_listener_has_so_many_places() {
 }
 
 #[test]
-fn an_address_has_so_many_places() {
+fn connections_of_an_address_are_limited() {
     let listen = "listen: [{name: edge, address: \"{edge}\", max_connections_per_ip: 3}]\n";
     let gateway = Setup::default().workers(1).start(&format!("{listen}{ROUTES}"));
     one_too_many(&gateway, "address_full", 3);
@@ -103,7 +103,7 @@ fn a_soft_limit_is_raised() {
 /// The system may take descriptors away, or others may use them up: whoever cannot be accepted waits, and so does the
 /// gateway.
 #[test]
-fn no_descriptors_at_all_cost_nothing_either() {
+fn a_lack_of_descriptors_costs_no_processor_time() {
     let gateway = Setup::default().descriptors(80).workers(2).without_admin().start(ROUTES);
     let allow = |most: usize| {
         let pid = gateway.proc("").file_name().unwrap().to_owned();

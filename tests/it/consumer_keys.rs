@@ -1,4 +1,4 @@
-//! A consumer's keys come and go one by one, and all at once, while a gateway serves.
+//! Keys of a consumer are added and removed, one by one and all at once, while a gateway serves.
 
 use std::process::Output;
 
@@ -70,7 +70,7 @@ fn all_keys_are_replaced_at_once() {
 
 /// What cannot be done changes nothing, prints no key, and says why. A key that was given by mistake is not repeated.
 #[test]
-fn what_cannot_be_done_changes_nothing() {
+fn a_failed_change_changes_nothing() {
     let one = format!("- {{name: acme, key: {}}}\n", hashed("k"));
     let mixed = format!("- name: mixed\n  key: {}\n  keys: [{}]\n", hashed("m1"), hashed("m2"));
     let file = one + &mixed;

@@ -1,5 +1,5 @@
-//! Known API keys: who is let in, what they are counted as, what the upstream is told, and what becomes of it when
-//! the file changes while the gateway serves.
+//! Known API keys: which are accepted, what they are counted as, what the upstream is told, and what happens when the
+//! file changes while the gateway serves.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -51,7 +51,7 @@ fn is_challenge(answer: &Response) {
 
 /// With `required` only a known key, sent once, comes in; whatever else is sent is answered 401.
 #[test]
-fn only_a_known_key_comes_in() {
+fn only_known_keys_are_accepted() {
     let gateway = two().start(&rules("required: true", "consumer"));
     let (long, huge) = ("k".repeat(4 << 10), "k".repeat(10_000));
     let refused: [&[(&str, &str)]; 9] = [
@@ -102,7 +102,7 @@ fn a_call_without_a_known_key_is_unauthenticated() {
 
 /// Without `required` an unknown key is nobody: it is let in, and changing it gives no new counter.
 #[test]
-fn an_unknown_key_is_nobody() {
+fn an_unknown_key_identifies_nobody() {
     for key in ["consumer", "api_key"] {
         let gateway = two().start(&rules("required: false", key));
         let asked = |sent: &str| gateway.ask("GET", "/", &[("x-api-key", sent)]).status;
@@ -302,7 +302,7 @@ fn a_swapped_folder_is_noticed() {
 
 /// A file with mistakes changes nothing: it is logged once and stands in /status, without a key in either.
 #[test]
-fn a_bad_file_keeps_the_consumers_from_before() {
+fn an_invalid_file_keeps_the_previous_consumers() {
     let gateway = two().start(&rules("required: true", "consumer"));
     let successful = || gateway.metric("sluicegate_config_last_reload_successful", &[]);
     let error = || status(&gateway)["consumers"]["last_reload_error"].as_str().map(str::to_owned);
@@ -353,7 +353,7 @@ fn out(output: &Output) -> (Option<i32>, String) {
 
 /// `consumers add` makes a key that a gateway which runs knows a moment later, and `remove` takes it away.
 #[test]
-fn a_key_that_is_made_is_known() {
+fn a_created_key_is_known() {
     let gateway =
         Setup::default().file("consumers.yaml", "# ours\n[]\n").start(&rules("required: true", "consumer"));
     let folder = gateway.path("");
@@ -422,7 +422,7 @@ fn a_changed_file_keeps_everything_else() {
 
 /// Keys that are made at the same time are all kept, in a file that one of them made.
 #[test]
-fn keys_may_be_made_at_the_same_time() {
+fn keys_can_be_created_concurrently() {
     let folder = TempDir::new().unwrap();
     let codes = crate::harness::in_parallel(8, |index| {
         run(folder.path(), &["consumers", "add", &format!("c{index}"), "--file", "all.yaml"]).status.code()

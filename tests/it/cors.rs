@@ -1,5 +1,5 @@
-//! What browsers let pages of other origins do and read (CORS): preflight requests are answered by the gateway, and every
-//! answer, also one of the gateway's own, says who may read it.
+//! What browsers let pages of other origins do and read (CORS): the gateway answers preflight requests, and every
+//! answer says which origins may read it.
 
 use std::net::TcpListener;
 
@@ -124,7 +124,7 @@ fn preflight_requests_are_answered() {
 /// An origin that is not on the list is told nothing, which browsers take for no; nor is anything said of a route that says
 /// nothing of origins, also where another one takes OPTIONS.
 #[test]
-fn others_are_not_let_in() {
+fn other_origins_are_not_allowed() {
     let (upstream, gateway) = start();
     for origin in ["https://evil.test", "http://app.example.com", "https://shop.example.com", "null"] {
         let answer = preflight(&gateway, "/items", origin, "POST");
@@ -189,7 +189,7 @@ fn pages_can_read_refusals_and_failures() {
 
 /// What the upstream says of origins is replaced; the answer also varies where the request names no origin.
 #[test]
-fn the_upstream_is_overruled() {
+fn headers_of_the_upstream_are_replaced() {
     let (_upstream, gateway) = start();
     let answer = gateway.ask("GET", "/items", &[("origin", APP)]);
     may_read(&answer, APP);

@@ -1,5 +1,5 @@
-//! Costs that are only known when the answer is there: by its status, by a header of it, by its bytes. What was
-//! taken before is settled, to the unit.
+//! Costs that are known only with the answer: by its status, by one of its headers, by its bytes. The charge is
+//! corrected exactly.
 
 use crate::harness::{Fleet, Gateway, RedisServer, Setup, Upstream, gated_upstream, until};
 
@@ -156,7 +156,7 @@ fn a_cost_by_route() {
 
 /// An upstream that fails and a client that leaves cost nothing, and until then the estimate is taken.
 #[test]
-fn what_was_taken_is_given_back() {
+fn excess_charges_are_refunded() {
     for store in stores() {
         let (upstream, gate) = gated_upstream();
         let gateway =

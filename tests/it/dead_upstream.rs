@@ -1,4 +1,4 @@
-//! A server that serves no requests is told of: once in the log, in the access log, and in /status.
+//! A server that fails is reported: once in the process log, in the access log, and in /status.
 
 use std::net::TcpListener;
 
@@ -26,7 +26,7 @@ fn told(gateway: &Gateway, why: &str) {
 
 /// A server that refuses connections is told of once, and so is its return.
 #[test]
-fn a_server_that_refuses_connections_is_told_of() {
+fn a_server_that_refuses_connections_is_reported() {
     let dead = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = dead.local_addr().unwrap();
     drop(dead);
@@ -52,7 +52,7 @@ fn a_server_that_refuses_connections_is_told_of() {
 
 /// So is one that does not answer in time.
 #[test]
-fn a_server_that_does_not_answer_is_told_of() {
+fn a_server_that_does_not_answer_is_reported() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let gateway = Setup::default().value("dead", silent.local_addr().unwrap()).start(FILE);
     for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! The files of an installation: secrets as systemd hands them over, files that root changes and the gateway reads, and
-//! the units themselves.
+//! The files of an installation: credentials from systemd, files that root changes and the gateway reads, and the
+//! units themselves.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! From HTTP/2 to HTTP/1.1: what arrives is one request, the one that was sent, whatever bytes it is made of.
+//! From HTTP/2 to HTTP/1.1: the upstream gets exactly the request that was sent, whatever bytes it contains.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -102,7 +102,7 @@ fn edge() -> (Upstream, Gateway) {
 
 /// What HTTP/2 forbids reaches no API.
 #[test]
-fn what_is_malformed_is_not_forwarded() {
+fn malformed_requests_are_not_forwarded() {
     let (upstream, gateway) = edge();
     assert_eq!(send(&gateway, &get(&[(b"x-fine", b"1")]), &[]), End::Answered);
     upstream.wait_for(1);
@@ -252,7 +252,7 @@ fn cookies_arrive_in_one_line() {
 
 /// :authority and Host that say the same are one Host.
 #[test]
-fn one_host_whatever_it_is_called() {
+fn host_and_authority_become_one_host() {
     let (upstream, gateway) = edge();
     assert_eq!(send(&gateway, &get(&[(b"host", b"api.test")]), &[]), End::Answered);
     assert_eq!(upstream.wait_for(1)[0].head.one("host"), Some("api.test"));

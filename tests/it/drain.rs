@@ -1,4 +1,5 @@
-//! SIGTERM: requests in flight are answered, nobody new is taken in, and it ends in the time that it was given.
+//! SIGTERM: requests in flight are answered, new connections are refused, and the process ends within the configured
+//! time.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Files beside gateway.yaml that were emptied: by an editor that failed, a full disk, a feed that broke. They change nothing,
-//! unless they say that they are meant to be empty.
+//! Files beside gateway.yaml that were emptied by an editor that failed, a full disk or a broken feed. They change
+//! nothing unless they state that they are meant to be empty.
 
 use crate::harness::folder::text;
 use crate::harness::{Folder, Setup, until};
@@ -19,7 +19,7 @@ fn consumers() -> String {
 /// An emptied file of consumers, or of addresses, is refused, and what it said before stays in force. The same text is
 /// refused at the start and by `check`, and in a reload of gateway.yaml.
 #[test]
-fn what_was_in_force_stays() {
+fn emptied_files_change_nothing() {
     let known = consumers();
     for (yaml, name, full, none, before, then) in [
         (CONSUMERS, "consumers.yaml", known.as_str(), "# nobody\n[]\n", 200, 401),

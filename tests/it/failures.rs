@@ -1,5 +1,5 @@
-//! What clients are told when something goes wrong: the right status, a problem with the id of the request, and
-//! nothing of what is behind the gateway.
+//! Answers to clients when something fails: the right status, a problem document with the id of the request, and no
+//! internals.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -115,7 +115,7 @@ fn an_api_that_accepts_nobody_is_504() {
 
 /// An API that takes its time with the body is not too slow as long as something comes.
 #[test]
-fn an_api_that_goes_on_is_not_too_slow() {
+fn an_api_that_keeps_sending_is_not_too_slow() {
     let upstream = Upstream::scripted(|exchange| {
         exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n");
         for byte in [b"a", b"b", b"c", b"d", b"e"] {
@@ -289,7 +289,7 @@ fn a_head_that_is_too_large_is_431() {
 
 /// What is no HTTP/1.1 is 400, and the connection ends.
 #[test]
-fn what_is_no_request_is_400() {
+fn bytes_that_are_no_request_are_400() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, ALL);
     for bytes in [

@@ -1,5 +1,5 @@
-//! What forwarding promises: the API sees the request and the client sees the answer, whole, streamed, and over
-//! connections that are kept.
+//! Forwarding: the API gets the request and the client gets the answer, whole, streamed, and over connections that
+//! are reused.
 
 use crate::harness::{Client, Gate, Gateway, Upstream, until};
 

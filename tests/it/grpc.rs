@@ -179,7 +179,7 @@ fn calls_are_answered() {
 
 /// Both sides speak in turn: the head and each message arrive while the request goes on.
 #[test]
-fn both_sides_speak_in_turn() {
+fn both_sides_send_in_turn() {
     let service = service();
     let gateway = before(&service);
     over_h2(&gateway, async |sender| {
@@ -199,7 +199,7 @@ fn both_sides_speak_in_turn() {
 
 /// An error is a head alone, and stays one.
 #[test]
-fn an_error_is_a_head_alone() {
+fn an_error_is_trailers_only() {
     let service = service();
     let gateway = before(&service);
     over_h2(&gateway, async |sender| {
@@ -216,7 +216,7 @@ fn an_error_is_a_head_alone() {
 
 /// A call above its limit is told RESOURCE_EXHAUSTED, and the others on its connection go on.
 #[test]
-fn a_refused_call_is_told_so() {
+fn a_refused_call_gets_its_status() {
     let service = service();
     let gateway = before(&service);
     over_h2(&gateway, async |sender| {

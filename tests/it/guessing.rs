@@ -1,5 +1,5 @@
-//! Keys cannot be guessed for nothing: requests that the gateway itself answers 401 are limited and charged like others,
-//! and are refused before anything is verified.
+//! Guessing keys is limited: requests that the gateway answers 401 are charged like others, and are refused before a
+//! credential is verified.
 
 use crate::harness::issuer::{Signer, soon};
 use crate::harness::{Fleet, Gateway, RedisServer, Response, Setup, gated_upstream, in_parallel, until};
@@ -126,7 +126,7 @@ fn each_request_is_charged_once() {
 
 /// A client that sends junk keys is limited by its address, also where known keys have counters of their own.
 #[test]
-fn junk_keys_are_their_address() {
+fn unknown_keys_count_for_their_address() {
     for store in stores() {
         let gateway = start(store.as_ref(), &[("l", "key: api_key | ip, rate: 3/366d")]);
         assert_eq!(guess(&gateway, 6), [401, 401, 401, 429, 429, 429]);
@@ -153,7 +153,7 @@ fn guessing_is_banned() {
 
 /// However many guesses come at once, on however many threads.
 #[test]
-fn guesses_at_once_are_bounded() {
+fn concurrent_guesses_are_bounded() {
     for store in stores() {
         let gateway = start(store.as_ref(), &[("l", &format!("key: ip, rate: 10/366d, {FAILURES}"))]);
         let mut statuses = in_parallel(40, |number| ask(&gateway, &format!("guess-{number}")).status);
@@ -173,7 +173,7 @@ fn a_call_is_charged_too() {
 
 /// What is only tried refuses nobody, and leaves no mark on what is verified.
 #[test]
-fn a_limit_in_shadow_refuses_no_guess() {
+fn a_shadow_limit_refuses_no_guess() {
     for store in stores() {
         let gateway = start(store.as_ref(), &[("l", "key: ip, rate: 2/366d, mode: shadow")]);
         assert_eq!(guess(&gateway, 5), [401; 5]);
@@ -185,7 +185,7 @@ fn a_limit_in_shadow_refuses_no_guess() {
 
 /// Tokens that do not hold are charged like keys that nobody has, and none is verified once the limit refuses.
 #[test]
-fn tokens_are_not_verified_for_nothing() {
+fn refused_tokens_are_not_verified() {
     for store in stores() {
         let text = store.as_ref().map_or_else(String::new, RedisServer::store)
             + &format!(
@@ -245,7 +245,7 @@ fn a_missing_key_is_charged() {
 /// A gateway that remembers that a key was used up asks the store before it verifies anything, and takes nothing by
 /// asking.
 #[test]
-fn what_others_gave_back_is_there_for_a_right_key() {
+fn units_that_others_returned_admit_a_valid_key() {
     let redis = RedisServer::start();
     let (upstream, gate) = gated_upstream();
     let text = redis.store()
@@ -276,7 +276,7 @@ fn what_others_gave_back_is_there_for_a_right_key() {
 
 /// The same where a key was pardoned, whatever counts it: what the question took is given back to the unit.
 #[test]
-fn a_pardon_is_there_for_a_right_key() {
+fn a_pardon_admits_a_valid_key() {
     for algorithm in ["token_bucket", "fixed_window", "sliding_log", "sliding_window"] {
         let redis = RedisServer::start();
         let ban = "ban: {after: 1000, within: 1h, for: 1h}"; // of which the store hears every refusal
@@ -301,7 +301,7 @@ fn a_pardon_is_there_for_a_right_key() {
 
 /// Without the store a limit follows its policy for wrong keys as for right ones.
 #[test]
-fn an_outage_opens_no_door() {
+fn an_outage_does_not_disable_the_limit() {
     for (policy, outcome) in [("local", [401, 401, 429]), ("open", [401; 3]), ("closed", [503; 3])] {
         let mut redis = RedisServer::start();
         let limit = format!("key: ip, rate: 2/366d, {FAILURES}, on_store_failure: {policy}");

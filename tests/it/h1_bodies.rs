@@ -1,5 +1,6 @@
-//! Bodies over HTTP/1.1: whole or refused, asked for when somebody takes them, and waited for in bounds; answers framed
-//! as their method, status and version want it (RFC 9110 §6.4, §10.1.1; RFC 9112 §6, §7).
+//! Bodies over HTTP/1.1: complete or refused, requested with 100 (Continue) only when needed, and awaited for a
+//! bounded time; answers are framed as their method, status and version require (RFC 9110 §6.4, §10.1.1; RFC 9112 §6,
+//! §7).
 
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ fn a_body_that_ends_early_is_400() {
 
 /// The length is what counts: what comes behind a body is the next request.
 #[test]
-fn what_is_behind_a_body_is_the_next_request() {
+fn bytes_after_a_body_are_the_next_request() {
     let upstream = echo();
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
@@ -102,7 +103,7 @@ fn what_is_behind_a_body_is_the_next_request() {
 
 /// Trailers that would say something else of the request do not reach the API.
 #[test]
-fn a_trailer_changes_nothing_of_the_request() {
+fn a_trailer_does_not_change_the_request() {
     let upstream = echo();
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
@@ -161,7 +162,7 @@ fn a_body_that_trickles_is_408() {
 /// A client that waits for leave to send is told to go on when the API takes the body, and not before; one of HTTP/1.0
 /// is never told, and one that sends without waiting need not be.
 #[test]
-fn leave_to_send_is_given_when_the_body_is_wanted() {
+fn continue_is_sent_when_the_body_is_needed() {
     let upstream = echo();
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
@@ -179,7 +180,7 @@ fn leave_to_send_is_given_when_the_body_is_wanted() {
 /// Answers to HTTP/1.0 have a length or end with the connection, never chunks; and the connection lives on only where
 /// it was asked to and can.
 #[test]
-fn an_old_client_gets_no_chunks() {
+fn a_client_of_http_1_0_gets_no_chunks() {
     let upstream = Upstream::scripted(|exchange| match exchange.seen.target.as_str() {
         "/chunked" => {
             _ = exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
@@ -208,7 +209,7 @@ fn an_old_client_gets_no_chunks() {
 
 /// An answer that breaks off where only the end of the connection tells its end is seen to break off.
 #[test]
-fn an_old_client_sees_an_answer_break_off() {
+fn a_client_of_http_1_0_sees_an_answer_break_off() {
     let gate = Gate::default();
     let waits = gate.clone();
     let upstream = Upstream::scripted(move |exchange| {
@@ -281,7 +282,7 @@ fn an_early_answer_reaches_a_client_that_still_sends() {
 /// Leave that was not given is not waited for: the refusal comes at once, and the connection ends, since nobody knows
 /// whether the body will come.
 #[test]
-fn a_refused_client_is_not_given_leave() {
+fn a_refused_client_gets_no_continue() {
     let gateway = Gateway::start(
         "limits: {l: {key: ip, rate: 1/h}}\nroutes: [{name: own, match: {path: /*}, respond: {status: 200}, limits: [l]}]\n",
     );

@@ -1,5 +1,5 @@
-//! Connections over HTTP/1.1: how they are kept, how they end from either side, and what is noticed of a client that
-//! leaves (RFC 9112 §9).
+//! Connections over HTTP/1.1: how they are kept, how either side closes them, and how the gateway notices that a
+//! client has left (RFC 9112 §9).
 
 use std::net::Shutdown;
 use std::time::Duration;
@@ -108,7 +108,7 @@ fn a_client_that_leaves_a_queue_is_noticed_behind_its_body() {
 
 /// Requests that come before the answer to the one before are answered in order, and their bytes are bounded.
 #[test]
-fn what_is_sent_ahead_waits_its_turn() {
+fn pipelined_bytes_wait_for_their_turn() {
     let gate = Gate::default();
     let upstream = gated_upstream(&gate);
     let gateway = Gateway::before(&upstream, ALL);
@@ -127,7 +127,7 @@ fn what_is_sent_ahead_waits_its_turn() {
 
 /// The word is `close`, in any line, any case and any company.
 #[test]
-fn close_is_honoured_wherever_it_is_said() {
+fn close_is_honoured_in_every_spelling() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, ALL);
     for lines in [
@@ -166,7 +166,7 @@ fn every_answer_has_a_date() {
 
 /// While the gateway drains, the last answer of a connection says that it is the last.
 #[test]
-fn the_last_answer_of_a_connection_says_so() {
+fn the_last_answer_says_close() {
     let gate = Gate::default();
     let upstream = gated_upstream(&gate);
     // One worker tells all of them at once.

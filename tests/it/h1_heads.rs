@@ -1,5 +1,5 @@
-//! Heads of requests over HTTP/1.1: what servers could read in several ways is refused, told to whoever sent it, and
-//! counted; the upstream never sees any of it (RFC 9110, RFC 9112).
+//! Request heads over HTTP/1.1: a head that servers could read in several ways is refused with an explanation and
+//! counted, and never reaches the upstream (RFC 9110, RFC 9112).
 
 use crate::harness::{Gateway, Response, Upstream, until};
 
@@ -36,7 +36,7 @@ fn is_problem_that_closes(answer: &Response) {
 
 /// Two framings, or a framing that is not exactly one of the two, are how requests are smuggled (RFC 9112 §6).
 #[test]
-fn a_framing_that_is_not_plain_is_400() {
+fn an_ambiguous_framing_is_400() {
     let of = |lines: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n0\r\n\r\n");
     all_refused(
         400,
@@ -193,7 +193,7 @@ fn a_request_without_exactly_one_host_is_400() {
 
 /// One empty line before a request is let pass, as RFC 9112 §2.2 has it; also between two.
 #[test]
-fn an_empty_line_before_a_request_is_let_pass() {
+fn an_empty_line_before_a_request_is_ignored() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
@@ -224,7 +224,7 @@ fn connect_and_trace_are_refused() {
 
 /// `OPTIONS *` asks the gateway itself, which says what it serves and asks nobody.
 #[test]
-fn options_of_everything_is_answered_by_the_gateway() {
+fn options_asterisk_is_answered_by_the_gateway() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
@@ -237,7 +237,7 @@ fn options_of_everything_is_answered_by_the_gateway() {
 
 /// Heads have bounds: 8 KiB for the target (414), `max_head` for all (431), and 100 headers (431).
 #[test]
-fn heads_have_bounds() {
+fn heads_are_limited() {
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(8 << 10));
     let endless = format!("GET /{}", "x".repeat(100_000));
     all_refused(414, &[long, endless]);
@@ -263,7 +263,7 @@ fn heads_have_bounds() {
 
 /// A head may come in as many pieces as it likes, and two in one.
 #[test]
-fn a_head_in_pieces_is_whole() {
+fn a_head_in_pieces_is_assembled() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();

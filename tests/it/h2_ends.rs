@@ -1,5 +1,5 @@
-//! How connections and requests over HTTP/2 end when nothing happens: in time, with a word, and alone. The gateway's
-//! clock runs twenty times as fast as that of the tests.
+//! Timeouts of HTTP/2 connections and streams: each ends in time, with GOAWAY or RST_STREAM, and does not affect
+//! others. The clock of the gateway runs twenty times as fast as that of the tests.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn passed(watch: &Stopwatch, seconds: u64) {
 
 /// Whoever begins something and does not end it is cut off in ten seconds.
 #[test]
-fn what_is_begun_is_ended_in_time() {
+fn unfinished_requests_time_out() {
     let upstream = Upstream::answering("done");
     let gateway = before(&upstream);
     let settings = frame(SETTINGS, 0, 0, b"");
@@ -59,7 +59,7 @@ fn what_is_begun_is_ended_in_time() {
 
 /// A connection without requests ends after 75 seconds, with GOAWAY.
 #[test]
-fn an_idle_connection_is_told_that_it_ends() {
+fn an_idle_connection_gets_goaway() {
     let upstream = Upstream::answering("done");
     let gateway = before(&upstream);
     in_parallel(2, |requests| {
@@ -103,7 +103,7 @@ fn a_client_that_is_gone_is_noticed() {
 
 /// A client that gives no window for an answer loses that answer, and nothing else.
 #[test]
-fn an_answer_that_nobody_takes_is_reset() {
+fn an_answer_that_is_not_read_is_reset() {
     let upstream = Upstream::scripted(|exchange| match exchange.seen.target.as_str() {
         "/large" => exchange.answer(200, &[], &vec![b'x'; 4 << 20]),
         _ => exchange.answer(200, &[], b"done"),
@@ -141,7 +141,7 @@ fn a_body_that_stops_is_408() {
 /// At the end of the gateway idle connections are told so before they are closed, also those without a request yet,
 /// and also if their clients say nothing any more.
 #[test]
-fn idle_connections_are_told_that_the_gateway_ends() {
+fn idle_connections_get_goaway_when_the_gateway_ends() {
     let upstream = Upstream::answering("done");
     let yaml = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, upstream: api}]\n";
     for answers in [true, false] {

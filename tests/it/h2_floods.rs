@@ -1,5 +1,5 @@
-//! Floods of HTTP/2 frames that cost their sender nothing: each is cut off within a hundred frames, and whoever else
-//! is there is served meanwhile. And honest clients that send a lot of the same frames are not.
+//! Floods of HTTP/2 frames that cost their sender nothing: the connection is closed within a hundred frames, and
+//! other clients are served meanwhile. Honest clients that send many of the same frames are not affected.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn resets_of_requests_that_are_forwarded() {
 
 /// Resets of one stream that is long gone.
 #[test]
-fn resets_of_nothing() {
+fn resets_of_idle_streams() {
     let upstream = Upstream::answering("done");
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
@@ -181,7 +181,7 @@ fn empty_heads() {
 
 /// One large value in the table, and thousands of references to it.
 #[test]
-fn a_bomb_of_references() {
+fn header_table_bomb() {
     let upstream = Upstream::answering("done");
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
@@ -321,7 +321,7 @@ fn an_honest_client_is_not_cut_off() {
 
 /// A browser that leaves a page takes back what it asked for long ago, and goes on.
 #[test]
-fn a_client_may_take_back_what_it_asked_for_long_ago() {
+fn a_client_may_cancel_old_requests() {
     let (upstream, gate) = gated_upstream();
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);

@@ -1,5 +1,5 @@
-//! What RFC 9113 asks of a server, frame by frame: mistakes of a stream end the stream, mistakes of a connection end the
-//! connection, and what is unknown is ignored.
+//! The requirements of RFC 9113 on a server, frame by frame: stream errors end the stream, connection errors end the
+//! connection, and unknown frames are ignored.
 
 use crate::harness::h2::{
     COMPRESSION_ERROR, CONTINUATION, DATA, END, END_HEADERS, End, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR,
@@ -56,7 +56,7 @@ fn setting(id: u16, value: u32) -> Vec<u8> {
 
 /// §3.4: what begins otherwise is no HTTP/2, and the connection ends.
 #[test]
-fn a_preface_that_is_none() {
+fn an_invalid_preface() {
     let (_upstream, gateway) = echo();
     for bytes in [&b"INVALID CONNECTION PREFACE\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"] {
         let mut h2 = H2::silent(gateway.edge);
@@ -83,7 +83,7 @@ fn a_preface_in_pieces() {
 
 /// §4.1, §5.5: frames, flags and bits that are unknown are ignored.
 #[test]
-fn what_is_unknown_is_ignored() {
+fn unknown_frames_are_ignored() {
     let (_upstream, gateway) = echo();
     let mut h2 = H2::connect(gateway.edge);
     h2.send(frame(0x16, 0xff, 0, &[0; 8])).send(frame(0x16, 0, 7, b""));
@@ -124,7 +124,7 @@ fn sizes_of_frames() {
 
 /// §4.3, RFC 7541: blocks that cannot be read end the connection, as nobody knows the table any more.
 #[test]
-fn blocks_that_cannot_be_read() {
+fn undecodable_header_blocks() {
     let (_upstream, gateway) = echo();
     for (what, bytes) in [
         ("an index of nothing", &[0xff, 0xff, 0x7f][..]),

@@ -1,5 +1,5 @@
-//! Which requests over HTTP/2 are none (RFC 9113 §8): the stream is reset or answered 400, the connection lives on, and no
-//! upstream sees them.
+//! Malformed requests over HTTP/2 (RFC 9113 §8): the stream is reset or answered 400, the connection stays open, and
+//! no upstream sees the request.
 
 use crate::harness::h2::{
     DATA, END, END_HEADERS, End, H2, HEADERS, PROTOCOL_ERROR, WINDOW_UPDATE, block, frame, get, post, pseudo,
@@ -174,7 +174,7 @@ fn the_host_is_named_once() {
 
 /// RFC 9113 §8.3.1, §8.5: targets that are no path, and CONNECT.
 #[test]
-fn targets_that_are_none() {
+fn invalid_targets() {
     let (upstream, gateway) = echo();
     let target = |method, path| {
         vec![(":method", method), (":scheme", "http"), (":authority", "api.test"), (":path", path)]
@@ -225,7 +225,7 @@ fn targets_that_are_none() {
 
 /// A client that takes nothing, though its windows are large, holds up nobody; and when it reads again, all comes.
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody() {
+fn a_client_that_does_not_read_blocks_no_other() {
     const LENGTH: usize = 12 << 20;
     const WINDOW: u32 = i32::MAX as u32;
     let upstream = Upstream::scripted(|exchange| {

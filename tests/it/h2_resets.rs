@@ -1,5 +1,5 @@
-//! Who takes back requests over HTTP/2: honest clients may, as often as they like, and floods are cut off without harm
-//! to answers that run.
+//! Cancelled requests over HTTP/2: honest clients may cancel as often as they like, and floods are cut off without
+//! harm to answers in progress.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ fn a_storm_of_deadlines_is_no_flood() {
 
 /// A page that is left: what hangs is taken back, and the download beside it goes on.
 #[test]
-fn a_download_outlives_what_is_taken_back_beside_it() {
+fn a_download_survives_cancelled_requests() {
     let (upstream, gate) = downloads();
     let gateway = gateway(&upstream, "");
     let mut h2 = H2::connect(gateway.edge);
@@ -86,7 +86,7 @@ fn a_download_outlives_what_is_taken_back_beside_it() {
 
 /// Half of the requests are raced against the other half, and lose at once.
 #[test]
-fn who_has_half_of_the_requests_answered_is_no_flood() {
+fn cancelling_half_of_the_requests_is_no_flood() {
     let upstream = Upstream::answering("done");
     let gateway = gateway(&upstream, "");
     let mut h2 = H2::connect(gateway.edge);
@@ -100,7 +100,7 @@ fn who_has_half_of_the_requests_answered_is_no_flood() {
 
 /// The answer that runs comes whole; requests behind the cut are not answered, and then the connection ends.
 #[test]
-fn a_flood_is_cut_off_and_what_runs_ends() {
+fn a_flood_is_cut_off_and_answers_in_progress_end() {
     let (upstream, gate) = downloads();
     let gateway = gateway(&upstream, "");
     let mut h2 = H2::connect(gateway.edge);
@@ -168,7 +168,7 @@ fn a_burst_before_the_settings_are_known() {
 
 /// The budgets are those of the file.
 #[test]
-fn budgets_can_be_chosen() {
+fn budgets_are_configurable() {
     let upstream = Upstream::answering("done");
     for (resets, cut) in [(5, true), (200, false)] {
         let gateway = gateway(&upstream, &format!("h2: {{resets: {resets}}}\n"));

@@ -1,4 +1,5 @@
-//! What requests of one HTTP/2 connection share: its places, its window and its memory. None takes them from the others.
+//! What the requests of one HTTP/2 connection share: its streams, its window and its memory. None takes them from the
+//! others.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ fn stream(at: u32) -> u32 {
 
 /// A hundred uploads that are refused and never end take no place of the requests behind them.
 #[test]
-fn refused_uploads_give_their_places_back() {
+fn refused_uploads_free_their_streams() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(
         &upstream,
@@ -43,7 +44,7 @@ fn refused_uploads_give_their_places_back() {
 
 /// Uploads that the upstream does not take fill their own windows; another goes through beside them.
 #[test]
-fn uploads_that_stall_do_not_hold_up_another() {
+fn stalled_uploads_do_not_block_another() {
     let (upstream, gate) = gated_upstream();
     let fast = Upstream::scripted(|exchange| {
         if let Ok(body) = exchange.body() {
@@ -84,7 +85,7 @@ fn uploads_that_stall_do_not_hold_up_another() {
 
 /// Trailers that would say something else of the answer are left out, and lengths of bodies that do not come.
 #[test]
-fn what_clients_would_trip_over_is_left_out() {
+fn connection_headers_are_not_sent() {
     let upstream = Upstream::scripted(|exchange| {
         let target = exchange.seen.target.clone();
         exchange.write(match target.as_str() {
@@ -118,7 +119,7 @@ fn what_clients_would_trip_over_is_left_out() {
 
 /// A client that takes nothing: the gateway does not fetch more answers for it than it can hold.
 #[test]
-fn answers_wait_upstream_for_a_client_that_takes_nothing() {
+fn answers_for_a_client_that_does_not_read_are_not_buffered() {
     let value = "x".repeat(28 << 10);
     let upstream = Upstream::scripted(move |exchange| {
         exchange.answer(200, &[("x-large", &value)], b"done");

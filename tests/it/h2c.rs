@@ -1,4 +1,4 @@
-//! HTTP/2 by prior knowledge on the same port: the same routes, limits and refusals as over HTTP/1.1.
+//! HTTP/2 with prior knowledge on the same port: the same routes, limits and refusals as over HTTP/1.1.
 
 use crate::harness::{Gate, Gateway, Upstream, deadline, eventually, until};
 use bytes::Bytes;
@@ -151,7 +151,7 @@ fn trailers_reach_a_client_over_h2() {
 
 /// Many requests at once over one connection: exactly the limit passes, and none waits for another.
 #[test]
-fn requests_at_once_over_one_connection_are_counted_exactly() {
+fn concurrent_requests_over_one_connection_are_counted_exactly() {
     let upstream = Upstream::answering("done");
     let gateway = limited(&upstream, "key: ip, rate: 100/day");
     let statuses = over_h2(&gateway, async |sender| {
@@ -205,7 +205,7 @@ fn large_refused_uploads_do_not_end_the_connection() {
 
 /// One request that its client gives up frees its place, and the others of the connection go on.
 #[test]
-fn a_request_that_is_given_up_frees_its_place() {
+fn a_cancelled_request_frees_its_place() {
     let (upstream, gate) = crate::harness::gated_upstream();
     let gateway = limited(&upstream, "key: ip, max: 1, algorithm: concurrency");
     over_h2(&gateway, async |mut sender| {

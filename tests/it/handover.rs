@@ -1,5 +1,5 @@
-//! A new process takes over from the one that runs: nobody who connects is refused, no request is lost, and what goes
-//! wrong changes nothing. So do sockets that somebody else opened.
+//! A new process takes over from the running one: no connection is refused, no request is lost, and a failure changes
+//! nothing. The same for sockets from systemd.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -76,7 +76,7 @@ fn requests_in_flight_end_in_the_old_process() {
 
 /// The admin API goes along, and the file that is read is the one that is there now.
 #[test]
-fn the_new_process_is_the_one_that_is_administered() {
+fn the_new_process_serves_the_admin_api() {
     let upstream = Upstream::answering("done");
     let old = start(&upstream);
     old.write(&FILE.replace("name: api, u", "name: renamed, u"));
@@ -170,7 +170,7 @@ fn a_successor_that_fails_changes_nothing() {
 
 /// A socket that a dead process left is no obstacle; a file that is none is not touched.
 #[test]
-fn the_path_is_used_with_care() {
+fn only_safe_socket_paths_are_used() {
     let upstream = Upstream::answering("done");
     let mut gateway = start(&upstream);
     let path = gateway.handover();
@@ -242,7 +242,7 @@ impl Drop for Activated {
 
 /// Sockets that systemd opened are served, and outlive the process: who connects while it is restarted waits.
 #[test]
-fn who_connects_while_an_activated_gateway_restarts_is_served() {
+fn connections_during_a_restart_under_socket_activation_are_served() {
     let sockets = [TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap()];
     let [edge, admin]: [SocketAddr; 2] = sockets.each_ref().map(|socket| socket.local_addr().unwrap());
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the API may believe of the headers it gets, and what stays between two neighbours.
+//! Headers that the API may trust, and hop-by-hop headers that are not forwarded.
 
 use std::collections::HashSet;
 
@@ -76,7 +76,7 @@ fn hop_by_hop_headers_of_the_api_do_not_come_back() {
 
 /// A client cannot take away what the gateway adds by naming it in Connection.
 #[test]
-fn a_client_cannot_have_the_gateways_headers_removed() {
+fn a_client_cannot_remove_the_gateways_headers() {
     let named = "x-forwarded-for, x-forwarded-proto, X-Forwarded-Host, x-request-id, x-real-ip, forwarded";
     let seen = forwarded("", &[("connection", named), ("cookie", "a=1"), ("authorization", "Bearer x")]);
     for name in [
@@ -104,7 +104,7 @@ fn the_api_learns_where_a_request_comes_from() {
 
 /// What an untrusted peer says of itself is replaced or removed.
 #[test]
-fn an_untrusted_peer_is_not_believed() {
+fn an_untrusted_peer_is_not_trusted() {
     let seen = forwarded(
         "",
         &[
@@ -126,7 +126,7 @@ fn an_untrusted_peer_is_not_believed() {
 
 /// Nor is it where there is nothing to replace it with: a request of HTTP/1.0 need not name a host.
 #[test]
-fn a_host_that_only_a_proxy_could_know_is_removed() {
+fn forwarded_hosts_of_untrusted_peers_are_removed() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
@@ -138,7 +138,7 @@ fn a_host_that_only_a_proxy_could_know_is_removed() {
 
 /// A trusted proxy is believed, and its own address is appended.
 #[test]
-fn a_trusted_proxy_is_believed() {
+fn headers_of_a_trusted_proxy_are_kept() {
     let seen = forwarded(
         "client_ip: {trusted_proxies: [127.0.0.0/8]}\n",
         &[
@@ -157,7 +157,7 @@ fn a_trusted_proxy_is_believed() {
 
 /// A trusted proxy that says nothing is filled in for.
 #[test]
-fn a_trusted_proxy_that_says_nothing_is_filled_in_for() {
+fn headers_that_a_trusted_proxy_omits_are_added() {
     let seen = forwarded("client_ip: {trusted_proxies: [127.0.0.1]}\n", &[]);
     assert_eq!(seen.head.one("x-forwarded-for"), Some("127.0.0.1"));
     assert_eq!(

@@ -1,5 +1,4 @@
-//! Who is not well gets no requests: servers are asked, and failures are noticed. Nobody is out for ever, and never
-//! are all out.
+//! Health checks and failures take servers out, never for good and never all of them.
 
 use crate::harness::{Behavior, Gateway, Server, until};
 
@@ -34,7 +33,7 @@ fn spread(gateway: &Gateway, servers: &[Server], count: usize) -> [usize; 2] {
 
 /// A server that says it is not well is left out until it says otherwise.
 #[test]
-fn servers_are_asked_how_they_are() {
+fn servers_are_health_checked() {
     let (servers, setup) = Server::several(2);
     let gateway = setup.workers(2).start(&two(ASKED));
     until("all are asked", || servers.iter().all(|server| server.health_checks() > 2).then_some(()));
@@ -54,7 +53,7 @@ fn servers_are_asked_how_they_are() {
 
 /// Who is out stays out over a reload that changes something else, and comes back with one that asks no more.
 #[test]
-fn a_reload_knows_who_was_out() {
+fn a_reload_keeps_servers_out() {
     let (servers, setup) = Server::several(2);
     let gateway = setup.workers(1).start(&two(ASKED));
     servers[0].behave(Behavior::Unhealthy);
@@ -67,7 +66,7 @@ fn a_reload_knows_who_was_out() {
 
 /// If nobody is well, all get requests: answers of the sick are better than none.
 #[test]
-fn never_are_all_out() {
+fn unhealthy_servers_are_used_when_all_are() {
     let (servers, setup) = Server::several(2);
     let gateway = setup.workers(1).start(&two(ASKED));
     servers.iter().for_each(|server| server.behave(Behavior::Unhealthy));
@@ -102,7 +101,7 @@ fn failures_take_a_server_out() {
 
 /// The last one is never out, however it fails; nor are more than the share that may be.
 #[test]
-fn the_last_one_stays() {
+fn the_last_server_is_not_ejected() {
     let (servers, setup) = Server::several(2);
     let gateway = setup.workers(1).start(&two("ejection: {failures: 1, for: 60s, share: 100%}, retries: 0"));
     servers.iter().for_each(|server| server.behave(Behavior::Disconnects));

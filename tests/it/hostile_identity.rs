@@ -1,4 +1,4 @@
-//! Nobody is somebody else, or asks for something else, by a header or a method that some server believes.
+//! No client gets another identity or another resource with a header or a method that some server honours.
 
 use crate::harness::{Gateway, Upstream};
 
@@ -87,7 +87,7 @@ fn an_untrusted_client_is_its_address() {
 
 /// What it says of itself does not reach the API either, in no way of writing it; a proxy that is trusted is heard.
 #[test]
-fn the_api_hears_nothing_of_it() {
+fn forged_identities_are_not_forwarded() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, FILE);
     let spelled =
@@ -117,7 +117,7 @@ fn the_api_hears_nothing_of_it() {
 
 /// A path or a method in a header is not forwarded, unless the route wants it so.
 #[test]
-fn overrides_are_forwarded_where_they_are_wanted() {
+fn method_overrides_are_forwarded_where_configured() {
     let upstream = Upstream::answering("done");
     let file = FILE.replace(
         "match: {path: /*}, upstream: api}",
@@ -167,7 +167,7 @@ fn methods_are_limited_alike() {
 
 /// What a request is nothing without cannot be named in Connection, to have it removed on the way.
 #[test]
-fn what_a_request_needs_is_not_hop_by_hop() {
+fn essential_headers_are_not_hop_by_hop() {
     let upstream = Upstream::answering("done");
     let file = FILE
         .replace("key: ip", "key: [ip, \"header:X-Tenant\"]")

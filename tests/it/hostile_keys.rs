@@ -1,4 +1,4 @@
-//! Floods of keys, odd keys and wrong clocks: nobody gets more than the limit, and nothing grows without bound.
+//! Floods of keys, odd keys and wrong clocks: no client gets more than its limit, and memory stays bounded.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! No spelling of a path slips past the limits of that path, however lax the upstream reads it; and no ordinary path
-//! is refused for it.
+//! No spelling of a path evades the limits of that path, however lax the upstream is; and no ordinary path is
+//! refused.
 
 use std::collections::BTreeSet;
 
@@ -219,7 +219,7 @@ fn spellings() -> BTreeSet<String> {
 
 /// When the limit is spent, no spelling gets what it guards: each is counted as the path, or refused.
 #[test]
-fn no_spelling_slips_past_a_limit() {
+fn no_spelling_evades_a_limit() {
     let upstream = lax();
     let gateway = Gateway::before(&upstream, FILE);
     assert_eq!(gateway.get("/admin/secret").text(), "secret");
@@ -310,7 +310,7 @@ fn parameters_have_one_key() {
 
 /// A request with a near spelling goes where its own route leads, as it is written, under the limits of both.
 #[test]
-fn a_near_spelling_is_under_both_limits_and_goes_where_it_says() {
+fn an_ambiguous_spelling_is_under_both_limits_and_is_forwarded_as_written() {
     let (own, other) = (Upstream::answering("own"), Upstream::answering("other"));
     let file = "limits: {l: {key: global, rate: 10/day}, all: {key: ip, rate: 100/day}}\n\
                 upstreams: {api: {servers: [\"http://{upstream}\"]}, site: {servers: [\"http://{other}\"]}}\n\
@@ -334,7 +334,7 @@ fn a_near_spelling_is_under_both_limits_and_goes_where_it_says() {
 
 /// Whom a route does not let in comes in under no other spelling.
 #[test]
-fn lists_hold_for_every_spelling() {
+fn lists_apply_to_every_spelling() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(
         &upstream,
@@ -350,7 +350,7 @@ fn lists_hold_for_every_spelling() {
 
 /// `spelling: exact` means the path as it is written, and lets through what is doubtful elsewhere.
 #[test]
-fn an_exact_spelling_is_the_one_that_is_written() {
+fn exact_spelling_matches_only_as_written() {
     let upstream = Upstream::answering("done");
     let file = FILE
         .replace("path: /admin/secret}", "path: /admin/secret, spelling: exact}")
@@ -367,7 +367,7 @@ fn an_exact_spelling_is_the_one_that_is_written() {
 
 /// What ordinary APIs are asked for goes through as it came, and costs no other route anything.
 #[test]
-fn ordinary_paths_are_no_doubt() {
+fn ordinary_paths_are_not_ambiguous() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, FILE);
     for path in [

@@ -1,5 +1,5 @@
-//! What the Dockerfile says of the program is true: its commands exist, and its gateway.yaml serves in a container.
-//! That cargo can build from what it copies, .ci/dockerfile checks.
+//! What the Dockerfile says about the program is true: its commands exist, and its gateway.yaml serves in a
+//! container. .ci/dockerfile checks that cargo can build from the files that it copies.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What clients are told before their answer: leave to send a body, and what the upstream says beforehand.
+//! Interim answers: 100 (Continue), and those of the upstream such as 103 (Early Hints).
 
 use std::io::Read;
 
@@ -44,7 +44,7 @@ fn is_status(frame: &Frame, status: &[u8; 3]) -> bool {
 
 /// Over HTTP/2 a client that waits for leave gets it when its body is wanted, once, and then its answer.
 #[test]
-fn leave_to_send_a_body_over_http2() {
+fn continue_over_http2() {
     let upstream = echoing();
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
@@ -62,7 +62,7 @@ fn leave_to_send_a_body_over_http2() {
 
 /// What is refused is refused without leave, and other expectations are not met.
 #[test]
-fn no_leave_for_what_is_refused() {
+fn refused_requests_get_no_continue() {
     let upstream = echoing();
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);

@@ -1,4 +1,4 @@
-//! Tokens on the wire: what clients are answered, what the upstream is told, and issuers that are down, slow, or lie.
+//! Tokens over the network: answers to clients, what the upstream is told, and issuers that are down, slow or wrong.
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -86,7 +86,7 @@ fn trouble(gateway: &Gateway) -> String {
 }
 
 #[test]
-fn a_token_that_does_not_hold_is_answered_401_and_says_why() {
+fn an_invalid_token_is_answered_401_with_the_reason() {
     let signer = Signer::ed25519("k");
     let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
     let upstream = Upstream::answering("ok");
@@ -115,7 +115,7 @@ fn a_token_that_does_not_hold_is_answered_401_and_says_why() {
 }
 
 #[test]
-fn a_required_token_is_asked_for() {
+fn a_missing_token_is_answered_401() {
     let signer = Signer::ed25519("k");
     let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
     let upstream = Upstream::answering("ok");
@@ -130,7 +130,7 @@ fn a_required_token_is_asked_for() {
 
 /// A limit that is asked for nobody says what would name somebody.
 #[test]
-fn who_lacks_a_user_is_asked_for_a_token() {
+fn requests_without_a_user_are_answered_401() {
     let signer = Signer::ed25519("k");
     let challenge = |key: &str| {
         let rules = "auth: {jwt: {audience: api, jwks: {file: jwks.json}}}\n\
@@ -163,7 +163,7 @@ fn who_lacks_a_user_is_asked_for_a_token() {
 /// A request has a consumer and a user: both are asked for, told, and counted together. A file of consumers that
 /// changes leaves the users' keys alone.
 #[test]
-fn a_consumer_and_a_user_are_one_client() {
+fn a_request_may_have_a_consumer_and_a_user() {
     let signer = Signer::ed25519("k");
     let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
     let upstream = Upstream::answering("ok");
@@ -210,7 +210,7 @@ fn a_consumer_and_a_user_are_one_client() {
 }
 
 #[test]
-fn the_upstream_is_told_who_the_user_is_and_never_by_the_client() {
+fn the_upstream_gets_the_user_from_the_gateway_only() {
     let signer = Signer::ed25519("k");
     let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
     let upstream = Upstream::answering("ok");
@@ -246,7 +246,7 @@ fn the_upstream_is_told_who_the_user_is_and_never_by_the_client() {
 }
 
 #[test]
-fn new_keys_are_fetched_when_a_token_names_one_and_old_ones_are_gone() {
+fn keys_are_rotated() {
     let (old, new) = (Signer::ed25519("old"), Signer::es256("new"));
     let issuer = Issuer::new(Answer::Says(jwks(&[&old])));
     let upstream = Upstream::answering("ok");
@@ -283,7 +283,7 @@ fn the_gateway_starts_without_its_issuer_and_finds_it_later() {
 }
 
 #[test]
-fn an_issuer_that_lies_changes_nothing() {
+fn invalid_answers_of_an_issuer_change_nothing() {
     let signer = Signer::ed25519("k");
     let issuer = Issuer::new(Answer::Says(jwks(&[&signer])));
     let upstream = Upstream::answering("ok");
@@ -317,7 +317,7 @@ fn an_issuer_that_lies_changes_nothing() {
 }
 
 #[test]
-fn a_slow_issuer_is_given_up_and_slows_nobody() {
+fn a_slow_issuer_times_out_and_delays_no_request() {
     let signer = Signer::ed25519("k");
     let issuer = Issuer::new(Answer::Hangs);
     let upstream = Upstream::answering("ok");
@@ -358,7 +358,7 @@ fn over_tls(body: String) -> (SocketAddr, String) {
 }
 
 #[test]
-fn keys_come_over_tls_from_the_one_whom_the_authority_vouches_for() {
+fn the_issuers_certificate_is_verified() {
     let signer = Signer::ed25519("k");
     let (address, ca) = over_tls(jwks(&[&signer]));
     let folder = tempfile::tempdir().unwrap();
@@ -423,7 +423,7 @@ fn gateways_that_share_a_store_share_a_users_limit() {
 }
 
 #[test]
-fn nothing_tells_a_secret() {
+fn nothing_reveals_a_secret() {
     let secret = "sesame-sesame-sesame-sesame-sesame";
     let rules = format!(
         "auth: {{jwt: {{audience: api, secret: {secret}, required: true}}}}\nroutes: [{{name: a, respond: {{status: 200}}}}]\n"

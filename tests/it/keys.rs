@@ -1,5 +1,5 @@
-//! What limits count apart: every kind of key, and that no client gets a second allowance by writing the same
-//! key in another way.
+//! What limits count apart: every kind of key, and that a client gets no second allowance by writing the same key in
+//! another way.
 
 use crate::harness::Gateway;
 
@@ -78,7 +78,7 @@ fn a_parameter_of_the_path_is_a_key() {
 
 /// Another spelling of the same key is no other key.
 #[test]
-fn another_spelling_is_no_other_key() {
+fn another_spelling_is_the_same_key() {
     same("key: \"query:user\"", ("/?user=abc", &[]), ("/?user=%61b%63", &[]));
     same("key: \"query:user\"", ("/?user=a%20b", &[]), ("/?user=a+b", &[]));
     same("key: \"query:user\"", ("/?user=abc", &[]), ("/?x=1&%75ser=abc&y", &[]));
@@ -230,7 +230,7 @@ fn an_untrusted_peer_cannot_choose_its_address() {
 /// Behind trusted proxies the client is the rightmost address that is none of them; what it wrote itself is not
 /// believed.
 #[test]
-fn a_trusted_proxy_tells_the_client() {
+fn a_trusted_proxy_gives_the_client_address() {
     for (header, spoofed, honest) in [
         ("x-forwarded-for", "192.0.2.9, 192.0.2.1, 10.1.2.3", "192.0.2.1"),
         ("forwarded", "for=192.0.2.9, for=192.0.2.1;proto=https, for=10.1.2.3", "For=\"192.0.2.1:80\""),

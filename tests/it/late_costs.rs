@@ -1,5 +1,5 @@
-//! Costs that are known only with the answer never let more pass than was in flight: what is owed is paid back, and
-//! refusals tell how long that takes.
+//! Costs that are known only with the answer let no more pass than was in flight: debt is paid back, and refusals say
+//! how long that takes.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -113,7 +113,7 @@ fn a_debt_is_paid_at_the_rate() {
 
 /// The refusal, its headers and the admin API tell of one debt, to the second.
 #[test]
-fn a_refusal_tells_the_debt() {
+fn a_refusal_shows_the_debt() {
     on_both(|store| {
         for cost in COSTS {
             let (upstream, _gate) = priced();
@@ -139,7 +139,7 @@ fn seconds(units: f64) -> u64 {
 
 /// A request is admitted when the first refusal said so, within its second, and not before.
 #[test]
-fn retry_after_is_the_truth() {
+fn retry_after_is_exact() {
     on_both(|store| {
         let (upstream, _gate) = priced();
         let gateway = start(store, &upstream, "rate: 100/s, cost: {response_header: X-Cost}");
@@ -204,7 +204,7 @@ fn under_way(gateway: &Gateway, upstream: &Upstream, count: usize, target: &str)
 
 /// What requests that are under way at the same time cost together is owed together, less than which nothing passes.
 #[test]
-fn what_was_in_flight_is_owed() {
+fn costs_of_requests_in_flight_become_debt() {
     const UNIT: f64 = 366.0 * 86_400.0 / 100.0;
     on_both(|store| {
         for cost in COSTS {
@@ -275,18 +275,18 @@ fn passed_by_what_was_in_flight(algorithm: &str, free: Duration) {
 }
 
 #[test]
-fn a_fixed_window_is_passed_by_what_was_in_flight() {
+fn a_fixed_window_is_exceeded_by_requests_in_flight_only() {
     passed_by_what_was_in_flight("fixed_window", Duration::ZERO);
 }
 
 /// Of 200 in the window before, 100 weigh on the middle of the next.
 #[test]
-fn a_sliding_window_is_passed_by_what_was_in_flight() {
+fn a_sliding_window_is_exceeded_by_requests_in_flight_only() {
     passed_by_what_was_in_flight("sliding_window", PERIOD / 2);
 }
 
 #[test]
-fn a_sliding_log_is_passed_by_what_was_in_flight() {
+fn a_sliding_log_is_exceeded_by_requests_in_flight_only() {
     passed_by_what_was_in_flight("sliding_log", Duration::ZERO);
 }
 
@@ -341,25 +341,25 @@ const WHOLE: [f64; 3] = [0.0, 2.0, 8.0];
 
 /// Another rate of a bucket has another unit of its debt.
 #[test]
-fn a_faster_rate_comes_while_a_request_is_under_way() {
+fn the_rate_is_raised_while_a_request_is_in_flight() {
     reloaded_under_way("rate: 7/10h, burst: 40", "rate: 10/10h, burst: 40", false, (30.0, WHOLE));
 }
 
 /// What has drained is not given back.
 #[test]
-fn a_slower_rate_comes_when_all_has_drained() {
+fn the_rate_is_lowered_when_the_bucket_is_full() {
     reloaded_under_way("rate: 7/s, burst: 40", "rate: 10/10h, burst: 40", true, (40.0, [0.0, 0.0, 3.0]));
 }
 
 /// A bucket at half stays at half, and so does the charge that is given back.
 #[test]
-fn a_smaller_bucket_comes_while_a_request_is_under_way() {
+fn the_bucket_shrinks_while_a_request_is_in_flight() {
     let left = (28.0 - 7.0, [0.0, 1.4, 3.5 + 3.0]);
     reloaded_under_way("rate: 40/600s", "rate: 28/900s", false, left);
 }
 
 #[test]
-fn another_period_of_a_window_comes_while_a_request_is_under_way() {
+fn the_period_of_a_window_changes_while_a_request_is_in_flight() {
     for algorithm in ["fixed_window", "sliding_window", "sliding_window, slices: 10"] {
         let text = |days: u32| format!("rate: 40/{days}d, algorithm: {algorithm}");
         reloaded_under_way(&text(100), &text(200), false, (30.0, WHOLE));
@@ -367,7 +367,7 @@ fn another_period_of_a_window_comes_while_a_request_is_under_way() {
 }
 
 #[test]
-fn another_period_of_a_log_comes_while_a_request_is_under_way() {
+fn the_period_of_a_log_changes_while_a_request_is_in_flight() {
     let text = |seconds: u32| format!("rate: 40/{seconds}s, algorithm: sliding_log");
     reloaded_under_way(&text(600), &text(1_200), false, (30.0, WHOLE));
 }
@@ -375,7 +375,7 @@ fn another_period_of_a_log_comes_while_a_request_is_under_way() {
 /// Places that refusals held do not come back once they are free: a client that failed and then waited can log in any
 /// number of times, also after a reload.
 #[test]
-fn what_refusals_let_go_never_comes_back() {
+fn places_freed_by_refusals_stay_free() {
     let limit = |period: &str| {
         format!("rate: 5/{period}, algorithm: sliding_log, count_rejected: true, cost: {{status: [401]}}")
     };

@@ -1,5 +1,5 @@
-//! What limits promise: exactly as many pass as they say, several are one decision, and the modes, costs and
-//! exemptions do what the file says.
+//! Limits: exactly as many requests pass as configured, several limits are one decision, and modes, costs and
+//! exemptions work as configured.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn passed(gateway: &Gateway, connections: usize, count: usize, headers: &[(&str,
 
 /// Of 10,000 requests over 64 connections exactly the limit's 100 pass, whatever the algorithm.
 #[test]
-fn of_ten_thousand_at_once_exactly_the_limit_passes() {
+fn exactly_the_limit_of_ten_thousand_concurrent_requests_passes() {
     for algorithm in ["token_bucket", "fixed_window", "sliding_log", "sliding_window"] {
         let limit = format!("  l: {{key: api_key, rate: 100/366d, algorithm: {algorithm}}}");
         let gateway = Gateway::start(&route("l", &limit));
@@ -176,7 +176,7 @@ fn a_shadow_limit_changes_nothing_for_the_others() {
 
 /// A leaky bucket in shadow mode holds nobody either.
 #[test]
-fn a_shadow_queue_holds_nobody() {
+fn a_shadow_queue_delays_nobody() {
     let limit = "  l: {key: ip, rate: 1/min, burst: 3, algorithm: leaky_bucket, mode: shadow}";
     let gateway = Gateway::start(&route("l", limit));
     let (statuses, took) = measure(|| gateway.statuses(5, "/", &[]));
@@ -195,7 +195,7 @@ fn a_limit_that_is_off_does_nothing() {
 
 /// Exempt addresses and networks are left alone, and counted as exempt.
 #[test]
-fn exempt_addresses_are_left_alone() {
+fn exempt_addresses_are_not_limited() {
     let limits = "  l: {key: api_key, rate: 1/day, exempt: [192.0.2.7, 198.51.100.0/24, \"2001:db8::/32\"]}";
     let gateway =
         Gateway::start(&format!("client_ip: {{trusted_proxies: [127.0.0.1]}}\n{}", route("l", limits)));
@@ -210,7 +210,7 @@ fn exempt_addresses_are_left_alone() {
 
 /// A key whose value is exempt is left alone; a key that only begins like it is not.
 #[test]
-fn exempt_key_values_are_left_alone() {
+fn exempt_key_values_are_not_limited() {
     let gateway = Gateway::start(&route("l", "  l: {key: api_key, rate: 1/day, exempt: [partner]}"));
     assert_eq!(gateway.statuses(3, "/", &[("x-api-key", "partner")]), [200; 3]);
     assert_eq!(gateway.statuses(2, "/", &[("x-api-key", "partner2")]), [200, 429]);
@@ -241,7 +241,7 @@ fn remaining_is_what_still_passes() {
 
 /// Limits are counted in one place for all routes and listeners that name them.
 #[test]
-fn a_limit_is_one_whatever_route_asks_it() {
+fn routes_share_a_limit() {
     let gateway = Gateway::start(
         "listen: [{name: edge, address: \"{edge}\"}, {name: second, address: \"{edge2}\"}]\n\
          limits: {l: {key: ip, rate: 3/day}}\n\
@@ -255,7 +255,7 @@ fn a_limit_is_one_whatever_route_asks_it() {
 
 /// A flood of random keys leaves memory bounded and whoever is limited limited.
 #[test]
-fn a_flood_of_keys_forgets_nobody() {
+fn a_flood_of_keys_evicts_no_limited_key() {
     let limit = "  l: {key: api_key, rate: 2/day, max_keys: 1000}";
     let gateway = crate::harness::Setup::default().workers(2).start(&route("l", limit));
     assert_eq!(gateway.statuses(3, "/", &[("x-api-key", "victim")]), [200, 200, 429]);

@@ -1,5 +1,5 @@
-//! Whom routes let in and limits leave alone: lists of addresses, in gateway.yaml and in files that are watched; and
-//! CORS preflight requests.
+//! Lists of addresses, in gateway.yaml and in watched files: whom routes admit and whom limits exempt; and CORS
+//! preflight requests.
 
 use crate::harness::{Fleet, Gateway, RedisServer, Response, Setup, Upstream, program, sleep, until};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn is_turned_away(answer: &Response) {
 
 /// Who is on a list of `deny` is answered 403 and costs no limit anything.
 #[test]
-fn who_is_denied_is_answered_403() {
+fn denied_addresses_are_answered_403() {
     let list = "# the worst\n198.51.100.0/24\n\n2001:db8:bad::/48  # a whole site\n";
     let gateway = Setup::default().file("blocked.txt", list).start(DENY);
     for address in ["198.51.100.7", "::ffff:198.51.100.7", "[2001:db8:bad:1::1]:80"] {
@@ -55,7 +55,7 @@ fn who_is_denied_is_answered_403() {
 /// `deny` on top is for all routes, besides their own; `allow` of a route takes the place of that on top; who is on
 /// both is not let in.
 #[test]
-fn lists_on_top_and_of_routes() {
+fn global_lists_and_lists_of_routes() {
     let gateway = Gateway::start(&format!(
         "{PROXY}lists:\n  internal: [10.0.0.0/8]\n  office: [192.0.2.0/24, 2001:db8::1]\n  worst: [10.6.6.6]\n  \
          guests: [192.0.2.128/25]\n  all: [0.0.0.0/0, \"::/0\"]\ndeny: [worst]\nallow: internal\n\
@@ -91,7 +91,7 @@ fn lists_on_top_and_of_routes() {
 
 /// Whoever is denied learns nothing of keys: 403 comes before 401.
 #[test]
-fn who_is_denied_needs_no_key() {
+fn denied_addresses_are_answered_before_authentication() {
     let zeros = "0".repeat(64);
     let setup = Setup::default()
         .file("blocked.txt", "198.51.100.7")
@@ -133,12 +133,12 @@ fn exempt(store: &str) {
 }
 
 #[test]
-fn a_limit_leaves_lists_alone() {
+fn a_limit_exempts_a_list() {
     exempt("");
 }
 
 #[test]
-fn a_shared_limit_leaves_lists_alone() {
+fn a_shared_limit_exempts_a_list() {
     let redis = RedisServer::start();
     exempt(&redis.store());
 }

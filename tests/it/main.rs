@@ -1,4 +1,4 @@
-//! Everything that a user relies on, against the real program: one module per promise.
+//! End-to-end tests of everything that a user relies on: one module per promise.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

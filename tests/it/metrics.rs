@@ -1,5 +1,5 @@
-//! The metrics: every name that dashboards rely on, in a format that a strict scraper takes, and no label that a
-//! client chooses.
+//! The metrics: every name that dashboards use, in a format that a strict parser accepts, and no label value chosen
+//! by a client.
 
 use crate::harness::prometheus::Scrape;
 use crate::harness::tls::Authority;
@@ -175,7 +175,7 @@ fn connections_are_counted_while_they_are_open() {
 
 /// Whatever clients send, no new series come of it.
 #[test]
-fn no_client_makes_a_series() {
+fn clients_cannot_create_series() {
     let upstream = Upstream::answering("done");
     let gateway = used(&upstream);
     for method in ["PURGE", "X-ODD", "TRACE", "DELETE"] {
@@ -218,7 +218,7 @@ fn odd_codes_of_an_api_make_one_series() {
 
 /// A renamed route or limit leaves no series behind.
 #[test]
-fn what_the_file_no_longer_has_is_no_longer_shown() {
+fn series_of_removed_objects_disappear() {
     let upstream = Upstream::answering("done");
     let gateway = used(&upstream);
     gateway.reload(&FILE.replace("few", "many").replace("name: api", "name: other"));

@@ -1,5 +1,5 @@
-//! Files that are no files: whatever stands where a file should, and whatever another gateway does, the admin API
-//! answers, signals are heard and memory does not grow.
+//! Pipes, devices and other special files in place of a file, and predecessors that do not answer: the admin API
+//! answers, signals are handled and memory does not grow.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
@@ -65,7 +65,7 @@ fn a_configuration_is_a_regular_file() {
 
 /// A file has a bound, also one of which the file system says little.
 #[test]
-fn a_configuration_has_a_bound() {
+fn the_size_of_a_configuration_is_limited() {
     let gateway = Gateway::start(FILE);
     let file = std::fs::OpenOptions::new().write(true).open(gateway.path("gateway.yaml")).unwrap();
     file.set_len(8 << 30).unwrap();
@@ -76,7 +76,7 @@ fn a_configuration_has_a_bound() {
 
 /// The files beside gateway.yaml are regular files too.
 #[test]
-fn so_are_the_files_beside_it() {
+fn other_files_are_regular_and_limited_too() {
     let issuer = r#"{"keys": [{"kty": "EC", "crv": "P-256", "kid": "1", "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
     let (tls, key) = (rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap(), "key.pem");
     let files = [("keys.yaml", "[]\n"), ("list.txt", "192.0.2.1\n"), ("jwks.json", issuer)];
@@ -103,7 +103,7 @@ fn so_are_the_files_beside_it() {
 
 /// An access log that is a pipe without a reader is refused; nobody waits for a reader.
 #[test]
-fn an_access_log_waits_for_no_reader() {
+fn opening_an_access_log_does_not_block() {
     let gateway = Gateway::start(FILE);
     pipe(&gateway.path("access.log"));
     gateway.write(&format!("access_log: {{path: access.log}}\n{FILE}"));
@@ -114,7 +114,7 @@ fn an_access_log_waits_for_no_reader() {
 
 /// A gateway that gives its sockets and then says nothing holds up nobody.
 #[test]
-fn a_silent_predecessor_holds_up_nobody() {
+fn a_silent_predecessor_does_not_block_the_start() {
     let first = Setup::default().handover().start(FILE);
     let door = first.handover();
     let (edge, admin, config) = (first.edge, first.admin, first.path("gateway.yaml"));

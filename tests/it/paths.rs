@@ -1,5 +1,5 @@
-//! One request has one path and one host, however it is written: no spelling slips past a limit, and what servers
-//! might read in two ways is refused.
+//! A request has one path and one host, however they are written: no spelling evades a limit, and ambiguous requests
+//! are refused.
 
 use crate::harness::{Gateway, Upstream};
 
@@ -65,7 +65,7 @@ fn the_original_path_can_be_forwarded() {
 
 /// What means something else stays as it is, and is another path where a route says that spellings are exact.
 #[test]
-fn what_means_something_else_stays_as_it_is() {
+fn reserved_characters_stay_encoded() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, &LOGIN.replace("/v1/login}", "/v1/login, spelling: exact}"));
     let mut client = gateway.client();

@@ -1,4 +1,4 @@
-//! Limits that differ by who asks and what for: plans, exemptions, conditions, and rates that are only tried.
+//! Limits that depend on the client and the request: plans, exemptions, conditions, and candidate rates.
 
 use crate::harness::{Fleet, Gateway, RedisServer, Setup, program, until};
 
@@ -59,7 +59,7 @@ fn a_plan_has_its_own_rate() {
 
 /// Nobody is on a plan by saying so.
 #[test]
-fn a_plan_is_proved() {
+fn a_plan_needs_a_verified_key() {
     let limits = "  l: {key: ip, rate: 3/366d, plans: {free: 3/366d, pro: 1000/d}}";
     let gateway = start("", limits);
     let claims = [("x-consumer-plan", "pro"), ("x-plan", "pro"), ("x-api-key", "nobody")];
@@ -68,7 +68,7 @@ fn a_plan_is_proved() {
 
 /// Consumers and plans can be exempt.
 #[test]
-fn consumers_and_plans_are_left_alone() {
+fn consumers_and_plans_can_be_exempt() {
     let gateway = start("", "  l: {key: ip, rate: 2/366d, exempt: ['consumer:cat', 'plan:pro']}");
     assert_eq!(passed(&gateway, 10, &[("x-api-key", "ann")]), 10);
     assert_eq!(passed(&gateway, 10, &[("x-api-key", "cat")]), 10);
@@ -81,7 +81,7 @@ fn consumers_and_plans_are_left_alone() {
 
 /// A limit may be about some requests only; the others do not touch it.
 #[test]
-fn a_limit_may_be_about_some_requests_only() {
+fn a_limit_may_have_a_condition() {
     let limits = "  l: {key: header:X-Who, rate: 2/366d, \
                   when: {methods: [GET], headers: {X-Kind: slow, X-Any: '*'}, key: [a, b]}}";
     let gateway = start("", limits);
@@ -101,7 +101,7 @@ fn a_limit_may_be_about_some_requests_only() {
 
 /// A candidate is counted and reported, refuses nobody and shows in no header, here and in Redis.
 #[test]
-fn a_candidate_refuses_nobody() {
+fn a_candidate_rate_refuses_nobody() {
     let limits = "  l: {key: api_key | ip, rate: 10/366d, candidate: 4/366d}";
     for store in [None, Some(RedisServer::start())] {
         let gateway = start(&store.as_ref().map_or_else(String::new, RedisServer::store), limits);

@@ -1,5 +1,5 @@
-//! The gateway's own log goes to standard error. Whoever reads it may have gone, or may have stopped reading: that
-//! costs lines, which are counted, and nothing else.
+//! The process log goes to standard error. If its reader has gone or has stopped reading, lines are dropped and
+//! counted, and nothing else happens.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -30,7 +30,7 @@ fn lives(mut gateway: Gateway) {
 
 /// What cannot be written is lost and counted.
 #[test]
-fn a_log_that_cannot_be_written_ends_nothing() {
+fn a_full_disk_does_not_affect_serving() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let gateway = Setup::default().stderr(full).start(FILE);
     refused_reloads(&gateway, 3);
@@ -40,7 +40,7 @@ fn a_log_that_cannot_be_written_ends_nothing() {
 
 /// The program that read the log has died.
 #[test]
-fn a_log_whose_reader_has_died_ends_nothing() {
+fn a_closed_pipe_does_not_affect_serving() {
     let (reader, writer) = std::io::pipe().unwrap();
     let gateway = Setup::default().stderr(writer).start(FILE);
     drop(reader);
@@ -51,7 +51,7 @@ fn a_log_whose_reader_has_died_ends_nothing() {
 
 /// The program that reads the log has stopped: what it leaves in the pipe stops nothing.
 #[test]
-fn a_log_that_nobody_reads_stops_nothing() {
+fn a_full_pipe_does_not_affect_serving() {
     let (_reader, writer) = std::io::pipe().unwrap();
     let gateway = Setup::default().stderr(writer).start(FILE);
     refused_reloads(&gateway, 40);
@@ -77,7 +77,7 @@ fn a_slow_reader_gets_the_last_line() {
 
 /// Other commands that cannot say what is wrong end with the code that says it.
 #[test]
-fn commands_need_no_reader() {
+fn commands_exit_normally_when_their_output_is_lost() {
     for args in [["check", "nothing.yaml"], ["run", "--config=nothing.yaml"], ["replay", "nothing.log"]] {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let ended = crate::harness::program().args(args).stderr(full).status().unwrap();

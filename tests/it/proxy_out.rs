@@ -1,4 +1,4 @@
-//! The PROXY protocol to servers: each connection begins with its client's address, and is nobody else's.
+//! The PROXY protocol to servers: each connection begins with the address of its client and serves no other client.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -68,7 +68,7 @@ fn before(behind: &Behind, version: &str) -> Gateway {
 
 /// Version 1 is a line of text with the client's own address and port.
 #[test]
-fn a_connection_begins_with_a_line() {
+fn a_connection_begins_with_a_header_of_version_1() {
     let behind = Behind::start(line);
     let gateway = before(&behind, "v1");
     let mut client = gateway.client();
@@ -106,7 +106,7 @@ fn each_client_has_its_own_connection() {
 
 /// Version 2 says the same in binary.
 #[test]
-fn a_connection_begins_with_a_binary_header() {
+fn a_connection_begins_with_a_header_of_version_2() {
     let behind = Behind::start(binary);
     let gateway = before(&behind, "v2");
     assert_eq!(gateway.ask("GET", "/", &[("x-forwarded-for", "203.0.113.1")]).status, 200);

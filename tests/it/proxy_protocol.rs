@@ -1,4 +1,5 @@
-//! Behind a load balancer that passes bytes on: the PROXY header says who the client is, or there is none.
+//! Behind a load balancer for TCP: the PROXY header gives the address of the client, and a connection without it is
+//! closed.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ fn telling(more: &str) -> (Upstream, Gateway) {
 }
 
 #[test]
-fn both_versions_tell_the_client() {
+fn both_versions_give_the_client_address() {
     let (_upstream, gateway) = telling("");
     assert_eq!(get(&gateway, b"PROXY TCP4 203.0.113.9 192.0.2.1 4711 443\r\n"), "203.0.113.9");
     assert_eq!(get(&gateway, b"PROXY TCP6 2001:db8::9 ::1 4711 443\r\n"), "2001:db8::9");
@@ -78,7 +79,7 @@ fn a_connection_without_a_header_is_closed() {
 
 /// The address counts for limits; and whom it names may be a trusted proxy of HTTP in turn.
 #[test]
-fn limits_count_whom_the_header_names() {
+fn limits_count_the_address_of_the_header() {
     let yaml = format!(
         "{LISTEN}client_ip: {{trusted_proxies: [10.0.0.0/8]}}\nlimits: {{l: {{key: ip, rate: 1/h}}}}\n\
          routes: [{{respond: {{status: 200}}, limits: [l]}}]\n"

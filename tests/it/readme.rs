@@ -1,4 +1,4 @@
-//! The README's lists: what the program does, and what it does not have, are so.
+//! The lists of the README: what the program does, and what it does not have.
 
 use crate::harness::folder::text;
 use crate::harness::{Folder, program};
@@ -50,7 +50,7 @@ fn is_field(root: &Value, path: &str) -> bool {
 
 /// Every feature names the fields and commands that have it, and the program knows them.
 #[test]
-fn what_it_does_it_does() {
+fn listed_features_exist() {
     let schema = serde_json::from_slice(&program().arg("schema").output().unwrap().stdout).unwrap();
     let features = listed("What it does");
     assert!(features.len() > 40, "{features:?}");
@@ -70,7 +70,7 @@ fn what_it_does_it_does() {
 
 /// What is missing is refused, so that nobody believes it is there; and it stands in no other list.
 #[test]
-fn what_it_does_not_have_is_refused() {
+fn features_listed_as_missing_are_refused() {
     let missing = listed("What it does not have");
     assert!(missing.len() > 5, "{missing:?}");
     let without = |place: &str| {

@@ -1,5 +1,5 @@
-//! Which rule refused me? Every error that the gateway answers by itself has one reason, the same in problem+json, the
-//! access log, the metrics and the admin API.
+//! Every error that the gateway answers itself has one reason, the same in problem+json, the access log, the metrics
+//! and the admin API.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -123,7 +123,7 @@ fn every_error_of_the_gateway_has_its_reason_everywhere() {
 
 /// No credentials and wrong ones have a reason each, and the detail says more, in the log as in the answer.
 #[test]
-fn no_credentials_are_not_wrong_ones() {
+fn missing_and_wrong_credentials_have_different_reasons() {
     let gateway = Setup::default()
         .workers(1)
         .file("consumers.yaml", &format!("- {{name: acme, key: sha256:{DIGEST}}}\n"))
@@ -145,7 +145,7 @@ fn no_credentials_are_not_wrong_ones() {
 
 /// Servers that have as many requests as they may: shed.
 #[test]
-fn a_request_that_finds_no_place_is_shed() {
+fn a_request_that_finds_no_place_has_its_reason() {
     let (upstream, gate) = gated_upstream();
     let gateway = Gateway::before(
         &upstream,

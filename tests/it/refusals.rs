@@ -1,5 +1,5 @@
-//! What clients are told of their limits: the headers of every answer, the refusal and its many forms, and that
-//! it reaches whoever is refused.
+//! What clients are told about their limits: the headers of every answer, the forms of a refusal, and that refusals
+//! reach clients that still upload.
 
 use std::io::Write;
 
@@ -152,7 +152,7 @@ fn an_api_cannot_contradict_the_gateways_numbers() {
 
 /// The headers of a limit are on the gateway's own errors too, because the request was counted.
 #[test]
-fn an_error_of_the_api_is_counted_and_told() {
+fn an_error_of_the_api_is_counted_and_has_limit_headers() {
     let upstream = Upstream::scripted(|exchange| exchange.close());
     let gateway = Gateway::before(
         &upstream,
@@ -278,7 +278,7 @@ fn a_refusal_comes_while_the_client_still_uploads() {
 
 /// A client that asks before it uploads is refused at once and never told to continue.
 #[test]
-fn a_refused_upload_is_not_asked_for() {
+fn a_refused_upload_gets_no_continue() {
     let (_gateway, mut client, length) = full();
     client.request("POST", "/", &[("content-length", &length), ("expect", "100-continue")]);
     assert_eq!(client.response().status, 429);

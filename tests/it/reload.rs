@@ -1,5 +1,5 @@
-//! Editing the file is enough: a change is in force within a second, counters live on, nobody's request or
-//! connection is lost, and a bad file changes nothing.
+//! Editing the file is enough: a change is in force within a second, counters stay, no request or connection is lost,
+//! and an invalid file changes nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn a_reload_can_be_asked_for() {
 
 /// A reload keeps counters: what was spent stays spent, whatever else changes.
 #[test]
-fn counters_live_on() {
+fn counters_survive_a_reload() {
     for algorithm in ["token_bucket", "fixed_window", "sliding_log", "sliding_window"] {
         let text = format!("rate: 10/366d, algorithm: {algorithm}");
         let gateway = Gateway::start(&limit(&text));
@@ -115,7 +115,7 @@ fn a_bucket_at_half_stays_at_half() {
 
 /// Another key or algorithm is another limit and begins anew.
 #[test]
-fn another_key_begins_anew() {
+fn another_key_starts_with_empty_counters() {
     let gateway = Gateway::start(&limit("rate: 2/366d"));
     assert_eq!(gateway.statuses(3, "/", &KEY), [200, 200, 429]);
     gateway.reload(&limit("rate: 2/366d").replace("api_key", "\"header:X-Api-Key\""));
@@ -153,7 +153,7 @@ fn places_are_kept_over_a_reload() {
 
 /// Twenty reloads under load: no request fails, no connection is closed, no counter is lost.
 #[test]
-fn nobody_notices_twenty_reloads() {
+fn twenty_reloads_under_load_fail_no_request() {
     let upstream = Upstream::answering("done");
     let config = |turn: u64| {
         format!(
@@ -349,7 +349,7 @@ fn with_token(token: &str) -> String {
 
 /// The admin token can change, and the API answers all the while.
 #[test]
-fn the_token_can_change() {
+fn the_admin_token_can_change() {
     let gateway = Gateway::start(&with_token("one"));
     let change = |token: &str| {
         gateway.admin("POST", "/reload", &[("authorization", &format!("Bearer {token}"))]).status

@@ -1,4 +1,4 @@
-//! Replays of logs as they are: without hosts, damaged, with odd spellings; and what is told of them.
+//! Replays of real logs: without hosts, damaged, with odd spellings; and the warnings about them.
 
 use std::io::Write;
 use std::process::Output;
@@ -110,7 +110,7 @@ fn a_log_of_another_listener_is_judged_with_listener() {
 
 /// Where fewer than half match no route nothing is said beyond the report.
 #[test]
-fn few_unmatched_requests_are_no_warning() {
+fn a_few_unmatched_requests_cause_no_warning() {
     let lines = log(2) + &combined(9, "192.0.2.1", "/other") + &combined(9, "192.0.2.1", "/another");
     let output = folder(RULES, lines.as_bytes()).run(&["replay", "access.log"]);
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));

@@ -1,4 +1,4 @@
-//! What is tried on another server, and what is not: nothing is done twice that was asked for once.
+//! Which requests are sent again to another server, and which are not: nothing is done twice that was requested once.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn retries(gateway: &Gateway) -> f64 {
 
 /// What could not be sent because nobody listens is sent to somebody else, whatever it is. It costs its limits once.
 #[test]
-fn what_was_never_sent_is_sent_elsewhere() {
+fn requests_that_were_not_sent_are_sent_to_another_server() {
     let (nobody, server) = (ReservedPort::new(), Server::start(1));
     let gateway =
         Setup::default().value("0", nobody.address).value("1", server.address()).workers(1).start(&two(""));
@@ -39,7 +39,7 @@ fn what_was_never_sent_is_sent_elsewhere() {
 
 /// What was sent and not answered is sent again only if that changes nothing: never with a body, never a POST.
 #[test]
-fn what_may_have_been_done_is_not_done_again() {
+fn unsafe_requests_are_not_repeated() {
     for (method, body, expected) in [
         ("GET", false, 200),
         ("DELETE", false, 200),
@@ -65,7 +65,7 @@ fn what_may_have_been_done_is_not_done_again() {
 
 /// An answer that has begun is not asked for again; nor is one that is late.
 #[test]
-fn an_answer_that_has_begun_is_not_asked_for_again() {
+fn a_request_is_not_repeated_once_its_answer_has_begun() {
     let half = crate::harness::Upstream::scripted(|exchange| {
         exchange.write("HTTP/1.1 200 OK\r\n");
         exchange.close();
@@ -82,7 +82,7 @@ fn an_answer_that_has_begun_is_not_asked_for_again() {
 
 /// `retries: 0` is none; and where all fail, no more than were asked for.
 #[test]
-fn retries_are_as_many_as_the_file_says() {
+fn the_number_of_retries_is_as_configured() {
     for (fields, expected) in [(", retries: 0", 1), (", retries: 1", 2), (", retries: {attempts: 5}", 3)] {
         let (servers, setup) = Server::several(3);
         servers.iter().for_each(|server| server.behave(Behavior::Disconnects));

@@ -1,4 +1,4 @@
-//! The Redis servers of the harness are what the tests of the store take them for.
+//! Tests of the harness: its Redis servers work as the tests of the store expect.
 
 use crate::harness::{Cluster, RedisServer, Sentinels};
 

@@ -1,4 +1,4 @@
-//! Requests and answers are changed as the routes say, and nothing that a client sends makes more of it.
+//! Routes change requests and answers as configured, and clients cannot inject anything into them.
 
 use crate::harness::{Gateway, Seen, Setup, Upstream};
 
@@ -160,7 +160,7 @@ fn a_path_is_rewritten_by_a_pattern() {
 
 /// A rewritten path stays inside of what the route says, or the request is answered 400 and forwarded nowhere.
 #[test]
-fn a_rewritten_path_cannot_be_led_out() {
+fn a_rewritten_path_cannot_leave_its_prefix() {
     let one = One::new("rewrite: {match: '^/in/([^/]*)-([^/]*)', to: /out/$1$2}");
     assert_eq!(one.seen("/in/a-b", &[]).target, "/out/ab");
     for target in ["/in/.-./secret", "/in/.-", "/in/-.."] {
@@ -172,7 +172,7 @@ fn a_rewritten_path_cannot_be_led_out() {
 }
 
 #[test]
-fn clients_are_sent_elsewhere() {
+fn clients_are_redirected() {
     let gateway = Gateway::start(
         "routes:\n\
          - {name: old, match: {path: /old/*}, redirect: {status: 308, to: \"/new/{rest}\"}}\n\
@@ -203,7 +203,7 @@ fn clients_are_sent_elsewhere() {
 
 /// No value that a token or a client chooses breaks a line, in any direction.
 #[test]
-fn values_cannot_break_a_line() {
+fn values_cannot_inject_header_lines() {
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
     let one = One::with(
         &format!(
@@ -234,7 +234,7 @@ fn values_cannot_break_a_line() {
 
 /// The configuration in force shows what is changed, and no value of a header: it may be a secret.
 #[test]
-fn the_configuration_in_force_tells_no_value() {
+fn the_configuration_dump_reveals_no_value() {
     let one = One::new("request_headers: {set: {Authorization: 'Basic c2VzYW1l'}}, strip_prefix: /api");
     let shown = one.gateway.admin_get("/config");
     let route = &shown.json()["routes"][0];
@@ -251,7 +251,7 @@ fn the_configuration_in_force_tells_no_value() {
 
 /// Who is asking is told as it is proved, with what the file of consumers says of them.
 #[test]
-fn metadata_of_consumers_are_told() {
+fn metadata_of_consumers_is_forwarded() {
     let upstream = Upstream::answering("done");
     // The digests of `a` and `b`.
     let consumers = "- {name: acme, key: \"sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb\", metadata: {team: blue}}\n\

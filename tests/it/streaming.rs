@@ -1,4 +1,4 @@
-//! Bodies: whole or visibly broken off, never silently short; of any size in flat memory; and everything is
+//! Bodies: complete or visibly broken off, never silently short; of any size in constant memory; and everything is
 //! freed when either side leaves.
 
 use std::io::Write;
@@ -11,7 +11,7 @@ const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"], timeouts:
 
 /// An API that closes in the middle of its answer gives the client a broken answer, not a short one.
 #[test]
-fn an_answer_that_breaks_off_is_seen_to_break_off() {
+fn an_answer_that_breaks_off_is_visibly_broken_off() {
     for (head, reset) in [
         ("content-length: 100", false),
         ("content-length: 100", true),
@@ -37,7 +37,7 @@ fn an_answer_that_breaks_off_is_seen_to_break_off() {
 
 /// An API that stops in the middle of its answer is given up after its `idle` timeout.
 #[test]
-fn an_answer_that_stops_is_given_up() {
+fn an_answer_that_stalls_times_out() {
     let upstream = Upstream::scripted(|exchange| {
         exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n0123456789");
         exchange.silence();
@@ -53,7 +53,7 @@ fn an_answer_that_stops_is_given_up() {
 
 /// A client that breaks off its upload is seen to break it off: the API gets no whole request.
 #[test]
-fn an_upload_that_breaks_off_is_seen_to_break_off() {
+fn an_upload_that_breaks_off_is_visibly_broken_off() {
     for head in ["content-length: 100\r\n", "transfer-encoding: chunked\r\n"] {
         let upstream = Upstream::scripted(|exchange| match exchange.body() {
             Ok(body) => exchange.answer(200, &[], &body),
@@ -71,7 +71,7 @@ fn an_upload_that_breaks_off_is_seen_to_break_off() {
 
 /// A kept connection that the API has closed since is no error to the client.
 #[test]
-fn a_kept_connection_that_died_is_no_error() {
+fn a_dead_idle_connection_is_no_error() {
     for reset in [false, true] {
         let upstream = Upstream::scripted(move |exchange| {
             exchange.answer(200, &[], b"done");
@@ -95,7 +95,7 @@ fn a_kept_connection_that_died_is_no_error() {
 /// An API that closes a kept connection as the next request comes has seen nothing of it: what is safe to send
 /// again is sent again.
 #[test]
-fn a_kept_connection_that_dies_as_it_is_used_is_no_error() {
+fn an_idle_connection_that_dies_during_the_request_is_no_error() {
     let upstream = Upstream::scripted(|exchange| match exchange.seen.turn {
         0 => exchange.answer(200, &[], b"done"),
         _ => exchange.close(),
@@ -110,7 +110,7 @@ fn a_kept_connection_that_dies_as_it_is_used_is_no_error() {
 
 /// What is not safe to send again is sent once: the API may have acted on it.
 #[test]
-fn a_request_that_may_have_been_acted_on_is_sent_once() {
+fn unsafe_requests_are_sent_once() {
     let upstream = Upstream::scripted(|exchange| match exchange.seen.turn {
         0 => {
             let _ = exchange.body();
@@ -127,7 +127,7 @@ fn a_request_that_may_have_been_acted_on_is_sent_once() {
 
 /// What an API sends beyond its answer is nobody's answer: the connection is not used again.
 #[test]
-fn an_answer_too_many_reaches_nobody() {
+fn surplus_answers_reach_no_client() {
     let evil = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
     for first in [
         "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood",

@@ -1,4 +1,4 @@
-//! TLS at the edge: the right certificate, renewed without losing a connection; who clients are by theirs.
+//! TLS for clients: the right certificate, renewal without losing a connection, and client certificates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,7 +201,7 @@ fn sessions_are_resumed() {
 
 /// Upstreams learn that the client spoke TLS.
 #[test]
-fn upstreams_are_told_https() {
+fn upstreams_get_the_scheme_https() {
     let upstream = Upstream::scripted(|exchange| {
         let told = exchange.seen.head.all("x-forwarded-proto").join(",");
         exchange.answer(200, &[], told.as_bytes());
@@ -280,7 +280,7 @@ fn handshakes_have_a_deadline() {
 
 /// A client that stops in the middle of a head is told so, inside TLS.
 #[test]
-fn nothing_is_said_in_the_clear() {
+fn plain_http_on_a_tls_listener_is_not_answered() {
     use std::io::{Read, Write};
     let authority = Authority::new();
     let (gateway, _) = one(&authority, "", ROUTES);
@@ -294,7 +294,7 @@ fn nothing_is_said_in_the_clear() {
 
 /// `check` says what renewing would say.
 #[test]
-fn check_knows_what_expires() {
+fn check_warns_of_certificates_that_expire() {
     let authority = Authority::new();
     let folder = tempfile::TempDir::new().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -317,7 +317,7 @@ fn check_knows_what_expires() {
 
 /// A certificate whose time has not come does not replace one that is valid, neither by itself nor by a reload.
 #[test]
-fn a_certificate_waits_for_its_time() {
+fn a_certificate_that_is_not_valid_yet_is_not_used() {
     let pem = |year: i32| {
         let mut params = rcgen::CertificateParams::new(["a.test".to_owned()]).unwrap();
         (params.not_before, params.not_after) =

@@ -1,5 +1,5 @@
-//! TLS with clients that not everything suits: the certificate whose signatures they know, and the alert that tells them
-//! what is missing.
+//! TLS with clients of limited abilities: the certificate whose signatures they support, and the alert that says what
+//! is missing.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! A user is who a verified token says, and nobody else. These tests need no socket: they run what the gateway runs,
-//! at times of their choice. issuers.rs has the wire.
+//! Verified tokens identify users, and nothing else does. These tests need no socket: they call the pipeline of the
+//! gateway with times of their choice. issuers.rs has the tests over the network.
 use crate::harness::issuer::{Signer, jwks, unsigned};
 use serde_json::{Value, json};
 use sluicegate::auth::Unproven;
@@ -134,7 +134,7 @@ fn a_secret_verifies_what_it_signed() {
 }
 
 #[test]
-fn what_a_token_says_has_to_hold_here_and_now() {
+fn claims_are_validated() {
     let signer = Signer::es256("k");
     let house = House::before(&[&signer], "");
     for (change, outcome) in [
@@ -163,7 +163,7 @@ fn what_a_token_says_has_to_hold_here_and_now() {
 }
 
 #[test]
-fn a_token_without_an_end_is_good_where_the_file_says_so() {
+fn a_token_without_expiry_is_valid_where_configured() {
     let signer = Signer::ed25519("k");
     let house = House::before(&[&signer], ", require_exp: false, leeway: 0s");
     assert_eq!(house.ask(&signer.token(&with(json!({ "exp": null })))), Ok(vec![0, 1]));
@@ -187,7 +187,7 @@ fn a_remembered_token_is_refused_when_it_expires() {
 }
 
 #[test]
-fn a_token_is_remembered_whole_and_never_in_part() {
+fn the_cache_compares_whole_tokens() {
     let signer = Signer::es256("k");
     let house = House::before(&[&signer], "");
     let token = signer.token(&claims());
@@ -284,7 +284,7 @@ fn the_key_says_how_a_token_is_signed() {
 }
 
 #[test]
-fn a_key_with_an_algorithm_of_its_own_has_no_other() {
+fn a_key_with_an_algorithm_verifies_no_other() {
     let signer = Signer::rsa("k", "RS256");
     let mut jwk = signer.jwk();
     jwk["alg"] = "PS256".into();
@@ -302,7 +302,7 @@ fn a_token_without_a_key_id_needs_a_set_with_one_key_of_its_kind() {
 }
 
 #[test]
-fn tokens_that_two_programs_could_read_in_two_ways_are_refused() {
+fn ambiguous_tokens_are_refused() {
     let signer = Signer::ed25519("k");
     let house = House::before(&[&signer], "");
     let good = claims().to_string();
@@ -351,7 +351,7 @@ fn a_long_token_is_not_read() {
 }
 
 #[test]
-fn of_two_tokens_none_is_taken() {
+fn two_tokens_are_refused() {
     let signer = Signer::ed25519("k");
     let house = House::before(&[&signer], "");
     let (good, other) = (signer.token(&claims()), signer.token(&with(json!({ "sub": "eve" }))));
@@ -365,7 +365,7 @@ fn of_two_tokens_none_is_taken() {
 }
 
 #[test]
-fn what_is_no_token_is_somebody_elses_business() {
+fn credentials_of_other_schemes_are_ignored() {
     let signer = Signer::ed25519("k");
     let house = House::before(&[&signer], "");
     let required = House::before(&[&signer], ", required: true");
@@ -390,7 +390,7 @@ fn what_is_no_token_is_somebody_elses_business() {
 }
 
 #[test]
-fn a_token_is_only_looked_at_where_something_needs_it() {
+fn tokens_are_verified_only_where_they_are_used() {
     let signer = Signer::ed25519("k");
     let bad = [("authorization", "Bearer eyJ9.e30.AAAA")];
     assert_eq!(House::before(&[&signer], "").ask_with("/open", &bad, NOW), Ok(vec![]));
@@ -400,7 +400,7 @@ fn a_token_is_only_looked_at_where_something_needs_it() {
 }
 
 #[test]
-fn a_header_of_ones_own_needs_no_scheme() {
+fn a_custom_header_needs_no_scheme() {
     let signer = Signer::ed25519("k");
     let house = House::before(&[&signer], ", header: X-Token");
     let token = signer.token(&claims());
@@ -448,7 +448,7 @@ fn users_are_counted_apart_however_many_tokens_they_have() {
 }
 
 #[test]
-fn more_tokens_than_are_remembered_are_all_verified() {
+fn tokens_beyond_the_cache_are_verified() {
     let signer = Signer::hs256(b"0123456789abcdef0123456789abcdef");
     let rules =
         RULES.replace("jwks: {file: jwks.json}, MORE", "secret: {file: secret}").replace("1000/h", "1M/h");
@@ -460,7 +460,7 @@ fn more_tokens_than_are_remembered_are_all_verified() {
 }
 
 #[test]
-fn a_reload_that_changes_what_tokens_need_forgets_those_that_were_good() {
+fn a_reload_that_changes_the_requirements_empties_the_cache() {
     let signer = Signer::ed25519("k");
     let token = signer.token(&claims());
     let snapshots = SnapshotBuilder::default();

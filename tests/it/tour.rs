@@ -1,5 +1,5 @@
-//! The tour of the README, run against the program: every command, and what it prints. `UPDATE=1` writes what differs
-//! into the README; read it as a newcomer would.
+//! The tour of the README, run against the program: every command, and what it prints. `UPDATE=1` writes the
+//! differences into the README; read it as a newcomer would.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};

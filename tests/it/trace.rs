@@ -1,4 +1,4 @@
-//! A request keeps its place in a trace (W3C Trace Context), and its id.
+//! Trace context (W3C) and request ids: an incoming trace is continued, and an id is kept.
 
 use crate::harness::{Gateway, Upstream};
 
@@ -45,7 +45,7 @@ fn parts(traceparent: &str) -> (&str, &str, &str) {
 }
 
 #[test]
-fn a_trace_goes_on_with_another_span() {
+fn an_incoming_trace_is_continued_with_a_new_span() {
     let one = One::new("");
     let (told, state) = one.told(&[("traceparent", PARENT), ("tracestate", "a=1,b=2")]);
     let told = told.unwrap();
@@ -59,7 +59,7 @@ fn a_trace_goes_on_with_another_span() {
 }
 
 #[test]
-fn what_is_malformed_begins_anew() {
+fn a_malformed_trace_is_replaced_by_a_new_one() {
     let one = One::new("");
     let mut ids = std::collections::HashSet::new();
     for bad in [
@@ -84,7 +84,7 @@ fn what_is_malformed_begins_anew() {
 }
 
 #[test]
-fn the_state_is_bounded() {
+fn the_size_of_tracestate_is_limited() {
     let one = One::new("");
     let entries: Vec<String> = (0..80).map(|n| format!("vendor{n:02}=12345")).collect();
     let (_, state) = one.told(&[("traceparent", PARENT), ("tracestate", &entries.join(","))]);
@@ -95,7 +95,7 @@ fn the_state_is_bounded() {
 }
 
 #[test]
-fn whose_trace_is_gone_on_with_is_configured() {
+fn trust_in_incoming_traces_is_configured() {
     let sampled = One::new("trace: {accept: nobody, sampled: 100%}");
     let told = sampled.told(&[("traceparent", PARENT)]).0.unwrap();
     assert!(parts(&told).0 != TRACE && parts(&told).2 == "01");

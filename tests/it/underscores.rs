@@ -1,5 +1,5 @@
-//! Request headers with underscores in their names, which CGI and WSGI take for others: none reaches an upstream, a limit or
-//! a route, unless the file forwards them; and then none that reads like a header that is relied on.
+//! Request headers with underscores in their names, which CGI and WSGI confuse with others: none reaches an upstream,
+//! a limit or a route, unless they are forwarded by configuration; even then none that reads like a trusted header.
 
 use crate::harness::folder::{outcomes, text};
 use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, block, frame, pseudo};
@@ -68,20 +68,20 @@ fn pass(rule: &str) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn none_passes_by_default() {
+fn none_is_forwarded_by_default() {
     for rule in ["", "underscores: removed"] {
         assert_eq!(pass(rule), [const { Vec::<String>::new() }; 2], "{rule:?}");
     }
 }
 
 #[test]
-fn those_that_are_forwarded_read_like_nothing_that_is_relied_on() {
+fn forwarded_ones_cannot_imitate_trusted_headers() {
     assert_eq!(pass("underscores: forwarded"), [["x_mine", "x_sum"]; 2]);
 }
 
 /// A line that is not written as most are is read by another reader.
 #[test]
-fn however_a_head_is_written() {
+fn every_way_to_write_a_head_is_filtered() {
     let (upstream, gateway) = start("");
     let mut client = gateway.client();
     client.send("GET / HTTP/1.1\r\nHost: api.test\r\nX_Real_IP:\t6.6.6.6\t\r\nX-Mine:\t1\r\n\r\n");
@@ -93,7 +93,7 @@ fn however_a_head_is_written() {
 /// A file that waits for a header with an underscore has to say that there are any; then it is read, and a replay reads
 /// what the gateway does.
 #[test]
-fn a_header_that_is_waited_for() {
+fn a_header_that_is_needed_is_reported() {
     let rules = "listen: [127.0.0.1:0]\nlimits: {one: {key: \"header:own_key\", rate: 1/min, on_missing: skip}}\n\
                  routes: [{name: all, respond: {status: 200}, limits: [one]}]\n";
     let log =

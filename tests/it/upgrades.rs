@@ -1,5 +1,5 @@
-//! Upgrades (RFC 9110 §7.8): WebSocket passes as if the client spoke to the API itself, nothing else is switched to, and
-//! a tunnel is one request that lasts.
+//! Upgrades (RFC 9110 §7.8): WebSocket works as if the client were connected to the API, other protocols are refused,
+//! and a tunnel counts as one request.
 
 use std::net::Shutdown;
 use std::time::Duration;
@@ -104,7 +104,7 @@ fn a_websocket_passes() {
 
 /// What a client sends before it is told that the protocol is switched reaches the API after it has switched.
 #[test]
-fn what_is_sent_early_is_sent_after() {
+fn early_bytes_are_sent_after_the_switch() {
     let upstream = server();
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
@@ -163,7 +163,7 @@ fn an_idle_tunnel_ends() {
 
 /// A switch that was not asked for, or to something else, is no answer.
 #[test]
-fn a_switch_that_was_not_asked_for_is_502() {
+fn an_unrequested_switch_is_502() {
     let upstream = server();
     let gateway = Gateway::before(&upstream, ALL);
     for target in ["/chat", "/other"] {
@@ -176,7 +176,7 @@ fn a_switch_that_was_not_asked_for_is_502() {
 /// HTTP/2 is never switched to, nor is anything for a request with a body, of HTTP/1.0, or that does not name it in
 /// Connection: it is forwarded as any other.
 #[test]
-fn nothing_else_is_switched_to() {
+fn other_protocols_are_refused() {
     let upstream = server();
     let gateway = Setup::default().upstream(&upstream).start(ALL);
     let h2c = [

@@ -1,5 +1,5 @@
-//! Requests with a body: the same path to HTTP/1.1 servers as for those without one. Body and answer may go at the same
-//! time, and a connection whose upload was not sent to its end serves no further request.
+//! Requests with a body to HTTP/1.1 servers: body and answer may be sent at the same time, and a connection whose
+//! upload was not completed serves no further request.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
 /// put behind it. It is answered, or given up in its time where the sockets had room for all of the upload, so that the
 /// connection could be kept.
 #[test]
-fn an_upload_that_nobody_reads_holds_up_no_other() {
+fn an_upload_that_is_not_read_blocks_no_other() {
     let gate = Gate::default();
     let waits = gate.clone();
     let upstream = Upstream::scripted(move |exchange| match exchange.seen.target.as_str() {
@@ -70,7 +70,7 @@ fn read_to(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
 
 /// The answer may begin before the body has ended, and both go on at the same time.
 #[test]
-fn body_and_answer_go_at_the_same_time() {
+fn body_and_answer_are_sent_at_the_same_time() {
     let address = raw(|mut stream| {
         stream.set_read_timeout(Some(deadline())).unwrap();
         read_to(&mut stream, b"\r\n\r\n");
@@ -109,7 +109,7 @@ fn body_and_answer_go_at_the_same_time() {
 /// A client that reads its answer only when it has sent everything gets on with sending, also while the answer is more
 /// than fits between both.
 #[test]
-fn an_upload_goes_on_while_the_answer_is_not_taken() {
+fn an_upload_continues_while_the_answer_is_not_read() {
     const LENGTH: usize = 24 << 20;
     let address = raw(|mut stream| {
         read_to(&mut stream, b"\r\n\r\n");
@@ -178,7 +178,7 @@ fn a_connection_that_was_answered_early_is_not_used_again() {
 
 /// An API that answers and closes without a look at the rest: its answer counts, not the upload that broke.
 #[test]
-fn an_answer_counts_more_than_an_upload_that_breaks() {
+fn an_answer_takes_precedence_over_a_broken_upload() {
     let address = raw(|mut stream| {
         read_to(&mut stream, b"\r\n\r\n");
         stream
@@ -196,7 +196,7 @@ fn an_answer_counts_more_than_an_upload_that_breaks() {
 
 /// A small body goes with its head, framed as it came, also to a server that was asked before.
 #[test]
-fn bodies_are_framed_as_they_came() {
+fn bodies_keep_their_framing() {
     let upstream = Upstream::scripted(|exchange| match exchange.body() {
         Ok(body) => exchange.answer(200, &[], &body),
         Err(_) => exchange.close(),
@@ -316,7 +316,7 @@ fn hints_reach_clients_that_upload() {
 
 /// A client that leaves in the middle of its upload, before or after the answer has begun, takes the connection along.
 #[test]
-fn a_client_that_leaves_takes_its_upload_along() {
+fn a_client_that_leaves_aborts_its_upload() {
     let upstream = Upstream::scripted(|exchange| {
         if exchange.seen.target == "/begun" {
             exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n");

@@ -1,5 +1,5 @@
-//! Answers of HTTP/1.1 servers are read strictly, and alike for all requests: what is malformed reaches no client, and
-//! bytes that nobody asked for are nobody's answer (RFC 9110 §8.6, §15; RFC 9112 §6, §7.1).
+//! Answers of HTTP/1.1 servers are parsed strictly: no malformed answer reaches a client, and unsolicited bytes are
+//! never used as an answer (RFC 9110 §8.6, §15; RFC 9112 §6, §7.1).
 
 use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, block, frame, get, pseudo};
 use crate::harness::{Gateway, Setup, Upstream, until};
@@ -131,7 +131,7 @@ fn warnings(gateway: &Gateway) -> usize {
 
 /// A server that sends bytes nobody asked for is told of once, counted, and asked on new connections from then on.
 #[test]
-fn connections_that_speak_unasked_are_not_kept() {
+fn connections_with_unsolicited_bytes_are_not_kept() {
     for target in ["/behind", "/later"] {
         let upstream = Upstream::scripted(|exchange| {
             exchange.answer(200, &[], b"good");
@@ -168,7 +168,7 @@ fn connections_that_speak_unasked_are_not_kept() {
 
 /// A server that says 408 before it closes a connection without a request has said nothing wrong.
 #[test]
-fn a_408_on_an_idle_connection_is_its_end() {
+fn a_408_on_an_idle_connection_closes_it() {
     let upstream = Upstream::scripted(|exchange| {
         exchange.answer(200, &[], b"good");
         if exchange.seen.target == "/idle" {

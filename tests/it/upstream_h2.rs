@@ -1,5 +1,5 @@
-//! HTTP/2 to servers: many requests on few connections, each of them on its own, and none lost where it is safe to say
-//! it again.
+//! HTTP/2 to servers: many requests share few connections without affecting each other, and requests that are safe to
+//! repeat are not lost.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ fn no_request_is_lost_when_connections_end() {
 
 /// What a server refuses to look at is asked again; what it has begun with is not.
 #[test]
-fn a_refused_request_is_asked_again() {
+fn a_refused_stream_is_retried() {
     let turn = Cell::new(0);
     let upstream = H2Upstream::start(Speaks::default(), move |mut call: Call| {
         turn.set(turn.get() + 1);
@@ -146,7 +146,7 @@ fn a_refused_request_is_asked_again() {
 
 /// A server that speaks something else gets no request; the log says why.
 #[test]
-fn a_server_without_http2_is_found_out() {
+fn a_server_without_http2_is_detected() {
     let upstream = Upstream::scripted(|exchange| {
         exchange.write("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
         exchange.close();
@@ -163,7 +163,7 @@ fn a_server_without_http2_is_found_out() {
 
 /// Servers that say nothing are given up in time: without an answer, and in the middle of one.
 #[test]
-fn silence_is_given_up() {
+fn a_silent_server_times_out() {
     let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
         if call.seen.uri.path() == "/half" {
             let mut answer = call.begin(200, &[("content-length", "100")]);
@@ -232,7 +232,7 @@ fn interim_answers_are_not_the_answer() {
 
 /// A server that answers too much in its head is no server; the others on the connection go on.
 #[test]
-fn a_head_that_is_too_long_is_no_answer() {
+fn a_head_that_is_too_long_is_502() {
     let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
         let long = "x".repeat(15_000);
         let headers: Vec<_> = (0..10).map(|_| ("x-long", long.as_str())).collect();

@@ -1,4 +1,5 @@
-//! Bodies over HTTP/2 to servers: whole or visibly broken off, of any size in flat memory, and nobody's who has left.
+//! Bodies over HTTP/2 to servers: complete or visibly broken off, of any size in constant memory, and released when a
+//! client has left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -96,7 +97,7 @@ fn a_client_that_leaves_ends_its_request() {
 
 /// An answer that breaks off is seen to break off.
 #[test]
-fn an_answer_that_breaks_off_is_seen_to_break_off() {
+fn an_answer_that_breaks_off_is_visibly_broken_off() {
     let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
         let length = call.seen.uri.path().len() == 1;
         let mut answer = call.begin(200, if length { &[("content-length", "100")] } else { &[] });
@@ -264,7 +265,7 @@ fn nothing_is_smuggled_in_behind_a_body() {
 
 /// Clients that leave in the middle of their answers, however many, harm nobody else on the connection.
 #[test]
-fn clients_that_leave_harm_nobody_else() {
+fn clients_that_leave_do_not_affect_others() {
     let gate = Gate::default();
     let waits = gate.clone();
     let upstream = H2Upstream::start(Speaks::default(), move |mut call: Call| {
@@ -303,7 +304,7 @@ fn clients_that_leave_harm_nobody_else() {
 
 /// A body that is too large, breaks off or is none is the client's fault, and no whole request upstream.
 #[test]
-fn a_bad_body_is_the_client_s_fault() {
+fn a_malformed_body_is_the_client_s_fault() {
     let upstream = H2Upstream::start(Speaks::default(), |mut call: Call| async move {
         while let Some(piece) = call.next().await {
             if piece.is_err() {

@@ -1,4 +1,5 @@
-//! TLS to servers: who they are is verified, who the gateway is can be shown, and certificates change while it runs.
+//! TLS to servers: their certificates are verified, the gateway can present one, and certificates change while it
+//! runs.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -25,7 +26,7 @@ fn logs(gateway: &Gateway, words: &str) {
 
 /// A server that the named authority vouches for is spoken to, with and without bodies, on kept connections.
 #[test]
-fn a_server_is_spoken_to_over_tls() {
+fn requests_are_sent_over_tls() {
     let authority = Authority::new();
     let upstream = Upstream::scripted(|exchange| {
         let Ok(body) = exchange.body() else { return exchange.close() };
@@ -47,7 +48,7 @@ fn a_server_is_spoken_to_over_tls() {
 /// A server that nobody vouches for, or that has another name, gets no request. The client learns nothing of why, the
 /// operator does, once.
 #[test]
-fn a_server_that_is_not_proved_gets_no_request() {
+fn a_server_without_a_valid_certificate_gets_no_request() {
     let (authority, other) = (Authority::new(), Authority::new());
     for (ca, names, reason) in
         [(&other, "127.0.0.1", "UnknownIssuer"), (&authority, "api.example.com", "not valid for name")]
@@ -70,7 +71,7 @@ fn a_server_that_is_not_proved_gets_no_request() {
 
 /// Without a named authority those of the system are asked, and they know nothing of a test's.
 #[test]
-fn without_an_authority_the_system_s_are_asked() {
+fn the_authorities_of_the_system_are_the_default() {
     let authority = Authority::new();
     let upstream = Upstream::answering("done");
     let front = TlsFront::before(upstream.address, authority.server(&["127.0.0.1"], &[], None));
@@ -81,7 +82,7 @@ fn without_an_authority_the_system_s_are_asked() {
 
 /// `server_name` is what the server is told (SNI) and what its certificate has to be for.
 #[test]
-fn another_name_is_told_and_verified() {
+fn a_configured_name_is_sent_and_verified() {
     let authority = Authority::new();
     let upstream = Upstream::answering("done");
     let front = TlsFront::before(upstream.address, authority.server(&["api.example.com"], &[], None));
@@ -96,7 +97,7 @@ fn another_name_is_told_and_verified() {
 
 /// `verify: false` takes any certificate, and says so when the file is loaded.
 #[test]
-fn verification_can_be_left_out() {
+fn verification_can_be_disabled() {
     let upstream = Upstream::answering("done");
     let front = TlsFront::before(upstream.address, Authority::new().server(&["elsewhere.test"], &[], None));
     let gateway = gateway(Setup::default(), front.address, "tls: {verify: false}");
@@ -106,7 +107,7 @@ fn verification_can_be_left_out() {
 
 /// A server that asks for the gateway's certificate gets it.
 #[test]
-fn the_gateway_shows_its_own_certificate() {
+fn the_gateway_presents_its_own_certificate() {
     let authority = Authority::new();
     let upstream = Upstream::answering("done");
     let server = authority.server(&["127.0.0.1"], &[], Some(&authority));
@@ -141,7 +142,7 @@ fn sessions_are_resumed() {
 
 /// A server that does not shake hands is given up after the time for connections.
 #[test]
-fn a_handshake_ends_in_time() {
+fn a_handshake_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     for protocol in ["http1", "http2"] {
         let fields = format!("protocol: {protocol}, timeouts: {{connect: 300ms}}, tls: {{verify: false}}");
@@ -154,7 +155,7 @@ fn a_handshake_ends_in_time() {
 
 /// HTTP/2 is agreed on in the handshake; a server that does not is answered for with 502, and the log says why.
 #[test]
-fn http2_is_agreed_on_in_the_handshake() {
+fn http2_is_negotiated() {
     let authority = Authority::new();
     let fields = "protocol: http2, tls: {ca: ca.pem}";
     let speaks = Speaks { tls: Some(authority.server(&["127.0.0.1"], &["h2"], None)), streams: None };
@@ -236,7 +237,7 @@ fn the_configuration_in_force_shows_no_key() {
 
 /// Health checks go the way that requests go.
 #[test]
-fn health_checks_go_the_same_way() {
+fn health_checks_use_tls() {
     let authority = Authority::new();
     let speaks = Speaks { tls: Some(authority.server(&["127.0.0.1"], &["h2"], None)), streams: None };
     let upstream = H2Upstream::start(speaks, |mut call: Call| async move { call.answer(200, "done") });

@@ -1,5 +1,4 @@
-//! What several servers behind one upstream promise: who gets which request, how many at once, and what a reload
-//! leaves alone.
+//! Several servers of one upstream: which of them gets a request, how many at once, and what a reload keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -37,7 +36,7 @@ fn requests_are_spread_by_weight() {
 
 /// Who is slow gets no more while others are free.
 #[test]
-fn the_least_loaded_gets_the_next() {
+fn the_least_loaded_server_gets_the_next_request() {
     let (servers, setup) = Server::several(2);
     let gateway =
         setup.workers(1).start(&all("servers: [\"http://{0}\", \"http://{1}\"]\nbalance: least_requests"));
@@ -100,7 +99,7 @@ fn a_busy_key_is_spread() {
 
 /// `max_connections` is exact over all workers; `max_pending` wait, and all others are told to come back.
 #[test]
-fn a_server_gets_no_more_than_it_may() {
+fn connections_and_pending_requests_of_a_server_are_limited() {
     let (servers, setup) = Server::several(1);
     let gateway = setup.workers(2).start(&all(
         "servers: [\"http://{0}\"]\ntimeouts: {connect: 9s}\nmax_connections: 2\nmax_pending: 3",
@@ -135,7 +134,7 @@ fn a_server_gets_no_more_than_it_may() {
 
 /// Whoever waits is told so after the time for a connection, and a client that leaves frees its place.
 #[test]
-fn nobody_waits_for_ever() {
+fn pending_requests_time_out() {
     let (servers, setup) = Server::several(1);
     let gateway =
         setup.start(&all("servers: [\"http://{0}\"]\ntimeouts: {connect: 300ms}\nmax_connections: 1"));
@@ -153,7 +152,7 @@ fn nobody_waits_for_ever() {
 
 /// A burst over many connections never has more than the bound at the server, and loses nobody.
 #[test]
-fn a_burst_waits_its_turn() {
+fn a_burst_waits_for_connections() {
     let (_servers, setup) = Server::several(2);
     let gateway = setup.workers(2).start(&all(
         "servers: [\"http://{0}\", \"http://{1}\"]\ntimeouts: {connect: 9s}\nmax_connections: 2\nmax_pending: 1000",
@@ -165,7 +164,7 @@ fn a_burst_waits_its_turn() {
 
 /// A name is looked up before the first request needs it, and operators see where it leads.
 #[test]
-fn a_name_is_looked_up() {
+fn names_are_resolved() {
     let (servers, setup) = Server::several(1);
     let port = servers[0].address().port();
     let gateway = setup.value("port", port).start(&all("servers: [\"http://localhost:{port}\"]\nretries: 0"));

@@ -1,4 +1,4 @@
-//! A client can ask for its own limits, and that spends nothing.
+//! Clients can ask for their own limits without being charged.
 
 use crate::harness::{Fleet, RedisServer, Setup};
 
@@ -50,7 +50,7 @@ fn a_client_sees_what_it_has_left() {
 
 /// Of a bucket that is larger than the rate's count, the window is the time that fills it.
 #[test]
-fn a_large_bucket_is_told_with_the_time_that_fills_it() {
+fn a_large_bucket_is_shown_with_its_fill_time() {
     let text = "limits: {l: {key: ip, rate: 4/min, burst: 10}}\nroutes:\n  \
                 - {name: usage, match: {path: /*}, respond: usage, limits: [l]}\n";
     let gateway = Setup::default().start(text);
@@ -62,7 +62,7 @@ fn a_large_bucket_is_told_with_the_time_that_fills_it() {
 
 /// A replay spends nothing for it either.
 #[test]
-fn a_replay_spends_nothing_for_it() {
+fn a_replay_does_not_charge_it() {
     let folder = tempfile::tempdir().unwrap();
     let (file, log, told) =
         (folder.path().join("gateway.yaml"), folder.path().join("log"), folder.path().join("decisions"));

@@ -1,5 +1,4 @@
-//! Golden traces (tests/vectors): `sluicegate replay` answers every request of every trace as the exact models
-//! do.
+//! Golden traces (tests/vectors): `sluicegate replay` answers every request of every trace exactly as the models do.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Limits that hold a request or a place: the leaky bucket releases on time and in order, concurrency frees its
-//! places on every way out, and who leaves gives everything back.
+//! Limits that delay requests or count those in flight: the leaky bucket releases in time and in order, concurrency
+//! frees its places however a request ends, and clients that leave free theirs.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn send_in_order(gateway: &Gateway, target: &str) -> Client {
 
 /// Five that come together at 10/s are released over 0.4 s, in the order in which they came.
 #[test]
-fn a_queue_spaces_requests_out_in_order() {
+fn a_queue_releases_requests_at_the_rate_and_in_order() {
     let upstream = Upstream::answering("done");
     let gateway = before(&upstream, "key: global, rate: 10/s, burst: 5, algorithm: leaky_bucket");
     let watch = Stopwatch::start();
@@ -245,7 +245,7 @@ fn every_kind_of_answer_frees_its_place() {
 
 /// Whoever has the whole answer can ask again at once, on any connection: the place is free by then.
 #[test]
-fn a_place_is_free_when_the_answer_has_come() {
+fn a_place_is_free_once_the_answer_has_arrived() {
     let upstream = Upstream::scripted(|exchange| match exchange.seen.target.as_str() {
         "/chunked" => {
             _ = exchange.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\ndone\r\n0\r\n\r\n")
@@ -279,7 +279,7 @@ fn a_request_that_is_refused_elsewhere_takes_no_place() {
 
 /// A waiting request holds its place of a concurrency limit, and gives both back when its client leaves.
 #[test]
-fn who_waits_holds_a_place_until_it_leaves() {
+fn a_queued_request_holds_its_place_until_its_client_leaves() {
     let upstream = Upstream::answering("done");
     let gateway = Setup::default().upstream(&upstream).start(
         "limits:\n  l: {key: global, rate: 1/h, burst: 9, algorithm: leaky_bucket}\n  \

@@ -1,5 +1,5 @@
-//! Everything at once: while clients come at hundreds of requests a second, certificates, servers and listeners change,
-//! the binary is replaced, and a server dies. Nobody notices.
+//! Everything at once: under hundreds of requests a second, certificates, servers and listeners change, the binary is
+//! replaced, and a server dies. No request fails.
 
 use std::time::Duration;
 

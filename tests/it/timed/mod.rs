@@ -1,4 +1,5 @@
-//! Tests that measure time, most of them on real Redis servers: run no more than two of them at once.
+//! Tests that measure time, on real Redis servers: no more than two of them run at once (see
+//! tests/harness/permits.rs).
 
 mod store_chaos;
 mod store_cluster;

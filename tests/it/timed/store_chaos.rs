@@ -1,4 +1,4 @@
-//! Four gateways with one Redis go through faults at random: limits go on holding, and nobody sees an error.
+//! Four gateways with one Redis go through random faults: limits hold, and no client gets an error.
 //!
 //! `SLUICEGATE_CHAOS_SECONDS=600 cargo test --test it timed::store_chaos -- --nocapture` goes on for so long and
 //! prints what was seen; `SLUICEGATE_SEED` chooses other faults.
@@ -20,35 +20,35 @@ const TEXT: &str = "limits:\n  second: {key: api_key, rate: 200/s}\n  hour: {key
 const SECOND: Bucket = Bucket { capacity: 200.0, per_second: 200.0 };
 const HOUR: Bucket = Bucket { capacity: 1_000.0, per_second: 1_000.0 / 3_600.0 };
 
-/// Seconds of faults unless the environment says more.
+/// Seconds of faults, unless the environment sets another number.
 const SECONDS: u64 = 8;
 
-/// What may be admitted over what is allowed, in the whole run: faults come several times a second, and gateways that are
-/// back from one ask the store while others still count alone.
+/// The highest ratio of admitted to allowed requests in the whole run. It is above 1 because gateways that have recovered
+/// from a fault ask the store while others still count locally, several times in the run.
 const MOST: f64 = 1.25;
-/// The same of a key of 1000/h that is spent while they come: up to one limit more.
+/// The same for a key of 1000/h whose units are spent during the faults: up to one limit more.
 const MOST_OF_A_KEY: f64 = 2.0;
 
-/// What is done to them.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Redis stops and goes on.
+    /// Redis is suspended and resumed.
     Stall,
     /// Redis closes all connections.
     Disconnect,
-    /// Redis forgets the scripts.
+    /// Redis loses its scripts.
     FlushScripts,
-    /// Redis takes no writes for a while.
+    /// Redis is read-only for a while.
     ReadOnly,
-    /// Redis lets nobody run scripts for a while.
+    /// Redis denies scripts for a while.
     Forbidden,
     /// Redis has no memory left for a while.
     NoMemory,
-    /// Redis is killed, and comes back with all that it had told.
+    /// Redis is killed, and restarted with its persisted data.
     Kill,
-    /// One gateway ends, and starts again.
+    /// One gateway is terminated and started again.
     Restart,
-    /// One gateway reads its file again.
+    /// One gateway reloads its configuration.
     Reload,
 }
 
@@ -64,14 +64,14 @@ const FAULTS: [Fault; 9] = [
     Fault::Reload,
 ];
 
-/// A fault that was, on the clock of the load.
+/// A fault that occurred, with its time on the clock of the load.
 struct Event {
     fault: Fault,
     time: Range<Duration>,
     gateway: Option<usize>,
 }
 
-/// What faults happen to.
+/// The servers that faults affect.
 struct Scene {
     redis: RedisServer,
     fleet: Fleet,
@@ -87,7 +87,7 @@ impl Scene {
         Self { redis, fleet, nobody: ReservedPort::new(), random }
     }
 
-    /// Has it happen, and end; which gateway it was about.
+    /// Causes a fault and ends it. Returns which gateway it affected, if it was one.
     fn cause(&mut self, fault: Fault) -> Option<usize> {
         let length = self.random.time(10..2_000);
         let gateway = self.random.below(self.fleet.len());
@@ -138,7 +138,7 @@ impl Scene {
     }
 }
 
-/// All faults in one order after another, for so long.
+/// Causes all kinds of faults in random order, repeatedly, for this time.
 fn chaos(scene: &mut Scene, length: Duration, now: impl Fn() -> Duration) -> Vec<Event> {
     let (mut events, mut left) = (Vec::new(), Vec::new());
     let begun = now();
@@ -155,7 +155,7 @@ fn chaos(scene: &mut Scene, length: Duration, now: impl Fn() -> Duration) -> Vec
     events
 }
 
-/// Asks for one key after another, so that each is spent and then asked for on and on: the samples of each.
+/// Sends requests for one key after another; each is used up and then requested further. Returns the samples of each.
 fn hours(load: &Load, turn: Duration, over: &AtomicBool) -> Vec<Vec<Sample>> {
     let mut all = Vec::new();
     while !over.load(Ordering::Relaxed) {
@@ -169,7 +169,7 @@ fn hours(load: &Load, turn: Duration, over: &AtomicBool) -> Vec<Vec<Sample>> {
     all
 }
 
-/// What each fault let pass beyond the rate, until so long after its end.
+/// How many requests each fault admitted beyond the rate, until `AFTER` its end.
 fn excesses(seconds: &Admitted, events: &[Event]) -> Vec<f64> {
     const AFTER: Duration = Duration::from_millis(1_500);
     let excess = |Event { time, .. }: &Event| {
@@ -180,7 +180,7 @@ fn excesses(seconds: &Admitted, events: &[Event]) -> Vec<f64> {
     events.iter().map(excess).collect()
 }
 
-/// Prints the faults by kind, and those that let most pass.
+/// Prints the faults by kind, and those that admitted most.
 fn tell(events: &[Event], excesses: &[f64]) {
     println!("fault          times  most above the rate  of all");
     for fault in FAULTS {
@@ -196,7 +196,7 @@ fn tell(events: &[Event], excesses: &[f64]) {
     }
 }
 
-/// Nobody gets an error, and nobody is left without an answer but by a gateway that ends.
+/// No request gets an error, and none is left without an answer except by a gateway that is terminated.
 #[track_caller]
 fn nobody_fails(samples: &[Sample], events: &[Event]) {
     let ends = |sample: &Sample| {

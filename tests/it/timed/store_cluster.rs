@@ -10,18 +10,18 @@ use crate::harness::{
     sleep, until, within,
 };
 
-/// A limit that nobody reaches, and one of 100 on `/tight`.
+/// A limit that no request reaches, and one of 100 on `/tight`.
 const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: api_key, rate: 100/366d}}\nroutes:\n  \
                     - {name: tight, match: {path: /tight}, respond: {status: 200}, limits: [tight]}\n  \
                     - {name: wide, match: {path: /*}, respond: {status: 200}, limits: [wide]}\n";
 
-/// Some new keys are exact.
+/// Asserts that limits are exact for some new keys.
 #[track_caller]
 fn exact(fleet: &Fleet, name: &str) {
     (0..4).for_each(|key| fleet.exactly(100, "/tight", &format!("{name}-{key}")));
 }
 
-/// Keys are spread over the cluster, and each is exact.
+/// Keys are spread over the cluster, and the limit of each is exact.
 #[test]
 fn a_cluster_is_exact() {
     let cluster = Cluster::start();
@@ -33,7 +33,7 @@ fn a_cluster_is_exact() {
     assert_eq!(nodes.len(), 3, "no node holds everything");
 }
 
-/// Limits whose keys are on different nodes: a refusal by one is given back by the other.
+/// Limits whose keys are on different nodes: what one charged is refunded when the other refuses.
 #[test]
 fn a_refusal_is_given_back_across_nodes() {
     let cluster = Cluster::start();
@@ -49,7 +49,7 @@ fn a_refusal_is_given_back_across_nodes() {
     }
 }
 
-/// Slots move to other nodes under load: nobody fails, and nothing is lost or counted twice.
+/// Slots move to other nodes under load: no request fails, and none is lost or counted twice.
 #[test]
 fn slots_move_under_load() {
     let cluster = Cluster::start();
@@ -74,20 +74,19 @@ fn slots_move_under_load() {
     exact(&fleet, "after");
 }
 
-/// A slot that stays on its way between two nodes takes nothing from the others: the nodes stay in use, and new keys of
-/// that slot are exact.
+/// A slot that stays in migration does not affect others: the nodes stay in use, and new keys of that slot are exact.
 #[test]
-fn a_slot_stays_on_its_way() {
+fn a_slot_stays_in_migration() {
     let cluster = Cluster::start();
     let fleet = Fleet::start(2, &(cluster.store() + TEXT));
     let keys: Vec<String> = (0..12).map(|key| format!("way-{key}")).collect();
     admitted(&Load::on(&fleet, 12).keys(&keys).send(24));
     let taken = cluster.keys().into_iter().map(|(_, key)| cluster.slot(&key));
-    // The first slot of each node is where it is tried whether the node takes writes.
+    // Gateways use the first slot of each node to test whether the node accepts writes.
     let slots: BTreeSet<u16> = taken.chain([0, 5_461, 10_922]).collect();
     slots.iter().for_each(|slot| cluster.begin_move(*slot, (cluster.owner(*slot) + 1) % 3));
     for (node, key) in cluster.keys().into_iter().filter(|(_, key)| key.contains("probe")) {
-        cluster.nodes[node].run::<i64>(&["DEL", &key]); // or it would be found where it was
+        cluster.nodes[node].run::<i64>(&["DEL", &key]); // otherwise the source node still has it
     }
     let begun = Stopwatch::start();
     let mut up = true;
@@ -100,7 +99,7 @@ fn a_slot_stays_on_its_way() {
     assert_eq!(fleet.fallbacks(), 0.0);
 }
 
-/// New keys are exact while their slots move, with one limit and with two that the same call asks.
+/// New keys are exact while their slots move, with one limit and with two in the same call.
 #[test]
 fn new_keys_are_exact_while_slots_move() {
     let cluster = Cluster::start();
@@ -112,7 +111,7 @@ fn new_keys_are_exact_while_slots_move() {
         let keys: Vec<String> = (0..20).map(|key| format!("{round}-{key}")).collect();
         admitted(&Load::on(&fleet, 20).target("/one").keys(&keys).send(20));
         let taken = cluster.keys().into_iter().map(|(_, key)| cluster.slot(&key));
-        // The first slots of a node are where it is tried whether it takes writes.
+        // Gateways use the first slots of a node to test whether it accepts writes.
         let slots: BTreeSet<u16> = taken.chain(0..60).collect();
         let load = Load::on(&fleet, 16).target(target).keys(&keys).pause(Duration::from_millis(5)).start();
         slots.iter().for_each(|slot| cluster.move_slot(*slot, (cluster.owner(*slot) + 1) % 3));
@@ -123,9 +122,9 @@ fn new_keys_are_exact_while_slots_move() {
     }
 }
 
-/// Nodes that are frozen do not keep places on the others from becoming free.
+/// Frozen nodes do not delay the release of places on the others.
 #[test]
-fn a_frozen_node_keeps_no_places_of_the_others() {
+fn a_frozen_node_does_not_block_places_of_the_others() {
     let cluster = Cluster::start();
     let (upstream, gate) = gated_upstream();
     let text = cluster.store()
@@ -180,7 +179,7 @@ fn a_node_of_the_cluster_dies() {
     exact(&fleet, "after");
 }
 
-/// The gateways find the master through the sentinels, and follow when it changes; what was counted stays.
+/// The gateways find the master through the sentinels, and follow when it changes; counters survive.
 #[test]
 fn the_master_changes() {
     let sentinels = Sentinels::start(1);
@@ -196,14 +195,14 @@ fn the_master_changes() {
         fleet.in_turn(2, "other");
         (sentinels.servers[1].scripts() > 0).then_some(())
     });
-    sleep(Duration::from_secs(1)); // each worker finds out for itself
+    sleep(Duration::from_secs(1)); // each worker notices by itself
     fleet.up();
     let rest = Load::on(&fleet, 50).target("/tight").keys(&["half"]).send(200);
     assert_eq!(admitted(&rest), 50, "the other half");
     exact(&fleet, "after");
 }
 
-/// The master dies under load and the replica takes over: nobody fails, and it is exact again.
+/// The master dies under load and the replica takes over: no request fails, and limits are exact again.
 #[test]
 fn the_master_dies_under_load() {
     let mut sentinels = Sentinels::start(3);

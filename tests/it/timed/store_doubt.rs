@@ -1,4 +1,5 @@
-//! A store that answers wrongly, refuses what it must not, or is on another clock: the limit holds all the same.
+//! A store that answers incorrectly, denies permissions that are needed, or has another clock: limits hold
+//! nevertheless.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,14 +9,14 @@ use crate::harness::{Fleet, Gateway, RedisServer, patience, program, until, with
 
 const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
 
-/// Requests of one key that are admitted, of so many.
+/// How many of `count` requests of one key are admitted.
 fn admitted(gateway: &Gateway, count: usize) -> usize {
     gateway.statuses(count, "/", &KEY).iter().filter(|status| **status == 200).count()
 }
 
-/// A store that the user may not read is no store without debts: each policy follows.
+/// A store that denies reads is not an empty store: limits follow their policy for failures.
 #[test]
-fn a_store_that_must_not_be_read() {
+fn a_store_that_denies_reads() {
     for denied in ["-get", "-getrange", "-setrange", "-strlen", "-del", "-pexpire"] {
         let redis = RedisServer::setup().user("gate", "secret", &["~*", "+@all", denied]).start();
         let text = limit("rate: 20/day, algorithm: fixed_window");
@@ -30,9 +31,9 @@ fn a_store_that_must_not_be_read() {
     }
 }
 
-/// The same when it may not be read any more: what was admitted before counts.
+/// The same when permissions are revoked: requests that were admitted before still count.
 #[test]
-fn a_store_that_must_not_be_read_any_more() {
+fn a_store_that_revokes_reads() {
     for (algorithm, denied) in
         [("token_bucket", "-get"), ("sliding_log", "-getrange"), ("fixed_window", "-evalsha")]
     {
@@ -53,9 +54,9 @@ fn a_store_that_must_not_be_read_any_more() {
     }
 }
 
-/// `check --connect` says what `run` would find.
+/// `check --connect` reports what `run` would encounter.
 #[test]
-fn a_store_is_tried_before_it_is_used() {
+fn check_connect_tests_the_store() {
     let check = |redis: &str| {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("gateway.yaml");
@@ -73,7 +74,7 @@ fn a_store_is_tried_before_it_is_used() {
     assert!(code == Some(1) && said.contains("the store cannot be used"), "{said}");
 }
 
-/// A server that says OK to everything.
+/// A server that answers OK to all commands.
 fn foreign_server() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -94,7 +95,7 @@ fn foreign_server() -> std::net::SocketAddr {
     address
 }
 
-/// A server whose clock is set back keeps nobody out for longer than a whole bucket takes.
+/// A server whose clock is set back refuses requests for no longer than a whole bucket takes to fill.
 #[test]
 fn a_clock_is_set_back() {
     let redis = RedisServer::setup().clock().start();
@@ -116,8 +117,8 @@ fn a_clock_is_set_back() {
     assert!(passed.is_some(), "nobody is admitted after a whole bucket's time");
 }
 
-/// Gateways that start while the store is away do not believe that each is alone: the file says how many there are, or
-/// the last count is kept.
+/// Gateways that start while the store is away do not assume that each is alone: the configuration gives their number,
+/// or the last known number is used.
 #[test]
 fn gateways_that_start_without_the_store() {
     let mut redis = RedisServer::start();

@@ -1,5 +1,5 @@
-//! Several gateways with one Redis are one limit: exactly as many pass as it says, whatever the algorithm, and
-//! what is refused takes nothing.
+//! Several gateways with one Redis enforce one limit: exactly as many requests pass as configured, with every
+//! algorithm, and refused requests are not charged.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::harness::{
     Client, Fleet, Gateway, Load, RedisServer, Setup, faketime, gated_upstream, measure, sleep, until,
 };
 
-/// A place in a queue or in flight is held: sends a request on each of so many connections and waits until all
-/// are decided on.
+/// Occupies places of a queue or in flight: sends one request on each of `count` connections and waits until all are
+/// decided.
 fn held(fleet: &Fleet, count: usize, target: &str, limit: &str) -> Vec<Client> {
     let send = |at: usize| {
         let mut client = fleet[at % fleet.len()].client();
@@ -27,7 +27,7 @@ fn held(fleet: &Fleet, count: usize, target: &str, limit: &str) -> Vec<Client> {
 
 /// Of 3,000 requests over 200 connections to four gateways exactly 1,000 pass.
 #[test]
-fn of_all_gateways_together_exactly_the_limit_passes() {
+fn exactly_the_limit_passes_on_all_gateways_together() {
     let redis = RedisServer::start();
     let algorithms = ["token_bucket", "fixed_window", "sliding_log", "sliding_window"];
     let mut text = redis.store() + "limits:\n";
@@ -52,7 +52,7 @@ fn of_all_gateways_together_exactly_the_limit_passes() {
     assert_eq!(fleet.fallbacks(), 0.0, "all of it was decided in the store");
 }
 
-/// Exactly as many wait as the queue has places, on all gateways together.
+/// Exactly as many requests wait as the queue has places, on all gateways together.
 #[test]
 fn a_shared_queue_has_as_many_places_as_it_says() {
     let redis = RedisServer::start();
@@ -84,7 +84,7 @@ fn shared_places_are_as_many_as_they_say() {
     until("all places are free at once", || (fleet[3].remaining("l", "k") == 100).then_some(()));
 }
 
-/// 10,000 requests that one limit refuses leave the other as it was, to the unit, in either order.
+/// 10,000 requests that one limit refuses cost exactly nothing in the other, in either order.
 #[test]
 fn a_refusal_by_one_limit_costs_nothing_elsewhere() {
     let redis = RedisServer::start();
@@ -96,7 +96,7 @@ fn a_refusal_by_one_limit_costs_nothing_elsewhere() {
         let samples = Load::on(&fleet, 64).keys(&["k"]).send(10_005);
         assert_eq!(admitted(&samples), 5, "{order}");
         assert_eq!(fleet[0].remaining("wide", "any"), 99_995, "{order}");
-        // Many keys at their limits at once, so that it is Redis that refuses and not what is remembered.
+        // Many keys reach their limits at the same time, so that Redis refuses and not the memory of the gateways.
         let keys: Vec<String> = (0..50).map(|key| format!("many-{key}")).collect();
         let samples = Load::on(&fleet, 64).keys(&keys).send(1_000);
         assert_eq!(admitted(&samples), 250, "{order}");
@@ -104,7 +104,7 @@ fn a_refusal_by_one_limit_costs_nothing_elsewhere() {
     }
 }
 
-/// A rate and places in flight are one decision too: neither keeps what the other refused.
+/// A rate and a concurrency limit are one decision: neither is charged if the other refuses.
 #[test]
 fn a_rate_and_places_are_one_decision() {
     let redis = RedisServer::start();
@@ -127,7 +127,7 @@ fn a_rate_and_places_are_one_decision() {
     until("and the refused took no place", || (fleet[1].remaining("places", "k") == 3).then_some(()));
 }
 
-/// A limit of this gateway alone and one of all on the same route: a refusal by one takes nothing from the other.
+/// A local and a shared limit on the same route: neither is charged if the other refuses.
 #[test]
 fn a_local_and_a_shared_limit_are_one_decision() {
     let redis = RedisServer::start();
@@ -145,13 +145,13 @@ fn a_local_and_a_shared_limit_are_one_decision() {
     }
 }
 
-/// An admitted request is one call of the store at most, and of a hundred that are refused at most one is.
+/// An admitted request costs at most one call of the store, and a hundred refused requests at most one.
 #[test]
-fn what_is_refused_costs_no_round_trip() {
+fn refused_requests_cost_no_round_trip() {
     let redis = RedisServer::start();
     let fleet = Fleet::start(2, &(redis.store() + &limit("rate: 1000/366d")));
     let keys: Vec<String> = (0..50).map(|key| format!("many-{key}")).collect();
-    // Gateways also say that they live; what that costs is counted while nobody asks.
+    // Heartbeats cost calls too: those are counted while there are no requests.
     let before = redis.scripts();
     sleep(Duration::from_secs(1));
     let idle = redis.scripts() - before;
@@ -168,7 +168,7 @@ fn what_is_refused_costs_no_round_trip() {
     assert!(calls <= 100, "{calls} calls for 10,000 refused requests");
 }
 
-/// Gateways whose clocks are a minute apart give the same answers: the store's clock is the only one.
+/// Gateways whose clocks are a minute apart give the same answers: only the clock of the store counts.
 #[test]
 fn wrong_clocks_change_nothing() {
     let redis = RedisServer::start();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::harness::load::admitted;
 use crate::harness::{Fleet, Load, RedisServer, ReservedPort, deadline, patience, until, within};
 
-/// A limit that nobody reaches, and one of 100 on `/tight`.
+/// A limit that no request reaches, and one of 100 on `/tight`.
 const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: api_key, rate: 100/366d}}\nroutes:\n  \
                     - {name: tight, match: {path: /tight}, respond: {status: 200}, limits: [tight]}\n  \
                     - {name: wide, match: {path: /*}, respond: {status: 200}, limits: [wide]}\n";
@@ -87,7 +87,7 @@ fn the_server_is_out_of_memory() {
     );
 }
 
-/// The server is blocked by a script of another client. Calls that were under way as it began may be counted twice.
+/// The server is blocked by a script of another client. Calls in flight when it began may be counted twice.
 #[test]
 fn the_server_is_busy() {
     survive(

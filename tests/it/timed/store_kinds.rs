@@ -1,4 +1,4 @@
-//! Redis as people run it: with a password, users, databases, TLS, a Unix socket. A limit is shared over each.
+//! Redis with passwords, users, databases, TLS and a Unix socket: a limit is shared over each.
 
 use crate::harness::fleet::limit;
 use crate::harness::{Fleet, RedisServer, until};
@@ -12,7 +12,7 @@ fn shares(store: &str) -> Fleet {
     fleet
 }
 
-/// The gateways do not get into the store, say so, and limit by themselves.
+/// The gateway cannot use the store, logs that, and limits locally.
 #[track_caller]
 fn stays_outside(store: &str) {
     let fleet = Fleet::cold(1, &(store.to_owned() + &limit("rate: 10/366d")));
@@ -22,7 +22,7 @@ fn stays_outside(store: &str) {
     assert!(!fleet[0].log().contains("wrong"), "and not the password");
 }
 
-/// One server, as it comes.
+/// One server with default settings.
 #[test]
 fn a_plain_server() {
     let redis = RedisServer::start();
@@ -33,7 +33,7 @@ fn a_plain_server() {
     }
 }
 
-/// A password, in the URL or beside it; with a wrong one the gateway limits by itself.
+/// A password, in the URL or beside it; with a wrong one the gateway limits locally.
 #[test]
 fn a_server_with_a_password() {
     let redis = RedisServer::setup().password("secret").start();
@@ -44,7 +44,7 @@ fn a_server_with_a_password() {
     stays_outside(&format!("store: {{redis: {{url: \"{bare}\", password: wrong, timeout: 200ms}}}}\n"));
 }
 
-/// A user with the permissions that docs/redis.md names and no other, in the URL or beside it.
+/// A user with exactly the permissions that docs/redis.md lists, in the URL or beside it.
 #[test]
 fn a_server_with_users() {
     let (_, rest) = include_str!("../../../docs/redis.md").split_once("**Permissions**: `").unwrap();
@@ -77,7 +77,7 @@ fn a_unix_socket() {
     shares(&redis.store());
 }
 
-/// TLS with a CA of its own; a server of another CA is not believed.
+/// TLS with a CA of its own; a server of another CA is not trusted.
 #[test]
 fn a_server_with_tls() {
     let (redis, other) = (RedisServer::setup().tls().start(), RedisServer::setup().tls().start());
@@ -88,7 +88,7 @@ fn a_server_with_tls() {
     stays_outside(&store);
 }
 
-/// Gateways with different prefixes, and limits of the gateway alone, share nothing.
+/// Gateways with different prefixes share nothing, and neither do local limits.
 #[test]
 fn what_is_not_shared() {
     let redis = RedisServer::start();

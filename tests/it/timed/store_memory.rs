@@ -48,8 +48,8 @@ impl<'a> Log<'a> {
     }
 }
 
-/// A log whose places were taken one after the other refuses until the first is free, also when the request that
-/// filled it was admitted, and nobody but the gateway's memory is asked.
+/// A log whose places were taken one after the other refuses until the first is free, also when the gateway decides from
+/// its memory because the request that filled the log was admitted.
 #[test]
 fn a_log_is_remembered_for_as_long_as_it_refuses() {
     let redis = RedisServer::start();
@@ -63,9 +63,9 @@ fn a_log_is_remembered_for_as_long_as_it_refuses() {
     assert!(redis.scripts() >= calls + 4);
 }
 
-/// Looking at a key changes nothing that is remembered of it.
+/// Reading the state of a key over the admin API does not change what the gateway remembers of it.
 #[test]
-fn a_look_from_outside_changes_no_refusal() {
+fn reading_the_state_of_a_key_changes_no_refusal() {
     let redis = RedisServer::start();
     let text = limit("algorithm: sliding_log, rate: 10/4s, cost: 5");
     let fleet = Fleet::start(1, &(redis.store() + &text));
@@ -75,13 +75,13 @@ fn a_look_from_outside_changes_no_refusal() {
     log.refuses();
 }
 
-/// Many places come and go while others are prolonged: none is left behind, none is lost.
+/// Many places are taken and freed while leases are renewed: none is lost, none is left behind.
 #[test]
-fn places_that_are_prolonged_leave_no_ghosts() {
+fn renewed_places_are_neither_lost_nor_left_behind() {
     let redis = RedisServer::start();
     let text = limit("algorithm: concurrency, max: 1");
     let fleet = Fleet::start(1, &(redis.store() + &text));
-    // One client for each key, so that a refusal is never right.
+    // One client for each key, so that no refusal is correct.
     let keys: Vec<String> = (0..64).map(|key| format!("key-{key}")).collect();
     let load = Load::on(&fleet, 1).keys(&keys).pause(Duration::from_millis(1)).start();
     sleep(Duration::from_secs(7)); // over two renewals
@@ -92,7 +92,7 @@ fn places_that_are_prolonged_leave_no_ghosts() {
     });
 }
 
-/// Waits until the store says that so many places are left.
+/// Waits until the store has this number of places left.
 #[track_caller]
 fn left(gateway: &Gateway, places: u64) {
     until("what is held is known again", || {
@@ -101,7 +101,7 @@ fn left(gateway: &Gateway, places: u64) {
     });
 }
 
-/// Connections that break lose no place and forget none that was freed.
+/// Broken connections lose no place that is taken, and no release of a place.
 #[test]
 fn places_survive_broken_connections() {
     let redis = RedisServer::start();
@@ -124,7 +124,7 @@ fn places_survive_broken_connections() {
         redis.disconnect();
         left(&fleet[0], 30);
     }
-    waiting.truncate(5); // the others leave, in the middle of it all
+    waiting.truncate(5); // the other clients leave while connections break
     redis.disconnect();
     left(&fleet[0], 45);
     gate.open();
@@ -132,9 +132,9 @@ fn places_survive_broken_connections() {
     left(&fleet[0], 50);
 }
 
-/// A full memory of keys that owe nothing makes room.
+/// Keys without debt are evicted when the memory is full.
 #[test]
-fn keys_that_owe_nothing_make_room() {
+fn keys_without_debt_are_evicted() {
     let redis = RedisServer::start();
     let text = limit("rate: 20/s, burst: 2, max_keys: 8");
     let fleet = Fleet::start(1, &(redis.store() + &text));
@@ -148,7 +148,7 @@ fn keys_that_owe_nothing_make_room() {
     assert!(calls < 1_000, "{calls} calls for 2,000 requests that are nearly all refused");
 }
 
-/// A reload of the same file changes nothing for anybody, and other credentials or another timeout keep what is held.
+/// A reload with another timeout keeps counters and what is remembered.
 #[test]
 fn a_reload_keeps_what_is_remembered_and_held() {
     let redis = RedisServer::start();

@@ -1,5 +1,5 @@
-//! Redis goes away and comes back: nobody notices but the operator, limits go on limiting, and afterwards they
-//! are exact again.
+//! Redis goes away and comes back: only operators notice, limits are enforced meanwhile, and afterwards they are
+//! exact again.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const TEXT: &str = "limits: {wide: {key: api_key, rate: 1M/366d}, tight: {key: a
                     - {name: tight, match: {path: /tight}, respond: {status: 200}, limits: [tight]}\n  \
                     - {name: wide, match: {path: /*}, respond: {status: 200}, limits: [wide]}\n";
 
-/// Sends 2,400 requests for a key of `/tight` and counts what passes on each gateway.
+/// Sends 2,400 requests for a key of `/tight` and counts how many each gateway admits.
 fn tight(fleet: &Fleet, key: &str) -> Vec<usize> {
     let samples = Load::on(fleet, 200).target("/tight").keys(&[key]).send(2_400);
     admitted(&samples);
@@ -30,7 +30,7 @@ fn nobody_waits(samples: &[Sample]) {
     assert!(slowest < patience(1), "the slowest took {slowest:?}");
 }
 
-/// The calls to the store that requests have waited for, whatever became of them.
+/// The number of calls to the store that requests have waited for, with any outcome.
 fn calls(fleet: &Fleet) -> f64 {
     let outcomes = ["ok", "timeout", "error", "expired"];
     let calls = |outcome| fleet.sum("sluicegate_store_operations_total", &[("outcome", outcome)]);
@@ -74,7 +74,7 @@ fn redis_is_killed_under_load() {
 /// A thread that gets no processor for some ten milliseconds looks like one that waits for the store, and a server that
 /// is thawed late loses its connections. Therefore half of the rounds may be spoiled.
 #[test]
-fn nobody_pays_the_whole_timeout_for_a_freeze() {
+fn no_request_waits_for_the_whole_timeout_of_a_freeze() {
     const ROUNDS: usize = 4;
     let redis = RedisServer::start();
     let text = redis.store_within("100ms") + TEXT;
@@ -111,7 +111,7 @@ fn nobody_pays_the_whole_timeout_for_a_freeze() {
 
 /// Three calls in a row that are late say that a server does not work; three within ten seconds do not.
 #[test]
-fn calls_that_are_late_now_and_then() {
+fn occasional_timeouts_do_not_open_the_breaker() {
     let redis = RedisServer::start();
     let fleet = Fleet::of(vec![Setup::default().workers(1)], &(redis.store_within("50ms") + TEXT));
     fleet.up();
@@ -134,7 +134,7 @@ fn number(text: Option<String>) -> u64 {
 
 /// Redis is frozen for some seconds: calls that no request waits for any more spend nothing when it goes on.
 #[test]
-fn redis_is_frozen_and_goes_on() {
+fn redis_is_frozen_and_thawed() {
     let redis = RedisServer::start();
     let fleet = Fleet::start(2, &(redis.store_within("50ms") + TEXT));
     let before = fleet.in_turn(10, "steady").len();
@@ -155,7 +155,7 @@ fn redis_is_frozen_and_goes_on() {
     assert!(settled.is_some(), "{spent} were admitted, {} are left", fleet[0].remaining("wide", "steady"));
 }
 
-/// Without a store the gateway starts, limits by itself, and is exact once the store comes.
+/// Without a store gateways start and limit locally, and limits are exact once the store comes.
 #[test]
 fn the_store_is_away_at_the_start() {
     let mut redis = RedisServer::start();
@@ -170,7 +170,7 @@ fn the_store_is_away_at_the_start() {
     fleet.exactly(1_000, "/tight", "after");
 }
 
-/// What happens without the store is each limit's own choice.
+/// Each limit has its own policy for an outage of the store.
 #[test]
 fn every_limit_has_its_own_policy() {
     let mut redis = RedisServer::start();
@@ -214,7 +214,7 @@ fn every_limit_has_its_own_policy() {
     }
 }
 
-/// Metrics and /status tell whether the store is there, and the log tells when that changes, once.
+/// Metrics and /status show whether the store is up, and the log has one line for each change.
 #[test]
 fn operators_see_the_store_come_and_go() {
     let mut redis = RedisServer::start();

@@ -1,4 +1,4 @@
-//! Sentinels that do not agree: the gateways take the word of the latest election, and leave a master that is none.
+//! Sentinels that disagree: gateways follow the latest election, and leave a server that is no longer the master.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::harness::fleet::limit;
 use crate::harness::{Fleet, RedisServer, sleep, until};
 
-/// A sentinel that says what a test wants.
+/// A sentinel whose answers the test sets.
 struct Fake {
     address: SocketAddr,
     word: Arc<Mutex<Word>>,
@@ -81,7 +81,7 @@ fn store(sentinels: &[Fake]) -> String {
     format!("store: {{redis: {{sentinel: {{master: main, nodes: [{}]}}, timeout: 2s}}}}\n", urls.join(", "))
 }
 
-/// One sentinel has slept through an election and answers first.
+/// One sentinel has missed an election and answers first.
 #[test]
 fn a_stale_sentinel_answers_first() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
@@ -93,9 +93,9 @@ fn a_stale_sentinel_answers_first() {
     assert_eq!((old.scripts(), old.keys()), (0, Vec::new()), "nobody was at the old master");
 }
 
-/// The sentinels name another master while the old one goes on serving whoever asks.
+/// The sentinels name another master while the old one still serves clients.
 #[test]
-fn a_master_that_is_none_any_more_is_left() {
+fn a_deposed_master_is_left() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let sentinels = [0; 3].map(|_| Fake::start(&old, 3, Duration::ZERO));
     let fleet = Fleet::start(2, &(store(&sentinels) + &limit("rate: 10/366d")));
@@ -112,7 +112,7 @@ fn a_master_that_is_none_any_more_is_left() {
 
 /// A replica that sentinels take for the master is not used.
 #[test]
-fn what_says_it_is_a_replica_is_not_used() {
+fn a_server_that_says_it_is_a_replica_is_not_used() {
     let (master, replica) =
         (RedisServer::start(), RedisServer::setup().config("replica-read-only", &["no"]).start());
     replica.run::<()>(&["REPLICAOF", "127.0.0.1", &master.address.port().to_string()]);

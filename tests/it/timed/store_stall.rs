@@ -1,4 +1,4 @@
-//! Redis stops for a moment in the middle of a burst: what is decided meanwhile is no second allowance.
+//! Redis stalls in the middle of a burst: local decisions meanwhile are not a second allowance.
 //!
 //! `SLUICEGATE_STALLS=50 cargo test --test it timed::store_stall -- --nocapture` makes 50 stalls of each case and
 //! prints all of them; `SLUICEGATE_SEED` chooses others.
@@ -18,27 +18,27 @@ const LIMITS: [(&str, Bucket); 2] = [
     ("/second", Bucket { capacity: 100.0, per_second: 100.0 }),
 ];
 
-/// Stalls of each case unless the environment says more.
+/// Stalls of each case, unless the environment sets another number.
 const STALLS: u64 = 3;
 
-/// What is hoped for of what is admitted over what is allowed: runs above it are counted.
+/// The usual ratio of admitted to allowed requests; stalls above it are counted and printed.
 const MOST: f64 = 1.05;
-/// What may be admitted over what is allowed on a machine that does other things too, where threads wait for a processor
-/// while others decide: a second allowance would be 2.
+/// The highest ratio of admitted to allowed requests, also on a busy machine, where threads wait for a processor while
+/// others decide. A second allowance would be 2.
 const BOUND: f64 = 1.25;
 
-/// The connections of a burst, the time in which they begin, how long before that a stall may begin, and how long before
-/// the limit is spent for sure it has begun.
+/// The number of connections of a burst, the time in which they start, how long before that a stall may begin, and how
+/// long after it a stall must have begun: the limit is not used up before.
 const CONNECTIONS: usize = 400;
 const BURST: Duration = Duration::from_millis(80);
 const LEAD: Duration = Duration::from_millis(20);
 const SPENT: Duration = Duration::from_millis(40);
 
-/// How long after a stall requests go on.
+/// How long requests continue after a stall.
 const AFTER: Duration = Duration::from_millis(500);
 
-/// A burst for a new key, and then as many requests again and again. Redis stops for `length`, `at` after the beginning.
-/// What was admitted, and how long the stall took.
+/// Sends a burst for a new key, and then the same number of requests repeatedly. Redis stalls for `length`, `at` after
+/// the beginning. Returns what was admitted, and how long the stall took.
 fn stalled(
     (fleet, redis): (&Fleet, &RedisServer),
     (target, key): (&str, &str),

@@ -1,5 +1,5 @@
-//! Shared counters are one state: it is seen and changed from every gateway, it outlives reloads, and what a dead
-//! gateway held is free again.
+//! Shared counters are one state: every gateway shows and changes it, it survives reloads, and the places of a dead
+//! gateway become free.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::harness::{
 
 const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
 
-/// What one gateway has spent, all see.
+/// All gateways see what one gateway has charged.
 #[test]
 fn every_gateway_shows_the_shared_state() {
     let redis = RedisServer::start();
@@ -22,7 +22,7 @@ fn every_gateway_shows_the_shared_state() {
     fleet.iter().for_each(|gateway| assert_eq!(gateway.remaining("l", "k"), 69));
 }
 
-/// A pardon on one gateway is one on all, within two seconds, and for this key alone.
+/// A pardon on one gateway applies to all, soon, and to this key only.
 #[test]
 fn a_pardon_holds_on_every_gateway() {
     let redis = RedisServer::start();
@@ -45,7 +45,7 @@ fn a_pardon_holds_on_every_gateway() {
     }
 }
 
-/// A changed burst applies to what stands, also to what stands in Redis.
+/// A changed burst applies to existing counters, also in Redis.
 #[test]
 fn a_bucket_at_half_stays_at_half() {
     let redis = RedisServer::start();
@@ -60,7 +60,7 @@ fn a_bucket_at_half_stays_at_half() {
     assert_eq!(passed, 50);
 }
 
-/// A reload that only changes something else leaves every shared counter as it is.
+/// A reload that does not change a limit does not change its shared counters.
 #[test]
 fn a_reload_keeps_what_is_counted() {
     let redis = RedisServer::start();
@@ -75,9 +75,9 @@ fn a_reload_keeps_what_is_counted() {
     }
 }
 
-/// Requests that are held are spaced out over all gateways together.
+/// Queued requests are released at the rate on all gateways together.
 #[test]
-fn a_shared_queue_spaces_requests_out() {
+fn a_shared_queue_releases_requests_at_the_rate() {
     let redis = RedisServer::start();
     let arrivals = Arc::new(Mutex::new(Vec::new()));
     let (watch, seen) = (Stopwatch::start(), Arc::clone(&arrivals));
@@ -97,12 +97,12 @@ fn a_shared_queue_spaces_requests_out() {
     assert!(watch.elapsed() >= Duration::from_millis(880), "the tenth came after {:?}", watch.elapsed());
     let mut arrivals = arrivals.lock().unwrap().clone();
     arrivals.sort_unstable();
-    // A noisy machine delays some, and never makes any early: the last five cannot all come at once.
+    // A busy machine delays requests but makes none early: the last five cannot arrive together.
     let spread = arrivals[9] - arrivals[0];
     assert!(spread >= Duration::from_millis(500) && spread <= Duration::from_secs(5), "{arrivals:?}");
 }
 
-/// A client that leaves a shared queue, or its end, gives a place to whoever is next, on any gateway.
+/// A place is free for all gateways when its client leaves or its request ends.
 #[test]
 fn places_are_free_as_soon_as_requests_end() {
     let redis = RedisServer::start();
@@ -135,8 +135,7 @@ fn places_are_free_as_soon_as_requests_end() {
     free(1, 2);
 }
 
-/// The places of a gateway that is killed are free when their leases expire; those of requests that last longer
-/// than a lease are kept.
+/// The places of a killed gateway are free when their leases expire; requests that last longer than a lease keep theirs.
 #[test]
 fn places_of_a_dead_gateway_are_free_again() {
     let redis = RedisServer::start();
@@ -158,7 +157,7 @@ fn places_of_a_dead_gateway_are_free_again() {
     fleet[0].ended(patience(5));
     let free = within(patience(14), || (fleet[1].remaining("l", "k") > 0).then_some(()));
     assert!(free.is_some(), "after {:?} no place is free", watch.elapsed());
-    // Any lease that was taken and not renewed would have gone by now too.
+    // A lease that was not renewed would have expired by now.
     until("both places of the dead are free", || (fleet[1].remaining("l", "k") == 2).then_some(()));
     assert!(within(patience(2), || (fleet[1].remaining("l", "k") > 2).then_some(())).is_none());
     gate.open();

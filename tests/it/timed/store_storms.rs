@@ -1,4 +1,4 @@
-//! What a store that is away, refuses or is idle is asked: little, whatever the number of workers.
+//! A store that is away, refuses calls or is idle gets few calls, however many workers there are.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use crate::harness::fleet::{has_store, limit};
 use crate::harness::redis::RedisSetup;
 use crate::harness::{Cluster, Fleet, RedisServer, Setup, Stopwatch, patience, sleep, until};
 
-/// A user who may do all but these commands.
+/// A user with all permissions except these commands.
 fn without(commands: &[&str]) -> RedisSetup {
     RedisServer::setup().user("gate", "secret", &[&["~*", "+@all"], commands].concat())
 }
 
-/// What a server has counted in INFO.
+/// A counter of INFO.
 fn stat(redis: &RedisServer, name: &str) -> u64 {
     redis.info("stats", name).unwrap().parse().unwrap()
 }
@@ -23,7 +23,7 @@ fn per_second(count: impl Fn() -> u64) -> f64 {
     (count() - before) as f64 / watch.elapsed().as_secs_f64()
 }
 
-/// A server that lets nobody run scripts is asked now and then, and the log says once why it is of no use.
+/// A server that denies scripts gets few calls, and the log says once why it cannot be used.
 #[test]
 fn a_server_that_refuses_scripts() {
     let redis = without(&["-evalsha", "-eval"]).start();
@@ -43,9 +43,9 @@ fn a_server_that_refuses_scripts() {
     fleet.exactly(10, "/", "k");
 }
 
-/// A server that takes scripts in one way only is called in that way.
+/// Scripts are called in the way that the server permits.
 #[test]
-fn a_server_that_takes_scripts_in_another_way() {
+fn scripts_are_called_as_the_server_permits() {
     for denied in ["-evalsha", "-script", "-script|exists", "-script|load"] {
         let redis = without(&[denied]).start();
         let fleet = Fleet::start(2, &(redis.store() + &limit("rate: 10/366d")));
@@ -56,7 +56,7 @@ fn a_server_that_takes_scripts_in_another_way() {
     }
 }
 
-/// Scripts that a server has are not sent again.
+/// Scripts that a server knows are not sent again.
 #[test]
 fn scripts_are_sent_once() {
     let redis = RedisServer::start();
@@ -68,9 +68,9 @@ fn scripts_are_sent_once() {
     assert_eq!(redis.calls(&["script|load"]), loaded);
 }
 
-/// However many workers are idle, one of them looks after the server.
+/// Of many idle workers only one checks the server.
 #[test]
-fn idle_workers_ask_little() {
+fn idle_workers_make_few_calls() {
     let redis = RedisServer::start();
     let fleet = Fleet::of(vec![Setup::default().workers(12)], &(redis.store() + &limit("rate: 10/366d")));
     fleet.up();
@@ -85,7 +85,7 @@ fn idle_workers_ask_little() {
     fleet.up_within(patience(5));
 }
 
-/// A node of a cluster that is dead costs the others no connections.
+/// A dead node of a cluster causes no further connections to the others.
 #[test]
 fn a_dead_node_costs_the_others_nothing() {
     let mut cluster = Cluster::start();
