@@ -7,7 +7,7 @@
 //! a few percent of it.
 //!
 //! Fails if a request takes 2 % more or less than `benches/instructions.txt` says; with `UPDATE=1` it writes that file
-//! instead. The count repeats whatever else the machine does. It changes with the compiler, and a little with the
+//! instead. `SLUICEGATE_PROGRAM=PATH` measures another program, such as one of the `dist` profile. The count repeats whatever else the machine does. It changes with the compiler, and a little with the
 //! processor, by whose features libraries choose their code; those of the C library are fixed here.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used)] // the harness reads clocks
@@ -34,7 +34,7 @@ const KINDS: [(&str, &str, &str); 2] = [("forwarded", "/v1/items", "200"), ("ref
 const PROGRAM: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/../release/sluicegate");
 
 /// All instructions of a run with so many requests of each kind.
-fn run(requests: [usize; 2]) -> u64 {
+fn run(program: &str, requests: [usize; 2]) -> u64 {
     let (edge, folder) = (ReservedPort::new(), tempfile::TempDir::new().unwrap());
     let upstream = upstream(|| {});
     let rules =
@@ -42,7 +42,7 @@ fn run(requests: [usize; 2]) -> u64 {
     let config = folder.path().join("gateway.yaml");
     std::fs::write(&config, rules).unwrap();
     let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", PROGRAM]);
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", program]);
     command.args(["run", "--workers", "1", "--config"]).arg(&config);
     command.env("GLIBC_TUNABLES", BASELINE).env_remove("RUST_LOG").stdin(Stdio::null());
     let child = command.stderr(Stdio::piped()).spawn().expect("valgrind, of the package of that name");
@@ -61,8 +61,12 @@ fn run(requests: [usize; 2]) -> u64 {
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let built = Command::new(env!("CARGO")).args(["build", "--release"]).current_dir(root).status();
-    assert!(built.unwrap().success(), "the release program is built");
+    let program = std::env::var("SLUICEGATE_PROGRAM").unwrap_or_else(|_| {
+        let built = Command::new(env!("CARGO")).args(["build", "--release"]).current_dir(root).status();
+        assert!(built.unwrap().success(), "the release program is built");
+        PROGRAM.to_owned()
+    });
+    let run = |requests| run(&program, requests);
     let file = root.join("benches/instructions.txt");
     let fewest = run([WARM_UP, WARM_UP]);
     let more = [run([WARM_UP + COUNTED, WARM_UP]), run([WARM_UP, WARM_UP + COUNTED])];
