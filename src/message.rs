@@ -1,10 +1,9 @@
 //! Responses with their body, and the identifiers of requests.
 
+use bytes::Bytes;
 use http::StatusCode;
 use sluicegate_wire::Headers;
 use sluicegate_wire::number::hex;
-
-use crate::upstream::Body;
 
 /// The longest request id that is taken over from a trusted proxy.
 const MAX_ID: usize = 128;
@@ -51,19 +50,38 @@ impl AsRef<[u8]> for RequestId {
     }
 }
 
-/// A response: what a client is answered.
-pub struct Response {
+/// A response with a body of type `B`.
+pub struct Response<B> {
     /// Its status.
     pub status: StatusCode,
-    /// Its fields, without those that say how its body is framed.
+    /// Its headers, without those that frame the body.
     pub headers: Headers,
     /// Its body.
-    pub body: Body,
+    pub body: B,
 }
 
-impl Response {
-    /// A response with this status and body, and without fields.
-    pub fn new(status: StatusCode, body: Body) -> Self {
+/// A response that the gateway generates itself.
+pub type LocalResponse = Response<LocalBody>;
+
+/// The body of a local response.
+pub enum LocalBody {
+    /// No body.
+    Empty,
+    /// A body that responses share, never empty.
+    Shared(Bytes),
+    /// A body that was written for this response.
+    Owned(Vec<u8>),
+}
+
+impl<B> Response<B> {
+    /// A response with this status and body, and without headers.
+    pub fn new(status: StatusCode, body: B) -> Self {
         Self { status, headers: Headers::for_response(), body }
+    }
+}
+
+impl From<Bytes> for LocalBody {
+    fn from(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Self::Empty } else { Self::Shared(bytes) }
     }
 }

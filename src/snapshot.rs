@@ -18,7 +18,7 @@ use crate::limit::{Limit, StoreState, settings};
 use crate::respond::StaticHeaders;
 use crate::route::{Asked, RouteTable, preflight};
 use crate::server::Door;
-use crate::upstream::{Underscores, UpstreamState};
+use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
 
 /// A configuration in force. Immutable; a reload makes another.
 pub struct Snapshot {
@@ -64,10 +64,8 @@ pub struct Route {
     pub static_headers_by_plan: Vec<(String, StaticHeaders)>,
     /// The configured response to refused requests, in place of the default.
     pub reject: Option<Reject>,
-    /// The longest request body in bytes.
-    pub max_body: Option<u64>,
-    /// Whether headers that ask the upstream for another path or method go out too.
-    pub overrides: bool,
+    /// How requests are forwarded.
+    pub forward: ForwardPolicy,
     /// Whether anything needs to know the user.
     pub wants_user: bool,
 }
@@ -342,8 +340,10 @@ impl Route {
             static_headers_by_plan,
             limits,
             reject: config.reject.clone(),
-            max_body: config.max_body,
-            overrides: matches!(config.action, Action::Forward { overrides: true, .. }),
+            forward: ForwardPolicy {
+                max_body: config.max_body,
+                overrides: matches!(config.action, Action::Forward { overrides: true, .. }),
+            },
             wants_user,
         }
     }

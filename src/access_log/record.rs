@@ -13,9 +13,7 @@ use crate::config::{AccessLogConfig, Field, Known};
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 use crate::replay::Outcome;
-use crate::request::early_reject::EarlyReject;
-use crate::request::verdict::{Evaluated, Matched};
-use crate::respond::{reported_verdict, retry_after};
+use crate::respond::{LimitResults, reported_verdict, retry_after};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use sluicegate_wire::RequestHead;
@@ -175,15 +173,9 @@ impl Record {
         })
     }
 
-    /// Notes that the request was rejected before its limits were evaluated.
-    pub fn rejected(&mut self, reject: &EarlyReject) {
-        self.outcome = Some(match reject {
-            EarlyReject::KeyMissing { .. }
-            | EarlyReject::Unproven { .. }
-            | EarlyReject::AddressDenied { .. } => Outcome::Refused,
-            EarlyReject::Preflight { .. } => Outcome::Admitted,
-            _ => Outcome::Unmatched,
-        });
+    /// Notes the outcome of a request whose limits are not evaluated.
+    pub fn set_outcome(&mut self, outcome: Outcome) {
+        self.outcome = Some(outcome);
     }
 
     /// The gateway refuses it, and tells the client this.
@@ -200,14 +192,8 @@ impl Record {
         }
     }
 
-    /// It was let through without a decision: it spends nothing.
-    pub fn admitted(&mut self) {
-        self.outcome = Some(Outcome::Admitted);
-    }
-
     /// Notes the decision of the limits.
-    pub fn evaluated(&mut self, evaluated: &Evaluated<'_>) {
-        let Evaluated { matched: Matched { selected, .. }, decision, .. } = evaluated;
+    pub fn evaluated(&mut self, LimitResults { selected, decision, .. }: LimitResults<'_, '_>) {
         let served = decision.admitted && !decision.unavailable;
         self.outcome = Some(if served { Outcome::Admitted } else { Outcome::Refused });
         if decision.unavailable {

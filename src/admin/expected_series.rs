@@ -69,7 +69,7 @@ impl ExpectedSeries for Expected<'_> {
             RefusalReason::Forbidden => {
                 route.wants_user || consumers.is_some_and(|consumers| consumers.required)
             }
-            RefusalReason::TooLarge => forwards && route.max_body.is_some(),
+            RefusalReason::TooLarge => forwards && route.forward.max_body.is_some(),
             RefusalReason::Upstream | RefusalReason::UpstreamTimeout => forwards,
             _ => false,
         }

@@ -3,6 +3,7 @@
 //! A key is never kept: it is hashed with a secret of this process, so that a table holds eight bytes of it,
 //! whatever a client sends, and nobody outside can make two keys collide.
 
+mod network;
 mod text;
 
 use std::borrow::Cow;
@@ -15,11 +16,11 @@ use smallvec::SmallVec;
 
 use crate::auth::jwt::Verified;
 use crate::config::{ApiKeyConfig, ApiKeySource, KeySpec, Part, form_decode};
-use crate::request::client_address::{mask, network};
 use crate::route::folded;
 use crate::server::tls::Identified;
 use sluicegate_wire::Headers;
 
+pub use self::network::{mask, network};
 pub(crate) use self::text::parts_of;
 
 /// The request as keys see it.

@@ -18,14 +18,14 @@ use super::view::View;
 use crate::access_log::Record;
 use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::limit::Holds;
-use crate::message::{RequestId, Response};
+use crate::message::{LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::server::Connection;
 use crate::trace::Trace;
-use crate::upstream::{ForwardError, Slot, Underscores, Upload};
+use crate::upstream::{ForwardError, Response, Slot, Underscores, Upload};
 use crate::worker_state::Deadline;
 use sluicegate_wire::RequestHead;
 
@@ -333,14 +333,14 @@ impl RequestContext {
     }
 
     /// The local response for an error, which is noted as the reason.
-    pub fn refuse(&self, error: LocalError) -> Response {
+    pub fn refuse(&self, error: LocalError) -> LocalResponse {
         self.refused(error.reason(), Some(error.detail()));
         error.response(self.id())
     }
 
     /// The local response to a request that could not be forwarded. It says what failed, but names no server.
     #[cold]
-    pub fn fail(&self, error: &ForwardError) -> Response {
+    pub fn fail(&self, error: &ForwardError) -> LocalResponse {
         let local = match error {
             ForwardError::Busy => LocalError::UpstreamBusy,
             ForwardError::NoServer

@@ -15,7 +15,8 @@ use crate::auth::jwt::Jwt;
 use crate::auth::{self, Identity, Unproven};
 use crate::config::PathError;
 use crate::limit::{self, Ask, Store, decide_for_now};
-use crate::message::{RequestId, Response};
+use crate::message::{LocalResponse, RequestId};
+use crate::replay::Outcome;
 use crate::request::RequestContext;
 use crate::request::cost::settled;
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
@@ -81,6 +82,15 @@ impl EarlyReject {
             | Self::AddressDenied { route }
             | Self::Preflight { route: Some(route) } => Some(*route),
             _ => None,
+        }
+    }
+
+    /// The outcome in the access log.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::KeyMissing { .. } | Self::Unproven { .. } | Self::AddressDenied { .. } => Outcome::Refused,
+            Self::Preflight { .. } => Outcome::Admitted,
+            _ => Outcome::Unmatched,
         }
     }
 
@@ -216,7 +226,7 @@ pub(crate) async fn respond_unauthenticated(
     reject: EarlyReject,
     context: &mut RequestContext,
     parts: &RequestHead,
-) -> Response {
+) -> LocalResponse {
     context.set_rejected(&reject, parts);
     context.hold(std::mem::take(&mut evaluated.decision.holds));
     if !evaluated.decision.delay.is_zero() {
@@ -232,6 +242,6 @@ pub(crate) async fn respond_unauthenticated(
 
 /// The response to a rejected request that is not a preflight request.
 #[cold]
-pub(crate) fn response(reject: &EarlyReject, parts: &RequestHead, id: &RequestId) -> Response {
+pub(crate) fn response(reject: &EarlyReject, parts: &RequestHead, id: &RequestId) -> LocalResponse {
     reject.error().map_or_else(|| respond::capabilities(id), |error| error.response_to(parts, id))
 }

@@ -14,7 +14,7 @@ use crate::auth::{self, Identity};
 use crate::boxed_future::boxed_future;
 use crate::config::{PathError, normalize};
 use crate::limit::{self, Ask, Store, decide};
-use crate::message::Response;
+use crate::message::LocalResponse;
 use crate::refusal_reason::RefusalReason;
 use crate::request::cost::settled;
 use crate::request::early_reject::{self, EarlyExit, EarlyReject, respond_unauthenticated};
@@ -26,7 +26,7 @@ use crate::rewrite::Unwritable;
 use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
 use crate::server::{Connection, Inbound};
 use crate::snapshot::{Route, Snapshot, Target};
-use crate::upstream::{self, ForwardError};
+use crate::upstream::{self, ForwardError, Response};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::RequestTarget;
@@ -176,7 +176,7 @@ pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
     let (view, now) = (connection.services.view(), connection.worker.clock().now());
     let context = RequestContext::new(connection, &view, now, None);
     let response = context.refuse(error);
-    context.finish(response)
+    context.finish(response.into())
 }
 
 /// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
@@ -196,8 +196,8 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
     let Admitted { route, identity, normal_path, affinity, rate_limit_headers, delay } = match disposition {
         Disposition::Admitted(admitted) => admitted,
         Disposition::Answered(response) => {
-            respond::drain(body, parts);
-            return context.finish(response);
+            body.drain(parts);
+            return context.finish(response.into());
         }
     };
     if !delay.is_zero() {
@@ -206,19 +206,19 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
 
     let mut response = match &route.target {
         Target::Answer { status, body: content, content_type } => {
-            respond::drain(body, parts);
+            body.drain(parts);
             let response = respond::fixed(*status, content.clone(), content_type);
             if status.as_u16() >= 400 {
                 context.refused(RefusalReason::Respond, None);
             }
             context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
-            response
+            response.into()
         }
         Target::Redirect { status, to } => {
-            respond::drain(body, parts);
+            body.drain(parts);
             let response = respond::redirect(*status, &context.location(to, parts, &identity));
             context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
-            response
+            response.into()
         }
         Target::Upstream { index, original_path } => {
             match context.rewrite(parts, &identity) {
@@ -229,9 +229,9 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
                     }
                 }
                 Err(Unwritable) => {
-                    respond::drain(body, parts);
+                    body.drain(parts);
                     let response = context.fail(&ForwardError::Unwritable);
-                    return context.finish(response);
+                    return context.finish(response.into());
                 }
             }
             context.set_upstream(*index);
@@ -241,15 +241,17 @@ pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: I
             let upstream = view.upstream(*index);
             context.set_affinity(affinity);
             let consumer = auth::consumer_headers(&view.snapshot.config.api_key, identity.consumer);
-            match upstream::forward(connection, &context, upstream, route, consumer, parts, body).await {
+            match upstream::forward(connection, &context, upstream, route.forward, consumer, parts, body)
+                .await
+            {
                 Ok(response) => {
                     context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
                     response
                 }
-                Err(error) => context.fail(&error),
+                Err(error) => context.fail(&error).into(),
             }
         }
-        Target::Usage => respond::capabilities(context.id()),
+        Target::Usage => respond::capabilities(context.id()).into(),
     };
     if let Some(headers) = rate_limit_headers {
         headers.write(&mut response.headers);
@@ -263,7 +265,7 @@ enum Disposition<'s> {
     /// Its limits admit it: the action of its route follows.
     Admitted(Admitted<'s>),
     /// It is answered without the action of its route.
-    Answered(Response),
+    Answered(LocalResponse),
 }
 
 /// A request that its limits admit.
@@ -379,7 +381,7 @@ fn refuse_limited(
     view: &View,
     context: &RequestContext,
     parts: &RequestHead,
-) -> Response {
+) -> LocalResponse {
     view.observe(evaluated);
     context.log_evaluation(evaluated);
     if evaluated.decision.unavailable {
@@ -391,7 +393,7 @@ fn refuse_limited(
 }
 
 /// The response to a request that is rejected before its limits are evaluated.
-fn answer_early(reject: &EarlyReject, context: &mut RequestContext, parts: &RequestHead) -> Response {
+fn answer_early(reject: &EarlyReject, context: &mut RequestContext, parts: &RequestHead) -> LocalResponse {
     context.set_rejected(reject, parts);
     match reject {
         EarlyReject::Preflight { .. } => respond::preflight(context.cors(), parts, context.id()),

@@ -5,8 +5,7 @@ use http::{StatusCode, header};
 
 use super::problem::X_REQUEST_ID;
 use crate::config::{CorsConfig, Origins};
-use crate::message::{RequestId, Response};
-use crate::upstream::Body;
+use crate::message::{LocalBody, LocalResponse, RequestId};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 
@@ -46,8 +45,8 @@ fn varies(headers: &Headers) -> bool {
 /// The answer to a preflight request; `cors` is that of the route that would take the request it asks for. An origin that is
 /// not admitted is told nothing, which browsers take for no.
 #[cold]
-pub fn preflight(cors: Option<&CorsConfig>, parts: &RequestHead, id: &RequestId) -> Response {
-    let mut response = Response::new(StatusCode::NO_CONTENT, Body::empty());
+pub fn preflight(cors: Option<&CorsConfig>, parts: &RequestHead, id: &RequestId) -> LocalResponse {
+    let mut response = LocalResponse::new(StatusCode::NO_CONTENT, LocalBody::Empty);
     let headers = &mut response.headers;
     headers.append(X_REQUEST_ID, id);
     headers.append("vary", ASKED);

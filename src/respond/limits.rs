@@ -9,9 +9,8 @@ use super::problem::X_REQUEST_ID;
 use super::static_headers::{Policies, StaticHeaders};
 use crate::config::Reject;
 use crate::limit::{Decision, Limit, SelectedLimit, Verdict};
-use crate::message::{RequestId, Response};
+use crate::message::{LocalBody, LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
-use crate::upstream::Body;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::number::write_decimal;
@@ -189,7 +188,7 @@ pub fn refusal(
     reject: Option<&Reject>,
     id: &RequestId,
     refused: impl FnOnce(RefusalReason),
-) -> Response {
+) -> LocalResponse {
     let LimitResults { selected, decision, static_headers, now } = results;
     let reported = reported_verdict(selected, decision);
     let wait = reported.and_then(|at| retry_after(&decision.verdicts[at]));
@@ -198,7 +197,7 @@ pub fn refusal(
     let reason = if banned { RefusalReason::Ban } else { RefusalReason::Limit };
     refused(reason);
 
-    let mut response = Response::new(StatusCode::TOO_MANY_REQUESTS, Body::empty());
+    let mut response = LocalResponse::new(StatusCode::TOO_MANY_REQUESTS, LocalBody::Empty);
     let headers = &mut response.headers;
     headers.append_all(&static_headers.refusal);
     if static_headers.families.ietf && matches!(static_headers.policies, Policies::Calendar(_)) {
@@ -216,7 +215,7 @@ pub fn refusal(
         let name = reported.map_or("", |at| selected[at].limit.config.name.as_str());
         custom(&mut response, reject, (reason, name), seconds, id);
     } else {
-        response.body = Body::text(problem(results, reason, seconds, id));
+        response.body = LocalBody::Owned(problem(results, reason, seconds, id));
     }
     response
 }
@@ -273,7 +272,7 @@ fn problem(
 }
 
 fn custom(
-    response: &mut Response,
+    response: &mut LocalResponse,
     reject: &Reject,
     (reason, limit): (RefusalReason, &str),
     seconds: Option<u64>,
@@ -287,6 +286,6 @@ fn custom(
         .replace("{retry_after}", &seconds)
         .replace("{request_id}", id.as_str());
     response.status = reject.status;
-    response.body = Body::full(Bytes::from(body));
+    response.body = LocalBody::from(Bytes::from(body));
     response.headers.insert(header::CONTENT_TYPE, &reject.content_type);
 }

@@ -1,7 +1,6 @@
 //! Local responses: every response that the gateway generates itself. No other module builds one.
 
 mod cors;
-mod drain;
 mod grpc;
 mod limits;
 mod problem;
@@ -9,7 +8,6 @@ mod static_headers;
 mod usage;
 
 pub use cors::{preflight, share};
-pub use drain::drain;
 pub use limits::{LimitResults, RateLimitHeaders, refusal, reported_verdict, retry_after};
 pub use problem::{LocalError, capabilities, fixed, redirect, unavailable};
 pub use static_headers::{Policies, StaticHeaders};

@@ -6,9 +6,8 @@ use sluicegate_limiter::Span;
 
 use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
 use crate::auth::jwt::TokenError;
-use crate::message::{RequestId, Response};
+use crate::message::{LocalBody, LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
-use crate::upstream::Body;
 use sluicegate_wire::{HeadError, RequestHead};
 
 pub(super) const NO_STORE: &str = "no-store";
@@ -147,7 +146,7 @@ impl LocalError {
 
     /// The answer.
     #[cold]
-    pub fn response(self, id: &RequestId) -> Response {
+    pub fn response(self, id: &RequestId) -> LocalResponse {
         let body = body(self.status(), self.reason(), self.detail(), id);
         let mut response = fixed(self.status(), body, PROBLEM_JSON);
         response.headers.insert(X_REQUEST_ID, id);
@@ -186,14 +185,14 @@ impl LocalError {
 impl LocalError {
     /// The response in the protocol of the client: a gRPC call gets 401 and 403 as a gRPC status.
     #[cold]
-    pub fn response_to(self, parts: &RequestHead, id: &RequestId) -> Response {
+    pub fn response_to(self, parts: &RequestHead, id: &RequestId) -> LocalResponse {
         let grpc_status = match self.status() {
             StatusCode::UNAUTHORIZED => Some(UNAUTHENTICATED),
             StatusCode::FORBIDDEN => Some(PERMISSION_DENIED),
             _ => None,
         };
         let Some(status) = grpc_status.filter(|_| is_grpc(parts)) else { return self.response(id) };
-        let mut response = Response::new(StatusCode::OK, Body::empty());
+        let mut response = LocalResponse::new(StatusCode::OK, LocalBody::Empty);
         grpc(&mut response.headers, (status, self.detail()), (self.reason(), None), None);
         response.headers.insert(X_REQUEST_ID, id);
         response
@@ -202,7 +201,7 @@ impl LocalError {
 
 /// The response to `OPTIONS *`: the methods that the gateway supports.
 #[cold]
-pub fn capabilities(id: &RequestId) -> Response {
+pub fn capabilities(id: &RequestId) -> LocalResponse {
     let mut response = fixed(StatusCode::NO_CONTENT, Bytes::new(), PROBLEM_JSON);
     response.headers.insert(header::ALLOW, SERVED);
     response.headers.insert(X_REQUEST_ID, id);
@@ -225,9 +224,9 @@ fn body(status: StatusCode, reason: RefusalReason, detail: &str, id: &RequestId)
 
 /// The answer when a limit wants its store or nothing, and the store is away.
 #[cold]
-pub fn unavailable(parts: &RequestHead, id: &RequestId) -> Response {
+pub fn unavailable(parts: &RequestHead, id: &RequestId) -> LocalResponse {
     if is_grpc(parts) {
-        let mut response = Response::new(StatusCode::OK, Body::empty());
+        let mut response = LocalResponse::new(StatusCode::OK, LocalBody::Empty);
         grpc(&mut response.headers, UNAVAILABLE, (RefusalReason::Store, None), Some(Span::SECOND));
         response.headers.insert(X_REQUEST_ID, id);
         return response;
@@ -243,8 +242,8 @@ pub fn unavailable(parts: &RequestHead, id: &RequestId) -> Response {
 }
 
 /// An answer that is always the same.
-pub fn fixed(status: StatusCode, body: Bytes, content_type: impl AsRef<[u8]>) -> Response {
-    let mut response = Response::new(status, Body::full(body));
+pub fn fixed(status: StatusCode, body: Bytes, content_type: impl AsRef<[u8]>) -> LocalResponse {
+    let mut response = LocalResponse::new(status, LocalBody::from(body));
     if status != StatusCode::NO_CONTENT {
         response.headers.insert(header::CONTENT_TYPE, content_type);
     }
@@ -252,8 +251,8 @@ pub fn fixed(status: StatusCode, body: Bytes, content_type: impl AsRef<[u8]>) ->
 }
 
 /// The answer that sends a client elsewhere.
-pub fn redirect(status: StatusCode, location: &[u8]) -> Response {
-    let mut response = Response::new(status, Body::empty());
+pub fn redirect(status: StatusCode, location: &[u8]) -> LocalResponse {
+    let mut response = LocalResponse::new(status, LocalBody::Empty);
     response.headers.insert(header::LOCATION, location);
     response
 }

@@ -8,10 +8,14 @@ use super::limits::RateLimitHeaders;
 use super::problem::{NO_STORE, fixed};
 use super::static_headers::StaticHeaders;
 use crate::limit::SelectedLimit;
-use crate::message::Response;
+use crate::message::LocalResponse;
 
 /// The client's limits with what remains of each, and the headers that any other response would have.
-pub fn usage(static_headers: &StaticHeaders, usage: &[(SelectedLimit<'_>, Standing)], now: Time) -> Response {
+pub fn usage(
+    static_headers: &StaticHeaders,
+    usage: &[(SelectedLimit<'_>, Standing)],
+    now: Time,
+) -> LocalResponse {
     let limits: Vec<serde_json::Value> = usage
         .iter()
         .map(|(selected, standing)| {

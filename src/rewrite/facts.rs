@@ -1,37 +1,34 @@
-//! What templates can say of a request.
+//! The values of template variables.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::auth::Identity;
-use crate::config::{Params, Variable, normalize};
+use crate::config::{Params, RouteConfig, Variable, normalize};
 use crate::message::RequestId;
 use crate::route::host;
-use crate::snapshot::Snapshot;
 use sluicegate_wire::RequestHead;
 
-/// A request as templates see it: as it came, whatever was done to it since it was decided on.
+/// The parts of a request that templates refer to, as the client sent them.
 pub struct Facts<'a> {
-    /// The configuration.
-    pub snapshot: &'a Snapshot,
-    /// The route's index; `None` if none was found.
-    pub route: Option<usize>,
-    /// The listener's index.
-    pub listener: usize,
-    /// The head as it came.
+    /// The configuration of the route; `None` if no route was found.
+    pub route: Option<&'a RouteConfig>,
+    /// The name of the listener, if the configuration in force has it.
+    pub listener: Option<&'a str>,
+    /// The head of the request as it was received.
     pub parts: &'a RequestHead,
-    /// The client's address.
+    /// The address of the client.
     pub client: IpAddr,
-    /// Who sent it, if that is proved.
+    /// The authenticated identity of the sender.
     pub identity: Option<&'a Identity<'a>>,
-    /// The request's id.
+    /// The id of the request.
     pub id: &'a RequestId,
     /// The scheme that the client used.
     pub scheme: &'a str,
 }
 
 impl Facts<'_> {
-    /// What a variable stands for; `None` if the request has no such thing.
+    /// The value of a variable; `None` if the request does not have it.
     pub(super) fn value(&self, variable: &Variable) -> Option<Cow<'_, [u8]>> {
         let text = |text: &'static str| Some(Cow::Borrowed(text.as_bytes()));
         let same = |bytes: &[u8]| Some(Cow::Owned(bytes.to_vec()));
@@ -49,10 +46,8 @@ impl Facts<'_> {
                 "https" => text("https"),
                 _ => text("http"),
             },
-            Variable::Listener => {
-                Some(Cow::Borrowed(self.snapshot.config.listeners.get(self.listener)?.name.as_bytes()))
-            }
-            Variable::Route => Some(Cow::Borrowed(self.snapshot.routes[self.route?].name.as_bytes())),
+            Variable::Listener => Some(Cow::Borrowed(self.listener?.as_bytes())),
+            Variable::Route => Some(Cow::Borrowed(self.route?.name.as_bytes())),
             Variable::Consumer => same(self.identity?.consumer?.name.as_bytes()),
             Variable::Metadata(name) => {
                 let consumer = self.identity?.consumer?;
@@ -64,11 +59,11 @@ impl Facts<'_> {
         }
     }
 
-    /// A piece of the path, by the first of the route's patterns that it matches.
+    /// The value of a variable that is part of the path, according to the first pattern of the route that matches.
     fn of_path(&self, variable: &Variable) -> Option<String> {
         let path = normalize(self.parts.target.path()).ok()?;
         let mut params = Params::new();
-        let patterns = &self.snapshot.config.routes[self.route?].matches.paths;
+        let patterns = &self.route?.matches.paths;
         let Some(pattern) = patterns.iter().find(|pattern| pattern.matches(&path, &mut params)) else {
             return (*variable == Variable::Rest).then(|| path[1..].to_owned()); // a route that takes every path
         };

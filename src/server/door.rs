@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::tls::ServerTls;
 use crate::config::{Config, ListenerConfig};
-use crate::request::client_address::mask;
+use crate::keys::mask;
 
 /// Connections at once of one client address when nothing else is said: a tenth of a listener's, so that one client
 /// takes no listener from all others, while a large network behind one address is served.

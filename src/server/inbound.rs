@@ -2,12 +2,21 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
+use http::header;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use sluicegate_wire::RequestHead;
 
 use super::h1::Http1Body;
 use super::h2::Http2Body;
+
+/// What a client may still send over HTTP/2 after its request was answered. A longer body is reset.
+const MAX_DRAINED: u64 = 64 << 10;
+/// The time limit for that.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The body of a request on its way from the client.
 pub enum Inbound {
@@ -65,6 +74,30 @@ impl Body for Inbound {
             Self::None => SizeHint::with_exact(0),
             Self::Http1(body) => body.left().map_or_else(SizeHint::new, SizeHint::with_exact),
             Self::Http2(body) => body.left().map_or_else(SizeHint::new, SizeHint::with_exact),
+        }
+    }
+}
+
+impl Inbound {
+    /// Leaves the rest of the body. Over HTTP/1.1 the connection reads and discards it, in bounds, so that the client sees
+    /// the response; over HTTP/2 it is read beside the response, and a long body is reset. `parts` is the head.
+    pub fn drain(self, parts: &RequestHead) {
+        // A client that waits for 100 (Continue) gets the response instead.
+        if matches!(self, Self::Http2(_))
+            && !self.is_end_stream()
+            && !parts.headers.contains_key(header::EXPECT)
+        {
+            tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIMEOUT, discard(self)));
+        }
+    }
+}
+
+async fn discard(mut body: Inbound) {
+    let mut left = MAX_DRAINED;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, |data| data.len() as u64)) {
+            Some(rest) => left = rest,
+            None => break,
         }
     }
 }

@@ -14,8 +14,12 @@ use super::lines::Stream;
 use super::pool::Pool;
 use super::tunnel::Tunnel;
 use super::wire::Wire;
+use crate::message::{self, LocalBody, LocalResponse};
 use crate::request::RequestContext;
 use sluicegate_wire::h1::{BodyDecoder, Decoded, Response as Answer};
+
+/// A response with a body of any kind.
+pub type Response = message::Response<Body>;
 
 /// The body of an answer. Dropping it, at its end or before, ends the exchange.
 pub struct Body {
@@ -76,20 +80,28 @@ pub enum BodyError {
     Upload,
 }
 
+impl From<LocalBody> for Body {
+    fn from(body: LocalBody) -> Self {
+        let kind = match body {
+            LocalBody::Empty => Kind::Empty,
+            LocalBody::Shared(bytes) => Kind::Full(bytes),
+            LocalBody::Owned(text) => Kind::Text(text),
+        };
+        Self { kind, exchange: None }
+    }
+}
+
+impl From<LocalResponse> for Response {
+    #[inline]
+    fn from(LocalResponse { status, headers, body }: LocalResponse) -> Self {
+        Self { status, headers, body: body.into() }
+    }
+}
+
 impl Body {
     /// No body.
     pub fn empty() -> Self {
         Self { kind: Kind::Empty, exchange: None }
-    }
-
-    /// A body that is there already.
-    pub fn full(bytes: Bytes) -> Self {
-        Self { kind: if bytes.is_empty() { Kind::Empty } else { Kind::Full(bytes) }, exchange: None }
-    }
-
-    /// A body that was written for this answer.
-    pub fn text(text: Vec<u8>) -> Self {
-        Self { kind: Kind::Text(text), exchange: None }
     }
 
     /// All of it, if it was written for this answer: whoever takes it gives it to the client whole.

@@ -10,6 +10,7 @@ use tokio_rustls::TlsConnector;
 
 use super::ForwardError;
 use super::balance::{Dice, Place, choose};
+use super::body::Response;
 use super::connect::connector;
 use super::member::Member;
 use super::retry::Budget;
@@ -17,7 +18,6 @@ use super::server::Server;
 use super::shared::{Lasting, UpstreamState};
 use crate::boxed_future::boxed_future;
 use crate::config::UpstreamConfig;
-use crate::message::Response;
 use crate::metrics::UpstreamMetrics;
 use crate::request::RequestContext;
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use http::{StatusCode, Version, header};
 
+use super::body::Response;
 use super::fleet::{Tried, Upstream};
 use super::outgoing::Outgoing;
 use super::server::ask;
@@ -11,13 +12,19 @@ use super::upload::RequestBody;
 use super::{ForwardError, headers, proxy, tunnel};
 use crate::auth::ConsumerHeaders;
 use crate::config::Protocol;
-use crate::message::Response;
 use crate::metrics::UpstreamOutcome;
 use crate::request::RequestContext;
-use crate::respond;
 use crate::server::{Connection, Inbound};
-use crate::snapshot::Route;
 use sluicegate_wire::RequestHead;
+
+/// What the route says of forwarded requests.
+#[derive(Clone, Copy, Debug)]
+pub struct ForwardPolicy {
+    /// The longest request body in bytes.
+    pub max_body: Option<u64>,
+    /// Whether headers that ask the upstream for another path or method are forwarded.
+    pub overrides: bool,
+}
 
 /// A request that is counted when its outcome is known, or when the client leaves before.
 struct Counted<'a> {
@@ -44,12 +51,12 @@ pub async fn forward(
     connection: &Rc<Connection>,
     exchange: &RequestContext,
     upstream: &Upstream,
-    route: &Route,
+    policy: ForwardPolicy,
     consumer: Option<ConsumerHeaders<'_>>,
     parts: &mut RequestHead,
     body: Inbound,
 ) -> Result<Response, ForwardError> {
-    let mut outgoing = prepare(connection, exchange, upstream, route, consumer, parts, body)?;
+    let mut outgoing = prepare(connection, exchange, upstream, policy, consumer, parts, body)?;
     let mut counted = Counted { upstream, exchange, outcome: UpstreamOutcome::ClientLeft };
     let result = attempt(connection, exchange, upstream, &mut outgoing).await;
     counted.outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
@@ -68,14 +75,14 @@ fn prepare<'a>(
     connection: &Rc<Connection>,
     exchange: &RequestContext,
     upstream: &Upstream,
-    route: &Route,
+    policy: ForwardPolicy,
     consumer: Option<ConsumerHeaders<'_>>,
     parts: &'a mut RequestHead,
     body: Inbound,
 ) -> Result<Outgoing<'a>, ForwardError> {
     let announced = http_body::Body::size_hint(&body).exact();
-    if route.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
-        respond::drain(body, parts);
+    if policy.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
+        body.drain(parts);
         return Err(ForwardError::TooLarge);
     }
     let config = upstream.config();
@@ -93,7 +100,7 @@ fn prepare<'a>(
     if let Some(own) = exchange.client_header() {
         headers::disown_client(&mut parts.headers, own, trusted);
     }
-    rewrite(connection, parts, authority, has_body, trusted, route.overrides);
+    rewrite(connection, parts, authority, has_body, trusted, policy.overrides);
     if trailers {
         parts.headers.insert(header::TE, "trailers");
     }
@@ -106,7 +113,7 @@ fn prepare<'a>(
     }
     exchange.apply_header_rules(&mut parts.headers);
     exchange.set_idle(config.idle);
-    let body = has_body.then(|| RequestBody::new(body, route.max_body, exchange, &parts.headers, config));
+    let body = has_body.then(|| RequestBody::new(body, policy.max_body, exchange, &parts.headers, config));
     let upload = body.as_ref().map(|(_, upload)| Rc::clone(upload));
     Ok(Outgoing { head: parts, body, upload, wanted, preamble })
 }

@@ -25,11 +25,11 @@ mod underscores;
 mod upload;
 mod wire;
 
-pub use body::Body;
+pub use body::{Body, Response};
 pub use error::ForwardError;
 pub(crate) use fleet::Slot;
 pub use fleet::Upstream;
-pub use forward::forward;
+pub use forward::{ForwardPolicy, forward};
 pub use names::nominates;
 pub use shared::{AddressStatus, ServerStatus, UpstreamState};
 pub use tunnel::Tunnel;

@@ -8,13 +8,12 @@ use http::{Method, Request, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
 use super::ForwardError;
-use super::body::{Body, Forwarded};
+use super::body::{Body, Forwarded, Response};
 use super::lines::{Lines, Stream};
 use super::outgoing::Outgoing;
 use super::server::Server;
 use super::upload::RequestBody;
 use crate::config::UpstreamConfig;
-use crate::message::Response;
 use crate::request::RequestContext;
 use crate::server::Connection;
 use sluicegate_wire::Headers;

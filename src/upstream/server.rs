@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio_rustls::TlsConnector;
 
-use super::body::Body;
+use super::body::{Body, Response};
 use super::connect::Address;
 use super::lines::Lines;
 use super::member::Member;
@@ -19,7 +19,6 @@ use super::wire::{Wire, WireError};
 use super::{ForwardError, multiplexed};
 use crate::boxed_future::boxed_future;
 use crate::config::{Protocol, UpstreamConfig};
-use crate::message::Response;
 use crate::request::RequestContext;
 use crate::server::Connection;
 use sluicegate_wire::RequestHead;

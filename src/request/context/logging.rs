@@ -6,6 +6,7 @@ use sluicegate_limiter::Time;
 
 use super::RequestContext;
 use crate::access_log::{End, Record};
+use crate::replay::Outcome;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::snapshot::Target;
@@ -37,7 +38,7 @@ impl RequestContext {
         if let Some(route) = reject.route() {
             self.set_route(route, parts, None);
         }
-        self.note(|record| record.rejected(reject));
+        self.note(|record| record.set_outcome(reject.outcome()));
         if let Some(error) = reject.error() {
             self.refused(error.reason(), Some(error.detail()));
         }
@@ -53,14 +54,14 @@ impl RequestContext {
         self.note(|record| {
             record.identified(&matched.identity);
             if matches!(matched.route.target, Target::Usage) {
-                record.admitted();
+                record.set_outcome(Outcome::Admitted);
             }
         });
     }
 
     /// Logs the decision of the limits.
     pub fn log_evaluation(&self, evaluated: &Evaluated<'_>) {
-        self.note(|record| record.evaluated(evaluated));
+        self.note(|record| record.evaluated(evaluated.results()));
     }
 
     /// Logs the upstream that the request is forwarded to.

@@ -86,8 +86,11 @@ impl RequestContext {
     }
 
     fn facts<'a>(&'a self, parts: &'a RequestHead, identity: Option<&'a Identity<'a>>) -> Facts<'a> {
-        let (listener, client) = (self.connection.listener_index(), self.client);
-        let (id, scheme, snapshot) = (self.id(), self.scheme(parts), &self.view.snapshot);
-        Facts { snapshot, route: self.route, listener, parts, client, identity, id, scheme }
+        let config = &self.view.snapshot.config;
+        let listener = config.listeners.get(self.connection.listener_index());
+        let listener = listener.map(|listener| listener.name.as_str());
+        let route = self.route.map(|route| &config.routes[route]);
+        let (client, id, scheme) = (self.client, self.id(), self.scheme(parts));
+        Facts { route, listener, parts, client, identity, id, scheme }
     }
 }

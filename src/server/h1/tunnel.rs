@@ -9,8 +9,7 @@ use bytes::{Buf, Bytes};
 use super::socket::Socket;
 use super::times;
 use super::write::send_switch;
-use crate::message::Response;
-use crate::upstream::Tunnel;
+use crate::upstream::{Response, Tunnel};
 
 /// One end of a tunnel.
 enum Side<'a> {

@@ -13,9 +13,8 @@ use sluicegate_wire::h1::{BodyFraming, LengthMismatch, MessageEncoder, ResponseT
 
 use super::look::Stage;
 use super::socket::Socket;
-use crate::message::Response;
 use crate::server::pace::SendPace;
-use crate::upstream::Body;
+use crate::upstream::{Body, Response};
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

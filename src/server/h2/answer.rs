@@ -17,10 +17,9 @@ use super::super::connection::Connection;
 use super::super::inbound::Inbound;
 use super::super::pace::SendPace;
 use super::stream_tasks::Next;
-use crate::message::Response;
 use crate::request::pipeline;
 use crate::respond::LocalError;
-use crate::upstream::Body;
+use crate::upstream::{Body, Response};
 use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_wire::RequestHead;
 
