@@ -7,8 +7,9 @@
 //! a few percent of it.
 //!
 //! Fails if a request takes 2 % more or less than `benches/instructions.txt` says; with `UPDATE=1` it writes that file
-//! instead. `SLUICEGATE_PROGRAM=PATH` measures another program, such as one of the `dist` profile. The count repeats whatever else the machine does. It changes with the compiler, and a little with the
-//! processor, by whose features libraries choose their code; those of the C library are fixed here.
+//! instead. `SLUICEGATE_PROGRAM=PATH` measures another program, such as one of the `dist` profile. The count repeats
+//! whatever else the machine does. It changes with the compiler, and a little with the processor, by whose features
+//! libraries choose their code; those of the C library are fixed here.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used)] // the harness reads clocks
 
