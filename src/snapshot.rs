@@ -127,7 +127,7 @@ impl SnapshotBuilder {
         let same_store = |config: &RedisConfig| {
             before
                 .and_then(|before| before.store.as_ref())
-                .filter(|state| state.goes_on(&settings(config)))
+                .filter(|state| state.can_keep(&settings(config)))
                 .map(Arc::clone)
         };
         let new_store = |config: &RedisConfig| {
@@ -152,7 +152,7 @@ impl SnapshotBuilder {
             .map(|config| same_store(config).unwrap_or_else(|| new_store(config)))
             .inspect(|store| {
                 let shared = limits.iter().flat_map(Limit::all).filter(|limit| limit.config.shared);
-                store.keeps(shared.map(|limit| &limit.counted));
+                store.track(shared.map(|limit| &limit.counted));
             });
         let reserved = reserved(&config);
         Snapshot {

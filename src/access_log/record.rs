@@ -201,7 +201,7 @@ impl Record {
         }
         if let Some(at) = reported_verdict(selected, decision) {
             let verdict = &decision.verdicts[at];
-            self.limit = Some((selected[at].index, verdict.standing.remaining));
+            self.limit = Some((selected[at].index, verdict.usage.remaining));
             self.retry_after = retry_after(verdict).filter(|_| !served);
         }
         self.delay = decision.delay;

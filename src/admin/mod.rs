@@ -20,7 +20,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use sluicegate_limiter::{Span, Standing};
+use sluicegate_limiter::{Span, Usage};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::file_watch::sha256;
@@ -263,13 +263,13 @@ impl Admin {
             Some(Found::Pardoned(pardoned)) => {
                 reply(&json!({ "limit": name, "key": key, "pardoned": pardoned }))
             }
-            Some(Found::Key { known, standing, banned_for }) => reply(&json!({
+            Some(Found::Key { known, usage, banned_for }) => reply(&json!({
                 "limit": name,
                 "key": key,
                 "known": known,
-                "capacity": standing.capacity,
-                "remaining": standing.remaining,
-                "reset": standing.reset.as_nanos() as f64 / 1e9,
+                "capacity": usage.capacity,
+                "remaining": usage.remaining,
+                "reset": usage.reset.as_nanos() as f64 / 1e9,
                 "banned_for": banned_for.unwrap_or(Span::ZERO).as_nanos() as f64 / 1e9,
             })),
         }
@@ -283,13 +283,12 @@ impl Admin {
         // Whoever is on a plan is counted under that: the first that knows the key speaks.
         let now = self.shared.clock.now();
         let mut variants = limit.all().filter(|variant| variant.enforces() || !limit.enforces());
-        let standing = variants.find_map(|limit| {
-            readings.iter().find_map(|(key, _)| limit.counted.counters.standing(*key, now))
-        });
+        let usage = variants
+            .find_map(|limit| readings.iter().find_map(|(key, _)| limit.counted.counters.usage(*key, now)));
         let banned_for = readings.iter().find_map(|(key, _)| limit.counted.banned_for(*key, now));
         Found::Key {
-            known: standing.is_some() || banned_for.is_some(),
-            standing: standing.unwrap_or(limit.counted.counters.fresh(now)),
+            known: usage.is_some() || banned_for.is_some(),
+            usage: usage.unwrap_or(limit.counted.counters.fresh(now)),
             banned_for,
         }
     }
@@ -298,7 +297,7 @@ impl Admin {
 /// What was found under a key, or done to it.
 enum Found {
     Pardoned(bool),
-    Key { known: bool, standing: Standing, banned_for: Option<Span> },
+    Key { known: bool, usage: Usage, banned_for: Option<Span> },
 }
 
 /// The same for a limit that a store counts; `None` if it does not answer.
@@ -326,7 +325,7 @@ async fn shared_key(
         }
     }
     match found {
-        Some(Peeked { known, standing, banned_for }) => Some(Found::Key { known, standing, banned_for }),
+        Some(Peeked { known, usage, banned_for }) => Some(Found::Key { known, usage, banned_for }),
         None => Some(Found::Pardoned(pardoned)),
     }
 }

@@ -208,7 +208,7 @@ impl<'s> Replay<'s> {
             outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
             route: Some(evaluated.matched.route.name.clone()),
             limit: speaks.map(|at| selected[at].limit.config.name.clone()),
-            remaining: speaks.map(|at| decision.verdicts[at].standing.remaining),
+            remaining: speaks.map(|at| decision.verdicts[at].usage.remaining),
             retry_after: refused.map_or(Some(Span::ZERO), |at| retry_after(&decision.verdicts[at])),
             delay: decision.delay,
             shadow,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sluicegate_limiter::{Standing, Time};
+use sluicegate_limiter::{Time, Usage};
 
 use super::verdict::{Evaluated, Matched, SkipReason};
 use crate::access_log::AccessLog;
@@ -94,7 +94,7 @@ impl View {
     }
 
     /// What is left of each enforced limit of a request, which spends nothing.
-    pub async fn usage<'s>(&self, matched: &Matched<'s>) -> Vec<(SelectedLimit<'s>, Standing)> {
+    pub async fn usage<'s>(&self, matched: &Matched<'s>) -> Vec<(SelectedLimit<'s>, Usage)> {
         let mut usage = Vec::new();
         for (asked, ask) in
             matched.selected.iter().zip(&matched.asks).filter(|(asked, _)| asked.limit.enforces())
@@ -103,12 +103,12 @@ impl View {
                 Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
                 None => None,
             };
-            let here = || ask.limit.counters.standing(ask.key, ask.now);
+            let here = || ask.limit.counters.usage(ask.key, ask.now);
             let banned_for = match told {
                 Some(told) => told.banned_for,
                 None => ask.limit.banned_for(ask.key, ask.now),
             };
-            let standing = told.map(|told| told.standing).or_else(here);
+            let standing = told.map(|told| told.usage).or_else(here);
             let standing = standing.unwrap_or_else(|| ask.limit.counters.fresh(ask.now));
             usage.push((*asked, banned_for.map_or(standing, |left| limit::while_banned(standing, left))));
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{StatusCode, header};
-use sluicegate_limiter::{Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Refusal, Span, Time, Usage};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::X_REQUEST_ID;
@@ -57,7 +57,7 @@ pub fn reported_verdict(selected: &[SelectedLimit<'_>], decision: &Decision) -> 
     let all = (0..decision.verdicts.len()).filter(enforced);
     if decision.admitted {
         let share = |at: &usize, other: &usize| {
-            let (a, b) = (decision.verdicts[*at].standing, decision.verdicts[*other].standing);
+            let (a, b) = (decision.verdicts[*at].usage, decision.verdicts[*other].usage);
             // a.remaining / a.capacity against b's, without dividing
             let left = u128::from(a.remaining) * u128::from(b.capacity);
             left.cmp(&(u128::from(b.remaining) * u128::from(a.capacity)))
@@ -94,7 +94,7 @@ impl<'s> RateLimitHeaders<'s> {
     /// The headers that report the verdict at this index.
     fn of_verdict(at: usize, results: LimitResults<'_, 's>) -> Self {
         let LimitResults { selected, decision, static_headers, now } = results;
-        let standing = decision.verdicts[at].standing;
+        let standing = decision.verdicts[at].usage;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
         Self { limit: selected[at].limit, static_headers, remaining, reset, now }
     }
@@ -102,12 +102,11 @@ impl<'s> RateLimitHeaders<'s> {
     /// The headers of a response that spends nothing: they report the limit with the smallest remaining share.
     pub(super) fn of_usage(
         static_headers: &'s StaticHeaders,
-        usage: &[(SelectedLimit<'s>, Standing)],
+        usage: &[(SelectedLimit<'s>, Usage)],
         now: Time,
     ) -> Option<Self> {
-        let left = |standing: &Standing, other: &Standing| {
-            u128::from(standing.remaining) * u128::from(other.capacity)
-        };
+        let left =
+            |standing: &Usage, other: &Usage| u128::from(standing.remaining) * u128::from(other.capacity);
         let (selected, standing) = usage.iter().min_by(|(_, a), (_, b)| left(a, b).cmp(&left(b, a)))?;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
         Some(Self { limit: selected.limit, static_headers, remaining, reset, now })

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{StatusCode, header};
-use sluicegate_limiter::{Standing, Time};
+use sluicegate_limiter::{Time, Usage};
 
 use super::limits::RateLimitHeaders;
 use super::problem::{NO_STORE, fixed};
@@ -13,7 +13,7 @@ use crate::message::LocalResponse;
 /// The client's limits with what remains of each, and the headers that any other response would have.
 pub fn usage(
     static_headers: &StaticHeaders,
-    usage: &[(SelectedLimit<'_>, Standing)],
+    usage: &[(SelectedLimit<'_>, Usage)],
     now: Time,
 ) -> LocalResponse {
     let limits: Vec<serde_json::Value> = usage

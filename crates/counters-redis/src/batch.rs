@@ -15,7 +15,7 @@ use super::call::Items;
 use super::store::Store;
 
 /// Requests that one call takes along.
-const MAX_RIDERS: usize = 256;
+const MAX_BATCH: usize = 256;
 /// Calls that may be under way for the same keys at once.
 const MAX_CALLS: u32 = 8;
 /// A share of the timeout, as a divisor: a call that takes longer is not waited for by the next.
@@ -25,61 +25,61 @@ const TOO_LATE: u64 = 8;
 
 /// What requests must have in common to ride together: the limits, by their place in memory, the keys, the costs, and
 /// whether it is for now.
-type Bound = SmallVec<[(usize, u64, u64, u64, bool); 2]>;
+type BatchKey = SmallVec<[(usize, u64, u64, u64, bool); 2]>;
 
 /// What is under way, by what it is about.
 #[derive(Default)]
-pub(super) struct Flights(RefCell<HashMap<Bound, Flight>>);
+pub(super) struct Batches(RefCell<HashMap<BatchKey, Batch>>);
 
 /// The calls for some keys, and who waits for the next.
 #[derive(Default)]
-struct Flight {
-    waiting: Vec<Rider>,
+struct Batch {
+    waiting: Vec<Waiter>,
     calls: u32,
     /// When the last call began.
     last: Time,
 }
 
 /// A request that waits.
-struct Rider {
+struct Waiter {
     answer: oneshot::Sender<Option<Decision>>,
     since: Time,
 }
 
 /// Calls of one task. Dropping it, however that comes, leaves nobody waiting for ever.
-struct Pilot<'a> {
-    flights: &'a Flights,
-    bound: Bound,
+struct BatchGuard<'a> {
+    batches: &'a Batches,
+    batch_key: BatchKey,
 }
 
-impl Flights {
+impl Batches {
     /// Takes a rider; whether a task has to begin that calls.
-    fn board(&self, bound: &Bound, rider: Rider, now: Time, patience: Span) -> bool {
-        let mut flights = self.0.borrow_mut();
-        let flight = flights.entry(bound.clone()).or_default();
-        flight.waiting.push(rider);
-        flight.begins(now, patience)
+    fn enqueue(&self, batch_key: &BatchKey, request: Waiter, now: Time, patience: Span) -> bool {
+        let mut batches = self.0.borrow_mut();
+        let batch = batches.entry(batch_key.clone()).or_default();
+        batch.waiting.push(request);
+        batch.begins(now, patience)
     }
 
     /// Whether one more task has to begin, because those who wait have waited long.
-    fn overdue(&self, bound: &Bound, now: Time, patience: Span) -> bool {
-        let mut flights = self.0.borrow_mut();
-        flights
-            .get_mut(bound)
-            .is_some_and(|flight| !flight.waiting.is_empty() && flight.begins(now, patience))
+    fn overdue(&self, batch_key: &BatchKey, now: Time, patience: Span) -> bool {
+        let mut batches = self.0.borrow_mut();
+        batches
+            .get_mut(batch_key)
+            .is_some_and(|batch| !batch.waiting.is_empty() && batch.begins(now, patience))
     }
 
     /// Those who ride in the next call.
-    fn next(&self, bound: &Bound, now: Time) -> Vec<Rider> {
-        let mut flights = self.0.borrow_mut();
-        let Some(flight) = flights.get_mut(bound) else { return Vec::new() };
-        flight.last = now;
-        let rest = flight.waiting.split_off(flight.waiting.len().min(MAX_RIDERS));
-        std::mem::replace(&mut flight.waiting, rest)
+    fn next(&self, batch_key: &BatchKey, now: Time) -> Vec<Waiter> {
+        let mut batches = self.0.borrow_mut();
+        let Some(batch) = batches.get_mut(batch_key) else { return Vec::new() };
+        batch.last = now;
+        let rest = batch.waiting.split_off(batch.waiting.len().min(MAX_BATCH));
+        std::mem::replace(&mut batch.waiting, rest)
     }
 }
 
-impl Flight {
+impl Batch {
     fn begins(&mut self, now: Time, patience: Span) -> bool {
         let begins = self.calls == 0 || (self.calls < MAX_CALLS && now.since(self.last) >= patience);
         if begins {
@@ -90,30 +90,35 @@ impl Flight {
     }
 }
 
-impl Drop for Pilot<'_> {
+impl Drop for BatchGuard<'_> {
     fn drop(&mut self) {
-        let mut flights = self.flights.0.borrow_mut();
-        let Some(flight) = flights.get_mut(&self.bound) else { return };
-        flight.calls -= 1;
-        if flight.calls == 0 {
-            flights.remove(&self.bound); // whoever still waits is told by that, and decides without the store
+        let mut batches = self.batches.0.borrow_mut();
+        let Some(batch) = batches.get_mut(&self.batch_key) else { return };
+        batch.calls -= 1;
+        if batch.calls == 0 {
+            batches.remove(&self.batch_key); // whoever still waits is told by that, and decides without the store
         }
     }
 }
 
 impl Store {
     /// Has the store decide, or `None` if it cannot in time.
-    pub(super) async fn ride(self: &Rc<Self>, items: Items, now: Time) -> Option<Decision> {
+    pub(super) async fn submit(self: &Rc<Self>, items: Items, now: Time) -> Option<Decision> {
         self.reachable(&items, now).await?;
-        let bound: Bound = items
+        let batch_key: BatchKey = items
             .iter()
             .map(|item| {
                 (Arc::as_ptr(&item.limit) as usize, item.key.get(), item.cost, item.base, item.for_now)
             })
             .collect();
         let (answer, decided) = oneshot::channel();
-        if self.flights.board(&bound, Rider { answer, since: now }, self.clock.now(), self.share(PATIENCE)) {
-            tokio::task::spawn_local(Rc::clone(self).fly(bound, Rc::new(items)));
+        if self.batches.enqueue(
+            &batch_key,
+            Waiter { answer, since: now },
+            self.clock.now(),
+            self.share(PATIENCE),
+        ) {
+            tokio::task::spawn_local(Rc::clone(self).run_batch(batch_key, Rc::new(items)));
         }
         decided.await.ok().flatten()
     }
@@ -122,12 +127,12 @@ impl Store {
     async fn reachable(&self, items: &Items, now: Time) -> Option<()> {
         let until = self.clock.instant(now.plus(self.timeout.get()));
         for item in items {
-            let link = match self.servers.only() {
-                Some(link) => Rc::clone(link),
+            let connection = match self.servers.only() {
+                Some(connection) => Rc::clone(connection),
                 None => self.mapped(item.tag.slot(), until).await?,
             };
-            link.known(until).await;
-            if !link.is_up() {
+            connection.known(until).await;
+            if !connection.is_up() {
                 return None;
             }
         }
@@ -140,23 +145,23 @@ impl Store {
     }
 
     /// Calls the store for all that ride together, and again for those that came meanwhile.
-    async fn fly(self: Rc<Self>, bound: Bound, items: Rc<Items>) {
-        let pilot = Pilot { flights: &self.flights, bound };
+    async fn run_batch(self: Rc<Self>, batch_key: BatchKey, items: Rc<Items>) {
+        let pilot = BatchGuard { batches: &self.batches, batch_key };
         loop {
             let now = self.clock.now();
-            let riders = self.flights.next(&pilot.bound, now);
-            if riders.is_empty() {
+            let requests = self.batches.next(&pilot.batch_key, now);
+            if requests.is_empty() {
                 return;
             }
-            let deadline = |rider: &Rider| rider.since.plus(self.timeout.get());
-            let (riders, late): (Vec<Rider>, Vec<Rider>) =
-                riders.into_iter().partition(|rider| deadline(rider) >= now.plus(self.share(TOO_LATE)));
+            let deadline = |request: &Waiter| request.since.plus(self.timeout.get());
+            let (requests, late): (Vec<Waiter>, Vec<Waiter>) =
+                requests.into_iter().partition(|request| deadline(request) >= now.plus(self.share(TOO_LATE)));
             drop(late); // which tells them
-            let Some(until) = riders.iter().map(deadline).min() else { continue };
-            let decided = self.asked(&pilot.bound, &items, riders.len(), until).await;
+            let Some(until) = requests.iter().map(deadline).min() else { continue };
+            let decided = self.asked(&pilot.batch_key, &items, requests.len(), until).await;
             let mut decisions = decided.unwrap_or_default().into_iter();
-            for rider in riders {
-                if let Err(Some(mut unheard)) = rider.answer.send(decisions.next()) {
+            for request in requests {
+                if let Err(Some(mut unheard)) = request.answer.send(decisions.next()) {
                     unheard.holds.give_up(self.clock.now()); // the client has left
                 }
             }
@@ -166,20 +171,20 @@ impl Store {
     /// Waits for a call. If that takes long, those who came meanwhile are not made to wait for it.
     async fn asked(
         self: &Rc<Self>,
-        bound: &Bound,
+        batch_key: &BatchKey,
         items: &Rc<Items>,
-        riders: usize,
+        requests: usize,
         until: Time,
     ) -> Option<Vec<Decision>> {
         let patience = self.share(PATIENCE);
-        let mut asking = std::pin::pin!(self.ask(items, riders, until));
+        let mut asking = std::pin::pin!(self.ask(items, requests, until));
         loop {
             let long = tokio::time::sleep(std::time::Duration::from_nanos(patience.as_nanos()));
             tokio::select! {
                 biased;
                 decided = &mut asking => return decided,
-                () = long => if self.flights.overdue(bound, self.clock.now(), patience) {
-                    tokio::task::spawn_local(Rc::clone(self).fly(bound.clone(), Rc::clone(items)));
+                () = long => if self.batches.overdue(batch_key, self.clock.now(), patience) {
+                    tokio::task::spawn_local(Rc::clone(self).run_batch(batch_key.clone(), Rc::clone(items)));
                 },
             }
         }

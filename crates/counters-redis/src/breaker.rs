@@ -9,13 +9,13 @@ const IN_A_ROW: Span = Span::SECOND;
 
 /// Calls in a row that have failed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Failures {
+pub(super) struct Breaker {
     count: u32,
     /// When the last of them did.
     last: Time,
 }
 
-impl Failures {
+impl Breaker {
     /// Counts the failure of a call. Whether there are enough to open the breaker.
     pub(super) fn add(&mut self, begun: Time, ended: Time) -> bool {
         if begun < self.last {
@@ -36,7 +36,7 @@ mod tests {
 
     /// How many of these failures it takes, each begun so many milliseconds after the one before had ended.
     fn opens_after(gaps: &[u64]) -> Option<usize> {
-        let (mut failures, mut now) = (Failures::default(), Time::from_nanos(1 << 60));
+        let (mut failures, mut now) = (Breaker::default(), Time::from_nanos(1 << 60));
         let mut add = |gap: &u64| {
             let begun = now.plus(Span::from_millis(*gap));
             now = begun.plus(Span::from_millis(50));
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(opens_after(&[0, 900, 900]), Some(3));
         assert_eq!(opens_after(&[0, 3_000, 3_000, 3_000]), None);
         assert_eq!(opens_after(&[0, 3_000, 0, 0]), Some(4));
-        let (mut failures, now) = (Failures::default(), Time::from_nanos(1 << 60));
+        let (mut failures, now) = (Breaker::default(), Time::from_nanos(1 << 60));
         assert!((0..9).all(|_| !failures.add(now, now.plus(Span::SECOND))), "they were under way together");
     }
 }

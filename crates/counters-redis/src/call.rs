@@ -11,7 +11,7 @@ use sluicegate_limiter::{Receipt, Span, Time};
 use smallvec::SmallVec;
 
 use super::cluster::Servers;
-use super::connection::{Link, Pending, Trouble, Weight};
+use super::connection::{CallClass, CallError, Connection, Pending};
 use super::corrections::{ChargeInStore, QueuedCharge};
 use super::evaluation::{self, Outcome};
 use super::key_name::{Tag, key_prefix};
@@ -23,7 +23,7 @@ use super::scripts::SCRIPTS;
 use super::store::Store;
 
 /// How long a call may take that nobody waits for.
-pub(super) const UNHURRIED: Span = Span::SECOND;
+pub(super) const BACKGROUND_TIMEOUT: Span = Span::SECOND;
 /// The holder of what has none.
 pub(super) const NOBODY: [u8; 8] = [0; 8];
 /// A share of the timeout, as a divisor, that is left for the way back: what the store decides later than that is
@@ -82,11 +82,11 @@ impl Store {
     pub(super) async fn ask(
         self: &Rc<Self>,
         items: &Items,
-        riders: usize,
+        requests: usize,
         until: Time,
     ) -> Option<Vec<Decision>> {
         let mut outcomes: SmallVec<[Outcome; 1]> = SmallVec::new();
-        let mut admitted = riders;
+        let mut admitted = requests;
         for stop in self.stops(items) {
             match self.call(items, stop, admitted, until).await {
                 Some(outcome) => {
@@ -105,7 +105,11 @@ impl Store {
         for outcome in &outcomes {
             self.take_back(items, outcome, admitted);
         }
-        Some((0..riders).map(|rider| self.decision(items, &mut outcomes, rider, rider < admitted)).collect())
+        Some(
+            (0..requests)
+                .map(|request| self.decision(items, &mut outcomes, request, request < admitted))
+                .collect(),
+        )
     }
 
     /// The limits of each call, in the order in which they are asked.
@@ -128,52 +132,52 @@ impl Store {
         self: &Rc<Self>,
         items: &Items,
         stop: SmallVec<[usize; 2]>,
-        riders: usize,
+        requests: usize,
         until: Time,
     ) -> Option<Outcome> {
         let slot = self.slot(items[stop[0]].tag);
-        let link = self.servers.of(slot)?;
+        let connection = self.servers.of(slot)?;
         let costs = stop.iter().map(|at| &items[*at]);
-        let costs = costs.map(|item| (&*item.limit, item.key, item.cost.saturating_mul(riders as u64)));
+        let costs = costs.map(|item| (&*item.limit, item.key, item.cost.saturating_mul(requests as u64)));
         // A call that is late is not under way any more: the script does nothing behind its deadline.
-        let under_way = self.state.under_way.begin(costs);
-        self.report_first(&link, items, &stop, until).await?;
+        let in_flight = self.state.in_flight.begin(costs);
+        self.report_first(&connection, items, &stop, until).await?;
         let sent = self.clock.now();
         // Whom the script then takes for the holder of places, in case that they are to be given back.
-        let holder = Cell::new(link.holder());
-        let question = |link: &Link| {
-            holder.set(link.holder());
-            self.question(items, &stop, riders, until, link)
+        let holder = Cell::new(connection.holder());
+        let question = |connection: &Connection| {
+            holder.set(connection.holder());
+            self.question(items, &stop, requests, until, connection)
         };
         // A call that had only the rest of somebody's time says little about the server when it is late.
         let whole = until.since(sent) >= self.share(2);
-        let weight = if whole { Weight::Full } else { Weight::Short };
-        let result = self.send(&link, slot, until, weight, question).await;
-        drop(under_way);
+        let class = if whole { CallClass::Full } else { CallClass::Short };
+        let result = self.send(&connection, slot, until, class, question).await;
+        drop(in_flight);
         let received = self.clock.now();
         let finish = |operation| self.metrics.finish(operation, received.since(sent));
         match result {
-            Ok((link, value)) => match self.read(items, &stop, riders, holder.get(), value) {
+            Ok((connection, value)) => match self.read(items, &stop, requests, holder.get(), value) {
                 Ok((now, Some(outcome))) => {
                     finish(Operation::Ok);
-                    self.state.seen(&link.clock, now, sent, received);
-                    self.learn(items, &outcome, sent, link.clock.is_latest(now));
+                    self.state.seen(&connection.clock, now, sent, received);
+                    self.learn(items, &outcome, sent, connection.clock.is_latest(now));
                     Some(outcome)
                 }
                 Ok((now, None)) => {
                     finish(Operation::Expired);
-                    self.state.seen(&link.clock, now, sent, received); // perhaps it was only that clock
+                    self.state.seen(&connection.clock, now, sent, received); // perhaps it was only that clock
                     None
                 }
                 Err(malformed) => {
                     finish(Operation::Error);
-                    link.malformed(&malformed, sent, received);
+                    connection.malformed(&malformed, sent, received);
                     None
                 }
             },
-            Err(Trouble::Late(pending)) => {
+            Err(CallError::Late(pending)) => {
                 finish(Operation::Timeout);
-                let call = (items.clone(), stop, riders, holder.get());
+                let call = (items.clone(), stop, requests, holder.get());
                 tokio::task::spawn_local(Rc::clone(self).late(call, pending));
                 None
             }
@@ -185,9 +189,15 @@ impl Store {
     }
 
     /// Tells the store what these keys spent without it, before it is asked about them again.
-    async fn report_first(&self, link: &Rc<Link>, items: &Items, stop: &[usize], until: Time) -> Option<()> {
-        let outstanding = &self.state.outstanding;
-        if !stop.iter().any(|at| outstanding.has(&items[*at].limit, items[*at].key)) {
+    async fn report_first(
+        &self,
+        connection: &Rc<Connection>,
+        items: &Items,
+        stop: &[usize],
+        until: Time,
+    ) -> Option<()> {
+        let unreported = &self.state.unreported;
+        if !stop.iter().any(|at| unreported.has(&items[*at].limit, items[*at].key)) {
             return Some(());
         }
         let asked = |limit: &CountedLimit, key: Fingerprint| {
@@ -195,25 +205,32 @@ impl Store {
                 .map(|at| &items[*at])
                 .any(|item| item.key == key && item.limit.counters.order == limit.counters.order)
         };
-        let connection = link.ready().ok().filter(|_| !link.is_silent())?;
-        let report = self.report(link, &connection, asked);
+        let channel = connection.ready().ok().filter(|_| !connection.is_silent())?;
+        let report = self.report(connection, &channel, asked);
         let heard = tokio::time::timeout_at(self.clock.instant(until), report).await;
         heard.ok().flatten().map(|_| ())
     }
 
     /// The script's call for these limits.
-    fn question(&self, items: &Items, stop: &[usize], riders: usize, until: Time, link: &Link) -> Cmd {
+    fn question(
+        &self,
+        items: &Items,
+        stop: &[usize],
+        requests: usize,
+        until: Time,
+        connection: &Connection,
+    ) -> Cmd {
         let all = || stop.iter().map(|at| &items[*at]);
         let bans = all().filter_map(Item::ban);
         let names: SmallVec<[Vec<u8>; 2]> = all().map(Item::name).chain(bans).collect();
         let algorithms = Algorithms::of(all().map(|item| &item.limit.quota));
         let mut call = SCRIPTS.decide(algorithms).call(names.iter().map(Vec::as_slice));
         let margin = self.share(WAY_BACK).as_nanos();
-        let deadline = link.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
-        call.arg(deadline).arg(riders).arg(&link.holder()).arg(LEASE.as_micros() as u64);
+        let deadline = connection.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
+        call.arg(deadline).arg(requests).arg(&connection.holder()).arg(LEASE.as_micros() as u64);
         for at in stop {
             let (argument, quota) = (items[*at].argument(), &items[*at].limit.quota);
-            call.arg(&*protocol::at(argument, quota, || link.clock.at_least(self.clock.now())));
+            call.arg(&*protocol::at(argument, quota, || connection.clock.at_least(self.clock.now())));
         }
         call
     }
@@ -223,7 +240,7 @@ impl Store {
         &self,
         items: &Items,
         stop: &SmallVec<[usize; 2]>,
-        riders: usize,
+        requests: usize,
         holder: [u8; 8],
         value: Value,
     ) -> Result<(Time, Option<Outcome>), protocol::Malformed> {
@@ -231,7 +248,7 @@ impl Store {
         let bans: SmallVec<[_; 2]> = stop.iter().filter_map(|at| items[*at].limit.ban).collect();
         let Reply { now, decided } = Reply::read(&value, &quotas, &bans)?;
         let Some(Decided { admitted, keys, bans }) = decided else { return Ok((now, None)) };
-        let requests = (riders, admitted as usize);
+        let requests = (requests, admitted as usize);
         let outcome = Outcome::new(items, stop.clone(), (keys, bans), requests, holder, now);
         if let Some(disagreement) = outcome.disagreement {
             self.metrics.disagrees();
@@ -242,9 +259,9 @@ impl Store {
 
     /// An answer that came when nobody waited any more: what it charged is given back.
     async fn late(self: Rc<Self>, call: (Items, SmallVec<[usize; 2]>, usize, [u8; 8]), pending: Pending) {
-        let (items, stop, riders, holder) = call;
+        let (items, stop, requests, holder) = call;
         let Ok(value) = pending.await else { return };
-        if let Ok((_, Some(outcome))) = self.read(&items, &stop, riders, holder, value) {
+        if let Ok((_, Some(outcome))) = self.read(&items, &stop, requests, holder, value) {
             self.take_back(&items, &outcome, 0);
         }
     }
@@ -256,9 +273,9 @@ impl Store {
         for (at, state) in outcome.items.iter().zip(&outcome.left) {
             let Item { limit, key, .. } = &items[*at];
             // What was spent without the store, and it has not heard of yet, must not be forgotten here.
-            let known = || limit.counters.standing(*key, outcome.now).map(|known| known.remaining);
-            let newer = latest || known().is_none_or(|known| state.standing(outcome.now).remaining < known);
-            if newer && !self.state.outstanding.has(limit, *key) {
+            let known = || limit.counters.usage(*key, outcome.now).map(|known| known.remaining);
+            let newer = latest || known().is_none_or(|known| state.usage(outcome.now).remaining < known);
+            if newer && !self.state.unreported.has(limit, *key) {
                 limit.counters.learn(*key, state, outcome.now);
             }
         }
@@ -283,17 +300,17 @@ impl Store {
         self: &Rc<Self>,
         items: &Items,
         outcomes: &mut [Outcome],
-        rider: usize,
+        request: usize,
         admitted: bool,
     ) -> Decision {
         let mut whole = Decision { admitted, ..Decision::default() };
         if let [only] = outcomes {
-            whole.verdicts = std::mem::take(&mut only.decisions[rider].verdicts);
-            whole.delay = only.decisions[rider].delay;
+            whole.verdicts = std::mem::take(&mut only.decisions[request].verdicts);
+            whole.delay = only.decisions[request].delay;
         } else {
             whole.verdicts = items.iter().map(|item| Verdict::fresh(&item.limit)).collect();
             for outcome in outcomes.iter() {
-                let Some(decision) = outcome.decisions.get(rider) else { continue };
+                let Some(decision) = outcome.decisions.get(request) else { continue };
                 for (at, verdict) in outcome.items.iter().zip(&decision.verdicts) {
                     whole.verdicts[*at] = *verdict;
                 }
@@ -301,7 +318,7 @@ impl Store {
             }
         }
         if admitted {
-            whole.holds = self.holds(items, outcomes, rider);
+            whole.holds = self.holds(items, outcomes, request);
         } else {
             whole.delay = Span::ZERO;
         }
@@ -309,10 +326,11 @@ impl Store {
     }
 
     /// What a request that was admitted holds: places, and turns in queues.
-    fn holds(self: &Rc<Self>, items: &Items, outcomes: &[Outcome], rider: usize) -> Holds {
+    fn holds(self: &Rc<Self>, items: &Items, outcomes: &[Outcome], request: usize) -> Holds {
         let mut holds = Holds::default();
         let charges = outcomes.iter().flat_map(|outcome| &outcome.charges);
-        for evaluation::Charge { item, delay, receipt, .. } in charges.filter(|charge| charge.rider == rider)
+        for evaluation::Charge { item, delay, receipt, .. } in
+            charges.filter(|charge| charge.request == request)
         {
             let item = &items[*item];
             if item.limit.late_cost().is_some() {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use sluicegate_limiter::Span;
 use tokio::sync::Notify;
 
-use super::connection::Link;
+use super::connection::Connection;
 use super::dial::SlotRange;
 use super::key_name::SLOTS;
 use super::store_state::StoreState;
@@ -16,7 +16,7 @@ use crate::{Address, Deployment, Settings};
 /// The servers of a store.
 pub(super) enum Servers {
     /// One server, or whoever the sentinels say is the master.
-    One(Rc<Link>),
+    One(Rc<Connection>),
     /// The nodes of a cluster.
     Cluster(Map),
 }
@@ -24,10 +24,10 @@ pub(super) enum Servers {
 /// The slots of a cluster.
 pub(super) struct Map {
     /// The nodes by address.
-    links: RefCell<HashMap<String, Rc<Link>>>,
+    connections: RefCell<HashMap<String, Rc<Connection>>>,
     /// The owner of each slot, by its place among `owners`; nobody's are beyond it.
     slots: RefCell<Slots>,
-    /// Told when the map was fetched, or could not be.
+    /// StatesReply when the map was fetched, or could not be.
     pub(super) looked: Notify,
     /// Whether that was ever tried.
     pub(super) ever: Cell<bool>,
@@ -35,7 +35,7 @@ pub(super) struct Map {
 
 #[derive(Default)]
 struct Slots {
-    owners: Vec<Rc<Link>>,
+    owners: Vec<Rc<Connection>>,
     of: Vec<u16>,
 }
 
@@ -43,15 +43,15 @@ impl Servers {
     pub(super) fn new(state: &StoreState, worker: usize, timeout: Span) -> Self {
         match &state.config().servers {
             Deployment::Single(address) => {
-                Self::One(new_link(state, worker, address.to_string(), Some(address.clone()), timeout))
+                Self::One(new_connection(state, worker, address.to_string(), Some(address.clone()), timeout))
             }
             Deployment::Sentinel { master, .. } => {
-                Self::One(new_link(state, worker, format!("the master {master}"), None, timeout))
+                Self::One(new_connection(state, worker, format!("the master {master}"), None, timeout))
             }
             Deployment::Cluster(_) => {
                 state.expects(worker, CLUSTER);
                 Self::Cluster(Map {
-                    links: RefCell::default(),
+                    connections: RefCell::default(),
                     slots: RefCell::default(),
                     looked: Notify::new(),
                     ever: Cell::new(false),
@@ -61,33 +61,33 @@ impl Servers {
     }
 
     /// The server, if there is only one.
-    pub(super) fn only(&self) -> Option<&Rc<Link>> {
+    pub(super) fn only(&self) -> Option<&Rc<Connection>> {
         match self {
-            Self::One(link) => Some(link),
+            Self::One(connection) => Some(connection),
             Self::Cluster(_) => None,
         }
     }
 
     /// The server that holds a slot, as far as is known.
-    pub(super) fn of(&self, slot: u16) -> Option<Rc<Link>> {
+    pub(super) fn of(&self, slot: u16) -> Option<Rc<Connection>> {
         match self {
-            Self::One(link) => Some(Rc::clone(link)),
+            Self::One(connection) => Some(Rc::clone(connection)),
             Self::Cluster(map) => map.of(slot),
         }
     }
 
     /// All servers.
-    pub(super) fn all(&self) -> Vec<Rc<Link>> {
+    pub(super) fn all(&self) -> Vec<Rc<Connection>> {
         match self {
-            Self::One(link) => vec![Rc::clone(link)],
-            Self::Cluster(map) => map.links.borrow().values().cloned().collect(),
+            Self::One(connection) => vec![Rc::clone(connection)],
+            Self::Cluster(map) => map.connections.borrow().values().cloned().collect(),
         }
     }
 
     /// Nobody waits for these servers any more.
     pub(super) fn forget(&self, state: &StoreState, worker: usize) {
-        for link in self.all() {
-            state.no_longer_expects(worker, &link.name);
+        for connection in self.all() {
+            state.no_longer_expects(worker, &connection.name);
         }
         state.no_longer_expects(worker, CLUSTER);
     }
@@ -96,22 +96,22 @@ impl Servers {
 /// What the map of a cluster is called where servers are named.
 pub(super) const CLUSTER: &str = "the cluster";
 
-fn new_link(
+fn new_connection(
     state: &StoreState,
     worker: usize,
     name: String,
     fixed: Option<Address>,
     timeout: Span,
-) -> Rc<Link> {
+) -> Rc<Connection> {
     state.expects(worker, &name);
     let (clock, watch) = (state.clock(&name), state.watch(&name));
-    let link = Link::new(name, fixed, clock, watch);
-    link.set_timeout(timeout);
-    link
+    let connection = Connection::new(name, fixed, clock, watch);
+    connection.set_timeout(timeout);
+    connection
 }
 
 impl Map {
-    fn of(&self, slot: u16) -> Option<Rc<Link>> {
+    fn of(&self, slot: u16) -> Option<Rc<Connection>> {
         let slots = self.slots.borrow();
         slots.owners.get(usize::from(*slots.of.get(usize::from(slot))?)).cloned()
     }
@@ -123,19 +123,19 @@ impl Map {
         worker: usize,
         address: &Address,
         timeout: Span,
-    ) -> (Rc<Link>, bool) {
+    ) -> (Rc<Connection>, bool) {
         let name = address.to_string();
-        let mut links = self.links.borrow_mut();
-        if let Some(link) = links.get(&name) {
-            return (Rc::clone(link), false);
+        let mut connections = self.connections.borrow_mut();
+        if let Some(connection) = connections.get(&name) {
+            return (Rc::clone(connection), false);
         }
-        let link = new_link(state, worker, name.clone(), Some(address.clone()), timeout);
-        links.insert(name, Rc::clone(&link));
-        (link, true)
+        let connection = new_connection(state, worker, name.clone(), Some(address.clone()), timeout);
+        connections.insert(name, Rc::clone(&connection));
+        (connection, true)
     }
 
     /// Notes one slot's owner.
-    pub(super) fn moved(&self, slot: u16, owner: &Rc<Link>) {
+    pub(super) fn moved(&self, slot: u16, owner: &Rc<Connection>) {
         let mut slots = self.slots.borrow_mut();
         let place = slots.owners.iter().position(|known| Rc::ptr_eq(known, owner));
         let place = place.unwrap_or_else(|| {
@@ -154,25 +154,26 @@ impl Map {
         worker: usize,
         ranges: &[SlotRange],
         timeout: Span,
-    ) -> Vec<Rc<Link>> {
+    ) -> Vec<Rc<Connection>> {
         let mut fresh = Vec::new();
         let mut slots = Slots { owners: Vec::new(), of: vec![u16::MAX; usize::from(SLOTS)] };
         for range in ranges {
-            let (link, new) = self.node(state, worker, &range.owner, timeout);
+            let (connection, new) = self.node(state, worker, &range.owner, timeout);
             if new {
-                fresh.push(Rc::clone(&link));
+                fresh.push(Rc::clone(&connection));
             }
-            let place = slots.owners.iter().position(|known| Rc::ptr_eq(known, &link)).unwrap_or_else(|| {
-                slots.owners.push(link);
-                slots.owners.len() - 1
-            });
+            let place =
+                slots.owners.iter().position(|known| Rc::ptr_eq(known, &connection)).unwrap_or_else(|| {
+                    slots.owners.push(connection);
+                    slots.owners.len() - 1
+                });
             slots.of[usize::from(range.first)..=usize::from(range.last)]
                 .fill(u16::try_from(place).unwrap_or(u16::MAX));
         }
-        self.links.borrow_mut().retain(|name, link| {
-            let owns = slots.owners.iter().any(|owner| Rc::ptr_eq(owner, link));
+        self.connections.borrow_mut().retain(|name, connection| {
+            let owns = slots.owners.iter().any(|owner| Rc::ptr_eq(owner, connection));
             if !owns {
-                link.retire();
+                connection.retire();
                 state.no_longer_expects(worker, name);
             }
             owns
@@ -182,9 +183,9 @@ impl Map {
     }
 
     /// The slot that a node owns next after `after`, for what is to be written there and nowhere else.
-    pub(super) fn slot_of(&self, link: &Rc<Link>, after: u16) -> Option<u16> {
+    pub(super) fn slot_of(&self, connection: &Rc<Connection>, after: u16) -> Option<u16> {
         let slots = self.slots.borrow();
-        let place = slots.owners.iter().position(|owner| Rc::ptr_eq(owner, link))?;
+        let place = slots.owners.iter().position(|owner| Rc::ptr_eq(owner, connection))?;
         let owned = |of: &u16| usize::from(*of) == place;
         let (before, behind) = slots.of.split_at(usize::from(after).min(slots.of.len()));
         let at = behind.iter().position(owned).map(|at| before.len() + at);

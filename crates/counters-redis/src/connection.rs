@@ -11,7 +11,7 @@ use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, 
 use sluicegate_limiter::{Span, Time};
 use tokio::sync::Notify;
 
-use super::breaker::Failures;
+use super::breaker::Breaker;
 use super::lease::Places;
 use super::protocol::Malformed;
 use super::scripts::{self, Scripts, Sending};
@@ -28,7 +28,7 @@ const SECOND_LOOKS: usize = 2;
 const MAX_CALLS: u32 = 4096;
 
 /// One worker's connection to one server, or to whoever the sentinels say is the master.
-pub(super) struct Link {
+pub(super) struct Connection {
     /// What people call it.
     pub(super) name: String,
     /// Where it is, unless sentinels know.
@@ -42,11 +42,11 @@ pub(super) struct Link {
     pub(super) clock: Arc<ServerClock>,
     /// What all workers know of the server.
     pub(super) watch: Arc<Watch>,
-    connection: RefCell<Option<MultiplexedConnection>>,
+    channel: RefCell<Option<MultiplexedConnection>>,
     phase: Cell<Phase>,
     /// Counts the connections, so that a late failure of an old one does not break a new one.
     epoch: Cell<u32>,
-    failures: Cell<Failures>,
+    breaker: Cell<Breaker>,
     calls: Cell<u32>,
     /// How long calls may be under way and none be answered.
     patience: Cell<Span>,
@@ -54,18 +54,18 @@ pub(super) struct Link {
     unheard_since: Cell<Time>,
     /// Whether that has lasted too long.
     silent: Cell<bool>,
-    /// Told when it has.
+    /// StatesReply when it has.
     pub(super) fell_silent: Notify,
     /// How scripts are sent.
     sending: Cell<Sending>,
     /// Places that requests have left and the server does not know to be free.
     pub(super) freed: RefCell<Vec<Places>>,
-    /// Told when there are some.
+    /// StatesReply when there are some.
     pub(super) some_freed: Notify,
     why: RefCell<String>,
-    /// Told when the breaker opens.
+    /// StatesReply when the breaker opens.
     broken: Notify,
-    /// Told when the first attempt to connect has ended.
+    /// StatesReply when the first attempt to connect has ended.
     known: Notify,
     loading: Cell<bool>,
     loaded: Notify,
@@ -88,17 +88,17 @@ pub(super) type Pending = Pin<Box<dyn Future<Output = RedisResult<Value>>>>;
 
 /// What a call says about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Weight {
+pub(super) enum CallClass {
     /// A request waits, and the server has all the time that it may need.
     Full,
     /// A request waits, but most of its time is over.
     Short,
     /// Nobody waits: to be late is a failure here too, but to be in time is no merit.
-    Unhurried,
+    Background,
 }
 
 /// Why a call has no answer.
-pub(super) enum Trouble {
+pub(super) enum CallError {
     /// The breaker is open, or too much is under way: nothing was sent.
     Down,
     /// There was no answer in time; it may still come.
@@ -113,7 +113,7 @@ pub(super) enum Trouble {
     Failed,
 }
 
-impl Link {
+impl Connection {
     pub(super) fn new(
         name: String,
         fixed: Option<Address>,
@@ -128,10 +128,10 @@ impl Link {
             probed: Cell::new(0),
             clock,
             watch,
-            connection: RefCell::new(None),
+            channel: RefCell::new(None),
             phase: Cell::new(Phase::Starting),
             epoch: Cell::new(0),
-            failures: Cell::default(),
+            breaker: Cell::default(),
             calls: Cell::new(0),
             patience: Cell::new(Span::SECOND),
             unheard_since: Cell::new(Time::EPOCH),
@@ -171,18 +171,18 @@ impl Link {
     }
 
     /// Calls go over this connection from now on.
-    pub(super) fn open(&self, connection: MultiplexedConnection) {
+    pub(super) fn open(&self, channel: MultiplexedConnection) {
         self.epoch.set(self.epoch.get() + 1);
-        self.failures.take();
+        self.breaker.take();
         self.silent.set(false);
-        *self.connection.borrow_mut() = Some(connection);
+        *self.channel.borrow_mut() = Some(channel);
         self.phase.set(Phase::Up);
         self.known.notify_waiters();
     }
 
     /// No calls from now on, until there is another connection.
     pub(super) fn shut(&self, why: String) {
-        *self.connection.borrow_mut() = None;
+        *self.channel.borrow_mut() = None;
         *self.why.borrow_mut() = why;
         self.phase.set(Phase::Down);
         self.known.notify_waiters();
@@ -244,25 +244,25 @@ impl Link {
         &self,
         command: Cmd,
         asking: bool,
-        (until, weight): (Time, Weight),
+        (until, class): (Time, CallClass),
         clock: &Clock,
-    ) -> Result<Value, Trouble> {
-        if weight != Weight::Unhurried && self.is_silent() {
-            return Err(Trouble::Down);
+    ) -> Result<Value, CallError> {
+        if class != CallClass::Background && self.is_silent() {
+            return Err(CallError::Down);
         }
         let send = async |command: Cmd| {
-            let connection = self.ready()?;
+            let channel = self.ready()?;
             let sent: Pending = match asking {
-                true => Box::pin(send_asking(connection, command)),
-                false => Box::pin(send(connection, command)),
+                true => Box::pin(send_asking(channel, command)),
+                false => Box::pin(send(channel, command)),
             };
-            self.answer(sent, until, weight, clock).await
+            self.answer(sent, until, class, clock).await
         };
         match self.sending.get() {
             Sending::Name => send(command).await,
             Sending::Text => send(scripts::with_text(&command)).await,
             Sending::TextIfUnknown => match send(command.clone()).await {
-                Err(Trouble::NoScript) => send(scripts::with_text(&command)).await,
+                Err(CallError::NoScript) => send(scripts::with_text(&command)).await,
                 answer => answer,
             },
         }
@@ -274,45 +274,45 @@ impl Link {
     }
 
     /// The connection, for a call.
-    pub(super) fn ready(&self) -> Result<MultiplexedConnection, Trouble> {
+    pub(super) fn ready(&self) -> Result<MultiplexedConnection, CallError> {
         if self.calls.get() >= MAX_CALLS {
-            return Err(Trouble::Down);
+            return Err(CallError::Down);
         }
-        self.connection.borrow().clone().ok_or(Trouble::Down)
+        self.channel.borrow().clone().ok_or(CallError::Down)
     }
 
     async fn answer(
         &self,
         mut sent: Pending,
         until: Time,
-        weight: Weight,
+        class: CallClass,
         clock: &Clock,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, CallError> {
         let (epoch, begun) = (self.epoch.get(), clock.now());
-        let _under_way = UnderWay::new(self, begun);
+        let _under_way = CallGuard::new(self, begun);
         let result = loop {
             let silent_at = self.unheard_since.get().plus(self.patience.get());
-            let wake = if weight == Weight::Full { until.min(silent_at) } else { until };
+            let wake = if class == CallClass::Full { until.min(silent_at) } else { until };
             if let Some(result) = in_time(&mut sent, clock.instant(wake)).await {
                 break result;
             }
             if wake == until {
-                if weight != Weight::Short {
+                if class != CallClass::Short {
                     self.failed(epoch, "it does not answer in time".to_owned(), Some((begun, clock.now())));
                 }
-                return Err(Trouble::Late(sent));
+                return Err(CallError::Late(sent));
             }
             if self.unheard_since.get().plus(self.patience.get()) <= wake {
                 self.fall_silent();
-                return Err(Trouble::Late(sent));
+                return Err(CallError::Late(sent));
             }
         };
         let error = match result {
             Ok(Value::ServerError(error)) => RedisError::from(error),
             Ok(value) => {
                 self.heard(clock.now());
-                if weight == Weight::Full {
-                    self.failures.take();
+                if class == CallClass::Full {
+                    self.breaker.take();
                 }
                 return Ok(value);
             }
@@ -322,14 +322,14 @@ impl Link {
             self.heard(clock.now());
         }
         Err(match error.kind() {
-            ErrorKind::Server(ServerErrorKind::NoScript) => Trouble::NoScript,
-            ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => Trouble::Moved(error),
-            ErrorKind::Server(ServerErrorKind::TryAgain) => Trouble::BetweenNodes,
+            ErrorKind::Server(ServerErrorKind::NoScript) => CallError::NoScript,
+            ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => CallError::Moved(error),
+            ErrorKind::Server(ServerErrorKind::TryAgain) => CallError::BetweenNodes,
             kind => {
                 let soft = [ServerErrorKind::ResponseError, ServerErrorKind::ClusterDown];
                 let soft = soft.iter().any(|soft| kind == ErrorKind::Server(*soft));
                 self.failed(epoch, error.to_string(), soft.then(|| (begun, clock.now())));
-                Trouble::Failed
+                CallError::Failed
             }
         })
     }
@@ -356,9 +356,9 @@ impl Link {
             return;
         }
         let enough = call.is_none_or(|(begun, ended)| {
-            let mut failures = self.failures.get();
-            let enough = failures.add(begun, ended);
-            self.failures.set(failures);
+            let mut breaker = self.breaker.get();
+            let enough = breaker.add(begun, ended);
+            self.breaker.set(breaker);
             enough
         });
         if enough {
@@ -384,8 +384,8 @@ impl Link {
             return;
         }
         let _loading = Loading(self);
-        if let Ok(mut connection) = self.ready()
-            && let Ok(Ok(sending)) = tokio::time::timeout_at(until, Scripts::load(&mut connection)).await
+        if let Ok(mut channel) = self.ready()
+            && let Ok(Ok(sending)) = tokio::time::timeout_at(until, Scripts::load(&mut channel)).await
         {
             self.sending.set(sending);
         }
@@ -393,7 +393,7 @@ impl Link {
 }
 
 /// That it is told what was admitted without the server, until this is dropped.
-pub(super) struct Reporting(Rc<Link>);
+pub(super) struct Reporting(Rc<Connection>);
 
 impl Drop for Reporting {
     fn drop(&mut self) {
@@ -402,7 +402,7 @@ impl Drop for Reporting {
 }
 
 /// That scripts are being loaded. Dropping it, however that comes, lets the next caller load them.
-struct Loading<'a>(&'a Link);
+struct Loading<'a>(&'a Connection);
 
 impl Drop for Loading<'_> {
     fn drop(&mut self) {
@@ -418,15 +418,15 @@ pub(super) fn random() -> [u8; 8] {
     bytes
 }
 
-async fn send(mut connection: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {
-    connection.send_packed_command(&command).await
+async fn send(mut channel: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {
+    channel.send_packed_command(&command).await
 }
 
 /// The same, for a slot that is on its way to this server.
-async fn send_asking(mut connection: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {
+async fn send_asking(mut channel: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("ASKING").ignore().add_command(command);
-    let mut replies = connection.send_packed_commands(&pipeline, 1, 1).await?;
+    let mut replies = channel.send_packed_commands(&pipeline, 1, 1).await?;
     Ok(replies.pop().unwrap_or(Value::Nil))
 }
 
@@ -448,19 +448,19 @@ async fn in_time(sent: &mut Pending, until: tokio::time::Instant) -> Option<Redi
 }
 
 /// Counts a call while it is under way.
-struct UnderWay<'a>(&'a Cell<u32>);
+struct CallGuard<'a>(&'a Cell<u32>);
 
-impl<'a> UnderWay<'a> {
-    fn new(link: &'a Link, now: Time) -> Self {
-        if link.calls.get() == 0 {
-            link.unheard_since.set(now);
+impl<'a> CallGuard<'a> {
+    fn new(connection: &'a Connection, now: Time) -> Self {
+        if connection.calls.get() == 0 {
+            connection.unheard_since.set(now);
         }
-        link.calls.set(link.calls.get() + 1);
-        Self(&link.calls)
+        connection.calls.set(connection.calls.get() + 1);
+        Self(&connection.calls)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

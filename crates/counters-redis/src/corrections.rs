@@ -7,10 +7,10 @@ use redis::Cmd;
 use sluicegate_counters::{CountedLimit, Fingerprint, RemoteHold};
 use sluicegate_limiter::{Charge, Quota, Receipt};
 
-use super::call::{NOBODY, UNHURRIED};
-use super::connection::{Link, Trouble, Weight};
+use super::call::{BACKGROUND_TIMEOUT, NOBODY};
+use super::connection::{CallClass, CallError, Connection};
 use super::key_name::{Tag, key_prefix};
-use super::lease_renewal::said;
+use super::lease_renewal::server_error_as_err;
 use super::protocol;
 use super::scripts::{SCRIPTS, Script};
 use super::store::Store;
@@ -52,7 +52,7 @@ impl Store {
         let now = self
             .servers
             .of(self.slot(tag))
-            .map_or(self.clock.now(), |link| link.clock.at_least(self.clock.now()));
+            .map_or(self.clock.now(), |connection| connection.clock.at_least(self.clock.now()));
         let known = ticket.and_then(|ticket| stored.close(key, now, ticket, (less, taken)));
         let (old, quota) = (&limit.quota, stored.quota());
         if cost > taken {
@@ -74,10 +74,13 @@ impl Store {
             let charge = |call: &mut Cmd| _ = call.arg(&*argument);
             if !store.correct((&limit, key, tag), quota, &SCRIPTS.spend, charge).await {
                 let now = store.clock.now();
-                let at = store.servers.of(store.slot(tag)).map_or(now, |link| link.clock.at_least(now));
+                let at = store
+                    .servers
+                    .of(store.slot(tag))
+                    .map_or(now, |connection| connection.clock.at_least(now));
                 let here = cost.saturating_mul(u64::from(store.state.gateways()));
                 limit.counters.settle(key, at, here);
-                store.state.outstanding.add(&limit, key, tag, cost);
+                store.state.unreported.add(&limit, key, tag, cost);
             }
         });
     }
@@ -122,33 +125,33 @@ impl Store {
         arguments: impl Fn(&mut Cmd),
     ) -> bool {
         let slot = self.slot(tag);
-        let Some(link) = self.servers.of(slot) else { return false };
-        let question = |_: &Link| {
+        let Some(connection) = self.servers.of(slot) else { return false };
+        let question = |_: &Connection| {
             let name = tag.name(key_prefix(limit));
             let mut call = script.call([name.as_slice()].into_iter());
             arguments(&mut call);
             call
         };
         let sent = self.clock.now();
-        let until = sent.plus(UNHURRIED);
-        let value = match self.send(&link, slot, until, Weight::Unhurried, question).await {
+        let until = sent.plus(BACKGROUND_TIMEOUT);
+        let value = match self.send(&connection, slot, until, CallClass::Background, question).await {
             Ok((_, value)) => value,
             // A server that is only slow does it all the same.
-            Err(Trouble::Late(pending)) => match said(pending.await) {
+            Err(CallError::Late(pending)) => match server_error_as_err(pending.await) {
                 Ok(value) => value,
                 Err(_) => return false,
             },
             Err(_) => return false,
         };
-        match protocol::Told::read(&value, &[&quota]) {
+        match protocol::StatesReply::read(&value, &[&quota]) {
             Ok(told) => {
-                if !self.state.outstanding.has(limit, key) {
+                if !self.state.unreported.has(limit, key) {
                     told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
                 }
                 true
             }
             Err(malformed) => {
-                link.malformed(&malformed, sent, self.clock.now());
+                connection.malformed(&malformed, sent, self.clock.now());
                 false
             }
         }

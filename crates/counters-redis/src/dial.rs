@@ -33,7 +33,7 @@ pub(super) async fn connect(
     address: &Address,
     within: Duration,
 ) -> RedisResult<MultiplexedConnection> {
-    let settings = settings(config.username.as_deref(), config.password.as_deref());
+    let settings = credentials(config.username.as_deref(), config.password.as_deref());
     dial(config, address, settings.set_db(i64::from(config.database)), within).await
 }
 
@@ -42,10 +42,10 @@ pub(super) async fn connect(
 /// # Errors
 /// When it does not answer, or not with slots.
 pub(super) async fn slots(
-    connection: &mut MultiplexedConnection,
+    channel: &mut MultiplexedConnection,
     asked: &Address,
 ) -> RedisResult<Vec<SlotRange>> {
-    let reply: Value = redis::cmd("CLUSTER").arg("SLOTS").query_async(connection).await?;
+    let reply: Value = redis::cmd("CLUSTER").arg("SLOTS").query_async(channel).await?;
     let Value::Array(ranges) = reply else { return Err(malformed()) };
     ranges.iter().map(|range| slot_range(range, asked).ok_or_else(malformed)).collect()
 }
@@ -71,7 +71,7 @@ fn slot_range(range: &Value, asked: &Address) -> Option<SlotRange> {
     (first <= last && last < SLOTS).then_some(SlotRange { first, last, owner })
 }
 
-pub(super) fn settings(username: Option<&str>, password: Option<&str>) -> RedisConnectionInfo {
+pub(super) fn credentials(username: Option<&str>, password: Option<&str>) -> RedisConnectionInfo {
     let mut settings = RedisConnectionInfo::default();
     if let Some(username) = username {
         settings = settings.set_username(username);

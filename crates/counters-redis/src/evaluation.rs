@@ -30,7 +30,7 @@ pub(super) struct Outcome {
 #[derive(Clone, Copy)]
 pub(super) struct Charge {
     /// The request, by its place in the call.
-    pub(super) rider: usize,
+    pub(super) request: usize,
     /// The limit, by its place in the flight.
     pub(super) item: usize,
     /// How long it is to be held.
@@ -45,7 +45,7 @@ impl Outcome {
         all: &[Item],
         items: SmallVec<[usize; 2]>,
         (states, bans): (SmallVec<[RemoteState; 2]>, Vec<RemoteBan>),
-        (riders, charged): (usize, usize),
+        (requests, charged): (usize, usize),
         holder: [u8; 8],
         now: Time,
     ) -> Self {
@@ -57,23 +57,23 @@ impl Outcome {
         let mut keys: SmallVec<[(usize, RemoteState); 2]> = states.into_iter().enumerate().collect();
         let mut bans = bans.into_iter();
         let told = |at: &usize| all[*at].limit.ban.and_then(|_| bans.next());
-        let mut bars: BanChecks<'_> = items.iter().map(told).map(BanCheck::there).collect();
-        let mut charges = Vec::with_capacity(riders);
-        let mut decisions: Vec<Decision> = (0..riders)
-            .map(|rider| {
-                evaluate(&asks, &mut keys, &mut bars, true, |index, _, delay, receipt| {
-                    charges.push(Charge { rider, item: items[index], delay, receipt });
+        let mut ban_checks: BanChecks<'_> = items.iter().map(told).map(BanCheck::there).collect();
+        let mut charges = Vec::with_capacity(requests);
+        let mut decisions: Vec<Decision> = (0..requests)
+            .map(|request| {
+                evaluate(&asks, &mut keys, &mut ban_checks, true, |index, _, delay, receipt| {
+                    charges.push(Charge { request, item: items[index], delay, receipt });
                 })
             })
             .collect();
         let core = decisions.iter().take_while(|decision| decision.admitted).count();
         if core > charged {
-            charges.retain(|charge| charge.rider < charged);
+            charges.retain(|charge| charge.request < charged);
             decisions[charged..core].iter_mut().for_each(|decision| refuse(&asks, decision));
         }
         let disagreement = (core != charged).then_some((charged, core));
         let left = keys.into_iter().map(|(_, key)| key).collect();
-        let told = items.iter().zip(bars).filter_map(|(item, bar)| match bar {
+        let told = items.iter().zip(ban_checks).filter_map(|(item, bar)| match bar {
             BanCheck::There(told) => Some((*item, told)),
             _ => None,
         });
@@ -90,7 +90,7 @@ impl Outcome {
     pub(super) fn charged_from(&self, all: &[Item], first: usize) -> SmallVec<[(usize, u64, Receipt); 2]> {
         let of = |item: &usize| {
             let mut charges =
-                self.charges.iter().filter(|charge| charge.item == *item && charge.rider >= first);
+                self.charges.iter().filter(|charge| charge.item == *item && charge.request >= first);
             let last = charges.next_back()?.receipt;
             Some((*item, all[*item].cost.saturating_mul(charges.count() as u64 + 1), last))
         };

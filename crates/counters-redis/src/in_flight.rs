@@ -15,17 +15,17 @@ const SHARDS: usize = 16;
 
 /// The costs that all threads of a gateway wait for, by limit and key.
 #[derive(Default)]
-pub(super) struct UnderWay([Mutex<HashMap<Key, u64>>; SHARDS]);
+pub(super) struct InFlightCosts([Mutex<HashMap<Key, u64>>; SHARDS]);
 
 type Key = (u64, Fingerprint);
 
 /// The costs of one call. They are under way until this is dropped.
 pub(super) struct Call {
-    all: Arc<UnderWay>,
+    all: Arc<InFlightCosts>,
     costs: SmallVec<[(Key, u64); 2]>,
 }
 
-impl UnderWay {
+impl InFlightCosts {
     /// Notes a call for these costs.
     pub(super) fn begin<'a>(
         self: &Arc<Self>,
@@ -79,7 +79,7 @@ mod tests {
             10,
             0,
         ));
-        let (all, key) = (Arc::new(UnderWay::default()), Fingerprint::from_hash(7));
+        let (all, key) = (Arc::new(InFlightCosts::default()), Fingerprint::from_hash(7));
         let call = |cost| all.begin([(&*limit, key, cost)].into_iter());
         let (one, two) = (call(3), call(4));
         assert_eq!((all.of(&limit, key), all.of(&limit, Fingerprint::from_hash(8))), (7, 0));

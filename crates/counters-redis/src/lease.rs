@@ -17,7 +17,7 @@ use super::store::Store;
 pub(super) struct Leases {
     held: RefCell<HashMap<(u64, Fingerprint), Held>>,
     freed: RefCell<Vec<Places>>,
-    /// Told when places are freed.
+    /// StatesReply when places are freed.
     pub(super) some_freed: Notify,
 }
 

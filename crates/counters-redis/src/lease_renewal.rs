@@ -9,8 +9,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::Receipt;
 
-use super::call::UNHURRIED;
-use super::connection::{Link, Trouble, Weight};
+use super::call::BACKGROUND_TIMEOUT;
+use super::connection::{CallClass, CallError, Connection};
 use super::lease::{Places, by_key};
 use super::protocol;
 use super::reconnect::moves;
@@ -27,16 +27,17 @@ const BATCH: usize = 64;
 
 impl Store {
     /// Hands places that are free to the connections over which the servers are told.
-    pub(super) async fn hand_out_freed(self: Rc<Self>) {
+    pub(super) async fn dispatch_freed(self: Rc<Self>) {
         loop {
             self.leases.some_freed.notified().await;
             tokio::task::yield_now().await; // what is freed at about the same time goes together
             for freed in self.leases.take_freed() {
                 // On a connection that is down nothing is freed: the next one states anew what is held.
-                let link = self.servers.of(self.slot(freed.tag)).filter(|link| link.is_up());
-                if let Some(link) = link {
-                    link.freed.borrow_mut().push(freed);
-                    link.some_freed.notify_one();
+                let connection =
+                    self.servers.of(self.slot(freed.tag)).filter(|connection| connection.is_up());
+                if let Some(connection) = connection {
+                    connection.freed.borrow_mut().push(freed);
+                    connection.some_freed.notify_one();
                 }
             }
         }
@@ -44,25 +45,25 @@ impl Store {
 
     /// Frees and prolongs over one connection. Nothing else sends a word of places over it but what takes them, so the
     /// words arrive in the order in which they were said. No server waits for another.
-    pub(super) async fn keep_places(self: &Rc<Self>, link: &Rc<Link>) {
+    pub(super) async fn maintain_leases(self: &Rc<Self>, connection: &Rc<Connection>) {
         let mut renew = tokio::time::interval(RENEW);
         renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                () = link.some_freed.notified() => {
-                    let freed = by_key(link.freed.take());
-                    if link.is_up() {
+                () = connection.some_freed.notified() => {
+                    let freed = by_key(connection.freed.take());
+                    if connection.is_up() {
                         tokio::select! {
-                            () = link.broken() => {}
-                            () = self.free(link, &freed) => {}
+                            () = connection.broken() => {}
+                            () = self.free(connection, &freed) => {}
                         }
                     }
                 }
                 _ = renew.tick() => {
-                    if link.is_up() {
+                    if connection.is_up() {
                         tokio::select! {
-                            () = link.broken() => {}
-                            () = self.prolong(link) => {}
+                            () = connection.broken() => {}
+                            () = self.renew_leases(connection) => {}
                         }
                     }
                 }
@@ -71,25 +72,30 @@ impl Store {
     }
 
     /// Tells a server which places are free, each once: a place that was freed twice would be somebody else's.
-    async fn free(self: &Rc<Self>, link: &Rc<Link>, freed: &[Places]) {
-        let (holder, epoch) = (link.holder(), link.epoch());
+    async fn free(self: &Rc<Self>, connection: &Rc<Connection>, freed: &[Places]) {
+        let (holder, epoch) = (connection.holder(), connection.epoch());
         let batches: Vec<&[Places]> = freed.chunks(self.batch()).collect();
         for some in batches.chunks(AT_ONCE) {
-            let told = some.iter().map(|batch| self.free_batch(link, batch, holder));
+            let told = some.iter().map(|batch| self.free_batch(connection, batch, holder));
             let all = join_all(told).await.into_iter().all(|told| told);
-            if link.epoch() != epoch {
+            if connection.epoch() != epoch {
                 return; // there is another connection, and it has stated anew what is held
             }
             if !all {
-                return link.shut("it was not told which places are free".to_owned());
+                return connection.shut("it was not told which places are free".to_owned());
             }
         }
     }
 
     /// Tells which places of one call are free. Whether the server that holds them was told, or will be when it reads.
-    async fn free_batch(self: &Rc<Self>, link: &Rc<Link>, batch: &[Places], holder: [u8; 8]) -> bool {
+    async fn free_batch(
+        self: &Rc<Self>,
+        connection: &Rc<Connection>,
+        batch: &[Places],
+        holder: [u8; 8],
+    ) -> bool {
         let Some(first) = batch.first() else { return true };
-        let question = |_: &Link| {
+        let question = |_: &Connection| {
             let names: Vec<Vec<u8>> = batch.iter().map(Places::name).collect();
             let mut call = SCRIPTS.refund.call(names.iter().map(Vec::as_slice));
             call.arg(&holder);
@@ -100,50 +106,50 @@ impl Store {
             }
             call
         };
-        let until = self.clock.now().plus(UNHURRIED);
-        match self.send(link, self.slot(first.tag), until, Weight::Unhurried, question).await {
+        let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
+        match self.send(connection, self.slot(first.tag), until, CallClass::Background, question).await {
             Ok(_) => true,
-            Err(Trouble::Late(pending)) => said(pending.await).is_ok(),
+            Err(CallError::Late(pending)) => server_error_as_err(pending.await).is_ok(),
             // Where the slot has gone to another server, that one is not told: the places run out there.
-            Err(_) => !self.holds_tag(link, first.tag),
+            Err(_) => !self.holds_tag(connection, first.tag),
         }
     }
 
     /// Gives the places that are held more time. It never takes any: requests that begin and end meanwhile count by
     /// themselves.
-    async fn prolong(&self, link: &Rc<Link>) {
-        let held = self.leases.held(false, |tag| self.holds_tag(link, tag));
-        let Ok(connection) = link.ready() else { return };
-        let saying = self.say_held(&held, (link, connection), (link.holder(), None));
+    async fn renew_leases(&self, connection: &Rc<Connection>) {
+        let held = self.leases.held(false, |tag| self.holds_tag(connection, tag));
+        let Ok(channel) = connection.ready() else { return };
+        let saying = self.send_leases(&held, (connection, channel), (connection.holder(), None));
         match tokio::time::timeout(RENEW, saying).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) if moves(&error) => self.state.topology.outdated.notify_one(),
             Ok(Err(error)) if unsaid(&error) => {}
-            Ok(Err(error)) => link.shut(error.to_string()),
-            Err(_) => link.shut("it does not answer in time".to_owned()),
+            Ok(Err(error)) => connection.shut(error.to_string()),
+            Err(_) => connection.shut("it does not answer in time".to_owned()),
         }
     }
 
     /// States anew, on a new connection, what is held: nobody knows which of the last words on the old one were heard.
     /// The words are on their way when this returns; what it returns waits for the answers.
-    pub(super) fn state_anew(
+    pub(super) fn restate_leases(
         &self,
-        link: &Rc<Link>,
-        connection: MultiplexedConnection,
+        connection: &Rc<Connection>,
+        channel: MultiplexedConnection,
     ) -> impl Future<Output = RedisResult<()>> {
-        let old = link.holder();
-        link.new_holder();
+        let old = connection.holder();
+        connection.new_holder();
         // What became free before is not among it, and would be freed twice.
-        link.freed.borrow_mut().clear();
-        self.leases.forget_freed(|tag| self.holds_tag(link, tag));
-        let held = self.leases.held(true, |tag| self.holds_tag(link, tag));
-        self.say_held(&held, (link, connection), (link.holder(), Some(old)))
+        connection.freed.borrow_mut().clear();
+        self.leases.forget_freed(|tag| self.holds_tag(connection, tag));
+        let held = self.leases.held(true, |tag| self.holds_tag(connection, tag));
+        self.send_leases(&held, (connection, channel), (connection.holder(), Some(old)))
     }
 
-    fn say_held(
+    fn send_leases(
         &self,
         held: &[Places],
-        (link, connection): (&Link, MultiplexedConnection),
+        (connection, channel): (&Connection, MultiplexedConnection),
         (holder, old): ([u8; 8], Option<[u8; 8]>),
     ) -> impl Future<Output = RedisResult<()>> + use<> {
         let calls: Vec<_> = held
@@ -157,9 +163,9 @@ impl Store {
                 for held in held {
                     call.arg(if old.is_some() { held.places } else { 0 });
                 }
-                let call = link.spelled(call);
-                let mut connection = connection.clone();
-                async move { said(connection.send_packed_command(&call).await) }
+                let call = connection.spelled(call);
+                let mut channel = channel.clone();
+                async move { server_error_as_err(channel.send_packed_command(&call).await) }
             })
             .collect();
         async move { join_all(calls).await.into_iter().collect::<RedisResult<Vec<Value>>>().map(|_| ()) }
@@ -172,7 +178,7 @@ impl Store {
 }
 
 /// An answer, of which the library takes some errors for values.
-pub(super) fn said(answer: RedisResult<Value>) -> RedisResult<Value> {
+pub(super) fn server_error_as_err(answer: RedisResult<Value>) -> RedisResult<Value> {
     match answer {
         Ok(Value::ServerError(error)) => Err(error.into()),
         answer => answer,

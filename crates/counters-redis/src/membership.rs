@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sluicegate_counters::{CountedLimit, Fingerprint, KeyState, KeyText};
-use sluicegate_limiter::{Span, Standing};
+use sluicegate_limiter::{Span, Usage};
 
-use super::call::UNHURRIED;
-use super::connection::{Link, Weight};
+use super::call::BACKGROUND_TIMEOUT;
+use super::connection::{CallClass, Connection};
 use super::key_name::{Tag, key_prefix};
 use super::protocol::{self, Algorithms, Decided, Reply};
 use super::scripts::SCRIPTS;
@@ -26,7 +26,7 @@ pub struct Peeked {
     /// Whether anything is counted under it.
     pub known: bool,
     /// What is left.
-    pub standing: Standing,
+    pub usage: Usage,
     /// What is left of its ban.
     pub banned_for: Option<Span>,
 }
@@ -49,10 +49,10 @@ impl Store {
     async fn beat(self: &Rc<Self>, pardoned: &str, forget: &dyn Fn(&str)) -> Option<()> {
         let [gateways, pardons] = self.lists();
         let slot = super::key_name::slot(b"gateways");
-        let until = self.clock.instant(self.clock.now().plus(UNHURRIED));
-        let link = self.mapped(slot, until).await?;
-        link.known(until).await;
-        let now = link.clock.at_least(self.clock.now()).as_nanos() / 1_000_000;
+        let until = self.clock.instant(self.clock.now().plus(BACKGROUND_TIMEOUT));
+        let connection = self.mapped(slot, until).await?;
+        connection.known(until).await;
+        let now = connection.clock.at_least(self.clock.now()).as_nanos() / 1_000_000;
         let lives = LIVES.as_millis() as u64;
         if !pardoned.is_empty() {
             self.say(redis::cmd("HINCRBY").arg(&pardons).arg(pardoned).arg(1)).await?;
@@ -77,9 +77,9 @@ impl Store {
     /// Says something about gateways, for which nobody waits.
     async fn say(self: &Rc<Self>, command: &redis::Cmd) -> Option<redis::Value> {
         let slot = super::key_name::slot(b"gateways");
-        let link = self.servers.of(slot)?;
-        let until = self.clock.now().plus(UNHURRIED);
-        let sent = self.send(&link, slot, until, Weight::Unhurried, |_| command.clone()).await;
+        let connection = self.servers.of(slot)?;
+        let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
+        let sent = self.send(&connection, slot, until, CallClass::Background, |_| command.clone()).await;
         sent.ok().map(|(_, value)| value)
     }
 
@@ -106,9 +106,9 @@ impl Store {
     ) -> Option<Peeked> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
-        let link = self.servers.of(slot)?;
+        let connection = self.servers.of(slot)?;
         let quota = limit.quota;
-        let question = |link: &Link| {
+        let question = |connection: &Connection| {
             let name = tag.name(key_prefix(limit));
             let names = [Some(name), limit.ban.map(|_| tag.ban(key_prefix(limit)))];
             let names: Vec<&[u8]> = names.iter().flatten().map(Vec::as_slice).collect();
@@ -119,24 +119,24 @@ impl Store {
                 .as_ref()
                 .and_then(|shared| shared.argument.clone())
                 .unwrap_or_else(|| protocol::limit_argument(limit, 1));
-            let argument = protocol::at(argument, &quota, || link.clock.at_least(self.clock.now()));
-            call.arg(0).arg(0).arg(&link.holder()).arg(0).arg(&*argument);
+            let argument = protocol::at(argument, &quota, || connection.clock.at_least(self.clock.now()));
+            call.arg(0).arg(0).arg(&connection.holder()).arg(0).arg(&*argument);
             call
         };
         let until = self.clock.now().plus(within);
-        let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
+        let (_, value) = self.send(&connection, slot, until, CallClass::Background, question).await.ok()?;
         let bans = limit.ban;
         let read = Reply::read(&value, &[&quota], bans.as_slice());
         let Ok(Reply { now, decided: Some(Decided { keys, bans, .. }) }) = read else { return None };
         let state = keys.first()?;
-        if !self.state.outstanding.has(limit, key) {
+        if !self.state.unreported.has(limit, key) {
             limit.counters.learn(key, state, now);
         }
-        let standing = state.standing(now);
+        let usage = state.usage(now);
         let there = bans.first().and_then(|told| told.ban.left(&told.strikes, now));
         let banned_for = there.max(limit.banned_for(key, self.clock.now())); // one of an outage is known here alone
-        let spent = standing.remaining < standing.capacity || !standing.reset.is_zero();
-        Some(Peeked { known: spent || banned_for.is_some(), standing, banned_for })
+        let spent = usage.remaining < usage.capacity || !usage.reset.is_zero();
+        Some(Peeked { known: spent || banned_for.is_some(), usage, banned_for })
     }
 
     /// Forgets a key and its debt, and tells the other gateways to forget what they remember of this limit. Whether
@@ -150,19 +150,19 @@ impl Store {
     ) -> Option<bool> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
-        let link = self.servers.of(slot)?;
+        let connection = self.servers.of(slot)?;
         let counter = (!limit.quota.is_concurrency()).then(|| tag.name(key_prefix(limit)));
         let ban = limit.ban.map(|_| tag.ban(key_prefix(limit)));
         if counter.is_none() && ban.is_none() {
             return Some(false);
         }
-        let question = |_: &Link| {
+        let question = |_: &Connection| {
             let mut call = redis::cmd("DEL");
             call.arg(&counter).arg(&ban); // what is none is no argument
             call
         };
-        let until = self.clock.now().plus(UNHURRIED);
-        let (_, value) = self.send(&link, slot, until, Weight::Unhurried, question).await.ok()?;
+        let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
+        let (_, value) = self.send(&connection, slot, until, CallClass::Background, question).await.ok()?;
         let here_banned = limit.banned_for(key, self.clock.now()).is_some();
         limit.pardon(key);
         self.beat(&limit.name, &forget).await?; // or the other gateways would never hear of it

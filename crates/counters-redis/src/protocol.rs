@@ -21,7 +21,8 @@ use std::borrow::Cow;
 use redis::Value;
 use sluicegate_counters::{CostKind, CountedLimit, RemoteBan, RemoteState, SharedLimit, StoreFailurePolicy};
 use sluicegate_limiter::{
-    Ban, BucketInMicros, Charge, LeakyBucket, Micros, Pace, Quota, Rate, Span, Strikes, Time, TokenBucket,
+    Ban, BucketInMicros, Charge, EmissionRate, LeakyBucket, Micros, Quota, Rate, Span, Strikes, Time,
+    TokenBucket,
 };
 use smallvec::SmallVec;
 
@@ -86,7 +87,7 @@ pub(super) struct Decided {
 
 /// What the other scripts answer: the state of each key afterwards.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Told {
+pub(super) struct StatesReply {
     /// The server's time.
     pub now: Time,
     /// The keys, in the order in which they were asked.
@@ -208,7 +209,7 @@ impl Reply {
     }
 }
 
-impl Told {
+impl StatesReply {
     /// Reads the reply to a call for keys of these quotas.
     ///
     /// # Errors
@@ -259,26 +260,34 @@ fn read_bans(told: &[Value], bans: &[Ban], now: Time) -> Result<Vec<RemoteBan>, 
 /// and admits nobody.
 struct Bucket {
     scale: f64,
-    pace: Pace,
+    emission_rate: EmissionRate,
     numbers: BucketInMicros,
 }
 
 impl Bucket {
     fn token(bucket: &TokenBucket, rate: Rate, burst: u64, cost: u64) -> Self {
         let scale = micros_of(rate) * burst as f64 / rate.count() as f64;
-        Self { scale, pace: bucket.pace(), numbers: bucket.in_micros(cost).unwrap_or_default() }
+        Self {
+            scale,
+            emission_rate: bucket.emission_rate(),
+            numbers: bucket.in_micros(cost).unwrap_or_default(),
+        }
     }
 
     fn leaky(bucket: &LeakyBucket, rate: Rate, cost: u64) -> Self {
         let scale = micros_of(rate) / rate.count() as f64;
-        Self { scale, pace: bucket.pace(), numbers: bucket.in_micros(cost).unwrap_or_default() }
+        Self {
+            scale,
+            emission_rate: bucket.emission_rate(),
+            numbers: bucket.in_micros(cost).unwrap_or_default(),
+        }
     }
 
     /// Gives back a charge, whose numbers follow those of the bucket.
     fn refund_argument(mut self, charge: Charge) -> Vec<u8> {
-        self.numbers.cost = self.pace.micros(charge.amount());
+        self.numbers.cost = self.emission_rate.micros(charge.amount());
         let mut bytes = self.argument(0);
-        put(&mut bytes, self.pace.micros(charge.at()));
+        put(&mut bytes, self.emission_rate.micros(charge.at()));
         bytes
     }
 

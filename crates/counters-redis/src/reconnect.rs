@@ -9,10 +9,10 @@ use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::{Span, Time};
 
 use super::cluster::Servers;
-use super::connection::{Link, random};
+use super::connection::{Connection, random};
 use super::dial::connect;
 use super::key_name::{self, Tag};
-use super::lease_renewal::said;
+use super::lease_renewal::server_error_as_err;
 use super::protocol::{self, Malformed};
 use super::scripts::{SCRIPTS, Scripts, denied};
 use super::server_watch::{Look, pause};
@@ -39,103 +39,103 @@ impl Store {
     /// Begins to connect.
     pub(super) fn begin(self: &Rc<Self>) {
         let config = self.state.config();
-        if let Servers::One(link) = &self.servers {
-            self.spawn(Rc::clone(self).tend(Rc::clone(link)));
+        if let Servers::One(connection) = &self.servers {
+            self.spawn(Rc::clone(self).maintain(Rc::clone(connection)));
         }
         if !matches!(config.servers, Deployment::Single(_)) {
-            self.spawn(Rc::clone(self).survey());
+            self.spawn(Rc::clone(self).refresh_topology());
             self.spawn(Rc::clone(self).follow_topology());
         }
-        self.spawn(Rc::clone(self).hand_out_freed());
+        self.spawn(Rc::clone(self).dispatch_freed());
     }
 
     /// Keeps one connection, and what is said over it of places.
-    pub(super) async fn tend(self: Rc<Self>, link: Rc<Link>) {
+    pub(super) async fn maintain(self: Rc<Self>, connection: Rc<Connection>) {
         tokio::select! {
-            () = self.keep_connected(&link) => {}
-            () = self.keep_places(&link) => {}
+            () = self.keep_connected(&connection) => {}
+            () = self.maintain_leases(&connection) => {}
         }
     }
 
-    async fn keep_connected(self: &Rc<Self>, link: &Rc<Link>) {
+    async fn keep_connected(self: &Rc<Self>, connection: &Rc<Connection>) {
         let mut losses = 0; // in a row, of connections that were no good
         loop {
-            let attempt = link.watch.turn(&self.clock).await;
-            if link.is_retired() {
+            let attempt = connection.watch.turn(&self.clock).await;
+            if connection.is_retired() {
                 return;
             }
-            let made = self.make_connection(link).await;
-            if link.is_retired() {
+            let made = self.make_connection(connection).await;
+            if connection.is_retired() {
                 return;
             }
             match made {
-                Ok(connection) => {
-                    link.watch.reached();
+                Ok(channel) => {
+                    connection.watch.reached();
                     let begun = self.clock.now();
-                    self.use_connection(link, connection).await;
-                    if link.is_retired() {
+                    self.use_connection(connection, channel).await;
+                    if connection.is_retired() {
                         return;
                     }
                     losses = if self.clock.now().since(begun) >= GOOD { 1 } else { losses + 1 };
-                    self.lost(link);
+                    self.lost(connection);
                     self.state.alarm.send_replace(());
                     tokio::time::sleep(Duration::from_nanos(pause(losses, false).as_nanos())).await;
                 }
                 Err(error) => {
-                    link.shut(told(&error));
-                    self.lost(link);
-                    link.watch.missed(&attempt, self.clock.now(), &error);
+                    connection.shut(one_line(&error));
+                    self.lost(connection);
+                    connection.watch.missed(&attempt, self.clock.now(), &error);
                 }
             }
         }
     }
 
-    fn lost(&self, link: &Link) {
-        self.state.lost(self.worker, &link.name, &link.why(), self.clock.now());
+    fn lost(&self, connection: &Connection) {
+        self.state.lost(self.worker, &connection.name, &connection.why(), self.clock.now());
         self.state.topology.outdated.notify_one();
     }
 
-    async fn make_connection(&self, link: &Rc<Link>) -> RedisResult<MultiplexedConnection> {
-        let address = self.address(link).await?;
+    async fn make_connection(&self, connection: &Rc<Connection>) -> RedisResult<MultiplexedConnection> {
+        let address = self.address(connection).await?;
         let late = |_| Err((ErrorKind::Io, "it does not answer in time").into());
-        tokio::time::timeout(DIAL, self.prepare(link, &address)).await.unwrap_or_else(late)
+        tokio::time::timeout(DIAL, self.prepare(connection, &address)).await.unwrap_or_else(late)
     }
 
     /// Where the server is that this connection is to.
-    async fn address(&self, link: &Link) -> RedisResult<Address> {
-        match &link.fixed {
+    async fn address(&self, connection: &Connection) -> RedisResult<Address> {
+        match &connection.fixed {
             Some(address) => Ok(address.clone()),
             None => {
-                let named = link.named.take();
+                let named = connection.named.take();
                 let master = match named {
                     Some(master) => master,
                     None => self.master().await?,
                 };
-                *link.at.borrow_mut() = Some(master.clone());
+                *connection.at.borrow_mut() = Some(master.clone());
                 Ok(master)
             }
         }
     }
 
     /// Uses a connection until it breaks.
-    async fn use_connection(self: &Rc<Self>, link: &Rc<Link>, connection: MultiplexedConnection) {
-        self.report(link, &connection, |_, _| true).await;
+    async fn use_connection(self: &Rc<Self>, connection: &Rc<Connection>, channel: MultiplexedConnection) {
+        self.report(connection, &channel, |_, _| true).await;
         // The others come back at about the same time. What each admitted meanwhile is told before anybody asks again.
-        if link.epoch() > 0 && self.state.gateways() > 1 {
+        if connection.epoch() > 0 && self.state.gateways() > 1 {
             tokio::time::sleep(OTHERS_REPORT).await;
-            self.report(link, &connection, |_, _| true).await;
+            self.report(connection, &channel, |_, _| true).await;
         }
-        self.begin_calls(link, connection.clone()).await;
-        self.state.reached(self.worker, &link.name);
-        self.mind(link, connection).await;
+        self.begin_calls(connection, channel.clone()).await;
+        self.state.reached(self.worker, &connection.name);
+        self.heartbeat(connection, channel).await;
     }
 
     /// Opens a connection for calls. The word of what is held goes first, and calls right behind it: a place that is
     /// taken or freed from now on comes on top.
-    async fn begin_calls(&self, link: &Rc<Link>, connection: MultiplexedConnection) {
-        let mut stated = std::pin::pin!(self.state_anew(link, connection.clone()));
+    async fn begin_calls(&self, connection: &Rc<Connection>, channel: MultiplexedConnection) {
+        let mut stated = std::pin::pin!(self.restate_leases(connection, channel.clone()));
         let sent = std::future::poll_fn(|context| Poll::Ready(stated.as_mut().poll(context))).await;
-        link.open(connection);
+        connection.open(channel);
         let stated = match sent {
             Poll::Ready(stated) => Ok(stated),
             Poll::Pending => tokio::time::timeout(DIAL, stated).await,
@@ -143,67 +143,79 @@ impl Store {
         match stated {
             Ok(Ok(())) => {}
             Ok(Err(error)) if moves(&error) => self.state.topology.outdated.notify_one(),
-            Ok(Err(error)) => link.shut(told(&error)),
-            Err(_) => link.shut("it does not answer in time".to_owned()),
+            Ok(Err(error)) => connection.shut(one_line(&error)),
+            Err(_) => connection.shut("it does not answer in time".to_owned()),
         }
     }
 
     /// A connection that is nearly ready for calls: the server can be written to, knows the scripts, and its clock is
     /// known.
-    async fn prepare(&self, link: &Rc<Link>, address: &Address) -> RedisResult<MultiplexedConnection> {
+    async fn prepare(
+        &self,
+        connection: &Rc<Connection>,
+        address: &Address,
+    ) -> RedisResult<MultiplexedConnection> {
         let config = &*self.state.config();
-        let mut connection = connect(config, address, DIAL).await?;
-        if link.fixed.is_none() {
-            is_master(&mut connection).await?;
+        let mut channel = connect(config, address, DIAL).await?;
+        if connection.fixed.is_none() {
+            is_master(&mut channel).await?;
         }
-        self.try_write(link, &mut connection).await?;
-        link.set_sending(Scripts::load(&mut connection).await?);
-        self.try_scripts(link, &mut connection).await?;
+        self.try_write(connection, &mut channel).await?;
+        connection.set_sending(Scripts::load(&mut channel).await?);
+        self.try_scripts(connection, &mut channel).await?;
         for _ in 0..GLANCES {
-            self.try_read(link, &mut connection).await?;
+            self.try_read(connection, &mut channel).await?;
         }
-        Ok(connection)
+        Ok(channel)
     }
 
     /// A server that only answers is no use: replicas, servers without memory and those that must not be written to
     /// are found out here.
-    async fn try_write(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    async fn try_write(
+        &self,
+        connection: &Rc<Connection>,
+        channel: &mut MultiplexedConnection,
+    ) -> RedisResult<()> {
         let write = async |key: String| {
-            redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(connection).await
+            redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(channel).await
         };
-        self.on_own_key(link, write).await
+        self.on_own_key(connection, write).await
     }
 
     /// A server that lacks a command, or does not let this user call it, and one that answers otherwise than Redis, are
     /// found out here, before a request asks.
-    async fn try_scripts(&self, link: &Rc<Link>, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    async fn try_scripts(
+        &self,
+        connection: &Rc<Connection>,
+        channel: &mut MultiplexedConnection,
+    ) -> RedisResult<()> {
         let attempt = async |key: String| {
             let call = SCRIPTS.attempt.call([key.as_bytes()].into_iter());
-            let answer = said(connection.send_packed_command(&link.spelled(call)).await)?;
+            let answer = server_error_as_err(channel.send_packed_command(&connection.spelled(call)).await)?;
             let foreign = |malformed: Malformed| {
                 (ErrorKind::UnexpectedReturnType, "its scripts do not answer", malformed.to_string()).into()
             };
             protocol::tried(&answer).map_err(foreign)
         };
-        self.on_own_key(link, attempt).await
+        self.on_own_key(connection, attempt).await
     }
 
     /// Does something with a key that nobody needs and that the server holds.
     async fn on_own_key(
         &self,
-        link: &Rc<Link>,
+        connection: &Rc<Connection>,
         mut with: impl AsyncFnMut(String) -> RedisResult<()>,
     ) -> RedisResult<()> {
         let probe = format!("{}:probe", self.state.config().prefix);
         let Servers::Cluster(map) = &self.servers else { return with(probe).await };
         // A slot that is on its way says nothing about the node.
         for _ in 0..SLOTS_TRIED {
-            let after = link.probed.get();
-            let Some(slot) = map.slot_of(link, after) else { return Ok(()) }; // it holds nothing yet
+            let after = connection.probed.get();
+            let Some(slot) = map.slot_of(connection, after) else { return Ok(()) }; // it holds nothing yet
             match with(key_name::in_slot(&probe, slot)).await {
                 Err(error) if moves(&error) => {
                     self.state.topology.outdated.notify_one();
-                    link.probed.set(slot + 1);
+                    connection.probed.set(slot + 1);
                 }
                 done => return done,
             }
@@ -212,70 +224,76 @@ impl Store {
     }
 
     /// Has the server tell the time.
-    async fn try_read(&self, link: &Link, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    async fn try_read(
+        &self,
+        connection: &Connection,
+        channel: &mut MultiplexedConnection,
+    ) -> RedisResult<()> {
         let sent = self.clock.now();
-        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(channel).await?;
         let time = seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1_000));
         let received = self.clock.now();
-        self.state.seen(&link.clock, Time::from_nanos(time), sent, received);
-        link.heard(received);
+        self.state.seen(&connection.clock, Time::from_nanos(time), sent, received);
+        connection.heard(received);
         Ok(())
     }
 
     /// Looks after a connection until it breaks. That a server does not answer or can no longer be written to is found
     /// out here, before requests do. One worker looks for all; each looks for itself when another has lost the server or
     /// none of its own calls is answered, and one more then, because the fault may be that worker's connection alone.
-    async fn mind(self: &Rc<Self>, link: &Rc<Link>, mut connection: MultiplexedConnection) {
+    async fn heartbeat(self: &Rc<Self>, connection: &Rc<Connection>, mut channel: MultiplexedConnection) {
         let mut alarm = self.state.alarm.subscribe();
         loop {
             // Workers come in no order, so that the connection of each is looked at now and then.
             let until_next = ANSWERS + Duration::from_millis(u64::from(random()[0]) / 16);
             let look = tokio::select! {
-                () = link.broken() => return,
-                () = link.fell_silent.notified() => Some(Look::Answers),
-                () = link.watch.doubted.notified() => {
-                    let claimed = link.watch.claims(Look::AnswersMe, self.clock.now(), ANSWERS_ME);
+                () = connection.broken() => return,
+                () = connection.fell_silent.notified() => Some(Look::Answers),
+                () = connection.watch.doubted.notified() => {
+                    let claimed = connection.watch.claims(Look::AnswersMe, self.clock.now(), ANSWERS_ME);
                     claimed.then_some(Look::AnswersMe)
                 }
                 _ = alarm.changed() => Some(Look::TakesWrites),
                 () = tokio::time::sleep(until_next) => {
                     let now = self.clock.now();
                     let every = [(Look::TakesWrites, TAKES_WRITES), (Look::Answers, ANSWERS)];
-                    every.into_iter().find(|(look, every)| link.watch.claims(*look, now, *every)).map(|(look, _)| look)
+                    every.into_iter().find(|(look, every)| connection.watch.claims(*look, now, *every)).map(|(look, _)| look)
                 }
             };
             let looked = async {
                 match look {
                     None => Ok(()),
-                    Some(Look::Answers | Look::AnswersMe) => self.try_read(link, &mut connection).await,
+                    Some(Look::Answers | Look::AnswersMe) => self.try_read(connection, &mut channel).await,
                     Some(Look::TakesWrites) => {
-                        self.try_write(link, &mut connection).await?;
-                        link.heard(self.clock.now());
+                        self.try_write(connection, &mut channel).await?;
+                        connection.heard(self.clock.now());
                         Ok(())
                     }
                 }
             };
             match tokio::time::timeout(DIAL, looked).await {
-                Ok(Ok(())) if look.is_some() && self.state.outstanding.any() => {
-                    self.report(link, &connection, |_, _| true).await;
+                Ok(Ok(())) if look.is_some() && self.state.unreported.any() => {
+                    self.report(connection, &channel, |_, _| true).await;
                 }
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => link.shut(told(&error)),
-                Err(_) => link.shut("it does not answer in time".to_owned()),
+                Ok(Err(error)) => connection.shut(one_line(&error)),
+                Err(_) => connection.shut("it does not answer in time".to_owned()),
             }
         }
     }
 
     /// Whether a server holds the keys of this tag.
-    pub(super) fn holds_tag(&self, link: &Rc<Link>, tag: Tag) -> bool {
+    pub(super) fn holds_tag(&self, connection: &Rc<Connection>, tag: Tag) -> bool {
         match &self.servers {
             Servers::One(_) => true,
-            Servers::Cluster(_) => self.servers.of(tag.slot()).is_some_and(|owner| Rc::ptr_eq(&owner, link)),
+            Servers::Cluster(_) => {
+                self.servers.of(tag.slot()).is_some_and(|owner| Rc::ptr_eq(&owner, connection))
+            }
         }
     }
 
     /// The server of a slot; waits for the first map of the cluster.
-    pub(super) async fn mapped(&self, slot: u16, until: tokio::time::Instant) -> Option<Rc<Link>> {
+    pub(super) async fn mapped(&self, slot: u16, until: tokio::time::Instant) -> Option<Rc<Connection>> {
         if let Servers::Cluster(map) = &self.servers {
             while !map.ever.get() {
                 tokio::time::timeout_at(until, map.looked.notified()).await.ok()?;
@@ -292,8 +310,8 @@ pub(super) fn moves(error: &RedisError) -> bool {
 }
 
 /// That a server has the role that the sentinels say. A user who may not ask is told by the first write.
-async fn is_master(connection: &mut MultiplexedConnection) -> RedisResult<()> {
-    let role: Vec<Value> = match redis::cmd("ROLE").query_async(connection).await {
+async fn is_master(channel: &mut MultiplexedConnection) -> RedisResult<()> {
+    let role: Vec<Value> = match redis::cmd("ROLE").query_async(channel).await {
         Err(error) if denied(&error) => return Ok(()),
         role => role?,
     };
@@ -304,6 +322,6 @@ async fn is_master(connection: &mut MultiplexedConnection) -> RedisResult<()> {
 }
 
 /// An error in one line, without what only its author understands.
-pub(super) fn told(error: &RedisError) -> String {
+pub(super) fn one_line(error: &RedisError) -> String {
     error.to_string().replace('\n', " ")
 }

@@ -7,7 +7,7 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use sluicegate_limiter::{Span, Time};
 
 use super::cluster::Servers;
-use super::connection::{Link, Trouble, Weight};
+use super::connection::{CallClass, CallError, Connection};
 use super::store::Store;
 use crate::Address;
 
@@ -21,51 +21,51 @@ impl Store {
     /// is time.
     pub(super) async fn send(
         self: &Rc<Self>,
-        link: &Rc<Link>,
+        connection: &Rc<Connection>,
         slot: u16,
         until: Time,
-        weight: Weight,
-        question: impl Fn(&Link) -> Cmd,
-    ) -> Result<(Rc<Link>, Value), Trouble> {
-        let (mut link, mut asking, mut sent) = (Rc::clone(link), false, 0);
+        class: CallClass,
+        question: impl Fn(&Connection) -> Cmd,
+    ) -> Result<(Rc<Connection>, Value), CallError> {
+        let (mut connection, mut asking, mut sent) = (Rc::clone(connection), false, 0);
         while sent < SENDINGS {
             sent += 1;
-            match link.call(question(&link), asking, (until, weight), &self.clock).await {
-                Ok(value) => return Ok((link, value)),
-                Err(Trouble::NoScript) => link.reload(until, &self.clock).await,
-                Err(Trouble::Moved(error)) => {
+            match connection.call(question(&connection), asking, (until, class), &self.clock).await {
+                Ok(value) => return Ok((connection, value)),
+                Err(CallError::NoScript) => connection.reload(until, &self.clock).await,
+                Err(CallError::Moved(error)) => {
                     asking = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
-                    link = self.redirected(slot, &error).ok_or(Trouble::Failed)?;
-                    link.known(self.clock.instant(until)).await;
+                    connection = self.redirected(slot, &error).ok_or(CallError::Failed)?;
+                    connection.known(self.clock.instant(until)).await;
                 }
                 // Some keys of the call are here and some there, until all have moved.
-                Err(Trouble::BetweenNodes) => {
+                Err(CallError::BetweenNodes) => {
                     if self.clock.now().plus(PAUSE) >= until {
-                        return Err(Trouble::Failed);
+                        return Err(CallError::Failed);
                     }
                     tokio::time::sleep(Duration::from_nanos(PAUSE.as_nanos())).await;
-                    (link, asking, sent) = (self.servers.of(slot).ok_or(Trouble::Failed)?, false, 0);
+                    (connection, asking, sent) = (self.servers.of(slot).ok_or(CallError::Failed)?, false, 0);
                 }
                 Err(trouble) => return Err(trouble),
             }
         }
-        Err(Trouble::Failed)
+        Err(CallError::Failed)
     }
 
     /// The server that the cluster names for a slot instead of the one that was asked.
-    pub(super) fn redirected(self: &Rc<Self>, slot: u16, error: &RedisError) -> Option<Rc<Link>> {
+    pub(super) fn redirected(self: &Rc<Self>, slot: u16, error: &RedisError) -> Option<Rc<Connection>> {
         let Servers::Cluster(map) = &self.servers else { return None };
         let (address, _) = error.redirect_node()?;
         let (host, port) = address.rsplit_once(':')?;
         let address = Address::Tcp { host: host.to_owned(), port: port.parse().ok()? };
-        let (link, new) = map.node(&self.state, self.worker, &address, self.timeout());
+        let (connection, new) = map.node(&self.state, self.worker, &address, self.timeout());
         if new {
-            self.spawn(Rc::clone(self).tend(Rc::clone(&link)));
+            self.spawn(Rc::clone(self).maintain(Rc::clone(&connection)));
         }
         if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) {
-            map.moved(slot, &link);
+            map.moved(slot, &connection);
             self.state.topology.outdated.notify_one();
         }
-        Some(link)
+        Some(connection)
     }
 }

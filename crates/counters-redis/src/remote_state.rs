@@ -22,10 +22,10 @@ pub(super) fn read_state(quota: &Quota, state: &[Value], now: Time) -> Result<Re
     };
     Ok(match quota {
         Quota::TokenBucket(bucket, ..) => {
-            RemoteState::TokenBucket(*bucket, bucket.pace().debt(now, micros(two()?)?))
+            RemoteState::TokenBucket(*bucket, bucket.emission_rate().debt(now, micros(two()?)?))
         }
         Quota::LeakyBucket(bucket, ..) => {
-            RemoteState::LeakyBucket(*bucket, bucket.pace().debt(now, micros(two()?)?))
+            RemoteState::LeakyBucket(*bucket, bucket.emission_rate().debt(now, micros(two()?)?))
         }
         Quota::FixedWindow(window, _) => {
             let (index, used) = two()?;

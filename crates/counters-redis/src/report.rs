@@ -7,10 +7,10 @@ use redis::aio::MultiplexedConnection;
 use sluicegate_counters::{Ask, CountedLimit, Fingerprint, Hold, Holds};
 use sluicegate_limiter::Quota;
 
-use super::call::UNHURRIED;
-use super::connection::Link;
+use super::call::BACKGROUND_TIMEOUT;
+use super::connection::Connection;
 use super::key_name::{Tag, key_prefix};
-use super::lease_renewal::said;
+use super::lease_renewal::server_error_as_err;
 use super::protocol;
 use super::scripts::SCRIPTS;
 use super::store::Store;
@@ -28,22 +28,24 @@ impl Store {
             let lease = self.lease(ask.limit, ask.key, tag, ask.cost, false);
             holds.push(Hold::places_to_report(ask.limit, ask.key, Box::new(lease)));
         } else {
-            self.state.outstanding.add(ask.limit, ask.key, tag, ask.cost);
+            self.state.unreported.add(ask.limit, ask.key, tag, ask.cost);
             self.report_soon(ask);
         }
     }
 
     /// Tells a store that only was slow what was admitted without it, so that it hears of that before anything else.
     fn report_soon(self: &Rc<Self>, ask: &Ask<'_>) {
-        let Some(link) = self.link_of(ask).filter(|link| link.is_up()) else { return };
-        let Some(reporting) = link.begin_report() else { return };
+        let Some(connection) = self.connection_of(ask).filter(|connection| connection.is_up()) else {
+            return;
+        };
+        let Some(reporting) = connection.begin_report() else { return };
         let store = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let _reporting = reporting;
             tokio::task::yield_now().await; // what is admitted at about the same time goes together
             // What is admitted while a report is on its way is in the next one.
-            while let Ok(connection) = link.ready()
-                && store.report(&link, &connection, |_, _| true).await.is_some_and(|keys| keys > 0)
+            while let Ok(channel) = connection.ready()
+                && store.report(&connection, &channel, |_, _| true).await.is_some_and(|keys| keys > 0)
             {
             }
         });
@@ -53,21 +55,21 @@ impl Store {
     /// come back to the keys by itself since is not charged again. How many keys that were, if the server has heard of all.
     pub(super) async fn report(
         &self,
-        link: &Rc<Link>,
-        connection: &MultiplexedConnection,
+        connection: &Rc<Connection>,
+        channel: &MultiplexedConnection,
         wanted: impl Fn(&CountedLimit, Fingerprint) -> bool,
     ) -> Option<usize> {
-        let now = link.clock.at_least(self.clock.now());
+        let now = connection.clock.at_least(self.clock.now());
         let gateways = u64::from(self.state.gateways());
-        let reports = self.state.outstanding.reports(
-            |limit, key, tag| wanted(limit, key) && self.holds_tag(link, tag),
+        let reports = self.state.unreported.reports(
+            |limit, key, tag| wanted(limit, key) && self.holds_tag(connection, tag),
             // The table counts every request once for each gateway; this gateway's own part is told.
             |limit, key| limit.counters.owed(key, now).div_ceil(gateways),
         );
         let mut all = true;
         for many in reports.chunks(AT_ONCE) {
             let batches = many.chunks(self.batch());
-            let calls = batches.map(|batch| self.report_batch(link, batch, connection.clone()));
+            let calls = batches.map(|batch| self.report_batch(connection, batch, channel.clone()));
             all &= join_all(calls).await.into_iter().all(|heard| heard);
         }
         all.then_some(reports.len())
@@ -77,9 +79,9 @@ impl Store {
     /// did, and the same report is made again later.
     async fn report_batch(
         &self,
-        link: &Rc<Link>,
+        connection: &Rc<Connection>,
         batch: &[Report],
-        mut connection: MultiplexedConnection,
+        mut channel: MultiplexedConnection,
     ) -> bool {
         // The server remembers each report by a key of its own, which shares the slot of what it is about.
         let names = batch.iter().map(|report| report.tag.name(key_prefix(&report.limit)));
@@ -89,20 +91,23 @@ impl Store {
         let quotas: Vec<Quota> = batch.iter().map(|report| report.limit.counters.remote.quota()).collect();
         for (report, quota) in batch.iter().zip(&quotas) {
             let argument = protocol::spend_argument(quota, report.amount);
-            call.arg(&*protocol::at(argument, quota, || link.clock.at_least(self.clock.now())));
+            call.arg(&*protocol::at(argument, quota, || connection.clock.at_least(self.clock.now())));
         }
-        let (sent, within) = (self.clock.now(), std::time::Duration::from_nanos(UNHURRIED.as_nanos()));
-        let answer = tokio::time::timeout(within, connection.send_packed_command(&link.spelled(call))).await;
-        let told = match answer.map(said) {
-            Ok(Ok(value)) => protocol::Told::read(&value, &quotas.iter().collect::<Vec<_>>()),
+        let (sent, within) =
+            (self.clock.now(), std::time::Duration::from_nanos(BACKGROUND_TIMEOUT.as_nanos()));
+        let answer =
+            tokio::time::timeout(within, channel.send_packed_command(&connection.spelled(call))).await;
+        let told = match answer.map(server_error_as_err) {
+            Ok(Ok(value)) => protocol::StatesReply::read(&value, &quotas.iter().collect::<Vec<_>>()),
             _ => return false,
         };
-        let Ok(told) = told.inspect_err(|malformed| link.malformed(malformed, sent, self.clock.now())) else {
+        let Ok(told) = told.inspect_err(|malformed| connection.malformed(malformed, sent, self.clock.now()))
+        else {
             return false;
         };
-        link.heard(self.clock.now());
+        connection.heard(self.clock.now());
         for (report, state) in batch.iter().zip(&told.keys) {
-            if self.state.outstanding.heard(report) {
+            if self.state.unreported.heard(report) {
                 report.limit.relearn(report.key, state, told.now);
             }
         }

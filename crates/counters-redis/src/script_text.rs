@@ -38,19 +38,19 @@ pub(super) const fn decide(algorithms: Algorithms) -> &'static str {
 /// Takes charges back.
 ///
 /// `ARGV`: the 8 bytes of this gateway, and a [`refund_argument`](super::protocol::refund_argument) for each of `KEYS`.
-/// The reply is a [`Told`](super::protocol::Told).
+/// The reply is a [`StatesReply`](super::protocol::StatesReply).
 pub(super) const REFUND: &str = of_all!("refund.lua");
 
 /// Charges late costs.
 ///
 /// `ARGV`: a [`spend_argument`](super::protocol::spend_argument) for each of `KEYS`. The reply is a
-/// [`Told`](super::protocol::Told).
+/// [`StatesReply`](super::protocol::StatesReply).
 pub(super) const SPEND: &str = of_all!("spend.lua");
 
 /// Charges what was admitted while the store did not answer.
 ///
 /// `KEYS`: those of the limits, then as many that stand for the reports. `ARGV`: a
-/// [`spend_argument`](super::protocol::spend_argument) for each limit. The reply is a [`Told`](super::protocol::Told).
+/// [`spend_argument`](super::protocol::spend_argument) for each limit. The reply is a [`StatesReply`](super::protocol::StatesReply).
 pub(super) const REPORT: &str = of_all!("report.lua");
 
 /// Finds out whether a server can run the others: uses all their commands on the one of `KEYS`. The reply is one that
@@ -61,5 +61,5 @@ pub(super) const TRY: &str = script!("try.lua");
 ///
 /// `ARGV`: the 8 bytes of this gateway, the 8 bytes that it had before or nothing, the lease in microseconds, and
 /// for each of `KEYS` the places that it holds there. These are counted where it was not known, or had another
-/// name; otherwise only their time is extended. The reply is a [`Told`](super::protocol::Told).
+/// name; otherwise only their time is extended. The reply is a [`StatesReply`](super::protocol::StatesReply).
 pub(super) const RENEW: &str = script!("concurrency.lua", "renew.lua");

@@ -67,12 +67,12 @@ impl Scripts {
     ///
     /// # Errors
     /// When it takes none.
-    pub(super) async fn load(connection: &mut MultiplexedConnection) -> RedisResult<Sending> {
+    pub(super) async fn load(channel: &mut MultiplexedConnection) -> RedisResult<Sending> {
         let mut exist = redis::cmd("SCRIPT");
         exist.arg("EXISTS");
         SCRIPTS.all().for_each(|script| _ = exist.arg(&script.sha1));
         // A user who may not ask is given all of them.
-        let known: Vec<bool> = match exist.query_async(connection).await {
+        let known: Vec<bool> = match exist.query_async(channel).await {
             Err(error) if denied(&error) => Vec::new(),
             known => known?,
         };
@@ -84,23 +84,23 @@ impl Scripts {
         }
         let sending = match pipeline.is_empty() {
             true => Sending::Name,
-            false => match pipeline.exec_async(connection).await {
+            false => match pipeline.exec_async(channel).await {
                 Err(error) if denied(&error) => Sending::TextIfUnknown,
                 loaded => loaded.map(|()| Sending::Name)?,
             },
         };
-        Self::try_call(connection, sending).await
+        Self::try_call(channel, sending).await
     }
 
     /// Calls a script that does nothing, to find out whether calls are taken as they are meant to be sent.
-    async fn try_call(connection: &mut MultiplexedConnection, sending: Sending) -> RedisResult<Sending> {
+    async fn try_call(channel: &mut MultiplexedConnection, sending: Sending) -> RedisResult<Sending> {
         let mut call = SCRIPTS.renew.call([].into_iter());
         call.arg(&[0; 8]).arg(b"").arg(0);
-        let error = match call.exec_async(connection).await {
+        let error = match call.exec_async(channel).await {
             Err(error) if denied(&error) || (sending == Sending::TextIfUnknown && unknown(&error)) => error,
             called => return called.map(|()| sending),
         };
-        match with_text(&call).exec_async(connection).await {
+        match with_text(&call).exec_async(channel).await {
             Ok(()) if denied(&error) => Ok(Sending::Text),
             Ok(()) => Ok(Sending::TextIfUnknown),
             Err(also) if denied(&also) => Err(error), // what is missing first, and is enough

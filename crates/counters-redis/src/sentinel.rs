@@ -10,7 +10,7 @@ use redis::{ErrorKind, RedisError, RedisResult};
 use sluicegate_limiter::Span;
 use tokio::time::Instant;
 
-use super::dial::{dial, settings};
+use super::dial::{credentials, dial};
 use super::scripts::denied;
 use crate::Clock;
 use crate::{Address, Deployment, Settings};
@@ -64,8 +64,8 @@ impl Sentinels {
             };
             match next {
                 None => break,
-                Some((node, Ok((connection, word)))) => {
-                    self.open.insert(node.to_string(), connection);
+                Some((node, Ok((channel, word)))) => {
+                    self.open.insert(node.to_string(), channel);
                     words.push(word);
                     let most = words.len() * 2 > nodes.len();
                     let grace = clock.instant(clock.now().plus(if most { GRACE_OF_MOST } else { GRACE }));
@@ -96,34 +96,34 @@ async fn ask(
     master: &str,
     known: Option<MultiplexedConnection>,
 ) -> RedisResult<(MultiplexedConnection, Word)> {
-    if let Some(mut connection) = known
-        && let Ok(word) = ask_over(&mut connection, master).await
+    if let Some(mut channel) = known
+        && let Ok(word) = ask_over(&mut channel, master).await
     {
-        return Ok((connection, word));
+        return Ok((channel, word));
     }
     let Deployment::Sentinel { username, password, .. } = &config.servers else {
         return Err((ErrorKind::InvalidClientConfig, "there are no sentinels").into());
     };
-    let mut connection = dial(config, node, settings(username.as_deref(), password.as_deref()), DIAL).await?;
-    let word = ask_over(&mut connection, master).await?;
-    Ok((connection, word))
+    let mut channel = dial(config, node, credentials(username.as_deref(), password.as_deref()), DIAL).await?;
+    let word = ask_over(&mut channel, master).await?;
+    Ok((channel, word))
 }
 
 /// The epoch is asked for first: were a master elected in between, the new one would go by the old epoch until it is
 /// asked next, and not the old one by the new epoch. The address is the one that sentinels mean for clients:
 /// `SENTINEL MASTER` goes on showing the old one until a failover has ended.
-async fn ask_over(connection: &mut MultiplexedConnection, master: &str) -> RedisResult<Word> {
+async fn ask_over(channel: &mut MultiplexedConnection, master: &str) -> RedisResult<Word> {
     let ask = |what| {
         let mut ask = redis::cmd("SENTINEL");
         ask.arg(what).arg(master);
         ask
     };
-    let fields: HashMap<String, String> = match ask("MASTER").query_async(connection).await {
+    let fields: HashMap<String, String> = match ask("MASTER").query_async(channel).await {
         Err(error) if denied(&error) => HashMap::new(), // a user who may ask for the address alone
         fields => fields?,
     };
     let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    let known: Option<(String, u16)> = ask("GET-MASTER-ADDR-BY-NAME").query_async(connection).await?;
+    let known: Option<(String, u16)> = ask("GET-MASTER-ADDR-BY-NAME").query_async(channel).await?;
     let none = (ErrorKind::Io, "a sentinel does not know the master's name");
     let (host, port) = known.ok_or_else(|| RedisError::from(none))?;
     Ok(Word { master: Address::Tcp { host, port }, epoch })

@@ -30,10 +30,10 @@ pub(super) struct Watch {
     looks: [AtomicU64; 3],
     /// Whether calls are under way and none is answered.
     silent: AtomicBool,
-    /// Told when that begins, so that another worker looks over its own connection.
+    /// StatesReply when that begins, so that another worker looks over its own connection.
     pub(super) doubted: Notify,
     attempts: Mutex<Attempts>,
-    /// Told when a worker reaches the server again.
+    /// StatesReply when a worker reaches the server again.
     reached: Notify,
 }
 

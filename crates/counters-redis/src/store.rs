@@ -9,10 +9,10 @@ use sluicegate_counters::{Ask, Decision};
 use sluicegate_limiter::{Span, Time};
 use tokio::task::AbortHandle;
 
-use super::batch::Flights;
+use super::batch::Batches;
 use super::call::{Item, Items};
 use super::cluster::Servers;
-use super::connection::Link;
+use super::connection::Connection;
 use super::key_name::Tag;
 use super::lease::Leases;
 use super::metrics::CallMetrics;
@@ -27,7 +27,7 @@ pub struct Store {
     pub(super) worker: usize,
     pub(super) metrics: Arc<dyn CallMetrics>,
     pub(super) servers: Servers,
-    pub(super) flights: Flights,
+    pub(super) batches: Batches,
     pub(super) leases: Leases,
     /// The longest that a request waits for a decision.
     pub(super) timeout: Cell<Span>,
@@ -67,7 +67,7 @@ impl Store {
             worker,
             metrics,
             servers,
-            flights: Flights::default(),
+            batches: Batches::default(),
             leases: Leases::default(),
             timeout: Cell::new(timeout),
             tasks: RefCell::default(),
@@ -90,7 +90,7 @@ impl Store {
     /// Takes what the file says now; credentials are used for the next connection.
     pub fn follow_config(&self) {
         self.timeout.set(timeout(&self.state));
-        self.servers.all().iter().for_each(|link| link.set_timeout(self.timeout()));
+        self.servers.all().iter().for_each(|connection| connection.set_timeout(self.timeout()));
     }
 
     /// Ends the store's connections; calls under way come to their end.
@@ -109,7 +109,7 @@ impl Store {
         now: Time,
     ) -> Option<Decision> {
         let items: Items = asks.map(Item::of).collect();
-        self.ride(items, now).await
+        self.submit(items, now).await
     }
 
     /// Now, on the clock that the store was given.
@@ -119,9 +119,9 @@ impl Store {
 
     /// The server that counts a limit for a key, as seen at `now`; `None` while it is not known which it is.
     pub fn server_of(&self, ask: &Ask<'_>, now: Time) -> Option<ServerView> {
-        let link = self.link_of(ask)?;
-        let (earliest, latest) = (link.clock.at_least(now), link.clock.at_most(now));
-        Some(ServerView { earliest, latest, is_up: link.is_up() })
+        let connection = self.connection_of(ask)?;
+        let (earliest, latest) = (connection.clock.at_least(now), connection.clock.at_most(now));
+        Some(ServerView { earliest, latest, is_up: connection.is_up() })
     }
 
     /// Makes an ask one that is decided without the store: on the store's clock, with one request counting once for
@@ -129,7 +129,7 @@ impl Store {
     pub fn divide(&self, ask: &mut Ask<'_>, now: Time) {
         ask.at = self.server_of(ask, now).map_or(now, |server| server.earliest);
         ask.share = u16::try_from(self.state.gateways()).unwrap_or(u16::MAX);
-        ask.under_way = u32::try_from(self.state.under_way.of(ask.limit, ask.key)).unwrap_or(u32::MAX);
+        ask.in_flight = u32::try_from(self.state.in_flight.of(ask.limit, ask.key)).unwrap_or(u32::MAX);
     }
 
     /// Counts a request that was refused without a call.
@@ -138,9 +138,9 @@ impl Store {
     }
 
     /// The connection to the server that holds the ask's counter.
-    pub(super) fn link_of(&self, ask: &Ask<'_>) -> Option<Rc<Link>> {
+    pub(super) fn connection_of(&self, ask: &Ask<'_>) -> Option<Rc<Connection>> {
         match self.servers.only() {
-            Some(link) => Some(Rc::clone(link)),
+            Some(connection) => Some(Rc::clone(connection)),
             None => self.servers.of(Tag::of(&ask.text).slot()),
         }
     }

@@ -11,11 +11,11 @@ use tokio::sync::watch;
 
 use super::connection::random;
 use super::gateway_count;
-use super::in_flight::UnderWay;
+use super::in_flight::InFlightCosts;
 use super::server_clock::ServerClock;
 use super::server_watch::Watch;
 use super::topology::Topology;
-use super::unreported::Outstanding;
+use super::unreported::Unreported;
 use crate::Settings;
 
 /// The least time after which people are told another reason for the same outage.
@@ -29,7 +29,7 @@ pub struct StoreState {
     config: ArcSwap<Settings>,
     /// This gateway's name among those that share it.
     pub(super) gateway: String,
-    /// Told when a worker has lost its connection, so that the others look at theirs.
+    /// StatesReply when a worker has lost its connection, so that the others look at theirs.
     pub(super) alarm: watch::Sender<()>,
     /// Live gateways, this one among them, as of the last word from the store.
     gateways: AtomicU32,
@@ -43,9 +43,9 @@ pub struct StoreState {
     clocks: Mutex<HashMap<String, Arc<ServerClock>>>,
     health: Mutex<Health>,
     /// What was admitted without the store.
-    pub(super) outstanding: Outstanding,
+    pub(super) unreported: Unreported,
     /// What requests wait for.
-    pub(super) under_way: Arc<UnderWay>,
+    pub(super) in_flight: Arc<InFlightCosts>,
     /// Where the gateway keeps what the store has told.
     told: Mutex<Vec<Weak<Counters>>>,
     /// Whether that is to be forgotten.
@@ -96,8 +96,8 @@ impl StoreState {
             watches: Mutex::default(),
             clocks: Mutex::default(),
             health: Mutex::default(),
-            outstanding: Outstanding::default(),
-            under_way: Arc::default(),
+            unreported: Unreported::default(),
+            in_flight: Arc::default(),
             told: Mutex::default(),
             outdated: AtomicBool::new(false),
         }
@@ -110,7 +110,7 @@ impl StoreState {
 
     /// Goes on under another configuration, if that leads to the same counters: other credentials, another timeout.
     /// Whether it does.
-    pub fn goes_on(&self, config: &Settings) -> bool {
+    pub fn can_keep(&self, config: &Settings) -> bool {
         let now = self.config();
         let same = now.servers == config.servers
             && now.database == config.database
@@ -158,7 +158,7 @@ impl StoreState {
     }
 
     /// Takes the limits whose counters keep what the store tells.
-    pub fn keeps<'a>(&self, limits: impl Iterator<Item = &'a Arc<CountedLimit>>) {
+    pub fn track<'a>(&self, limits: impl Iterator<Item = &'a Arc<CountedLimit>>) {
         *locked(&self.told) = limits.map(|limit| Arc::downgrade(&limit.counters)).collect();
     }
 
@@ -170,7 +170,7 @@ impl StoreState {
         if clock.seen(server, sent, received) {
             self.outdated.store(true, Ordering::Relaxed);
         }
-        let forget = self.outdated.load(Ordering::Relaxed) && !self.outstanding.any();
+        let forget = self.outdated.load(Ordering::Relaxed) && !self.unreported.any();
         if forget && self.outdated.swap(false, Ordering::Relaxed) {
             locked(&self.told).iter().filter_map(Weak::upgrade).for_each(|counters| counters.forget());
         }

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, Notify, watch};
 
 use super::cluster::{self, CLUSTER, Servers};
 use super::dial::{self, SlotRange, connect};
-use super::reconnect::told;
+use super::reconnect::one_line;
 use super::sentinel::Sentinels;
 use super::server_watch::pause;
 use super::store::Store;
@@ -29,7 +29,7 @@ const MASTER: Duration = Duration::from_millis(750);
 /// What the threads of a gateway know of the servers.
 pub(super) struct Topology {
     known: watch::Sender<Option<Result<Known, String>>>,
-    /// Told when it is wrong.
+    /// StatesReply when it is wrong.
     pub(super) outdated: Notify,
     /// Held by the worker that asks for all.
     duty: Mutex<()>,
@@ -50,14 +50,14 @@ impl Default for Topology {
 
 impl Store {
     /// Asks for all workers, from when this one has the duty: it passes on when a worker ends.
-    pub(super) async fn survey(self: Rc<Self>) {
+    pub(super) async fn refresh_topology(self: Rc<Self>) {
         let topology = &self.state.topology;
         let _duty = topology.duty.lock().await;
         let mut sentinels = Sentinels::default();
         let mut failures = 0;
         loop {
             let known = match tokio::time::timeout(ASK, self.ask_topology(&mut sentinels)).await {
-                Ok(known) => known.map_err(|error| told(&error)),
+                Ok(known) => known.map_err(|error| one_line(&error)),
                 Err(_) => Err("it is not known who holds what: nobody answers in time".to_owned()),
             };
             failures = if known.is_ok() { 0 } else { failures + 1 };
@@ -83,14 +83,16 @@ impl Store {
     /// Asks all nodes to which there is a connection, and those that the file names if none of them answers.
     async fn ask_slots(&self) -> RedisResult<Vec<SlotRange>> {
         let config = self.state.config();
-        let of = async |mut connection: MultiplexedConnection, address: &Address| {
-            let ranges = dial::slots(&mut connection, address).await?;
+        let of = async |mut channel: MultiplexedConnection, address: &Address| {
+            let ranges = dial::slots(&mut channel, address).await?;
             let none = (ErrorKind::Io, "a node of the cluster knows no slots");
             if ranges.is_empty() { Err(RedisError::from(none)) } else { Ok(ranges) }
         };
-        let links = self.servers.all();
-        let open = links.iter().filter_map(|link| Some((link.ready().ok()?, link.fixed.as_ref()?)));
-        let open: Vec<_> = open.map(|(connection, address)| Box::pin(of(connection, address))).collect();
+        let connections = self.servers.all();
+        let open = connections
+            .iter()
+            .filter_map(|connection| Some((connection.ready().ok()?, connection.fixed.as_ref()?)));
+        let open: Vec<_> = open.map(|(channel, address)| Box::pin(of(channel, address))).collect();
         // The first answer counts: a node that is silent must not keep the others from being heard.
         if !open.is_empty()
             && let Ok(Ok((ranges, _))) = tokio::time::timeout(ASK / 2, select_ok(open)).await
@@ -111,8 +113,8 @@ impl Store {
                 (Servers::Cluster(map), Some(known)) => {
                     match known {
                         Ok(Known::Slots(ranges)) => {
-                            for link in map.update(&self.state, self.worker, &ranges, self.timeout()) {
-                                self.spawn(Rc::clone(&self).tend(link));
+                            for connection in map.update(&self.state, self.worker, &ranges, self.timeout()) {
+                                self.spawn(Rc::clone(&self).maintain(connection));
                             }
                             self.state.reached(self.worker, CLUSTER);
                         }
@@ -122,11 +124,11 @@ impl Store {
                     map.ever.set(true);
                     map.looked.notify_waiters();
                 }
-                (Servers::One(link), Some(Ok(Known::Master(master)))) => {
-                    let at = link.at.borrow().clone();
-                    if at.is_some_and(|at| at != master) && link.is_up() {
-                        link.shut(format!("the sentinels name another master, {master}"));
-                        *link.named.borrow_mut() = Some(master);
+                (Servers::One(connection), Some(Ok(Known::Master(master)))) => {
+                    let at = connection.at.borrow().clone();
+                    if at.is_some_and(|at| at != master) && connection.is_up() {
+                        connection.shut(format!("the sentinels name another master, {master}"));
+                        *connection.named.borrow_mut() = Some(master);
                     }
                 }
                 _ => {}

@@ -15,7 +15,7 @@ const MAX_KEYS: usize = 100_000;
 
 /// The spending of all keys that the store has not heard of, shared by the threads of a gateway.
 #[derive(Default)]
-pub(super) struct Outstanding {
+pub(super) struct Unreported {
     keys: Mutex<HashMap<(u64, Fingerprint), Spent>>,
     /// How many those are, to look at without a lock.
     count: AtomicUsize,
@@ -43,7 +43,7 @@ pub(super) struct Report {
     pub(super) amount: u64,
 }
 
-impl Outstanding {
+impl Unreported {
     /// Notes what was admitted without the store.
     pub(super) fn add(&self, limit: &Arc<CountedLimit>, key: Fingerprint, tag: Tag, cost: u64) {
         let mut keys = self.locked();
@@ -136,20 +136,20 @@ mod tests {
         let limit =
             std::sync::Arc::new(fixture::limit(Quota::FixedWindow(FixedWindow::new(rate), rate), 10, 0));
         let (key, tag) = (Fingerprint::from_hash(1), Tag::of(&KeyText::from_slice(b"k")));
-        let outstanding = Outstanding::default();
-        let reports = |still: u64| outstanding.reports(|_, _, _| true, |_, _| still);
-        outstanding.add(&limit, key, tag, 5);
-        outstanding.add(&limit, key, tag, 2);
+        let unreported = Unreported::default();
+        let reports = |still: u64| unreported.reports(|_, _, _| true, |_, _| still);
+        unreported.add(&limit, key, tag, 5);
+        unreported.add(&limit, key, tag, 2);
         let first = reports(100).remove(0);
-        outstanding.add(&limit, key, tag, 3);
+        unreported.add(&limit, key, tag, 3);
         let again = reports(100).remove(0);
         assert_eq!((first.id, first.amount), (again.id, 7));
-        assert!(!outstanding.heard(&again));
+        assert!(!unreported.heard(&again));
         let second = reports(2).remove(0);
         assert_eq!(second.amount, 2, "one of the three has come back by itself");
-        assert!(!outstanding.heard(&first) && outstanding.has(&limit, key), "it was heard before");
-        assert!(outstanding.heard(&second) && !outstanding.any());
-        outstanding.add(&limit, key, tag, 3);
-        assert!(reports(0).is_empty() && !outstanding.any());
+        assert!(!unreported.heard(&first) && unreported.has(&limit, key), "it was heard before");
+        assert!(unreported.heard(&second) && !unreported.any());
+        unreported.add(&limit, key, tag, 3);
+        assert!(reports(0).is_empty() && !unreported.any());
     }
 }

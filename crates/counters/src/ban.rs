@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_limiter::{Algorithm, Ban, Refusal, Span, Standing, Strikes, Time};
+use sluicegate_limiter::{Algorithm, Ban, Refusal, Span, Strikes, Time, Usage};
 use smallvec::SmallVec;
 
 use super::sync::{AtomicU64, Ordering};
@@ -95,7 +95,7 @@ impl Bans {
 
     /// Counts a refusal. What is left of the ban, if it began one.
     fn refused(&self, key: Fingerprint, now: Time) -> Option<Span> {
-        let mut held = self.table.hold(key, now, None);
+        let mut held = self.table.lock_key(key, now, None);
         if held.key() != key {
             // Full of bans. Nobody is banned for what others did; the limit itself goes on refusing.
             return None;
@@ -163,8 +163,8 @@ impl<'a> BanCheck<'a> {
 }
 
 /// What a key has left that is banned for so long: nothing, until then or longer.
-pub fn while_banned(standing: Standing, left: Span) -> Standing {
-    Standing { remaining: 0, reset: standing.reset.max(left), ..standing }
+pub fn while_banned(usage: Usage, left: Span) -> Usage {
+    Usage { remaining: 0, reset: usage.reset.max(left), ..usage }
 }
 
 /// How long a banned key is refused: at least as long as the limit itself would go on refusing it, so that who comes

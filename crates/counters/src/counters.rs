@@ -1,13 +1,13 @@
 //! The counters of a limit, whatever its algorithm: one match, so that tables stay flat and typed.
 
 use sluicegate_limiter::{
-    Concurrency, FixedWindow, LeakyBucket, Quota, Receipt, Refusal, SlidingLog, SlidingWindow, Span,
-    Standing, Time, TokenBucket,
+    Concurrency, FixedWindow, LeakyBucket, Quota, Receipt, Refusal, SlidingLog, SlidingWindow, Span, Time,
+    TokenBucket, Usage,
 };
 
 use super::queue::Queue;
 use super::remote_charges::RemoteCharges;
-use super::table::{Asked, LockedEntry, Table};
+use super::table::{CheckResult, LockedEntry, Table};
 use super::{Fingerprint, KeyState, RemoteState};
 
 /// The counters of one limit. They outlive the configuration that made them.
@@ -53,11 +53,11 @@ pub(super) enum Reservation {
 
 /// The state of one key of a limit that so many gateways count without knowing of each other: each of them lets a
 /// request count for all, so that together they stay within the limit.
-pub(super) struct Shared<'a> {
+pub(super) struct DividedKey<'a> {
     key: LockedKey<'a>,
     by: u16,
     /// What each of them is asked for elsewhere, and may still be admitted there.
-    under_way: u32,
+    in_flight: u32,
 }
 
 macro_rules! each_table {
@@ -145,12 +145,12 @@ impl Counters {
     }
 
     /// The standing of a key, or `None` if it has no state.
-    pub fn standing(&self, key: Fingerprint, now: Time) -> Option<Standing> {
-        each_table!(&self.tables, table => table.standing(key, now))
+    pub fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
+        each_table!(&self.tables, table => table.usage(key, now))
     }
 
     /// The standing of a key that was never seen.
-    pub fn fresh(&self, now: Time) -> Standing {
+    pub fn fresh(&self, now: Time) -> Usage {
         each_table!(&self.tables, table => table.fresh(now))
     }
 
@@ -166,25 +166,27 @@ impl Counters {
     }
 
     /// Locks the state of a key. `asked` is what a request asks for that is charged only if the key admits that.
-    pub(super) fn hold(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedKey<'_> {
+    pub(super) fn lock_key(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedKey<'_> {
         match &self.tables {
-            Tables::TokenBucket(table) => LockedKey::TokenBucket(table.hold(key, now, asked)),
-            Tables::LeakyBucket(table, queue) => LockedKey::LeakyBucket(table.hold(key, now, asked), queue),
-            Tables::FixedWindow(table) => LockedKey::FixedWindow(table.hold(key, now, asked)),
-            Tables::SlidingLog(table) => LockedKey::SlidingLog(table.hold(key, now, asked)),
-            Tables::SlidingWindow(table) => LockedKey::SlidingWindow(table.hold(key, now, asked)),
-            Tables::Concurrency(table) => LockedKey::Concurrency(table.hold(key, now, asked)),
+            Tables::TokenBucket(table) => LockedKey::TokenBucket(table.lock_key(key, now, asked)),
+            Tables::LeakyBucket(table, queue) => {
+                LockedKey::LeakyBucket(table.lock_key(key, now, asked), queue)
+            }
+            Tables::FixedWindow(table) => LockedKey::FixedWindow(table.lock_key(key, now, asked)),
+            Tables::SlidingLog(table) => LockedKey::SlidingLog(table.lock_key(key, now, asked)),
+            Tables::SlidingWindow(table) => LockedKey::SlidingWindow(table.lock_key(key, now, asked)),
+            Tables::Concurrency(table) => LockedKey::Concurrency(table.lock_key(key, now, asked)),
         }
     }
 
     /// Asks for `cost` of `key` where no other limit has a say; none of a limit that takes what is given back.
     #[inline]
-    pub(super) fn ask(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Asked> {
+    pub(super) fn acquire(&self, key: Fingerprint, now: Time, cost: u64) -> Option<CheckResult> {
         match &self.tables {
-            Tables::TokenBucket(table) => Some(table.ask(key, now, cost)),
-            Tables::FixedWindow(table) => Some(table.ask(key, now, cost)),
-            Tables::SlidingLog(table) => Some(table.ask(key, now, cost)),
-            Tables::SlidingWindow(table) => Some(table.ask(key, now, cost)),
+            Tables::TokenBucket(table) => Some(table.acquire(key, now, cost)),
+            Tables::FixedWindow(table) => Some(table.acquire(key, now, cost)),
+            Tables::SlidingLog(table) => Some(table.acquire(key, now, cost)),
+            Tables::SlidingWindow(table) => Some(table.acquire(key, now, cost)),
             Tables::LeakyBucket(..) | Tables::Concurrency(_) => None,
         }
     }
@@ -239,7 +241,7 @@ impl Counters {
 
     /// Takes places of a concurrency limit, which somebody else has admitted; the key that they are held under.
     pub(super) fn take(&self, key: Fingerprint, cost: u64) -> Fingerprint {
-        let mut held = self.hold(key, Time::EPOCH, None); // places know no time
+        let mut held = self.lock_key(key, Time::EPOCH, None); // places know no time
         if let LockedKey::Concurrency(held) = &mut held {
             held.charge(Time::EPOCH, cost);
         }
@@ -256,7 +258,7 @@ impl Counters {
 
     /// Charges what a request cost more than was taken.
     pub fn settle(&self, key: Fingerprint, now: Time, cost: u64) {
-        let mut held = self.hold(key, now, None);
+        let mut held = self.lock_key(key, now, None);
         each_held!(&mut held, held => held.settle(now, cost));
     }
 
@@ -306,8 +308,8 @@ impl Counters {
 
 impl<'a> LockedKey<'a> {
     /// The same key, counted by so many gateways apart.
-    pub(super) fn shared(self, by: u16, under_way: u32) -> Shared<'a> {
-        Shared { key: self, by, under_way }
+    pub(super) fn shared(self, by: u16, in_flight: u32) -> DividedKey<'a> {
+        DividedKey { key: self, by, in_flight }
     }
 
     pub(super) fn key(&self) -> Fingerprint {
@@ -336,7 +338,7 @@ impl<'a> LockedKey<'a> {
     }
 }
 
-impl Shared<'_> {
+impl DividedKey<'_> {
     pub(super) fn key(&self) -> Fingerprint {
         self.key.key()
     }
@@ -362,26 +364,26 @@ impl Shared<'_> {
         if self.by == 1 || matches!(self.key, LockedKey::Concurrency(_)) {
             return cost; // places are counted here as they are taken here; the limit is divided instead
         }
-        let capacity = each_held!(&self.key, held => held.standing(now)).capacity;
+        let capacity = each_held!(&self.key, held => held.usage(now)).capacity;
         cost.saturating_mul(u64::from(self.by)).min(capacity.max(cost))
     }
 }
 
-impl KeyState for Shared<'_> {
+impl KeyState for DividedKey<'_> {
     fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
-        let Standing { capacity, remaining, .. } = each_held!(&self.key, held => held.standing(now));
+        let Usage { capacity, remaining, .. } = each_held!(&self.key, held => held.usage(now));
         if let LockedKey::Concurrency(_) = &self.key {
             let share = (capacity / u64::from(self.by)).max(1);
-            if capacity - remaining + u64::from(self.under_way) + cost > share && cost <= capacity {
+            if capacity - remaining + u64::from(self.in_flight) + cost > share && cost <= capacity {
                 return Err(Refusal::Busy);
             }
         }
         let wanted = self.times(now, cost);
         let answer = each_held!(&self.key, held => held.check(now, wanted));
-        let under_way = u64::from(self.under_way) * u64::from(self.by);
+        let in_flight = u64::from(self.in_flight) * u64::from(self.by);
         match answer {
             // What is under way takes what there is; it is known soon whether it did.
-            Ok(_) if under_way > 0 && wanted.saturating_add(under_way) > remaining => {
+            Ok(_) if in_flight > 0 && wanted.saturating_add(in_flight) > remaining => {
                 let most = each_held!(&self.key, held => held.check(now, capacity)).err();
                 Err(most.unwrap_or(Refusal::Until(Span::from_millis(1))))
             }
@@ -399,9 +401,9 @@ impl KeyState for Shared<'_> {
         each_held!(&mut self.key, held => held.refused(now, cost));
     }
 
-    fn standing(&self, now: Time) -> Standing {
-        let mut standing = each_held!(&self.key, held => held.standing(now));
-        standing.remaining /= u64::from(self.by);
-        standing
+    fn usage(&self, now: Time) -> Usage {
+        let mut usage = each_held!(&self.key, held => held.usage(now));
+        usage.remaining /= u64::from(self.by);
+        usage
     }
 }

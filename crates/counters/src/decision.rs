@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Receipt, Refusal, Span, Time, Usage};
 use smallvec::SmallVec;
 
 use super::ban::{BanCheck, BanChecks, longer, while_banned};
-use super::counters::{Reservation, Shared};
+use super::counters::{DividedKey, Reservation};
 use super::holds::{Hold, Holds};
-use super::table::Asked;
+use super::table::CheckResult;
 use super::{CountedLimit, Fingerprint, KeyText};
 
 /// One limit that is asked, for one key and cost.
@@ -29,7 +29,7 @@ pub struct Ask<'a> {
     /// How many gateways count as this one does, without knowing of each other: a request then counts so often.
     pub share: u16,
     /// What the key is asked for elsewhere at this moment, and may still be admitted there.
-    pub under_way: u32,
+    pub in_flight: u32,
     /// The key in full, for limits that want it.
     pub text: KeyText,
     /// Whether all that is charged is held, so that it can be undone.
@@ -42,7 +42,7 @@ pub struct Verdict {
     /// The wait it wants (zero for all but the leaky bucket), or its refusal.
     pub answer: Result<Span, Refusal>,
     /// What is left behind this request.
-    pub standing: Standing,
+    pub usage: Usage,
 }
 
 /// What all limits together say.
@@ -70,8 +70,8 @@ pub trait KeyState {
     fn charge(&mut self, now: Time, cost: u64) -> Receipt;
     /// See [`Algorithm::refused`](sluicegate_limiter::Algorithm::refused).
     fn refused(&mut self, now: Time, cost: u64);
-    /// See [`Algorithm::standing`](sluicegate_limiter::Algorithm::standing).
-    fn standing(&self, now: Time) -> Standing;
+    /// See [`Algorithm::usage`](sluicegate_limiter::Algorithm::usage).
+    fn usage(&self, now: Time) -> Usage;
 }
 
 impl<'a> Ask<'a> {
@@ -85,7 +85,7 @@ impl<'a> Ask<'a> {
             now: at,
             at,
             share: 1,
-            under_way: 0,
+            in_flight: 0,
             text: KeyText::new(),
             for_now: false,
         }
@@ -100,7 +100,7 @@ impl Verdict {
 
     /// Of a limit that knows of no request.
     pub fn fresh(limit: &CountedLimit) -> Self {
-        Self { answer: Ok(Span::ZERO), standing: limit.counters.fresh(Time::EPOCH) }
+        Self { answer: Ok(Span::ZERO), usage: limit.counters.fresh(Time::EPOCH) }
     }
 }
 
@@ -108,8 +108,8 @@ impl Decision {
     /// What the one limit says that a request is under. Each way out builds the decision where it is returned: it is
     /// four cache lines, most of which are never written.
     #[inline]
-    fn of_one(ask: &Ask<'_>, asked: &Asked) -> Self {
-        let verdict = Verdict { answer: asked.answer, standing: asked.standing };
+    fn of_one(ask: &Ask<'_>, asked: &CheckResult) -> Self {
+        let verdict = Verdict { answer: asked.answer, usage: asked.usage };
         let admitted = asked.answer.is_ok() || !ask.limit.enforced;
         let verdicts = SmallVec::from_buf_and_len([verdict; 2], 1);
         let holds = Holds::default();
@@ -150,11 +150,11 @@ pub fn may_refuse(asks: &[Ask<'_>]) -> bool {
 fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     if let [ask] = asks
         && ask.share == 1
-        && ask.under_way == 0
+        && ask.in_flight == 0
         && ask.limit.bans.is_none()
         && !keep
         && ask.limit.late_cost().is_none()
-        && let Some(asked) = ask.limit.counters.ask(ask.key, ask.at, ask.cost)
+        && let Some(asked) = ask.limit.counters.acquire(ask.key, ask.at, ask.cost)
     {
         if asked.added {
             ask.limit.counters.sweep_a_little(asked.key, ask.at);
@@ -166,7 +166,7 @@ fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
 
 /// Locks all keys, checks them all, then charges them all.
 fn decide_together(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
-    let mut held = hold(asks);
+    let mut held = lock_keys(asks);
     let mut holds = Holds::default();
     let mut bans = ban_checks(asks, &held);
     let mut decision = evaluate(asks, &mut held, &mut bans, true, |index, key, delay, receipt| {
@@ -188,7 +188,7 @@ fn decide_together(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
 /// What a request that was charged holds of a limit: with `keep` all that it spends.
 fn held_by(
     ask: &Ask<'_>,
-    key: &mut Shared<'_>,
+    key: &mut DividedKey<'_>,
     delay: Span,
     receipt: Receipt,
     (queue, keep): (bool, bool),
@@ -208,26 +208,26 @@ fn held_by(
 
 /// What all limits say of a request that is refused in any case: nothing is charged.
 pub fn refuse(asks: &[Ask<'_>]) -> Decision {
-    let mut held = hold(asks);
+    let mut held = lock_keys(asks);
     let mut bans = ban_checks(asks, &held);
     evaluate(asks, &mut held, &mut bans, false, |_, _, _, _| {})
 }
 
 /// Locks the keys, in the order that is the same for everybody.
-fn hold<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, Shared<'a>); 2]> {
+fn lock_keys<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> {
     let mut order: SmallVec<[usize; 2]> = (0..asks.len()).collect();
     if asks.len() > 1 {
         order.sort_unstable_by_key(|index| asks[*index].limit.counters.order);
     }
     let locked = |index: usize| {
         let ask = &asks[index];
-        (index, ask.limit.counters.hold(ask.key, ask.at, Some(ask.cost)).shared(ask.share, ask.under_way))
+        (index, ask.limit.counters.lock_key(ask.key, ask.at, Some(ask.cost)).shared(ask.share, ask.in_flight))
     };
     order.into_iter().map(locked).collect()
 }
 
 /// What bars each of the asks' keys.
-fn ban_checks<'a>(asks: &'a [Ask<'_>], held: &[(usize, Shared<'_>)]) -> BanChecks<'a> {
+fn ban_checks<'a>(asks: &'a [Ask<'_>], held: &[(usize, DividedKey<'_>)]) -> BanChecks<'a> {
     let alone = |index: usize| held.iter().any(|(at, key)| *at == index && key.key() == asks[index].key);
     asks.iter().enumerate().map(|(index, ask)| BanCheck::here(ask, alone(index))).collect()
 }
@@ -245,9 +245,9 @@ pub fn evaluate<K: KeyState>(
     mut charged: impl FnMut(usize, &mut K, Span, Receipt),
 ) -> Decision {
     let mut evaluation = Evaluation::new(may_admit);
-    let unknown = Standing { remaining: 0, capacity: 0, reset: Span::ZERO };
+    let unknown = Usage { remaining: 0, capacity: 0, reset: Span::ZERO };
     let mut verdicts: SmallVec<[Verdict; 2]> = SmallVec::new();
-    verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), standing: unknown });
+    verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), usage: unknown });
     for (index, key) in &*keys {
         verdicts[*index].answer = evaluation.check(&asks[*index], key, &bans[*index]);
     }
@@ -313,11 +313,11 @@ impl Evaluation {
                 }
             }
         }
-        let mut standing = key.standing(ask.at);
+        let mut usage = key.usage(ask.at);
         if let Err(Refusal::Banned(left)) = answer {
-            standing = while_banned(standing, left);
+            usage = while_banned(usage, left);
         }
-        (Verdict { answer, standing }, receipt)
+        (Verdict { answer, usage }, receipt)
     }
 
     /// The decision, as yet without its verdicts.

@@ -1,6 +1,6 @@
 //! A flat table: one slot a key, a 64-bit fingerprint beside its state, linear probing.
 
-use sluicegate_limiter::{Said, Time};
+use sluicegate_limiter::{Acquired, Time};
 
 use super::state_codec::{BEHIND, Overlong, StateCodec};
 
@@ -26,7 +26,7 @@ pub(super) struct HashTable<A: StateCodec> {
     /// What the words count from.
     base: u128,
     /// The states that do not fit a word.
-    far: Overlong<A::State>,
+    overlong: Overlong<A::State>,
 }
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ struct Slot<W> {
 
 impl<A: StateCodec> HashTable<A> {
     pub(super) fn new() -> Self {
-        Self { pages: Vec::new(), size: 0, used: 0, base: 0, far: Overlong::default() }
+        Self { pages: Vec::new(), size: 0, used: 0, base: 0, overlong: Overlong::default() }
     }
 
     #[cfg(test)]
@@ -177,7 +177,7 @@ impl<A: StateCodec> HashTable<A> {
     #[inline]
     fn is_idle(&self, slot: &Slot<A::Word>, algorithm: &A, now: Time) -> bool {
         let idle = |state: &A::State| algorithm.is_idle(state, now);
-        A::see(&slot.word, self.base, || self.far.get(slot.key), idle)
+        A::inspect(&slot.word, self.base, || self.overlong.get(slot.key), idle)
     }
 
     /// The slot so many steps, one round at most, behind another.
@@ -189,9 +189,9 @@ impl<A: StateCodec> HashTable<A> {
 
     /// What `look` says of the state at `index`; nothing if the slot is free.
     #[inline]
-    pub(super) fn see<T>(&self, index: usize, look: impl FnOnce(&A::State) -> T) -> Option<T> {
+    pub(super) fn inspect<T>(&self, index: usize, look: impl FnOnce(&A::State) -> T) -> Option<T> {
         let slot = Some(self.slot(index)).filter(|slot| slot.key != 0)?;
-        Some(A::see(&slot.word, self.base, || self.far.get(slot.key), look))
+        Some(A::inspect(&slot.word, self.base, || self.overlong.get(slot.key), look))
     }
 
     /// Asks for `cost` of the state of `key` in its slot.
@@ -199,16 +199,16 @@ impl<A: StateCodec> HashTable<A> {
     /// # Errors
     /// The index of `key`, if there is one, where that is not to be done in a word.
     #[inline]
-    pub(super) fn ask(
+    pub(super) fn acquire(
         &mut self,
         key: u64,
         algorithm: &A,
         now: Time,
         cost: u64,
-    ) -> Result<Said, Option<usize>> {
+    ) -> Result<Acquired, Option<usize>> {
         let Some((index, page, offset)) = self.seek(key) else { return Err(None) };
         let word = &mut self.pages[page][offset].word;
-        algorithm.ask_word(word, self.base, now, cost).ok_or(Some(index))
+        algorithm.acquire_word(word, self.base, now, cost).ok_or(Some(index))
     }
 
     /// Changes the state at `index`, which is that of a key, and says what `change` says of it.
@@ -222,33 +222,33 @@ impl<A: StateCodec> HashTable<A> {
     ) -> T {
         let (page, offset) = place(index);
         let slot = &mut self.pages[page][offset];
-        let mut state = match A::open(&mut slot.word, self.base) {
+        let mut state = match A::decode(&mut slot.word, self.base) {
             Some(state) => state,
-            None => self.far.take(slot.key),
+            None => self.overlong.take(slot.key),
         };
         let said = change(&mut state);
-        match A::close(state, self.base) {
+        match A::encode(state, self.base) {
             Ok(word) => slot.word = word,
-            Err(state) => self.close_far(index, algorithm, now, state),
+            Err(state) => self.encode_overlong(index, algorithm, now, state),
         }
         said
     }
 
     /// Puts back a state that does not fit: all words count from later on, or it is kept apart.
     #[cold]
-    fn close_far(&mut self, index: usize, algorithm: &A, now: Time, state: A::State) {
+    fn encode_overlong(&mut self, index: usize, algorithm: &A, now: Time, state: A::State) {
         let base = algorithm.base(now);
         if base.saturating_sub(self.base) >= BEHIND {
             for slot in self.pages.iter_mut().flatten().filter(|slot| slot.key != 0) {
-                A::lift(&mut slot.word, base - self.base);
+                A::rebase(&mut slot.word, base - self.base);
             }
             self.base = base;
         }
         let (page, offset) = place(index);
         let slot = &mut self.pages[page][offset];
-        slot.word = A::close(state, self.base).unwrap_or_else(|state| {
-            self.far.put(slot.key, state);
-            A::far()
+        slot.word = A::encode(state, self.base).unwrap_or_else(|state| {
+            self.overlong.put(slot.key, state);
+            A::overlong()
         });
     }
 
@@ -257,11 +257,11 @@ impl<A: StateCodec> HashTable<A> {
         let (old, new) = (self.base, algorithm.base(now));
         self.base = new;
         for slot in self.pages.iter_mut().flatten().filter(|slot| slot.key != 0) {
-            let mut state = A::open(&mut slot.word, old).unwrap_or_else(|| self.far.take(slot.key));
+            let mut state = A::decode(&mut slot.word, old).unwrap_or_else(|| self.overlong.take(slot.key));
             change(&mut state);
-            slot.word = A::close(state, new).unwrap_or_else(|state| {
-                self.far.put(slot.key, state);
-                A::far()
+            slot.word = A::encode(state, new).unwrap_or_else(|state| {
+                self.overlong.put(slot.key, state);
+                A::overlong()
             });
         }
     }
@@ -270,7 +270,7 @@ impl<A: StateCodec> HashTable<A> {
     pub(super) fn clear(&mut self) -> usize {
         self.pages = Vec::new();
         self.size = 0;
-        self.far = Overlong::default();
+        self.overlong = Overlong::default();
         std::mem::take(&mut self.used)
     }
 
@@ -278,7 +278,7 @@ impl<A: StateCodec> HashTable<A> {
     /// hold another key. The key that is gone.
     pub(super) fn remove(&mut self, index: usize) -> u64 {
         let gone = std::mem::take(self.slot_mut(index));
-        self.far.drop(gone.key);
+        self.overlong.drop(gone.key);
         self.used -= 1;
         let (mut gap, mut at) = (index, self.next(index));
         while self.slot(at).key != 0 {
@@ -340,7 +340,7 @@ mod tests {
             }
             for (key, value) in &map {
                 let at = slots.find(*key).unwrap();
-                prop_assert_eq!(slots.see(at, |state| *state), Some(InFlight::new(*value)));
+                prop_assert_eq!(slots.inspect(at, |state| *state), Some(InFlight::new(*value)));
             }
         }
 
@@ -352,7 +352,7 @@ mod tests {
         ) {
             let bucket = TokenBucket::new(Rate::new(count, Span::from_nanos(nanos)).unwrap(), burst).unwrap();
             let mut slots = HashTable::new();
-            let mut debts = [sluicegate_limiter::Debt::default(); 6];
+            let mut debts = [sluicegate_limiter::Tat::default(); 6];
             let mut now = NOW;
             for (key, later, cost) in steps {
                 now = now.plus(Span::from_nanos(later));
@@ -360,7 +360,7 @@ mod tests {
                 let key = key << 29;
                 let at = slots.find(key).unwrap_or_else(|| slots.insert(key));
                 slots.change(at, &bucket, now, |state| {
-                    assert_eq!(bucket.standing(state, now), bucket.standing(known, now));
+                    assert_eq!(bucket.usage(state, now), bucket.usage(known, now));
                     if bucket.check(state, now, cost).is_ok() {
                         let receipts = [state, known].map(|debt| bucket.charge(debt, now, cost));
                         assert_eq!(receipts[0], receipts[1]);
@@ -373,7 +373,7 @@ mod tests {
                 let Some(at) = slots.find((key as u64) << 29).filter(|_| key > 0) else { continue };
                 other.rescale(&bucket, &mut known, now);
                 slots.change(at, &other, now, |state| {
-                    assert_eq!(other.standing(state, now), other.standing(&known, now));
+                    assert_eq!(other.usage(state, now), other.usage(&known, now));
                 });
             }
         }

@@ -36,8 +36,8 @@ fn two_limits_in_opposite_orders() {
         let own = decide(&asks, false).admitted;
         let others = thread.join().unwrap();
         assert!(own ^ others);
-        assert_eq!(a.counters.standing(key(1), NOW).unwrap().remaining, 0);
-        assert_eq!(b.counters.standing(key(2), NOW).unwrap().remaining, 1);
+        assert_eq!(a.counters.usage(key(1), NOW).unwrap().remaining, 0);
+        assert_eq!(b.counters.usage(key(2), NOW).unwrap().remaining, 1);
     });
 }
 
@@ -84,6 +84,6 @@ fn a_reload_meets_a_decision() {
         let thread = loom::thread::spawn(move || other.counters.reconfigure(&quota, 10, NOW));
         assert!(decide(&[Ask::new(&limit, key(1), 1, NOW)], false).admitted);
         assert!(thread.join().unwrap());
-        assert_eq!(limit.counters.standing(key(1), NOW).unwrap().remaining, 1);
+        assert_eq!(limit.counters.usage(key(1), NOW).unwrap().remaining, 1);
     });
 }

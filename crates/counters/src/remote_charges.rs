@@ -1,6 +1,6 @@
 //! The charges that a store has made for this gateway and that it may still be told to give back.
 
-use sluicegate_limiter::{Algorithm, Charge, Debt, Quota, Receipt, Time};
+use sluicegate_limiter::{Algorithm, Charge, Quota, Receipt, Tat, Time};
 
 use super::Fingerprint;
 use super::open_charges::OpenCharges;
@@ -63,7 +63,7 @@ impl RemoteCharges {
         let mut charges = [charge];
         match (self.quota(), old) {
             (Quota::TokenBucket(new, ..), Quota::TokenBucket(old, ..)) => {
-                new.carry(old, &Debt::until(charge.at()), now, &mut charges);
+                new.carry(old, &Tat::until(charge.at()), now, &mut charges);
             }
             (Quota::FixedWindow(new, _), Quota::FixedWindow(old, _)) => {
                 new.carry(old, &Default::default(), now, &mut charges);
@@ -80,6 +80,6 @@ impl RemoteCharges {
 /// The debts behind a charge that is given back are paid earlier; nothing else knows an order.
 fn move_up(quota: &Quota, now: Time, charge: Charge, others: &mut [Charge]) {
     if let Quota::TokenBucket(bucket, ..) = quota {
-        bucket.take_back(&mut Debt::until(charge.at()), now, charge, others.iter_mut());
+        bucket.take_back(&mut Tat::until(charge.at()), now, charge, others.iter_mut());
     }
 }

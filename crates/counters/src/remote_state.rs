@@ -1,8 +1,8 @@
 //! The state of a key as a store told it, which answers as a local one does.
 
 use sluicegate_limiter::{
-    Algorithm, Concurrency, Debt, FixedWindow, InFlight, LeakyBucket, Log, Receipt, Refusal, Slices,
-    SlidingLog, SlidingWindow, Span, Standing, Time, TokenBucket, Window,
+    Algorithm, Concurrency, FixedWindow, InFlight, LeakyBucket, Log, Receipt, Refusal, Slices, SlidingLog,
+    SlidingWindow, Span, Tat, Time, TokenBucket, Usage, Window,
 };
 
 use crate::KeyState;
@@ -11,9 +11,9 @@ use crate::KeyState;
 #[derive(Clone, Debug, PartialEq)]
 pub enum RemoteState {
     /// See [`TokenBucket`].
-    TokenBucket(TokenBucket, Debt),
+    TokenBucket(TokenBucket, Tat),
     /// See [`LeakyBucket`].
-    LeakyBucket(LeakyBucket, Debt),
+    LeakyBucket(LeakyBucket, Tat),
     /// See [`FixedWindow`].
     FixedWindow(FixedWindow, Window),
     /// See [`SlidingLog`].
@@ -67,7 +67,7 @@ impl KeyState for RemoteState {
         each!(self, (algorithm, state) => algorithm.refused(state, now, cost));
     }
 
-    fn standing(&self, now: Time) -> Standing {
-        each!(self, (algorithm, state) => algorithm.standing(state, now))
+    fn usage(&self, now: Time) -> Usage {
+        each!(self, (algorithm, state) => algorithm.usage(state, now))
     }
 }

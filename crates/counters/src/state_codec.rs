@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sluicegate_limiter::{
-    Algorithm, Ban, Concurrency, Debt, FixedWindow, LeakyBucket, Said, SlidingLog, SlidingWindow, Time,
+    Acquired, Algorithm, Ban, Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, Tat, Time,
     TokenBucket,
 };
 
@@ -23,10 +23,10 @@ pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
     type Word: Default;
 
     /// Takes the state out of its word; none if it is kept beside the table.
-    fn open(word: &mut Self::Word, base: u128) -> Option<Self::State>;
+    fn decode(word: &mut Self::Word, base: u128) -> Option<Self::State>;
 
     /// What `look` says of the state, which `far` finds if it is kept beside the table.
-    fn see<'f, T>(
+    fn inspect<'f, T>(
         word: &Self::Word,
         base: u128,
         far: impl FnOnce() -> Option<&'f Self::State>,
@@ -39,15 +39,15 @@ pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
     ///
     /// # Errors
     /// The state, if it does not fit.
-    fn close(state: Self::State, base: u128) -> Result<Self::Word, Self::State>;
+    fn encode(state: Self::State, base: u128) -> Result<Self::Word, Self::State>;
 
     /// Asks for `cost` of the state in a word; none, and nothing is changed, where numbers do not fit words.
-    fn ask_word(&self, _word: &mut Self::Word, _base: u128, _now: Time, _cost: u64) -> Option<Said> {
+    fn acquire_word(&self, _word: &mut Self::Word, _base: u128, _now: Time, _cost: u64) -> Option<Acquired> {
         None
     }
 
     /// The word of a state that is kept beside the table.
-    fn far() -> Self::Word {
+    fn overlong() -> Self::Word {
         Self::Word::default()
     }
 
@@ -62,53 +62,53 @@ pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
     }
 
     /// Makes a word that counts from a base one that counts from so much later.
-    fn lift(_word: &mut Self::Word, _by: u128) {}
+    fn rebase(_word: &mut Self::Word, _by: u128) {}
 }
 
 macro_rules! bucket {
-    ($algorithm:ty $(, $ask_word:item)?) => {
+    ($algorithm:ty $(, $acquire_word:item)?) => {
         impl StateCodec for $algorithm {
             type Word = u64;
 
-            $($ask_word)?
+            $($acquire_word)?
 
             #[inline]
-            fn open(word: &mut u64, base: u128) -> Option<Debt> {
+            fn decode(word: &mut u64, base: u128) -> Option<Tat> {
                 match *word {
-                    0 => Some(Debt::default()),
+                    0 => Some(Tat::default()),
                     OVERLONG => None,
-                    above => Some(Debt::until(base + u128::from(above))),
+                    above => Some(Tat::until(base + u128::from(above))),
                 }
             }
 
             #[inline]
-            fn see<'f, T>(
+            fn inspect<'f, T>(
                 word: &u64,
                 base: u128,
-                far: impl FnOnce() -> Option<&'f Debt>,
-                look: impl FnOnce(&Debt) -> T,
+                far: impl FnOnce() -> Option<&'f Tat>,
+                look: impl FnOnce(&Tat) -> T,
             ) -> T {
-                let debt = Self::open(&mut word.clone(), base).or_else(|| far().copied());
+                let debt = Self::decode(&mut word.clone(), base).or_else(|| far().copied());
                 look(&debt.unwrap_or_default())
             }
 
             #[inline]
-            fn close(debt: Debt, base: u128) -> Result<u64, Debt> {
+            fn encode(debt: Tat, base: u128) -> Result<u64, Tat> {
                 match u64::try_from(debt.paid_at().saturating_sub(base)) {
                     Ok(OVERLONG) | Err(_) => Err(debt),
                     Ok(above) => Ok(above),
                 }
             }
 
-            fn far() -> u64 {
+            fn overlong() -> u64 {
                 OVERLONG
             }
 
             fn base(&self, now: Time) -> u128 {
-                self.pace().clock(now).saturating_sub(BEHIND)
+                self.emission_rate().clock(now).saturating_sub(BEHIND)
             }
 
-            fn lift(word: &mut u64, by: u128) {
+            fn rebase(word: &mut u64, by: u128) {
                 if *word != OVERLONG {
                     *word = u64::try_from(by).map_or(0, |by| word.saturating_sub(by));
                 }
@@ -127,16 +127,16 @@ macro_rules! as_it_is {
                 $counts_refusals
             })?
 
-            fn open(word: &mut Self::State, _base: u128) -> Option<Self::State> {
+            fn decode(word: &mut Self::State, _base: u128) -> Option<Self::State> {
                 Some(std::mem::take(word))
             }
 
             #[inline]
-            fn ask_word(&self, word: &mut Self::State, _base: u128, now: Time, cost: u64) -> Option<Said> {
-                Some(self.ask(word, now, cost))
+            fn acquire_word(&self, word: &mut Self::State, _base: u128, now: Time, cost: u64) -> Option<Acquired> {
+                Some(self.acquire(word, now, cost))
             }
 
-            fn see<'f, T>(
+            fn inspect<'f, T>(
                 word: &Self::State,
                 _base: u128,
                 _far: impl FnOnce() -> Option<&'f Self::State>,
@@ -148,7 +148,7 @@ macro_rules! as_it_is {
                 look(word)
             }
 
-            fn close(state: Self::State, _base: u128) -> Result<Self::State, Self::State> {
+            fn encode(state: Self::State, _base: u128) -> Result<Self::State, Self::State> {
                 Ok(state)
             }
         }
@@ -158,9 +158,9 @@ macro_rules! as_it_is {
 bucket!(
     TokenBucket,
     #[inline]
-    fn ask_word(&self, word: &mut u64, base: u128, now: Time, cost: u64) -> Option<Said> {
+    fn acquire_word(&self, word: &mut u64, base: u128, now: Time, cost: u64) -> Option<Acquired> {
         let mut above = Some(*word).filter(|word| *word != OVERLONG)?;
-        let said = self.ask_above(&mut above, base, now, cost)?;
+        let said = self.acquire_above(&mut above, base, now, cost)?;
         *word = Some(above).filter(|word| *word != OVERLONG)?;
         Some(said)
     }

@@ -3,7 +3,7 @@
 mod guard;
 mod sweep;
 
-use sluicegate_limiter::{Receipt, Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Receipt, Refusal, Span, Time, Usage};
 
 use self::guard::{Exclusive, Guard};
 use super::hash_table::HashTable;
@@ -42,13 +42,13 @@ struct Counts {
 /// Holds nothing but the overflow bucket. In a flood of new keys all threads come here, and nearly all requests are
 /// refused, which changes nothing: these hold the lock together.
 #[repr(align(128))]
-struct Overflow<A: StateCodec>(RwLock<Part<A>>);
+struct Overflow<A: StateCodec>(RwLock<ShardState<A>>);
 
 /// One lock, on a cache line of its own.
 #[repr(align(128))]
-struct Shard<A: StateCodec>(Mutex<Part<A>>);
+struct Shard<A: StateCodec>(Mutex<ShardState<A>>);
 
-struct Part<A: StateCodec> {
+struct ShardState<A: StateCodec> {
     /// Each shard has the quota under its own lock, so that a state is never read by another quota than the
     /// one that wrote it, whatever reload runs.
     algorithm: A,
@@ -60,10 +60,10 @@ struct Part<A: StateCodec> {
 }
 
 /// What the limit of a table says where no other has a say.
-pub(super) struct Asked {
+pub(super) struct CheckResult {
     /// The delay, or the refusal.
     pub(super) answer: Result<Span, Refusal>,
-    pub(super) standing: Standing,
+    pub(super) usage: Usage,
     /// The key that was really charged.
     pub(super) key: Fingerprint,
     /// Whether the key was added to the table.
@@ -86,7 +86,7 @@ impl<A: StateCodec> Table<A> {
         // have.
         let shards =
             if cfg!(feature = "model") { 2 } else { (max_keys / 8192).next_power_of_two().clamp(16, 1024) };
-        let part = || Part {
+        let part = || ShardState {
             algorithm: algorithm.clone(),
             slots: HashTable::new(),
             hand: 0,
@@ -151,14 +151,14 @@ impl<A: StateCodec> Table<A> {
     /// Locks the state of `key`, or the overflow bucket if there is no room for a new key. `asked` is what a request asks
     /// for that is charged only if the key admits that; without it anything may be charged.
     #[inline]
-    pub(super) fn hold(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
+    pub(super) fn lock_key(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
         let held = self.find(key);
-        if held.slot.is_some() { held } else { self.hold_unknown(held, now, asked) }
+        if held.slot.is_some() { held } else { self.lock_unknown(held, now, asked) }
     }
 
     /// Goes on with a key that has no state.
     #[inline]
-    fn hold_unknown<'a>(
+    fn lock_unknown<'a>(
         &'a self,
         held: LockedEntry<'a, A>,
         now: Time,
@@ -169,11 +169,11 @@ impl<A: StateCodec> Table<A> {
         }
         let key = held.key;
         drop(held);
-        self.hold_when_full(key, now, asked)
+        self.lock_when_full(key, now, asked)
     }
 
     #[cold]
-    fn hold_when_full(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
+    fn lock_when_full(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
         self.make_room(now);
         let held = self.find(key);
         if held.slot.is_some() || self.has_room() {
@@ -203,40 +203,40 @@ impl<A: StateCodec> Table<A> {
 
     /// Asks for `cost` of `key` where no other limit has a say.
     #[inline]
-    pub(super) fn ask(&self, key: Fingerprint, now: Time, cost: u64) -> Asked {
+    pub(super) fn acquire(&self, key: Fingerprint, now: Time, cost: u64) -> CheckResult {
         let mut part = lock(&self.shard(key).0);
-        let Part { algorithm, slots, .. } = &mut *part;
-        match slots.ask(key.get(), algorithm, now, cost) {
-            Ok((answer, standing)) => {
-                Asked { answer: answer.map(|(delay, _)| delay), standing, key, added: false }
+        let ShardState { algorithm, slots, .. } = &mut *part;
+        match slots.acquire(key.get(), algorithm, now, cost) {
+            Ok((answer, usage)) => {
+                CheckResult { answer: answer.map(|(delay, _)| delay), usage, key, added: false }
             }
             Err(slot) => {
                 let part = Guard::Exclusive(Exclusive::Shard(part));
-                self.ask_slowly(LockedEntry { table: self, part, key, slot, added: false }, now, cost)
+                self.acquire_slowly(LockedEntry { table: self, part, key, slot, added: false }, now, cost)
             }
         }
     }
 
     /// Asks for `cost` of a key that has no state, or none in a word. A new one gets a state if it then owes something.
     #[inline(never)]
-    fn ask_slowly<'a>(&'a self, held: LockedEntry<'a, A>, now: Time, cost: u64) -> Asked {
-        let mut held = if held.slot.is_some() { held } else { self.hold_unknown(held, now, Some(cost)) };
+    fn acquire_slowly<'a>(&'a self, held: LockedEntry<'a, A>, now: Time, cost: u64) -> CheckResult {
+        let mut held = if held.slot.is_some() { held } else { self.lock_unknown(held, now, Some(cost)) };
         if let Guard::Refused(_) = held.part {
-            let (answer, standing) = (held.check(now, cost), held.standing(now));
-            return Asked { answer, standing, key: held.key, added: false };
+            let (answer, usage) = (held.check(now, cost), held.usage(now));
+            return CheckResult { answer, usage, key: held.key, added: false };
         }
-        let (answer, standing) = match held.slot {
-            Some(_) => held.change(now, |algorithm, state| algorithm.ask(state, now, cost)),
+        let (answer, usage) = match held.slot {
+            Some(_) => held.change(now, |algorithm, state| algorithm.acquire(state, now, cost)),
             None => {
                 let mut state = A::State::default();
-                let said = held.part.algorithm.ask(&mut state, now, cost);
+                let said = held.part.algorithm.acquire(&mut state, now, cost);
                 if !held.part.algorithm.is_idle(&state, now) {
                     held.change(now, |_, new| *new = state);
                 }
                 said
             }
         };
-        Asked { answer: answer.map(|(delay, _)| delay), standing, key: held.key, added: held.added }
+        CheckResult { answer: answer.map(|(delay, _)| delay), usage, key: held.key, added: held.added }
     }
 
     #[inline]
@@ -251,21 +251,21 @@ impl<A: StateCodec> Table<A> {
     }
 
     /// What is known of `key` without adding it: its standing, or `None` if it has no state.
-    pub(super) fn standing(&self, key: Fingerprint, now: Time) -> Option<Standing> {
+    pub(super) fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
         let part = self.part(key);
-        part.slots.see(part.slots.find(key.get())?, |state| part.algorithm.standing(state, now))
+        part.slots.inspect(part.slots.find(key.get())?, |state| part.algorithm.usage(state, now))
     }
 
     /// What `key` owes, in whole requests, rounded up.
     pub(super) fn owed(&self, key: Fingerprint, now: Time) -> u64 {
         let part = self.part(key);
-        let owed = |slot| part.slots.see(slot, |state| part.algorithm.owed(state, now));
+        let owed = |slot| part.slots.inspect(slot, |state| part.algorithm.owed(state, now));
         part.slots.find(key.get()).and_then(owed).unwrap_or(0)
     }
 
     /// The standing of a key that was never seen.
-    pub(super) fn fresh(&self, now: Time) -> Standing {
-        lock(&self.shards[0].0).algorithm.standing(&A::State::default(), now)
+    pub(super) fn fresh(&self, now: Time) -> Usage {
+        lock(&self.shards[0].0).algorithm.usage(&A::State::default(), now)
     }
 
     /// Forgets `key` and its debt; whether it had a state.
@@ -290,7 +290,7 @@ impl<A: StateCodec> Table<A> {
     ) {
         let mut guard = self.part(key);
         let part = &mut *guard;
-        let Part { algorithm, slots, open, .. } = &mut *part;
+        let ShardState { algorithm, slots, open, .. } = &mut *part;
         first(algorithm);
         let idle = open.take(key.get(), ticket, |charge, others| {
             let slot = slots.find(key.get()).filter(|_| cost > 0)?;
@@ -309,7 +309,7 @@ impl<A: StateCodec> Table<A> {
     pub(super) fn free(&self, key: Fingerprint, places: u64) {
         let mut guard = self.part(key);
         let part = &mut *guard;
-        let Part { algorithm, slots, .. } = &mut *part;
+        let ShardState { algorithm, slots, .. } = &mut *part;
         let Some(slot) = slots.find(key.get()) else { return };
         let idle = slots.change(slot, algorithm, Time::EPOCH, |state| {
             algorithm.refund(state, Time::EPOCH, places, Receipt::default());
@@ -325,7 +325,7 @@ impl<A: StateCodec> Table<A> {
         let part = self.part(key);
         let check = |state: &A::State| part.algorithm.check(state, now, cost).err();
         match part.slots.find(key.get()) {
-            Some(slot) => part.slots.see(slot, check)?,
+            Some(slot) => part.slots.inspect(slot, check)?,
             None => check(&A::State::default()),
         }
     }
@@ -386,14 +386,14 @@ impl<A: StateCodec> Table<A> {
         write(&self.overflow.0).reconfigure(algorithm, now);
     }
 
-    fn remove(&self, part: &mut Part<A>, slot: usize) {
+    fn remove(&self, part: &mut ShardState<A>, slot: usize) {
         if part.slots.remove(slot) != Fingerprint::OVERFLOW.get() {
             self.counts.entries.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-impl<A: StateCodec> Part<A> {
+impl<A: StateCodec> ShardState<A> {
     fn put(&mut self, slot: usize, state: A::State, now: Time) {
         self.slots.change(slot, &self.algorithm, now, |known| *known = state);
     }
@@ -407,7 +407,7 @@ impl<A: StateCodec> Part<A> {
         let old = std::mem::replace(current, algorithm.clone());
         open.each(|key, charges| {
             let known = slots.find(key);
-            known.and_then(|slot| slots.see(slot, |state| algorithm.carry(&old, state, now, charges)));
+            known.and_then(|slot| slots.inspect(slot, |state| algorithm.carry(&old, state, now, charges)));
         });
         slots.change_all(current, now, |state| current.rescale(&old, state, now));
     }
@@ -456,14 +456,14 @@ impl<A: StateCodec> LockedEntry<'_, A> {
     }
 
     #[inline]
-    pub(super) fn standing(&self, now: Time) -> Standing {
-        self.see(|algorithm, state| algorithm.standing(state, now))
+    pub(super) fn usage(&self, now: Time) -> Usage {
+        self.see(|algorithm, state| algorithm.usage(state, now))
     }
 
     #[inline]
     fn see<T>(&self, look: impl Fn(&A, &A::State) -> T) -> T {
-        let Part { algorithm, slots, .. } = &*self.part;
-        let known = self.slot.and_then(|slot| slots.see(slot, |state| look(algorithm, state)));
+        let ShardState { algorithm, slots, .. } = &*self.part;
+        let known = self.slot.and_then(|slot| slots.inspect(slot, |state| look(algorithm, state)));
         known.unwrap_or_else(|| look(algorithm, &A::State::default()))
     }
 
@@ -484,7 +484,7 @@ impl<A: StateCodec> LockedEntry<'_, A> {
             }
         };
         self.slot = Some(slot);
-        let Part { algorithm, slots, .. } = &mut **part;
+        let ShardState { algorithm, slots, .. } = &mut **part;
         slots.change(slot, algorithm, now, |state| change(algorithm, state))
     }
 }

@@ -66,7 +66,7 @@ fn exactly_n_of_m_pass_on_eight_threads() {
         });
         assert_eq!(passed.into_inner(), 20, "round {round}");
         assert_eq!(
-            b.counters.standing(key(1), now()).unwrap().remaining,
+            b.counters.usage(key(1), now()).unwrap().remaining,
             10,
             "b paid for those that passed only"
         );
@@ -84,7 +84,7 @@ fn a_refusal_takes_nothing_from_the_others() {
             !decision.admitted && decision.verdicts[0].answer.is_ok() && decision.verdicts[1].answer.is_err()
         );
     }
-    assert_eq!(full.counters.standing(key(1), now()).unwrap().remaining, 99);
+    assert_eq!(full.counters.usage(key(1), now()).unwrap().remaining, 99);
 }
 
 /// A million keys in a table of ten thousand: memory stays bounded, a limited client stays limited, and whoever
@@ -191,9 +191,9 @@ fn a_bucket_at_half_stays_at_half() {
         one(&limit, 1, now());
     }
     assert!(limit.counters.reconfigure(&token(1_000, 60, 100), 10, now()));
-    assert_eq!(limit.counters.standing(key(1), now()).unwrap().remaining, 50);
+    assert_eq!(limit.counters.usage(key(1), now()).unwrap().remaining, 50);
     assert!(limit.counters.reconfigure(&token(7, 90, 4), 10, now()));
-    assert_eq!(limit.counters.standing(key(1), now()).unwrap().remaining, 2);
+    assert_eq!(limit.counters.usage(key(1), now()).unwrap().remaining, 2);
     assert!(!limit.counters.reconfigure(&fixed(7, 90), 10, now()), "another algorithm cannot take it over");
 }
 
@@ -207,7 +207,7 @@ fn a_table_goes_on_from_what_a_store_told() {
         RemoteState::TokenBucket(bucket, state)
     };
     let limit = limit(token(10, 60, 20), 1, 0);
-    let left = |n| limit.counters.standing(key(n), now()).map(|standing| standing.remaining);
+    let left = |n| limit.counters.usage(key(n), now()).map(|usage| usage.remaining);
     limit.counters.learn(key(1), &told(5), now());
     assert_eq!(left(1), Some(10), "half of the bucket that is in force");
     limit.counters.learn(key(1), &told(9), now());

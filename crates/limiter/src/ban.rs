@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Algorithm, Charge, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Charge, Receipt, Refusal, Span, Time, Usage};
 
 /// The most refusals that a ban may wait for: each is remembered until it is out of sight.
 pub const MAX_BAN_AFTER: u64 = 1_000;
@@ -114,14 +114,14 @@ impl Algorithm for Ban {
     }
 
     /// The refusals that are left until the next ban.
-    fn standing(&self, state: &Strikes, now: Time) -> Standing {
+    fn usage(&self, state: &Strikes, now: Time) -> Usage {
         let seen = state.at.iter().filter(|at| self.in_sight(**at, now)).count() as u64;
         let capacity = self.after;
         if let Some(left) = self.left(state, now) {
-            return Standing { remaining: 0, capacity, reset: left };
+            return Usage { remaining: 0, capacity, reset: left };
         }
         let reset = state.at.back().map_or(Span::ZERO, |last| last.plus(self.within).since(now));
-        Standing { remaining: capacity.saturating_sub(seen), capacity, reset }
+        Usage { remaining: capacity.saturating_sub(seen), capacity, reset }
     }
 
     fn is_idle(&self, state: &Strikes, now: Time) -> bool {

@@ -1,7 +1,7 @@
 //! concurrency: at most `max` requests in flight.
 
 use crate::rate::checked_count;
-use crate::{Algorithm, Charge, QuotaError, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Charge, QuotaError, Receipt, Refusal, Span, Time, Usage};
 
 /// Admits while fewer than `max` are in flight. Charging takes places, refunding frees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +58,8 @@ impl Algorithm for Concurrency {
         state.taken = u128::from(state.taken).saturating_sub(charge.amount) as u64; // not more than it was
     }
 
-    fn standing(&self, state: &InFlight, _now: Time) -> Standing {
-        Standing { remaining: self.max.saturating_sub(state.taken), capacity: self.max, reset: Span::ZERO }
+    fn usage(&self, state: &InFlight, _now: Time) -> Usage {
+        Usage { remaining: self.max.saturating_sub(state.taken), capacity: self.max, reset: Span::ZERO }
     }
 
     fn is_idle(&self, state: &InFlight, _now: Time) -> bool {

@@ -1,6 +1,6 @@
 //! What one limit says of one request.
 
-use crate::debt::scale_down;
+use crate::gcra::scale_down;
 use crate::{Span, Time};
 
 /// A rate-limiting algorithm with its quota. The state of one key is a value of its own.
@@ -25,7 +25,7 @@ pub trait Algorithm {
     fn refused(&self, _state: &mut Self::State, _now: Time, _cost: u64) {}
 
     /// Asks for `cost` where no other limit has a say: `check`, then `charge` or `refused`, then `standing`.
-    fn ask(&self, state: &mut Self::State, now: Time, cost: u64) -> Said {
+    fn acquire(&self, state: &mut Self::State, now: Time, cost: u64) -> Acquired {
         let answer = match self.check(state, now, cost) {
             Ok(delay) => Ok((delay, self.charge(state, now, cost))),
             Err(refusal) => {
@@ -33,7 +33,7 @@ pub trait Algorithm {
                 Err(refusal)
             }
         };
-        (answer, self.standing(state, now))
+        (answer, self.usage(state, now))
     }
 
     /// Charges `cost` for a request that was admitted earlier and turned out to cost so much more than was taken then.
@@ -70,12 +70,12 @@ pub trait Algorithm {
     fn carry(&self, _old: &Self, _state: &Self::State, _now: Time, _charges: &mut [Charge]) {}
 
     /// What is left at `now`.
-    fn standing(&self, state: &Self::State, now: Time) -> Standing;
+    fn usage(&self, state: &Self::State, now: Time) -> Usage;
 
     /// The whole requests that are owed at `now`, rounded up: as many as the key has less than the full allowance, and those
     /// that late costs took beyond it.
     fn owed(&self, state: &Self::State, now: Time) -> u64 {
-        let Standing { remaining, capacity, .. } = self.standing(state, now);
+        let Usage { remaining, capacity, .. } = self.usage(state, now);
         capacity.saturating_sub(remaining)
     }
 
@@ -87,7 +87,7 @@ pub trait Algorithm {
 }
 
 /// What a limit says in one step: the delay and what it takes to undo the charge, or the refusal; and what is left.
-pub type Said = (Result<(Span, Receipt), Refusal>, Standing);
+pub type Acquired = (Result<(Span, Receipt), Refusal>, Usage);
 
 /// Where a charge stands in the state of its key. It means something to the algorithm that gave it, and to nobody
 /// else, but it is a number that can be kept and sent anywhere.
@@ -118,7 +118,7 @@ pub enum Refusal {
 
 /// What a key has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Usage {
     /// Requests of cost 1 that would be admitted now, rounded down.
     pub remaining: u64,
     /// The most that `remaining` can be.

@@ -1,7 +1,7 @@
 //! fixed_window: a count that starts again at whole multiples of the period since the Unix epoch, or when a calendar
 //! says so.
 
-use crate::{Algorithm, Calendar, Charge, Rate, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Calendar, Charge, Rate, Receipt, Refusal, Span, Time, Usage};
 
 /// Admits N in each window. Windows are the same for everybody, so all gateways agree on them.
 #[derive(Clone, Copy, Debug)]
@@ -154,9 +154,9 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn standing(&self, state: &Window, now: Time) -> Standing {
+    fn usage(&self, state: &Window, now: Time) -> Usage {
         let window = self.current(state, now);
-        Standing {
+        Usage {
             remaining: self.rate.count().saturating_sub(window.used),
             capacity: self.rate.count(),
             reset: if window.used == 0 { Span::ZERO } else { self.until_end(window, now) },

@@ -5,7 +5,7 @@
 //! code that serves is the code that tests, replays and explanations run.
 //!
 //! All arithmetic is on whole numbers. A rate of 7 per 90 s is kept as the reduced fraction 7 / 90·10⁹ ns and
-//! a bucket's debt in units that make both sides whole (see [`Pace`]), so a client that comes back at the very
+//! a bucket's debt in units that make both sides whole (see [`EmissionRate`]), so a client that comes back at the very
 //! instant it was told to is admitted, and a nanosecond earlier is refused.
 //!
 //! A decision over several limits is made in two steps, because a refusal by one may take nothing from any
@@ -30,9 +30,9 @@
 mod ban;
 mod calendar;
 mod concurrency;
-mod debt;
 mod decision;
 mod fixed_window;
+mod gcra;
 mod leaky_bucket;
 mod micros;
 mod quota;
@@ -45,9 +45,9 @@ mod token_bucket;
 pub use ban::{Ban, MAX_BAN_AFTER, Strikes};
 pub use calendar::Calendar;
 pub use concurrency::{Concurrency, InFlight};
-pub use debt::{Debt, Pace};
-pub use decision::{Algorithm, Charge, Receipt, Refusal, Said, Standing};
+pub use decision::{Acquired, Algorithm, Charge, Receipt, Refusal, Usage};
 pub use fixed_window::{FixedWindow, Window};
+pub use gcra::{EmissionRate, Tat};
 pub use leaky_bucket::LeakyBucket;
 pub(crate) use micros::MAX_DEBT;
 pub use micros::{BucketInMicros, MAX_SHARED_MICROS, Micros};

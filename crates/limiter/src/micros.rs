@@ -4,8 +4,8 @@
 //! With the rate N/W, W in microseconds, reduced to n'/w', a microsecond has n' parts and a request is w' of them. A
 //! part is a whole number of ticks, so a debt that was charged at whole microseconds is the same in both.
 
-use crate::debt::gcd;
-use crate::{Debt, Pace, Span, Time};
+use crate::gcra::gcd;
+use crate::{EmissionRate, Span, Tat, Time};
 
 /// The longest that a shared bucket may take to drain: some 200 years. Until 2053 the instant at which it is empty
 /// is then below 2⁵³ µs.
@@ -14,7 +14,7 @@ pub const MAX_SHARED_MICROS: u64 = 6_300_000_000_000_000;
 /// The longest debt that late costs can add up to: what a store can tell.
 pub(crate) const MAX_DEBT: Span = Span::from_nanos(MAX_SHARED_MICROS * 1_000);
 
-/// A length of time or an instant: microseconds and parts of one, of which the [`Pace`] says how many there are.
+/// A length of time or an instant: microseconds and parts of one, of which the [`EmissionRate`] says how many there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Micros {
     /// Whole microseconds.
@@ -42,20 +42,26 @@ pub struct BucketInMicros {
 
 impl BucketInMicros {
     /// For a cost and other amounts in ticks.
-    pub(crate) fn of(pace: Pace, cost: u128, room: Option<u128>, whole: u128, most: u128) -> Option<Self> {
+    pub(crate) fn of(
+        emission_rate: EmissionRate,
+        cost: u128,
+        room: Option<u128>,
+        whole: u128,
+        most: u128,
+    ) -> Option<Self> {
         let numbers = Self {
-            parts: u32::try_from(pace.parts()).ok()?,
-            cost: pace.micros_up(cost.min(most)),
-            room: room.map(|ticks| pace.micros_down(ticks)),
-            whole: pace.micros_up(whole),
-            most: pace.micros_up(most),
-            per_request: pace.per_request as f64 / pace.per_micro() as f64,
+            parts: u32::try_from(emission_rate.parts()).ok()?,
+            cost: emission_rate.micros_up(cost.min(most)),
+            room: room.map(|ticks| emission_rate.micros_down(ticks)),
+            whole: emission_rate.micros_up(whole),
+            most: emission_rate.micros_up(most),
+            per_request: emission_rate.per_request as f64 / emission_rate.per_micro() as f64,
         };
         (numbers.whole.whole <= MAX_SHARED_MICROS).then_some(numbers)
     }
 }
 
-impl Pace {
+impl EmissionRate {
     fn per_micro(self) -> u64 {
         self.per_nano * 1_000
     }
@@ -92,14 +98,14 @@ impl Pace {
     }
 
     /// A debt of so much at `now`.
-    pub fn debt(self, now: Time, owed: Micros) -> Debt {
-        let mut debt = Debt::default();
+    pub fn debt(self, now: Time, owed: Micros) -> Tat {
+        let mut debt = Tat::default();
         debt.set_owed(self, now, self.ticks_in(owed));
         debt
     }
 
     /// What is owed at `now`, rounded up to a part.
-    pub fn owed(self, debt: Debt, now: Time) -> Micros {
+    pub fn owed(self, debt: Tat, now: Time) -> Micros {
         self.micros_up(debt.owed(self, now))
     }
 
@@ -134,24 +140,24 @@ mod tests {
         ) {
             let bucket = TokenBucket::new(rate, burst).unwrap();
             let queue = LeakyBucket::new(rate, burst, max_delay.map(Span::from_nanos)).unwrap();
-            let (mut level, mut backlog, mut micros) = (Debt::default(), Debt::default(), start);
+            let (mut level, mut backlog, mut micros) = (Tat::default(), Tat::default(), start);
             for (later, cost) in charges {
                 micros += later;
                 let now = Time::from_nanos(micros * 1_000);
-                let pace = bucket.pace();
+                let emission_rate = bucket.emission_rate();
                 let admits = [bucket.check(&level, now, cost).is_ok(), queue.check(&backlog, now, cost).is_ok()];
                 let numbers = [bucket.in_micros(cost), queue.in_micros(cost)];
                 for ((state, told), admitted) in [&mut level, &mut backlog].into_iter().zip(numbers).zip(admits) {
                     let Some(told) = told else { return Ok(()) };
-                    let owed = pace.owed(*state, now);
-                    prop_assert_eq!(pace.debt(now, owed).owed(pace, now), state.owed(pace, now));
+                    let owed = emission_rate.owed(*state, now);
+                    prop_assert_eq!(emission_rate.debt(now, owed).owed(emission_rate, now), state.owed(emission_rate, now));
                     prop_assert_eq!(told.room.is_some_and(|room| owed <= room), admitted);
                     if admitted {
-                        let receipt = state.add(pace, now, pace.ticks(cost));
-                        let sum = pace.ticks_in(owed) + pace.ticks_in(told.cost);
-                        prop_assert_eq!(pace.ticks_in(pace.owed(*state, now)), sum);
-                        prop_assert_eq!(pace.ticks_in(pace.micros(receipt.number())), receipt.number());
-                        prop_assert!(pace.owed(*state, now) <= told.whole);
+                        let receipt = state.add(emission_rate, now, emission_rate.ticks(cost));
+                        let sum = emission_rate.ticks_in(owed) + emission_rate.ticks_in(told.cost);
+                        prop_assert_eq!(emission_rate.ticks_in(emission_rate.owed(*state, now)), sum);
+                        prop_assert_eq!(emission_rate.ticks_in(emission_rate.micros(receipt.number())), receipt.number());
+                        prop_assert!(emission_rate.owed(*state, now) <= told.whole);
                     }
                 }
             }

@@ -132,7 +132,7 @@ mod tests {
 
     /// The most that a key can have left, which is what one has left that was never seen.
     fn most(algorithm: &impl Algorithm) -> u64 {
-        algorithm.standing(&Default::default(), Time::from_nanos(1_795_000_000_000_000_000)).remaining
+        algorithm.usage(&Default::default(), Time::from_nanos(1_795_000_000_000_000_000)).remaining
     }
 
     proptest! {

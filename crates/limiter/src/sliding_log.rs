@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::rate::MAX_LOG_PLACES;
-use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Time, Usage};
 
 /// Admits never more than N in any window of length W.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,10 +185,10 @@ impl Algorithm for SlidingLog {
         self.hold_again(state, now, taken);
     }
 
-    fn standing(&self, state: &Log, now: Time) -> Standing {
+    fn usage(&self, state: &Log, now: Time) -> Usage {
         let seen = Self::seen(state, now);
         let newest = state.entries.back().filter(|e| self.expiry(e) > seen);
-        Standing {
+        Usage {
             remaining: self.rate.count().saturating_sub(self.held(state, now)),
             capacity: self.rate.count(),
             reset: newest.map_or(Span::ZERO, |e| self.expiry(e).since(now)),

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::rate::MAX_SLICES;
-use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Standing, Time};
+use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Time, Usage};
 
 /// Admits while the estimate over the last period, rounded down, has room for the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,9 +191,9 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    fn standing(&self, state: &Slices, now: Time) -> Standing {
+    fn usage(&self, state: &Slices, now: Time) -> Usage {
         let at = self.position(state, now);
-        Standing {
+        Usage {
             remaining: self.rate.count().saturating_sub(self.estimate(state, at)),
             capacity: self.rate.count(),
             reset: self.wait(state, now, 0),

@@ -71,14 +71,14 @@ proptest! {
                 ban.refused(&mut strikes, at, 1);
                 model.refused(&ban, now);
             }
-            let standing = ban.standing(&strikes, at);
-            prop_assert_eq!(standing.remaining == 0, model.left(&ban, now).is_some());
-            if standing.remaining > 0 {
-                prop_assert_eq!(standing.remaining, ban.after() - model.counting(&ban, now));
+            let usage = ban.usage(&strikes, at);
+            prop_assert_eq!(usage.remaining == 0, model.left(&ban, now).is_some());
+            if usage.remaining > 0 {
+                prop_assert_eq!(usage.remaining, ban.after() - model.counting(&ban, now));
             }
             let idle = model.left(&ban, now).is_none() && model.counting(&ban, now) == 0;
             prop_assert_eq!(ban.is_idle(&strikes, at), idle);
-            prop_assert_eq!(ban.is_idle(&strikes, at.plus(standing.reset)), true);
+            prop_assert_eq!(ban.is_idle(&strikes, at.plus(usage.reset)), true);
         }
     }
 
@@ -91,7 +91,7 @@ proptest! {
             now = now.plus(Span::from_nanos(wait));
             ban.refused(&mut strikes, now, 1);
         }
-        now = now.plus(ban.standing(&strikes, now).reset);
+        now = now.plus(ban.usage(&strikes, now).reset);
         let mut fresh = Strikes::default();
         for (wait, refused) in later {
             now = now.plus(Span::from_nanos(wait));

@@ -6,7 +6,7 @@ mod common;
 use common::{IN_2026, cases};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluicegate_limiter::{Algorithm, Calendar, FixedWindow, Rate, Refusal, Span, Standing, Time, Window};
+use sluicegate_limiter::{Algorithm, Calendar, FixedWindow, Rate, Refusal, Span, Time, Usage, Window};
 
 const SECOND: u64 = 1_000_000_000;
 const FIRST: u32 = (IN_2026 / SECOND) as u32;
@@ -77,12 +77,12 @@ proptest! {
                 () => Err(Refusal::Until(left)),
             };
             prop_assert_eq!(window.check(&key, now, cost), expected, "{} at {}", cost, at);
-            let standing = Standing {
+            let usage = Usage {
                 remaining: count - used,
                 capacity: count,
                 reset: if used == 0 { Span::ZERO } else { left },
             };
-            prop_assert_eq!(window.standing(&key, now), standing);
+            prop_assert_eq!(window.usage(&key, now), usage);
             prop_assert_eq!(window.is_idle(&key, now), used == 0);
             if let Some(end) = end {
                 prop_assert_eq!(window.length(now), Span::from_nanos(end - begun));
@@ -115,13 +115,13 @@ proptest! {
         let at = instant(&starts, at);
         let (mut key, now) = (Window::default(), Time::from_nanos(at + later * SECOND));
         let receipt = from.charge(&mut key, Time::from_nanos(at), spent);
-        let left = from.standing(&key, now).remaining;
+        let left = from.usage(&key, now).remaining;
         let mut charges = [from.charged(spent, receipt)];
         to.carry(&from, &key, now, &mut charges);
         to.rescale(&from, &mut key, now);
-        prop_assert_eq!(to.standing(&key, now).remaining, left);
+        prop_assert_eq!(to.usage(&key, now).remaining, left);
         to.take_back(&mut key, now, charges[0], std::iter::empty());
-        prop_assert_eq!(to.standing(&key, now).remaining, 10, "what is given back is found again");
+        prop_assert_eq!(to.usage(&key, now).remaining, 10, "what is given back is found again");
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use sluicegate_limiter::{
-    Algorithm, Ban, Debt, FixedWindow, LeakyBucket, Rate, Refusal, Span, Strikes, Time, TokenBucket, Window,
+    Algorithm, Ban, FixedWindow, LeakyBucket, Rate, Refusal, Span, Strikes, Tat, Time, TokenBucket, Window,
 };
 
 fn rate(count: u64, seconds: u64) -> Rate {
@@ -18,21 +18,21 @@ const fn at(seconds: u64) -> Time {
 fn a_bucket_gives_its_last_token() {
     let bucket = TokenBucket::new(rate(3, 3), 3).unwrap();
     for costs in [&[1, 1, 1][..], &[3], &[2, 1]] {
-        let (mut debt, mut above) = (Debt::default(), 0);
-        let base = bucket.pace().clock(at(1_000));
+        let (mut debt, mut above) = (Tat::default(), 0);
+        let base = bucket.emission_rate().clock(at(1_000));
         for cost in costs {
-            let (answer, standing) = bucket.ask_above(&mut above, base, at(1_000), *cost).unwrap();
+            let (answer, usage) = bucket.acquire_above(&mut above, base, at(1_000), *cost).unwrap();
             assert!(answer.is_ok(), "{cost} of {costs:?}");
-            assert_eq!(bucket.ask(&mut debt, at(1_000), *cost), (answer, standing));
+            assert_eq!(bucket.acquire(&mut debt, at(1_000), *cost), (answer, usage));
         }
         for (cost, refusal) in
             [(1, Refusal::Until(Span::SECOND)), (3, Refusal::Until(Span::from_secs(3))), (4, Refusal::Never)]
         {
-            let said = bucket.ask_above(&mut above, base, at(1_000), cost).unwrap();
+            let said = bucket.acquire_above(&mut above, base, at(1_000), cost).unwrap();
             assert_eq!(said.0, Err(refusal));
-            assert_eq!(bucket.ask(&mut debt, at(1_000), cost), said);
+            assert_eq!(bucket.acquire(&mut debt, at(1_000), cost), said);
         }
-        assert!(bucket.ask_above(&mut above, base, at(1_001), 1).unwrap().0.is_ok(), "a second later");
+        assert!(bucket.acquire_above(&mut above, base, at(1_001), 1).unwrap().0.is_ok(), "a second later");
     }
 }
 
@@ -44,7 +44,7 @@ fn a_late_refusal_hides_no_other() {
     for seconds in [100, 95] {
         ban.refused(&mut strikes, at(seconds), 1);
     }
-    assert_eq!(ban.standing(&strikes, at(109)).remaining, 1);
+    assert_eq!(ban.usage(&strikes, at(109)).remaining, 1);
     assert!(!ban.is_idle(&strikes, at(109)), "the one at 100 counts until 110");
     ban.refused(&mut strikes, at(109), 1);
     assert_eq!(ban.left(&strikes, at(109)), Some(Span::from_secs(60)));
@@ -55,21 +55,21 @@ fn a_late_refusal_hides_no_other() {
 fn a_pardoned_key_gets_nothing_back() {
     let token = TokenBucket::new(rate(5, 60), 5).unwrap();
     let leaky = LeakyBucket::new(rate(5, 60), 5, None).unwrap();
-    let mut debt = Debt::default();
+    let mut debt = Tat::default();
     let receipts = [token.charge(&mut debt.clone(), at(100), 5), leaky.charge(&mut debt, at(100), 5)];
     for spent in [0, 1] {
-        let mut pardoned = Debt::default();
+        let mut pardoned = Tat::default();
         token.charge(&mut pardoned, at(100), spent);
         token.refund(&mut pardoned, at(100), 5, receipts[0]);
-        assert_eq!(token.standing(&pardoned, at(100)).remaining, 5);
-        let mut pardoned = Debt::default();
+        assert_eq!(token.usage(&pardoned, at(100)).remaining, 5);
+        let mut pardoned = Tat::default();
         leaky.charge(&mut pardoned, at(100), spent);
         leaky.refund(&mut pardoned, at(100), 5, receipts[1]);
-        assert_eq!(leaky.standing(&pardoned, at(100)).remaining, 5);
+        assert_eq!(leaky.usage(&pardoned, at(100)).remaining, 5);
     }
-    let mut unknown = Debt::default();
+    let mut unknown = Tat::default();
     token.refund(&mut unknown, at(100), 5, receipts[0]);
-    assert_eq!(unknown, Debt::default());
+    assert_eq!(unknown, Tat::default());
 }
 
 /// A window that the clock has not come back to yet is not left when its length changes.
@@ -80,7 +80,7 @@ fn a_window_ahead_of_the_clock_is_carried_over() {
     old.charge(&mut window, at(990), 7); // the window from 960 on
     new.rescale(&old, &mut window, at(100)); // the clock was set back
     for seconds in [100, 960, 989] {
-        assert_eq!(new.standing(&window, at(seconds)).remaining, 3, "at {seconds}");
+        assert_eq!(new.usage(&window, at(seconds)).remaining, 3, "at {seconds}");
     }
-    assert_eq!(new.standing(&window, at(990)).remaining, 10);
+    assert_eq!(new.usage(&window, at(990)).remaining, 10);
 }

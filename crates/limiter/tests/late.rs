@@ -57,17 +57,17 @@ fn give_back(kind: Kind, plan: &Plan, walks: [&Walk; 3], share: u64) -> TestCase
 
 /// A request that the key decides and the model hears of.
 fn tell(key: &mut dyn Limit, model: &mut dyn Model, at: Time, cost: u64) {
-    match key.ask(at, cost) {
+    match key.acquire(at, cost) {
         Ok(_) => model.spend(at.as_nanos(), cost),
         Err(_) => model.reject(at.as_nanos(), cost),
     }
 }
 
 fn compare(key: &dyn Limit, model: &dyn Model, at: Time, cost: u64, alike: bool) -> TestCaseResult {
-    let (said, left) = (key.check(at, cost), key.standing(at).remaining);
+    let (said, left) = (key.check(at, cost), key.usage(at).remaining);
     if alike {
         prop_assert_eq!(said, model.check(at, cost), "{} at {:?}", key.name(), at);
-        prop_assert_eq!(key.standing(at), model.standing(at), "{} at {:?}", key.name(), at);
+        prop_assert_eq!(key.usage(at), model.usage(at), "{} at {:?}", key.name(), at);
         prop_assert_eq!(key.is_idle(at), model.idle(at.as_nanos()), "{} at {:?}", key.name(), at);
     } else {
         prop_assert!(said.is_err() || model.check(at, cost).is_ok(), "{} admits too much", key.name());
@@ -105,7 +105,7 @@ fn a_turn_that_has_passed_is_spent() {
     let (start, mut state) = (Time::from_nanos(IN_2026), Default::default());
     let turns: Vec<Receipt> = (0..10).map(|_| queue.charge(&mut state, start, 1)).collect();
     let later = start.plus(Span::from_secs(5));
-    let backlog = |state: &_| queue.standing(state, later).reset;
+    let backlog = |state: &_| queue.usage(state, later).reset;
     queue.refund(&mut state, later, 1, turns[4]);
     assert_eq!(backlog(&state), Span::from_secs(5));
     queue.refund(&mut state, later, 1, turns[5]);

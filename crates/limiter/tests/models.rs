@@ -15,14 +15,14 @@ use sluicegate_limiter::{Rate, Receipt, Refusal, Span, Time};
 
 /// Asks both and compares all that they say, before and after.
 fn ask_both(key: &mut dyn Limit, model: &mut dyn Model, at: Time, cost: u64) -> TestCaseResult {
-    prop_assert_eq!(key.standing(at), model.standing(at), "standing before {} at {:?}", cost, at);
-    let (said, expected) = (key.ask(at, cost), model.check(at, cost));
+    prop_assert_eq!(key.usage(at), model.usage(at), "usage before {} at {:?}", cost, at);
+    let (said, expected) = (key.acquire(at, cost), model.check(at, cost));
     prop_assert_eq!(said, expected, "answer to {} at {:?}", cost, at);
     match expected {
         Ok(_) => model.spend(at.as_nanos(), cost),
         Err(_) => model.reject(at.as_nanos(), cost),
     }
-    prop_assert_eq!(key.standing(at), model.standing(at), "standing after {} at {:?}", cost, at);
+    prop_assert_eq!(key.usage(at), model.usage(at), "usage after {} at {:?}", cost, at);
     prop_assert_eq!(key.is_idle(at), model.idle(at.as_nanos()), "idle after {} at {:?}", cost, at);
     Ok(())
 }
@@ -97,7 +97,7 @@ proptest! {
             } else if let Some(cost) = inside.pop() {
                 key.refund(at, cost, Receipt::default());
                 model.end(cost);
-                prop_assert_eq!(key.standing(at), model.standing(at));
+                prop_assert_eq!(key.usage(at), model.usage(at));
             }
             prop_assert_eq!(key.is_idle(at), inside.is_empty());
         }
@@ -133,7 +133,7 @@ fn six_and_a_half_of_seven() {
         assert_eq!(model.check(at, 1), Ok(Span::ZERO));
         ask_both(&mut *window, &mut *model, at, 1).unwrap();
     }
-    assert_eq!(model.standing(second(78)).remaining, 1);
+    assert_eq!(model.usage(second(78)).remaining, 1);
     assert_eq!(model.check(second(78), 1), Ok(Span::ZERO));
     ask_both(&mut *window, &mut *model, second(78), 1).unwrap();
     assert!(model.check(second(78), 1).is_err());

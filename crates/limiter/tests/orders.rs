@@ -10,7 +10,7 @@ use common::{IN_2026, Plan, cases};
 use history::{Event, History};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluicegate_limiter::{Algorithm, Charge, Debt, Rate, SlidingLog, Span, Time, TokenBucket};
+use sluicegate_limiter::{Algorithm, Charge, Rate, SlidingLog, Span, Tat, Time, TokenBucket};
 
 /// One step: how the clock moves before it, in thousandths of a period, and what is done.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +138,7 @@ proptest! {
                 other.rescale(plan, now);
             }
             key.take_back(now, charge[0], &mut []);
-            prop_assert_eq!(key.standing(now), other.standing(now), "{}", key.name());
+            prop_assert_eq!(key.usage(now), other.usage(now), "{}", key.name());
         }
     }
 
@@ -149,7 +149,7 @@ proptest! {
         requests in vec((0..400_u64, 1..400_u64, 0..2_000_u64), 1..60),
     ) {
         let bucket = TokenBucket::new(rate, burst).unwrap();
-        let mut state = Debt::default();
+        let mut state = Tat::default();
         let token = (rate.period().as_nanos() / rate.count()).clamp(1, 1_000_000_000_000);
         let mut now = 0;
         let mut admitted: Vec<(u64, u64, u64)> = Vec::new();
@@ -187,10 +187,10 @@ fn an_overdraft_caps_the_debt() {
     let rate = Rate::new(10, Span::from_secs(1)).unwrap();
     let now = Time::from_nanos(IN_2026);
     let wait = |bucket: TokenBucket| {
-        let mut state = Debt::default();
+        let mut state = Tat::default();
         bucket.charge(&mut state, now, 1);
         bucket.settle(&mut state, now, 299);
-        assert_eq!(bucket.standing(&state, now).remaining, 0);
+        assert_eq!(bucket.usage(&state, now).remaining, 0);
         bucket.check(&state, now, 1).unwrap_err().retry_after().unwrap()
     };
     let bucket = TokenBucket::new(rate, 20).unwrap();
@@ -203,21 +203,21 @@ fn an_overdraft_caps_the_debt() {
 #[test]
 fn below_empty_tokens_stay_tokens() {
     let bucket = |burst| TokenBucket::new(Rate::new(10, Span::from_secs(1)).unwrap(), burst).unwrap();
-    let (now, mut state) = (Time::from_nanos(IN_2026), Debt::default());
+    let (now, mut state) = (Time::from_nanos(IN_2026), Tat::default());
     bucket(10).settle(&mut state, now, 15);
     bucket(40).rescale(&bucket(10), &mut state, now);
-    assert_eq!(bucket(40).standing(&state, now).reset, Span::from_millis(4_500));
+    assert_eq!(bucket(40).usage(&state, now).reset, Span::from_millis(4_500));
 }
 
 /// No cost is so large that a debt wraps around.
 #[test]
 fn a_debt_has_a_longest_time() {
     let bucket = TokenBucket::new(Rate::new(1, Span::from_secs(86_400)).unwrap(), 1).unwrap();
-    let (now, mut state) = (Time::from_nanos(IN_2026), Debt::default());
+    let (now, mut state) = (Time::from_nanos(IN_2026), Tat::default());
     for _ in 0..3 {
         bucket.settle(&mut state, now, u64::MAX);
     }
-    assert_eq!(bucket.standing(&state, now).reset, Span::from_secs(6_300_000_000));
+    assert_eq!(bucket.usage(&state, now).reset, Span::from_secs(6_300_000_000));
 }
 
 /// Places that a log has let go come back as often as there were, and not at all once they are free.
@@ -239,5 +239,5 @@ fn what_was_let_go_comes_back_once() {
         let receipt = log(3, 3_600).charge(&mut state, later, 1);
         log(3, 3_600).refund(&mut state, later, 1, receipt);
     }
-    assert_eq!(log(3, 3_600).standing(&state, later).remaining, 3);
+    assert_eq!(log(3, 3_600).usage(&state, later).remaining, 3);
 }

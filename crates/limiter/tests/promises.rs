@@ -129,7 +129,7 @@ proptest! {
     fn remaining_is_what_is_admitted(plan in plans(), walk in walks()) {
         for mut key in plan.keys() {
             walk.lead(&plan, &mut *key, |key, now, _| {
-                let remaining = key.standing(now).remaining;
+                let remaining = key.usage(now).remaining;
                 prop_assert!(remaining <= key.capacity());
                 if remaining <= 100 {
                     prop_assert_eq!(drain(&mut *key.copy(), now, 1), remaining, "{}", key.name());
@@ -144,7 +144,7 @@ proptest! {
     fn idle_time_never_overfills(plan in plans(), walk in walks(), pause in 0..Span::DAY.as_nanos() * 10_000) {
         for mut key in plan.keys() {
             let end = walk.finish(&plan, &mut *key).last().unwrap().at;
-            let pauses = [Span::ZERO, plan.rate.period(), key.standing(end).reset, Span::from_nanos(pause)];
+            let pauses = [Span::ZERO, plan.rate.period(), key.usage(end).reset, Span::from_nanos(pause)];
             for now in pauses.map(|pause| end.plus(pause)) {
                 // In a few large requests, whatever the capacity.
                 let taken = drain(&mut *key.copy(), now, key.capacity().div_ceil(20));
@@ -157,9 +157,9 @@ proptest! {
     #[test]
     fn a_new_key_is_full(plan in plans()) {
         for key in plan.keys() {
-            let standing = key.standing(Time::from_nanos(IN_2026));
-            prop_assert_eq!(standing.remaining, standing.capacity, "{}", key.name());
-            prop_assert!(standing.reset.is_zero() && key.is_idle(Time::from_nanos(IN_2026)));
+            let usage = key.usage(Time::from_nanos(IN_2026));
+            prop_assert_eq!(usage.remaining, usage.capacity, "{}", key.name());
+            prop_assert!(usage.reset.is_zero() && key.is_idle(Time::from_nanos(IN_2026)));
         }
     }
 
@@ -169,9 +169,9 @@ proptest! {
     fn time_running_backwards_gives_nothing_away(plan in plans(), walk in stumbling_walks()) {
         for mut key in plan.keys() {
             let answers = walk.lead(&plan, &mut *key, |key, now, _| {
-                let remaining = key.standing(now).remaining;
+                let remaining = key.usage(now).remaining;
                 for earlier in [1, 1_000, plan.period() / 3, plan.period(), 3 * plan.period()] {
-                    let then = key.standing(before(now, Span::from_nanos(earlier)));
+                    let then = key.usage(before(now, Span::from_nanos(earlier)));
                     prop_assert!(then.remaining <= remaining, "{}: {earlier} ns before {now:?}", key.name());
                 }
                 Ok(())
@@ -192,8 +192,8 @@ proptest! {
             let mut new = key.copy();
             new.forget();
             walk.lead(&plan, &mut *key, |key, now, _| {
-                let reset = key.standing(now).reset;
-                let full = |at| key.standing(at) == new.standing(at);
+                let reset = key.usage(now).reset;
+                let full = |at| key.usage(at) == new.usage(at);
                 prop_assert!(full(now.plus(reset)), "{}: not full after {reset}", key.name());
                 if !reset.is_zero() {
                     let then = now.plus(reset);
@@ -210,7 +210,7 @@ proptest! {
     fn an_idle_key_may_be_forgotten(plan in plans(), walk in walks(), later in walks()) {
         for mut key in plan.keys() {
             let end = walk.finish(&plan, &mut *key).last().unwrap().at;
-            for now in [end, end.plus(key.standing(end).reset)].into_iter().filter(|now| key.is_idle(*now)) {
+            for now in [end, end.plus(key.usage(end).reset)].into_iter().filter(|now| key.is_idle(*now)) {
                 let (mut kept, mut forgotten) = (key.copy(), key.copy());
                 forgotten.forget();
                 stay_alike(&mut *kept, &mut *forgotten, &plan, &later, now)?;
@@ -246,27 +246,27 @@ proptest! {
             let (mut latest, mut taken) = (Time::EPOCH, 0);
             for (at, share) in &asks {
                 let (now, cost) = (Time::from_nanos(*at), (key.capacity() * share / 4).max(1));
-                let standing = key.standing(now);
+                let usage = key.usage(now);
                 if key.check(now, cost).is_ok() {
                     let receipt = key.charge(now, cost);
                     taken = if now > latest { cost } else { taken + cost };
                     latest = latest.max(now);
                     prop_assert!(taken <= key.capacity(), "{}", key.name());
                     key.refund(now, cost, receipt);
-                    prop_assert_eq!(key.standing(now).remaining, standing.remaining, "{}", key.name());
+                    prop_assert_eq!(key.usage(now).remaining, usage.remaining, "{}", key.name());
                     key.charge(now, cost);
                 } else {
                     key.refused(now, cost);
                 }
-                key.is_idle(now.plus(standing.reset));
+                key.is_idle(now.plus(usage.reset));
                 if now < latest {
                     continue;
                 }
                 let mut rescaled = key.copy();
                 rescaled.rescale(&new, now);
-                let _ = rescaled.ask(now, rescaled.capacity());
+                let _ = rescaled.acquire(now, rescaled.capacity());
                 rescaled.rescale(&old, now);
-                prop_assert!(rescaled.standing(now).remaining <= rescaled.capacity(), "{}", key.name());
+                prop_assert!(rescaled.usage(now).remaining <= rescaled.capacity(), "{}", key.name());
             }
         }
     }
@@ -290,7 +290,7 @@ fn the_edges_hold() {
     fast.charge(&mut state, t(11), 1);
     slow.rescale(&fast, &mut state, t(0));
     assert!(slow.check(&state, t(0), 1_000).is_err());
-    slow.standing(&state, Time::EPOCH);
+    slow.usage(&state, Time::EPOCH);
     // Any cost that a client can write is compared, not added.
     let places = Concurrency::new(5).unwrap();
     let mut state = Default::default();

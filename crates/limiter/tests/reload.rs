@@ -33,7 +33,7 @@ proptest! {
         bucket.charge(now, spent);
         bucket.rescale(&new, now);
         let share = u128::from(new.burst) * u128::from(old.burst - spent) / u128::from(old.burst);
-        prop_assert_eq!(u128::from(bucket.standing(now).remaining), share);
+        prop_assert_eq!(u128::from(bucket.usage(now).remaining), share);
     }
 
     /// As many requests stay in the queue of a leaky bucket when its rate changes, and leave at the new rate.
@@ -46,7 +46,7 @@ proptest! {
         bucket.rescale(&new, now);
         let drained = (u128::from(waiting) * u128::from(new.period())).div_ceil(u128::from(new.count()));
         let told = Span::from_nanos(u64::try_from(drained).unwrap_or(u64::MAX));
-        prop_assert_eq!(bucket.standing(now).reset, told);
+        prop_assert_eq!(bucket.usage(now).reset, told);
     }
 
     /// Windows keep what was spent in them, and places that are taken stay taken, when the quota changes.
@@ -55,7 +55,7 @@ proptest! {
         for mut key in old.keys().drain(2..) {
             let answers = walk.finish(&old, &mut *key);
             let now = answers.last().unwrap().at;
-            let held = key.standing(now);
+            let held = key.usage(now);
             let mut spent = held.capacity - held.remaining;
             if key.name() == "sliding_log" {
                 // Each place is held from the instant it was taken, for the new period.
@@ -66,7 +66,7 @@ proptest! {
             }
             key.rescale(&new, now);
             let expected = key.capacity().saturating_sub(spent);
-            prop_assert_eq!(key.standing(now).remaining, expected, "{}", key.name());
+            prop_assert_eq!(key.usage(now).remaining, expected, "{}", key.name());
         }
     }
 
@@ -79,7 +79,7 @@ proptest! {
             for (old, new) in quotas.iter().zip(&quotas[1..]) {
                 let now = walk.finish(old, &mut *key).last().unwrap().at;
                 key.rescale(new, now);
-                let remaining = key.standing(now).remaining;
+                let remaining = key.usage(now).remaining;
                 prop_assert!(remaining <= key.capacity(), "{}", key.name());
                 if remaining <= 100 {
                     prop_assert_eq!(drain(&mut *key.copy(), now, 1), remaining, "{}", key.name());

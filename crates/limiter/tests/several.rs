@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use proptest::test_runner::TestCaseResult;
-use sluicegate_limiter::{Algorithm, FixedWindow, Rate, Receipt, Refusal, Span, Standing, Time, TokenBucket};
+use sluicegate_limiter::{Algorithm, FixedWindow, Rate, Receipt, Refusal, Span, Time, TokenBucket, Usage};
 
 /// What each of the limits says of one request.
 type Verdicts = Vec<Result<Span, Refusal>>;
@@ -44,10 +44,10 @@ fn ask_models(models: &mut [Box<dyn Model>], now: Time, cost: u64) -> Verdicts {
 }
 
 /// What a key says of itself at several times, from which a change of its state would show.
-fn face(key: &dyn Limit, now: Time, plan: &Plan) -> Vec<(Standing, bool, Result<Span, Refusal>)> {
+fn face(key: &dyn Limit, now: Time, plan: &Plan) -> Vec<(Usage, bool, Result<Span, Refusal>)> {
     [0, 1, plan.period() / 7, plan.period(), plan.period() * 2]
         .map(|later| now.plus(Span::from_nanos(later)))
-        .map(|at| (key.standing(at), key.is_idle(at), key.check(at, key.capacity())))
+        .map(|at| (key.usage(at), key.is_idle(at), key.check(at, key.capacity())))
         .to_vec()
 }
 
@@ -131,7 +131,7 @@ proptest! {
                 in_flight.push(cost);
             }
             for (key, model) in keys.iter().zip(&models) {
-                prop_assert_eq!(key.standing(now), model.standing(now), "{}", key.name());
+                prop_assert_eq!(key.usage(now), model.usage(now), "{}", key.name());
             }
             Ok(verdicts)
         })?;
@@ -151,7 +151,7 @@ proptest! {
                 } else if verdicts[i].is_err() {
                     key.refused(now, cost);
                 }
-                prop_assert_eq!(key.standing(now), keys[i].standing(now), "{}", key.name());
+                prop_assert_eq!(key.usage(now), keys[i].usage(now), "{}", key.name());
             }
             Ok(verdicts)
         })?;
@@ -191,6 +191,6 @@ fn a_burst_does_not_eat_the_daily_allowance() {
             day.charge(&mut used, now, 1);
         }
     }
-    assert_eq!(bucket.standing(&tokens, now).remaining, 0);
-    assert_eq!(day.standing(&used, now).remaining, 7);
+    assert_eq!(bucket.usage(&tokens, now).remaining, 0);
+    assert_eq!(day.usage(&used, now).remaining, 7);
 }

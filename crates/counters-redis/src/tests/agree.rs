@@ -10,7 +10,7 @@ use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate_counters::{
     Ask, BanCheck, BanChecks, CountedLimit, Decision, Fingerprint, KeyState, RemoteState, evaluate,
 };
-use sluicegate_limiter::{Quota, Receipt, Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Quota, Receipt, Refusal, Span, Time, Usage};
 
 use super::quotas::{fresh, quotas, size};
 use super::server::{Server, Store, decided};
@@ -35,7 +35,7 @@ enum Step {
 #[derive(Clone, Debug)]
 enum What {
     /// So many requests, each with a cost for each key in eighths of what is possible, or if small, as it is.
-    Ask { riders: u32, costs: Vec<(bool, u64)> },
+    Ask { requests: u32, costs: Vec<(bool, u64)> },
     /// One of the requests that were admitted is taken back.
     Refund(usize),
     /// Each key is charged a late cost.
@@ -50,9 +50,9 @@ struct Case {
 
 fn cases(longest: u64, moves: impl Strategy<Value = Step> + 'static) -> impl Strategy<Value = Case> {
     let costs = (prop::bool::weighted(0.25), prop_oneof![8 => 1..=4_u64, 1 => 5..=9_u64]);
-    let riders = prop_oneof![6 => Just(1_u32), 3 => 2..=6_u32, 1 => 0..=40_u32];
+    let requests = prop_oneof![6 => Just(1_u32), 3 => 2..=6_u32, 1 => 0..=40_u32];
     let what = prop_oneof![
-        5 => (riders, vec(costs.clone(), 3)).prop_map(|(riders, costs)| What::Ask { riders, costs }),
+        5 => (requests, vec(costs.clone(), 3)).prop_map(|(requests, costs)| What::Ask { requests, costs }),
         1 => vec(costs, 3).prop_map(What::Settle),
         1 => any::<prop::sample::Index>().prop_map(|at| What::Refund(at.index(1 << 20))),
     ];
@@ -138,21 +138,22 @@ impl<'a> Run<'a> {
     }
 
     /// All riders over these states.
-    fn ride(
+    fn submit(
         &self,
         keys: &mut Vec<RemoteState>,
         now: Time,
-        riders: u32,
+        requests: u32,
         costs: &[u64],
     ) -> (Vec<Decision>, Vec<Charged>) {
         let asks = self.asks(costs, now);
         let mut held: Vec<(usize, RemoteState)> = std::mem::take(keys).into_iter().enumerate().collect();
         let (mut decisions, mut charged) = (Vec::new(), Vec::new());
-        for _ in 0..riders {
+        for _ in 0..requests {
             let mut receipts = vec![None; asks.len()];
-            let mut bars: BanChecks<'_> = asks.iter().map(|_| BanCheck::None).collect();
-            let decision =
-                evaluate(&asks, &mut held, &mut bars, true, |i, _, _, receipt| receipts[i] = Some(receipt));
+            let mut ban_checks: BanChecks<'_> = asks.iter().map(|_| BanCheck::None).collect();
+            let decision = evaluate(&asks, &mut held, &mut ban_checks, true, |i, _, _, receipt| {
+                receipts[i] = Some(receipt)
+            });
             if decision.admitted {
                 charged.push(Charged { costs: costs.to_vec(), receipts });
             }
@@ -162,7 +163,7 @@ impl<'a> Run<'a> {
         (decisions, charged)
     }
 
-    fn ask(&mut self, riders: u32, costs: &[(bool, u64)]) -> TestCaseResult {
+    fn ask(&mut self, requests: u32, costs: &[(bool, u64)]) -> TestCaseResult {
         let costs = self.costs(costs);
         let quotas: Vec<&Quota> = self.quotas.iter().collect();
         let arguments: Vec<Vec<u8>> = quotas
@@ -172,13 +173,13 @@ impl<'a> Run<'a> {
             .map(|((quota, limit), cost)| argument(quota, limit.enforced, *cost))
             .collect();
         let (now, admitted, mut told) =
-            decided(self.store.decide(&self.names, &quotas, 0, riders, &arguments));
+            decided(self.store.decide(&self.names, &quotas, 0, requests, &arguments));
         let mut local = self.local.clone();
-        let (expected, charged) = self.ride(&mut local, now, riders, &costs);
-        let (said, _) = self.ride(&mut told, now, riders, &costs);
-        for (rider, (said, expected)) in said.iter().zip(&expected).enumerate() {
-            prop_assert_eq!(&said.verdicts, &expected.verdicts, "rider {} at {:?}", rider, now);
-            prop_assert_eq!(said.admitted, expected.admitted, "rider {}", rider);
+        let (expected, charged) = self.submit(&mut local, now, requests, &costs);
+        let (said, _) = self.submit(&mut told, now, requests, &costs);
+        for (request, (said, expected)) in said.iter().zip(&expected).enumerate() {
+            prop_assert_eq!(&said.verdicts, &expected.verdicts, "request {} at {:?}", request, now);
+            prop_assert_eq!(said.admitted, expected.admitted, "request {}", request);
         }
         let count = expected.iter().filter(|decision| decision.admitted).count();
         prop_assert_eq!(admitted as usize, count, "at {:?}", now);
@@ -213,12 +214,7 @@ impl<'a> Run<'a> {
             self.local[*i].refund(told.now, charged.costs[*i], *receipt);
         }
         for ((i, _), key) in taken.iter().zip(&told.keys) {
-            prop_assert_eq!(
-                key.standing(told.now),
-                self.local[*i].standing(told.now),
-                "{:?}",
-                self.quotas[*i]
-            );
+            prop_assert_eq!(key.usage(told.now), self.local[*i].usage(told.now), "{:?}", self.quotas[*i]);
         }
         self.look(&charged.costs)
     }
@@ -239,8 +235,8 @@ impl<'a> Run<'a> {
             self.local[*i].settle(told.now, costs[*i]);
         }
         for (i, key) in keys.iter().zip(&told.keys) {
-            let local = self.local[*i].standing(told.now);
-            prop_assert_eq!(key.standing(told.now), local, "{:?}", self.quotas[*i]);
+            let local = self.local[*i].usage(told.now);
+            prop_assert_eq!(key.usage(told.now), local, "{:?}", self.quotas[*i]);
         }
         self.look(&costs)
     }
@@ -261,18 +257,13 @@ impl<'a> Run<'a> {
 }
 
 /// What a key says of itself. Of a log only a view is told, which knows nothing of later.
-fn face(
-    key: &RemoteState,
-    now: Time,
-    cost: u64,
-    period: u64,
-) -> Vec<(Standing, bool, Result<Span, Refusal>)> {
+fn face(key: &RemoteState, now: Time, cost: u64, period: u64) -> Vec<(Usage, bool, Result<Span, Refusal>)> {
     let later: &[u64] = match key {
         RemoteState::SlidingLog(..) => &[0],
         _ => &[0, 1, period / 7, period, 2 * period],
     };
     let at = |later: &u64| now.plus(Span::from_nanos(later * 1_000));
-    later.iter().map(at).map(|at| (key.standing(at), key.is_idle(at), key.check(at, cost))).collect()
+    later.iter().map(at).map(|at| (key.usage(at), key.is_idle(at), key.check(at, cost))).collect()
 }
 
 fn run(store: &mut Store, case: &Case, number: usize) -> TestCaseResult {
@@ -281,7 +272,7 @@ fn run(store: &mut Store, case: &Case, number: usize) -> TestCaseResult {
     for (step, what) in &case.steps {
         run.step(*step);
         match what {
-            What::Ask { riders, costs } => run.ask(*riders, costs)?,
+            What::Ask { requests, costs } => run.ask(*requests, costs)?,
             What::Refund(which) => run.refund(*which)?,
             What::Settle(costs) => run.settle(costs)?,
         }

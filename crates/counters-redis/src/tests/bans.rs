@@ -66,7 +66,7 @@ impl Run {
     }
 
     /// What the bars of these limits are at `now`.
-    fn bars(&self) -> BanChecks<'static> {
+    fn ban_checks(&self) -> BanChecks<'static> {
         let bar = |(limit, strikes): (&Arc<CountedLimit>, &Strikes)| {
             let ban = limit.ban;
             BanCheck::there(ban.map(|ban| RemoteBan { ban, strikes: strikes.clone(), begun: false }))
@@ -74,11 +74,11 @@ impl Run {
         self.limits.iter().zip(&self.strikes).map(bar).collect()
     }
 
-    fn ask(&mut self, store: &mut Store, riders: u32) -> TestCaseResult {
+    fn ask(&mut self, store: &mut Store, requests: u32) -> TestCaseResult {
         let quotas: Vec<&Quota> = self.limits.iter().map(|limit| &limit.quota).collect();
         let bans: Vec<Ban> = self.limits.iter().filter_map(|limit| limit.ban).collect();
         let arguments: Vec<Vec<u8>> = self.limits.iter().map(|limit| limit_argument(limit, 1)).collect();
-        let reply = store.decide_with_bans(&self.names, &quotas, &bans, 0, riders, &arguments);
+        let reply = store.decide_with_bans(&self.names, &quotas, &bans, 0, requests, &arguments);
         let Reply { now, decided: Some(Decided { admitted, keys, bans }) } = reply else { panic!("expired") };
         let ask = |limit| Ask::new(limit, Fingerprint::from_hash(1), 1, now);
         let asks: Vec<Ask<'_>> = self.limits.iter().map(ask).collect();
@@ -87,16 +87,16 @@ impl Run {
         let mut bans = bans.into_iter();
         let of = |limit: &Arc<CountedLimit>| BanCheck::there(limit.ban.and_then(|_| bans.next()));
         let mut told_bars: BanChecks<'_> = self.limits.iter().map(of).collect();
-        let mut bars = self.bars();
+        let mut ban_checks = self.ban_checks();
         let mut count = 0;
-        for rider in 0..riders {
+        for request in 0..requests {
             let said = evaluate(&asks, &mut told, &mut told_bars, true, |_, _, _, _| {});
-            let expected = evaluate(&asks, &mut self.keys, &mut bars, true, |_, _, _, _| {});
-            prop_assert_eq!(&said.verdicts, &expected.verdicts, "rider {} at {:?}", rider, now);
+            let expected = evaluate(&asks, &mut self.keys, &mut ban_checks, true, |_, _, _, _| {});
+            prop_assert_eq!(&said.verdicts, &expected.verdicts, "request {} at {:?}", request, now);
             count += u32::from(expected.admitted);
         }
         prop_assert_eq!(admitted, count, "at {:?}", now);
-        for (strikes, bar) in self.strikes.iter_mut().zip(bars) {
+        for (strikes, bar) in self.strikes.iter_mut().zip(ban_checks) {
             if let BanCheck::There(left) = bar {
                 *strikes = left.strikes;
             }
@@ -122,9 +122,9 @@ fn the_script_bans_as_the_core() {
             let store = &mut *store.borrow_mut();
             store.now = NOW;
             let mut run = Run::new(&of, *number.borrow());
-            for (micros, riders) in steps {
+            for (micros, requests) in steps {
                 store.now += micros;
-                run.ask(store, riders)?;
+                run.ask(store, requests)?;
             }
             Ok(())
         })
@@ -141,9 +141,9 @@ fn what_is_kept_of_a_ban_ends_by_itself() {
     limit.ban = Some(ban);
     let names = ["kept".to_owned(), "kept:ban".to_owned()];
     let arguments = [limit_argument(&limit, 1)];
-    let mut ask = |riders| {
+    let mut ask = |requests| {
         let quotas = [&limit.quota];
-        store.decide_with_bans(&names, &quotas, &[ban], 0, riders, &arguments);
+        store.decide_with_bans(&names, &quotas, &[ban], 0, requests, &arguments);
         let life: i64 = store.command(&["PTTL", "kept:ban"]);
         (life, store.get("kept:ban").unwrap_or_default().len())
     };

@@ -21,17 +21,17 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    fn ask(&mut self, riders: u32, cost: u64) -> TestCaseResult {
+    fn ask(&mut self, requests: u32, cost: u64) -> TestCaseResult {
         let arguments = [argument(&self.quota, true, cost)];
         let (now, admitted, mut told) =
-            decided(self.store.decide(&self.key, &[&self.quota], 0, riders, &arguments));
+            decided(self.store.decide(&self.key, &[&self.quota], 0, requests, &arguments));
         let told = &mut told[0];
-        prop_assert_eq!(told.standing(now), self.local.standing(now));
+        prop_assert_eq!(told.usage(now), self.local.usage(now));
         let mut expected = 0;
-        for _ in 0..riders.max(1) {
+        for _ in 0..requests.max(1) {
             let answer = self.local.check(now, cost);
             prop_assert_eq!(told.check(now, cost), answer);
-            if riders == 0 {
+            if requests == 0 {
                 break;
             }
             if answer.is_ok() {
@@ -42,7 +42,7 @@ impl Pair<'_> {
                 told.refused(now, cost);
                 self.local.refused(now, cost);
             }
-            prop_assert_eq!(told.standing(now), self.local.standing(now));
+            prop_assert_eq!(told.usage(now), self.local.usage(now));
         }
         prop_assert_eq!(admitted, expected);
         Ok(())
@@ -59,7 +59,7 @@ impl Pair<'_> {
             &[refund_argument(&self.quota, self.quota.charged(cost, receipt))],
         );
         self.local.refund(told.now, cost, receipt);
-        let (left, expected) = (told.keys[0].standing(told.now), self.local.standing(told.now));
+        let (left, expected) = (told.keys[0].usage(told.now), self.local.usage(told.now));
         // The instant of a place that was given back stands in a long log until it is over.
         prop_assert_eq!(left.remaining, expected.remaining);
         Ok(())
@@ -92,14 +92,14 @@ fn a_log_of_many_blocks_answers_as_the_core() {
         let quota = log(rate(5_000, 1_000_000), counts);
         let key = [format!("long:{number}")];
         let mut pair = Pair { store, quota, key, local: fresh(&quota), charged: Vec::new() };
-        for ((later, riders, cost), which) in steps {
+        for ((later, requests, cost), which) in steps {
             pair.store.now += later;
             let at = which.index(1 << 16);
             if refunds && at % 8 == 0 {
                 pair.refund(at)?;
                 continue;
             }
-            pair.ask(riders, cost)?;
+            pair.ask(requests, cost)?;
             if pair.charged.len() > 4_000 {
                 pair.charged.drain(..1_000); // most of these are over
             }

@@ -13,15 +13,15 @@ use crate::protocol::{self, Reply, argument, refund_argument, spend_argument};
 const NOW: u64 = 1_795_219_200_000_000;
 
 /// So many requests of `cost`: when, how many were admitted, and the state before.
-fn ask(store: &mut Store, key: &str, quota: &Quota, riders: u32, cost: u64) -> (Time, u32, RemoteState) {
-    let reply = store.decide(&[key.to_owned()], &[quota], 0, riders, &[argument(quota, true, cost)]);
+fn ask(store: &mut Store, key: &str, quota: &Quota, requests: u32, cost: u64) -> (Time, u32, RemoteState) {
+    let reply = store.decide(&[key.to_owned()], &[quota], 0, requests, &[argument(quota, true, cost)]);
     let (now, admitted, mut keys) = decided(reply);
     (now, admitted, keys.remove(0))
 }
 
 fn left(store: &mut Store, key: &str, quota: &Quota) -> u64 {
     let (now, _, state) = ask(store, key, quota, 0, 1);
-    state.standing(now).remaining
+    state.usage(now).remaining
 }
 
 /// One of each algorithm, five requests in ten seconds.
@@ -84,21 +84,21 @@ fn what_was_spent_unheard_is_charged_in_full() {
     for (i, quota) in one_of_each()[..6].iter().enumerate() {
         let keys = [format!("spent:{i}")];
         let told = store.spend(&keys, &[quota], &[spend_argument(quota, 2)]);
-        assert_eq!(told.keys[0].standing(told.now).remaining, 3, "{quota:?}");
+        assert_eq!(told.keys[0].usage(told.now).remaining, 3, "{quota:?}");
         assert_eq!(left(&mut store, &keys[0], quota), 3, "{quota:?}");
         for amount in [4, u64::MAX] {
             let told = store.spend(&keys, &[quota], &[spend_argument(quota, amount)]);
-            let standing = told.keys[0].standing(told.now);
-            assert_eq!(standing.remaining, 0, "{quota:?}");
+            let usage = told.keys[0].usage(told.now);
+            assert_eq!(usage.remaining, 0, "{quota:?}");
             match (quota, amount) {
                 // Six of five, at one in two seconds; and all that can ever be owed.
                 (Quota::TokenBucket(..), 4) => {
-                    assert!(standing.reset > Span::from_secs(11) && standing.reset <= Span::from_secs(12));
+                    assert!(usage.reset > Span::from_secs(11) && usage.reset <= Span::from_secs(12));
                 }
                 (Quota::TokenBucket(..), _) => {
-                    assert!(standing.reset > Span::from_secs(6_299_999_998), "{}", standing.reset);
+                    assert!(usage.reset > Span::from_secs(6_299_999_998), "{}", usage.reset);
                 }
-                _ => assert!(standing.reset <= Span::from_secs(20), "{quota:?}: {}", standing.reset),
+                _ => assert!(usage.reset <= Span::from_secs(20), "{quota:?}: {}", usage.reset),
             }
         }
         assert_eq!(ask(&mut store, &keys[0], quota, 1, 1).1, 0, "{quota:?}");
@@ -121,7 +121,7 @@ fn what_is_given_back_leaves_nothing_behind() {
         ask(&mut store, &keys[0], quota, 1, 1);
         let give_back = [refund_argument(quota, quota.charged(3, receipt))];
         let told = store.refund(&keys, &[quota], &give_back);
-        assert_eq!(told.keys[0].standing(told.now).remaining, 4, "{quota:?}");
+        assert_eq!(told.keys[0].usage(told.now).remaining, 4, "{quota:?}");
         store.now += 100_000_000;
         store.refund(&keys, &[quota], &give_back);
         ask(&mut store, &keys[0], quota, 1, 1);
@@ -205,16 +205,18 @@ fn rescaled(state: &RemoteState, quota: &Quota, now: Time) -> RemoteState {
 
 /// What is owed, the whole bucket, what the debt is measured by when the quota changes, and a request.
 fn owed(key: &RemoteState, quota: &Quota, now: Time) -> Option<[f64; 4]> {
-    let (pace, debt, numbers, requests) = match (key, quota) {
-        (RemoteState::TokenBucket(bucket, debt), _) => (bucket.pace(), *debt, bucket.in_micros(1)?, 1),
+    let (emission_rate, debt, numbers, requests) = match (key, quota) {
+        (RemoteState::TokenBucket(bucket, debt), _) => {
+            (bucket.emission_rate(), *debt, bucket.in_micros(1)?, 1)
+        }
         (RemoteState::LeakyBucket(bucket, debt), Quota::LeakyBucket(_, _, burst)) => {
-            (bucket.pace(), *debt, bucket.in_micros(1)?, *burst)
+            (bucket.emission_rate(), *debt, bucket.in_micros(1)?, *burst)
         }
         _ => return None,
     };
-    let micros = |micros: Micros| micros.whole as f64 + micros.part as f64 / pace.parts() as f64;
+    let micros = |micros: Micros| micros.whole as f64 + micros.part as f64 / emission_rate.parts() as f64;
     let whole = micros(numbers.whole);
-    Some([micros(pace.owed(debt, now)), whole, whole / requests as f64, numbers.per_request])
+    Some([micros(emission_rate.owed(debt, now)), whole, whole / requests as f64, numbers.per_request])
 }
 
 /// Spends under one quota and looks under another.
@@ -226,9 +228,9 @@ fn reload(
 ) -> TestCaseResult {
     store.now = NOW;
     let mut local = fresh(old);
-    for (later, riders, cost) in asks {
+    for (later, requests, cost) in asks {
         store.now += later * size(old).1 / 1_000;
-        let (now, admitted, _) = ask(store, key, old, *riders, *cost);
+        let (now, admitted, _) = ask(store, key, old, *requests, *cost);
         for _ in 0..admitted {
             local.charge(now, *cost);
         }
@@ -254,11 +256,11 @@ fn reload(
         let most = (expected + added) * (1.0 + 1e-8) + 1.0;
         prop_assert!(told >= expected && told <= most, "{} instead of {}", told, expected);
     } else {
-        prop_assert_eq!(told.standing(now), expected.standing(now));
+        prop_assert_eq!(told.usage(now), expected.usage(now));
     }
     let (_, _, again) = ask(store, key, new, 1, 1);
     // Of a log each tells as much as decides about what it was asked.
-    prop_assert_eq!(again.standing(now), told.standing(now), "a look has changed something");
+    prop_assert_eq!(again.usage(now), told.usage(now), "a look has changed something");
     let before = ask(store, key, new, 0, 1).2;
     prop_assert_eq!(ask(store, key, old, 0, 1).0, now);
     prop_assert_eq!(ask(store, key, new, 0, 1).2, before);
@@ -391,8 +393,8 @@ fn periods_of_another_time_forget_nothing() {
     let (quota, plain, keys) = (by_calendar(50), fixed(rate(50, 1_000_000)), ["k".to_owned()]);
     let mut store = server.connect_timeless();
     store.now = NOW;
-    let ask = |store: &mut Store, riders: u32| {
-        decided(store.decide(&keys, &[&quota], 0, riders, &[argument(&quota, true, 1)])).1
+    let ask = |store: &mut Store, requests: u32| {
+        decided(store.decide(&keys, &[&quota], 0, requests, &[argument(&quota, true, 1)])).1
     };
     assert_eq!(ask(&mut store, 40), 40);
     for days in [5, 30] {

@@ -7,7 +7,7 @@ use sluicegate_counters::KeyState;
 use sluicegate_limiter::{Rate, Receipt, Span};
 
 use super::quotas::{can_be_shared, fixed, leaky, log, places, quotas, rate, sliding, token};
-use crate::protocol::{Decided, Reply, Told, argument, refund_argument, spend_argument};
+use crate::protocol::{Decided, Reply, StatesReply, argument, refund_argument, spend_argument};
 
 fn values() -> impl Strategy<Value = Value> {
     let small = prop_oneof![0..100_i64, Just(1_795_219_200_000_000), Just((1 << 53) - 1), any::<i64>()];
@@ -33,7 +33,7 @@ proptest! {
         for value in [value, shaped] {
             if let Ok(Reply { now, decided: Some(Decided { keys, .. }) }) = Reply::read(&value, &[&quota], &[]) {
                 for mut key in keys {
-                    key.standing(now);
+                    key.usage(now);
                     if key.check(now, cost).is_ok() {
                         let receipt = key.charge(now, cost);
                         key.refund(now, cost, receipt);
@@ -44,8 +44,8 @@ proptest! {
                 }
             }
         }
-        let _ = Told::read(&told, &[&quota]);
-        prop_assert!(Told::read(&told, &[]).is_err());
+        let _ = StatesReply::read(&told, &[&quota]);
+        prop_assert!(StatesReply::read(&told, &[]).is_err());
     }
 }
 

@@ -9,7 +9,7 @@ use redis::{Connection, Value};
 use sluicegate_limiter::{Ban, Quota, Time};
 use tempfile::TempDir;
 
-use crate::protocol::{self, Algorithms, Reply, Told};
+use crate::protocol::{self, Algorithms, Reply, StatesReply};
 use crate::script_text::{REFUND, RENEW, SPEND, decide};
 
 /// Longer than anything here takes, however slow the machine.
@@ -123,10 +123,10 @@ impl Store {
         keys: &[String],
         quotas: &[&Quota],
         deadline: u64,
-        riders: u32,
+        requests: u32,
         arguments: &[Vec<u8>],
     ) -> Reply {
-        self.decide_with_bans(keys, quotas, &[], deadline, riders, arguments)
+        self.decide_with_bans(keys, quotas, &[], deadline, requests, arguments)
     }
 
     /// The keys of bans are the last.
@@ -136,12 +136,12 @@ impl Store {
         quotas: &[&Quota],
         bans: &[Ban],
         deadline: u64,
-        riders: u32,
+        requests: u32,
         arguments: &[Vec<u8>],
     ) -> Reply {
         let fixed = [
             deadline.to_string(),
-            riders.to_string(),
+            requests.to_string(),
             String::from_utf8_lossy(&HOLDER).into(),
             LEASE.to_string(),
         ];
@@ -151,16 +151,21 @@ impl Store {
         Reply::read(&reply, quotas, bans).unwrap()
     }
 
-    pub(super) fn refund(&mut self, keys: &[String], quotas: &[&Quota], arguments: &[Vec<u8>]) -> Told {
+    pub(super) fn refund(
+        &mut self,
+        keys: &[String],
+        quotas: &[&Quota],
+        arguments: &[Vec<u8>],
+    ) -> StatesReply {
         let arguments = self.at(arguments, quotas);
         let reply = self.call(0, keys, &[&HOLDER], &arguments);
-        Told::read(&reply, quotas).unwrap()
+        StatesReply::read(&reply, quotas).unwrap()
     }
 
-    pub(super) fn spend(&mut self, keys: &[String], quotas: &[&Quota], arguments: &[Vec<u8>]) -> Told {
+    pub(super) fn spend(&mut self, keys: &[String], quotas: &[&Quota], arguments: &[Vec<u8>]) -> StatesReply {
         let arguments = self.at(arguments, quotas);
         let reply = self.call(1, keys, &[], &arguments);
-        Told::read(&reply, quotas).unwrap()
+        StatesReply::read(&reply, quotas).unwrap()
     }
 
     pub(super) fn renew(
@@ -170,11 +175,11 @@ impl Store {
         holders: [&[u8]; 2],
         lease: u64,
         places: &[u64],
-    ) -> Told {
+    ) -> StatesReply {
         let places: Vec<Vec<u8>> = places.iter().map(|places| places.to_string().into_bytes()).collect();
         let lease = lease.to_string();
         let reply = self.call(2, keys, &[holders[0], holders[1], lease.as_bytes()], &places);
-        Told::read(&reply, quotas).unwrap()
+        StatesReply::read(&reply, quotas).unwrap()
     }
 
     /// A command with words for arguments.

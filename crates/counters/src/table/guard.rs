@@ -4,26 +4,26 @@ use std::ops::{Deref, DerefMut};
 
 use super::super::state_codec::StateCodec;
 use super::super::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
-use super::Part;
+use super::ShardState;
 
 /// A lock that nobody else holds.
 pub(super) enum Exclusive<'a, A: StateCodec> {
-    Shard(MutexGuard<'a, Part<A>>),
-    Overflow(RwLockWriteGuard<'a, Part<A>>),
+    Shard(MutexGuard<'a, ShardState<A>>),
+    Overflow(RwLockWriteGuard<'a, ShardState<A>>),
 }
 
 /// The lock of a key.
 pub(super) enum Guard<'a, A: StateCodec> {
     Exclusive(Exclusive<'a, A>),
     /// That of the overflow bucket, which refuses the request and does not count refusals. Others hold it too.
-    Refused(RwLockReadGuard<'a, Part<A>>),
+    Refused(RwLockReadGuard<'a, ShardState<A>>),
 }
 
 impl<A: StateCodec> Deref for Exclusive<'_, A> {
-    type Target = Part<A>;
+    type Target = ShardState<A>;
 
     #[inline]
-    fn deref(&self) -> &Part<A> {
+    fn deref(&self) -> &ShardState<A> {
         match self {
             Self::Shard(part) => part,
             Self::Overflow(part) => part,
@@ -33,7 +33,7 @@ impl<A: StateCodec> Deref for Exclusive<'_, A> {
 
 impl<A: StateCodec> DerefMut for Exclusive<'_, A> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Part<A> {
+    fn deref_mut(&mut self) -> &mut ShardState<A> {
         match self {
             Self::Shard(part) => part,
             Self::Overflow(part) => part,
@@ -42,10 +42,10 @@ impl<A: StateCodec> DerefMut for Exclusive<'_, A> {
 }
 
 impl<A: StateCodec> Deref for Guard<'_, A> {
-    type Target = Part<A>;
+    type Target = ShardState<A>;
 
     #[inline]
-    fn deref(&self) -> &Part<A> {
+    fn deref(&self) -> &ShardState<A> {
         match self {
             Self::Exclusive(part) => part,
             Self::Refused(part) => part,

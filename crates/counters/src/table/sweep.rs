@@ -4,7 +4,7 @@ use sluicegate_limiter::Time;
 
 use super::super::state_codec::StateCodec;
 use super::super::sync::{Ordering, lock, write};
-use super::{Part, Shard, Table};
+use super::{Shard, ShardState, Table};
 use crate::Fingerprint;
 
 /// HashTable that are looked at for idle keys whenever a key is added.
@@ -35,7 +35,7 @@ impl<A: StateCodec> Table<A> {
 
     /// Looks at the next `slots` slots of a part, or at all if there are fewer, and drops the keys that owe nothing.
     /// How many it looked at.
-    fn sweep(&self, part: &mut Part<A>, now: Time, slots: usize) -> usize {
+    fn sweep(&self, part: &mut ShardState<A>, now: Time, slots: usize) -> usize {
         let looked_at = slots.min(part.slots.size());
         let mut left = looked_at;
         let mut at = if part.hand < part.slots.size() { part.hand } else { 0 };

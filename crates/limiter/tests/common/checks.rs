@@ -15,7 +15,7 @@ pub fn admitted(answers: &[Answer]) -> Vec<Answer> {
 /// admitted.
 pub fn drain(key: &mut dyn Limit, now: Time, cost: u64) -> u64 {
     let mut taken = 0;
-    while taken <= key.capacity() && key.ask(now, cost).is_ok() {
+    while taken <= key.capacity() && key.acquire(now, cost).is_ok() {
         taken += cost;
     }
     taken
@@ -37,10 +37,10 @@ pub fn stay_alike(
     let mut walker = later.walker(plan);
     for ask in &later.asks {
         let (at, cost) = (walker.step(ask.step), later.cost(ask, left.capacity()));
-        prop_assert_eq!(left.standing(at), right.standing(at), "{} at {:?}", left.name(), at);
+        prop_assert_eq!(left.usage(at), right.usage(at), "{} at {:?}", left.name(), at);
         prop_assert_eq!(left.is_idle(at), right.is_idle(at), "{} at {:?}", left.name(), at);
-        let verdict = left.ask(at, cost);
-        prop_assert_eq!(verdict, right.ask(at, cost), "{} at {:?}", left.name(), at);
+        let verdict = left.acquire(at, cost);
+        prop_assert_eq!(verdict, right.acquire(at, cost), "{} at {:?}", left.name(), at);
         walker.note(verdict);
     }
     Ok(())

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use sluicegate_limiter::{
     Algorithm, Charge, Concurrency, FixedWindow, LeakyBucket, MAX_LOG_PLACES, Rate, Receipt, Refusal,
-    SlidingLog, SlidingWindow, Span, Standing, Time, TokenBucket,
+    SlidingLog, SlidingWindow, Span, Time, TokenBucket, Usage,
 };
 
 /// 2026-01-01 00:00:00 UTC, a whole multiple of every period up to a day that divides a day.
@@ -112,7 +112,7 @@ pub trait Limit {
     fn take_back(&mut self, now: Time, charge: Charge, others: &mut [Charge]);
     /// Makes the charges what they will be once the limit has the numbers of another plan.
     fn carry(&self, plan: &Plan, now: Time, charges: &mut [Charge]);
-    fn standing(&self, now: Time) -> Standing;
+    fn usage(&self, now: Time) -> Usage;
     fn is_idle(&self, now: Time) -> bool;
     /// Puts the state of a key that was never seen in place of this one.
     fn forget(&mut self);
@@ -121,7 +121,7 @@ pub trait Limit {
     fn copy(&self) -> Box<dyn Limit>;
 
     /// A whole request against this limit alone: checked, then charged or noted as refused.
-    fn ask(&mut self, now: Time, cost: u64) -> Result<Span, Refusal> {
+    fn acquire(&mut self, now: Time, cost: u64) -> Result<Span, Refusal> {
         let verdict = self.check(now, cost);
         match verdict {
             Ok(_) => _ = self.charge(now, cost),
@@ -199,8 +199,8 @@ impl<A: Algorithm<State: Clone> + Clone + 'static> Limit for Key<A> {
         (self.make)(plan).carry(&self.algorithm, &self.state, now, charges);
     }
 
-    fn standing(&self, now: Time) -> Standing {
-        self.algorithm.standing(&self.state, now)
+    fn usage(&self, now: Time) -> Usage {
+        self.algorithm.usage(&self.state, now)
     }
 
     fn is_idle(&self, now: Time) -> bool {

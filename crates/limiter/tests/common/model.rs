@@ -9,7 +9,7 @@ mod windows;
 
 use std::collections::HashMap;
 
-use sluicegate_limiter::{Refusal, Span, Standing, Time};
+use sluicegate_limiter::{Refusal, Span, Time, Usage};
 
 use self::buckets::{Queue, Tokens};
 use self::windows::{Estimate, Instants, Windows};
@@ -147,9 +147,9 @@ pub trait Model {
         first(|wait| self.full(at + wait))
     }
 
-    fn standing(&self, at: Time) -> Standing {
+    fn usage(&self, at: Time) -> Usage {
         let at = at.as_nanos();
-        Standing {
+        Usage {
             remaining: self.remaining(at),
             capacity: self.most(),
             reset: Span::from_nanos(self.reset(at)),

@@ -84,7 +84,7 @@ impl Walk {
         for ask in &self.asks {
             let (at, cost) = (walker.step(ask.step), self.cost(ask, key.capacity()));
             before(key, at, cost)?;
-            let verdict = key.ask(at, cost);
+            let verdict = key.acquire(at, cost);
             walker.note(verdict);
             answers.push(Answer { at, cost, verdict });
         }

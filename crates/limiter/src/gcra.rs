@@ -9,7 +9,7 @@ use crate::{Charge, Rate, Receipt, Span, Time};
 
 /// A rate as a reduced fraction: `per_nano` ticks drain in a nanosecond, a request adds `per_request` ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct EmissionRate {
     pub(crate) per_nano: u64,
     pub(crate) per_request: u64,
 }
@@ -17,12 +17,12 @@ pub struct Pace {
 /// What one key of a bucket owes: the tick at which it owes nothing. Two words, so that a slot needs no more
 /// than eight-byte alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Debt {
+pub struct Tat {
     low: u64,
     high: u64,
 }
 
-impl Pace {
+impl EmissionRate {
     /// The pace of a rate.
     pub fn of(rate: Rate) -> Self {
         let (count, period) = (rate.count(), rate.period().as_nanos());
@@ -73,7 +73,7 @@ impl Pace {
     }
 }
 
-impl Debt {
+impl Tat {
     /// The debt that is paid at this tick since the Unix epoch.
     #[inline]
     pub const fn until(tick: u128) -> Self {
@@ -93,14 +93,14 @@ impl Debt {
 
     /// The ticks owed at `now`. A clock that steps back makes the debt larger, never smaller.
     #[inline]
-    pub(crate) fn owed(self, pace: Pace, now: Time) -> u128 {
-        self.paid_at().saturating_sub(pace.clock(now))
+    pub(crate) fn owed(self, emission_rate: EmissionRate, now: Time) -> u128 {
+        self.paid_at().saturating_sub(emission_rate.clock(now))
     }
 
     /// Adds `ticks` to what is owed at `now`. The receipt is the tick at which all of it is paid.
     #[inline]
-    pub(crate) fn add(&mut self, pace: Pace, now: Time, ticks: u128) -> Receipt {
-        self.set_owed(pace, now, self.owed(pace, now).saturating_add(ticks));
+    pub(crate) fn add(&mut self, emission_rate: EmissionRate, now: Time, ticks: u128) -> Receipt {
+        self.set_owed(emission_rate, now, self.owed(emission_rate, now).saturating_add(ticks));
         Receipt::from_number(self.paid_at())
     }
 
@@ -108,12 +108,16 @@ impl Debt {
     /// of it is what is left until the tick at which it is paid. Those `others` that are behind it are paid so much earlier.
     pub(crate) fn take_back<'c>(
         &mut self,
-        pace: Pace,
+        emission_rate: EmissionRate,
         now: Time,
         charge: Charge,
         others: impl Iterator<Item = &'c mut Charge>,
     ) {
-        let left = charge.at.saturating_sub(pace.clock(now)).min(charge.amount).min(self.owed(pace, now));
+        let left = charge
+            .at
+            .saturating_sub(emission_rate.clock(now))
+            .min(charge.amount)
+            .min(self.owed(emission_rate, now));
         self.set_paid_at(self.paid_at() - left);
         for behind in others.filter(|other| other.at > charge.at) {
             behind.at -= left;
@@ -122,8 +126,8 @@ impl Debt {
 
     /// Owes `ticks` from `now`, whatever was owed before.
     #[inline]
-    pub(crate) fn set_owed(&mut self, pace: Pace, now: Time, ticks: u128) {
-        self.set_paid_at(pace.clock(now).saturating_add(ticks));
+    pub(crate) fn set_owed(&mut self, emission_rate: EmissionRate, now: Time, ticks: u128) {
+        self.set_paid_at(emission_rate.clock(now).saturating_add(ticks));
     }
 }
 
@@ -133,7 +137,7 @@ impl Debt {
 /// A charge is worth what the debt would be less without it. Where that depends on which of the others are given back
 /// too, because a debt below empty is scaled in another way than the rest, it is worth the least that it can be.
 pub(crate) fn carry(
-    (old, new): (Pace, Pace),
+    (old, new): (EmissionRate, EmissionRate),
     owed: u128,
     now: Time,
     charges: &mut [Charge],
@@ -204,9 +208,9 @@ mod tests {
     #[test]
     fn a_rate_is_reduced() {
         let rate = Rate::new(100, Span::from_secs(60)).unwrap();
-        assert_eq!(Pace::of(rate), Pace { per_nano: 1, per_request: 600_000_000 });
+        assert_eq!(EmissionRate::of(rate), EmissionRate { per_nano: 1, per_request: 600_000_000 });
         let odd = Rate::new(7, Span::from_secs(90)).unwrap();
-        assert_eq!(Pace::of(odd), Pace { per_nano: 7, per_request: 90_000_000_000 });
+        assert_eq!(EmissionRate::of(odd), EmissionRate { per_nano: 7, per_request: 90_000_000_000 });
     }
 
     #[test]
