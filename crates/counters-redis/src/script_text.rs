@@ -11,8 +11,8 @@ macro_rules! script {
 }
 
 macro_rules! of_all {
-    ($operation:literal) => {
-        script!("bucket.lua", "window.lua", "sliding.lua", "log.lua", "concurrency.lua", $operation)
+    ($($operation:literal),+) => {
+        script!("bucket.lua", "window.lua", "sliding.lua", "log.lua", "concurrency.lua", $($operation),+)
     };
 }
 
@@ -39,19 +39,19 @@ pub(super) const fn decide(algorithms: Algorithms) -> &'static str {
 ///
 /// `ARGV`: the 8 bytes of this gateway, and a [`refund_argument`](super::protocol::refund_argument) for each of `KEYS`.
 /// The reply is a [`StatesReply`](super::protocol::StatesReply).
-pub(super) const REFUND: &str = of_all!("refund.lua");
+pub(super) const REFUND: &str = of_all!("correct.lua", "refund.lua");
 
 /// Charges late costs.
 ///
 /// `ARGV`: a [`spend_argument`](super::protocol::spend_argument) for each of `KEYS`. The reply is a
 /// [`StatesReply`](super::protocol::StatesReply).
-pub(super) const SPEND: &str = of_all!("spend.lua");
+pub(super) const SPEND: &str = of_all!("correct.lua", "spend.lua");
 
 /// Charges what was admitted while the store did not answer.
 ///
 /// `KEYS`: those of the limits, then as many that stand for the reports. `ARGV`: a
 /// [`spend_argument`](super::protocol::spend_argument) for each limit. The reply is a [`StatesReply`](super::protocol::StatesReply).
-pub(super) const REPORT: &str = of_all!("report.lua");
+pub(super) const REPORT: &str = of_all!("correct.lua", "report.lua");
 
 /// Finds out whether a server can run the others: uses all their commands on the one of `KEYS`. The reply is one that
 /// [`tried`](super::protocol::tried) accepts.

@@ -52,7 +52,9 @@ pub use leaky_bucket::LeakyBucket;
 pub(crate) use micros::MAX_DEBT;
 pub use micros::{BucketInMicros, MAX_SHARED_MICROS, Micros};
 pub use quota::Quota;
-pub use rate::{MAX_COUNT, MAX_LOG_PLACES, MAX_PERIOD, MAX_SLICES, MIN_PERIOD, QuotaError, Rate};
+pub use rate::{
+    MAX_COUNT, MAX_LOG_PLACES, MAX_PERIOD, MAX_SHARED_LOG_PLACES, MAX_SLICES, MIN_PERIOD, QuotaError, Rate,
+};
 pub use sliding_log::{Log, SlidingLog};
 pub use sliding_window::{Slices, SlidingWindow};
 pub use time::{Span, Time};

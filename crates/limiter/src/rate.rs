@@ -12,6 +12,9 @@ pub const MIN_PERIOD: Span = Span::MILLISECOND;
 pub const MAX_PERIOD: Span = Span::from_secs(366 * 86_400);
 /// The most places that one key of a sliding log may hold.
 pub const MAX_LOG_PLACES: u64 = 1_000_000;
+/// The most places that one key of a sliding log may hold where several processes share it: a store reads and writes
+/// the log as a whole.
+pub const MAX_SHARED_LOG_PLACES: u64 = 10_000;
 /// The most sub-windows of a sliding window.
 pub const MAX_SLICES: u32 = 1_000;
 

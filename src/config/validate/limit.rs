@@ -10,6 +10,7 @@ use super::super::raw::RawLimit;
 use super::super::read::{At, not_available};
 use super::super::report::{Problem, Report};
 use super::super::route::RouteConfig;
+use super::super::values::grouped;
 use super::ban;
 use super::cost;
 use super::key::{self, exempt};
@@ -17,7 +18,7 @@ use super::plan;
 use super::quota::quota;
 use super::section::Section;
 use super::{in_range, missing, word};
-use sluicegate_limiter::Quota;
+use sluicegate_limiter::{MAX_SHARED_LOG_PLACES, Quota};
 
 use crate::config::Part;
 
@@ -69,7 +70,7 @@ pub(super) fn limit(
         check_sync(text, report);
     }
     if let Some((quota, true)) = quota.as_ref().zip(shared) {
-        check_drain(quota, raw, report);
+        check_shared(quota, raw, report);
     }
     let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), given, report);
     // What is wrong with the limit itself would be told again for each of its variants.
@@ -78,7 +79,7 @@ pub(super) fn limit(
     let candidate = if sound { plan::candidate(name, raw, cost.as_ref(), report) } else { None };
     for quota in plans.iter().flatten().map(|(_, quota)| quota).chain(candidate.iter().flatten()) {
         if shared == Some(true) {
-            check_drain(quota, raw, report);
+            check_shared(quota, raw, report);
         }
     }
     if let (Some(plans), false, false) = (&raw.plans, given.consumers, given.jwt) {
@@ -156,6 +157,21 @@ fn check_sync(text: &At<String>, report: &mut Report) {
         report.error(not_available(text.at, "`sync: leased`").help("use exact"));
     } else {
         word(text, "sync", &[("exact", ())], report);
+    }
+}
+
+/// Refuses what a store cannot count.
+fn check_shared(quota: &Quota, raw: &RawLimit, report: &mut Report) {
+    check_drain(quota, raw, report);
+    let Quota::SlidingLog(_, rate) = quota else { return };
+    if let Some(text) = raw.rate.as_ref().filter(|_| rate.count() > MAX_SHARED_LOG_PLACES) {
+        let (most, count) = (grouped(MAX_SHARED_LOG_PLACES), grouped(rate.count()));
+        report.error(
+            text.problem(format!(
+                "`rate`: a shared sliding_log holds at most {most} places a key, not {count}"
+            ))
+            .help("use `algorithm: sliding_window`, a lower rate, or `scope: local`"),
+        );
     }
 }
 

@@ -86,17 +86,3 @@ local function load(name, argument)
     key.algorithm.load(key, 3)
     return key
 end
-
--- The keys of all limits of the call, whose arguments follow the first `skipped`. Behind them are those of bans, one for
--- each limit that bans.
-local function load_all(skipped)
-    local keys, limits = {}, #KEYS
-    while #keys < limits do
-        local i = #keys + 1
-        keys[i] = load(KEYS[i], ARGV[skipped + i])
-        if keys[i].bans then
-            limits = limits - 1
-        end
-    end
-    return keys
-end

@@ -1,15 +1,29 @@
--- ARGV: deadline in microseconds of this server's clock (0: none), riders (0: only look), holder, lease in
+-- ARGV: deadline in microseconds of this server's clock (0: none), requests (0: only look), holder, lease in
 -- microseconds, and an argument for each limit. KEYS: that of each limit, then the bans of those that ban. Reply: now,
 -- how many were admitted (-1: too late, and nothing was done), and the state of each key before the call: of a ban what
 -- is left of it and the refusals that count towards one.
 --
 -- A ban is kept as its end, 7 bytes, or 0 and the instants of refusals, 7 bytes each, oldest first. The argument of its
 -- limit ends with it: refusals 2, the time within which they count 7, how long it lasts 7.
+-- The keys of all limits of the call, whose arguments follow the first `skipped`. Behind them are those of bans, one for
+-- each limit that bans.
+local function load_all(skipped)
+    local keys, limits = {}, #KEYS
+    while #keys < limits do
+        local i = #keys + 1
+        keys[i] = load(KEYS[i], ARGV[skipped + i])
+        if keys[i].bans then
+            limits = limits - 1
+        end
+    end
+    return keys
+end
+
 local deadline = tonumber(ARGV[1])
 if deadline > 0 and now > deadline then
     return {now, -1}
 end
-local riders = tonumber(ARGV[2])
+local requests = tonumber(ARGV[2])
 holder, lease = ARGV[3], tonumber(ARGV[4])
 local keys = load_all(4)
 local admitted = 0
@@ -53,22 +67,22 @@ local function strike(ban)
 end
 
 -- A look only asks, so that a log tells when the cost would fit.
-if riders == 0 then
+if requests == 0 then
     for i = 1, #keys do
         if not keys[i].algorithm.fits(keys[i]) then
             keys[i].algorithm.refuse(keys[i])
         end
     end
 end
-for _ = 1, riders do
-    local all, barred, moved = true, false, false
+for _ = 1, requests do
+    local all, banned_any, moved = true, false, false
     for i = 1, #keys do
         local key = keys[i]
         key.own = key.algorithm.fits(key)
         key.yes, key.banned = key.own, key.ban and key.ban.till > now
         if key.banned then
             key.yes = false
-            barred = barred or key.enforces
+            banned_any = banned_any or key.enforces
         end
         if key.enforces and not key.yes then
             all = false
@@ -77,7 +91,7 @@ for _ = 1, riders do
     for i = 1, #keys do
         local key = keys[i]
         if not key.yes then
-            local banned = barred or key.banned
+            local banned = banned_any or key.banned
             if not key.own then
                 moved = key.algorithm.refuse(key, banned) or moved
             end
@@ -99,7 +113,7 @@ local reply = {now, admitted}
 for i = 1, #keys do
     local key = keys[i]
     reply[i + 2] = key.algorithm.told(key)
-    if riders > 0 and key.changed then
+    if requests > 0 and key.changed then
         key.algorithm.save(key)
     end
 end

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use sluicegate_counters::RemoteState;
 use sluicegate_limiter::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, MAX_PERIOD, Quota, Rate,
-    SlidingLog, SlidingWindow, Span, TokenBucket,
+    Calendar, Concurrency, FixedWindow, LeakyBucket, MAX_COUNT, MAX_PERIOD, MAX_SHARED_LOG_PLACES, Quota,
+    Rate, SlidingLog, SlidingWindow, Span, TokenBucket,
 };
 
 /// Microseconds.
@@ -44,7 +44,7 @@ pub(super) fn by_calendar(count: u64) -> Quota {
 }
 
 pub(super) fn log(rate: Rate, count_rejected: bool) -> Quota {
-    let rate = Rate::new(rate.count().min(MAX_LOG_PLACES), rate.period()).unwrap();
+    let rate = Rate::new(rate.count().min(MAX_SHARED_LOG_PLACES), rate.period()).unwrap();
     Quota::SlidingLog(SlidingLog::new(rate, count_rejected).unwrap(), rate)
 }
 
