@@ -1,8 +1,8 @@
-//! Bans: what refuses a key on one limit, whatever it has left there.
+//! Bans: a banned key is refused by a limit, whatever it has left there.
 //!
 //! They are kept beside the counters, on the gateway's own clock, so that they outlive a limit's change of algorithm
-//! or scope. A shard of bans is only ever locked alone, for a moment, and inside the lock of the key's counter: all that
-//! a decision asks of a key's ban it asks in one step with the rest.
+//! or scope. A shard of bans is locked for a moment and inside the lock of the key's counter, and never together with
+//! another shard of bans.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub enum BanCheck<'a> {
     /// It is counted in this process. If the flag is false, the key shares the overflow entry, and its refusals do not
     /// count towards a ban.
     Here(&'a Bans, Fingerprint, bool),
-    /// A store told of it.
+    /// It is counted in a store.
     There(RemoteBan),
 }
 
@@ -41,7 +41,7 @@ pub struct RemoteBan {
     pub begun: bool,
 }
 
-/// The bars of a decision's limits, in the order in which they are asked.
+/// The bans of a decision's limits, in the order of its asks.
 pub type BanChecks<'a> = SmallVec<[BanCheck<'a>; 2]>;
 
 impl Bans {
@@ -50,7 +50,7 @@ impl Bans {
         Self { table: Table::new(ban, max_keys), begun: AtomicU64::new(0) }
     }
 
-    /// Takes other numbers; a ban that stands ends when it was said to, or earlier if bans are shorter now.
+    /// Takes other numbers. A ban that is in force ends at its time, or earlier if bans are shorter now.
     pub fn reconfigure(&self, ban: Ban, max_keys: usize, now: Time) {
         self.table.reconfigure(&ban, max_keys, now);
     }
@@ -60,7 +60,7 @@ impl Bans {
         self.table.refusal(key, now, 1).and_then(Refusal::retry_after)
     }
 
-    /// Ends a key's ban, and forgets what counted towards one; whether there was anything.
+    /// Ends a key's ban and forgets its refusals; returns whether there was anything.
     pub fn pardon(&self, key: Fingerprint) -> bool {
         self.table.pardon(key)
     }
@@ -88,12 +88,12 @@ impl Bans {
         }
     }
 
-    /// How many have begun.
+    /// The number of bans that have begun.
     pub fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Counts a refusal. What is left of the ban, if it began one.
+    /// Counts a refusal. Returns the length of the ban if one begins.
     fn refused(&self, key: Fingerprint, now: Time) -> Option<Span> {
         let mut held = self.table.lock_key(key, now, None);
         if held.key() != key {
@@ -116,7 +116,7 @@ impl Bans {
         began
     }
 
-    /// Remembers a ban that a store told of. `begun`: by a request of this gateway.
+    /// Remembers a ban that a store told of. `begun` means by a request of this process.
     pub fn learn(&self, key: Fingerprint, until: Time, begun: bool, now: Time) {
         if begun {
             self.begun.fetch_add(1, Ordering::Relaxed);
@@ -128,12 +128,12 @@ impl Bans {
 }
 
 impl<'a> BanCheck<'a> {
-    /// That of a key which is counted in this process. `alone`: what refuses it is its own counter.
+    /// The ban of a key that is counted in this process. `alone`: the key does not share the overflow entry.
     pub(super) fn here(ask: &'a Ask<'_>, alone: bool) -> Self {
         ask.limit.bans.as_deref().map_or(Self::None, |bans| Self::Here(bans, ask.key, alone))
     }
 
-    /// That of a key as a store told it.
+    /// The ban of a key that a store counts.
     pub fn there(told: Option<RemoteBan>) -> Self {
         told.map_or(Self::None, Self::There)
     }
@@ -147,7 +147,7 @@ impl<'a> BanCheck<'a> {
         }
     }
 
-    /// Counts a refusal. What is left of the ban, if it began one.
+    /// Counts a refusal. Returns the length of the ban if one begins.
     pub(super) fn refused(&mut self, now: Time) -> Option<Span> {
         match self {
             Self::None => None,
@@ -162,13 +162,12 @@ impl<'a> BanCheck<'a> {
     }
 }
 
-/// What a key has left that is banned for so long: nothing, until then or longer.
+/// What a key has left that is banned for `left`: nothing, at least until then.
 pub fn while_banned(usage: Usage, left: Span) -> Usage {
     Usage { remaining: 0, reset: usage.reset.max(left), ..usage }
 }
 
-/// How long a banned key is refused: at least as long as the limit itself would go on refusing it, so that who comes
-/// back after that is admitted.
+/// The refusal of a banned key: until the limit itself would admit it too, so that a client that waits as long is admitted.
 pub(super) fn longer(left: Span, own: Option<Refusal>) -> Refusal {
     let own = own.and_then(Refusal::retry_after).unwrap_or(Span::ZERO);
     Refusal::Banned(left.max(own))

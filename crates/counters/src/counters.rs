@@ -38,7 +38,7 @@ pub(super) enum LockedKey<'a> {
     Concurrency(LockedEntry<'a, Concurrency>),
 }
 
-/// What a request has taken that it gives back.
+/// What a request has to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reservation {
     /// Nothing.
@@ -47,16 +47,16 @@ pub(super) enum Reservation {
     Place,
     /// A turn in a queue, with its ticket.
     Turn(u64),
-    /// What is only given back if another limit refuses after all.
+    /// A charge, which is given back if another limit refuses after all, or in part when the cost is known.
     Charge,
 }
 
-/// The state of one key of a limit that so many gateways count without knowing of each other: each of them lets a
-/// request count for all, so that together they stay within the limit.
+/// The locked state of one key of a limit that `by` processes count without knowing of each other. A request counts `by`
+/// times in each of them, so that together they stay within the limit.
 pub(super) struct DividedKey<'a> {
     key: LockedKey<'a>,
     by: u16,
-    /// What each of them is asked for elsewhere, and may still be admitted there.
+    /// Costs for this key that the store was asked for and may still admit.
     in_flight: u32,
 }
 
@@ -87,7 +87,7 @@ macro_rules! each_held {
 }
 
 impl Counters {
-    /// Empty counters. `order` is another number for every limit of the process.
+    /// Empty counters. `order` is unique among the limits of the process.
     pub fn new(quota: &Quota, max_keys: usize, order: u64) -> Self {
         let tables = match quota {
             Quota::TokenBucket(algorithm, ..) => Tables::TokenBucket(Table::new(*algorithm, max_keys)),
@@ -102,7 +102,7 @@ impl Counters {
         Self { order, tables, remote: RemoteCharges::new(quota) }
     }
 
-    /// Takes another quota of the same algorithm; standing debts are carried over. Whether it could.
+    /// Takes another quota of the same algorithm and carries debts over. Returns false if the algorithm differs.
     pub fn reconfigure(&self, quota: &Quota, max_keys: usize, now: Time) -> bool {
         match (&self.tables, quota) {
             (Tables::TokenBucket(table), Quota::TokenBucket(new, ..)) => {
@@ -129,43 +129,43 @@ impl Counters {
         true
     }
 
-    /// The keys that owe something at `now`. It looks at all of them; of millions at a part.
+    /// The number of keys that owe something at `now`; an estimate if there are millions.
     pub fn keys(&self, now: Time) -> usize {
         each_table!(&self.tables, table => table.keys(now))
     }
 
-    /// The keys that have a state, which is what `max_keys` bounds.
+    /// The number of keys that have a state. `max_keys` bounds it.
     pub fn entries(&self) -> usize {
         each_table!(&self.tables, table => table.entries())
     }
 
-    /// The requests that shared the overflow bucket.
+    /// The number of requests that shared the overflow bucket.
     pub fn overflowed(&self) -> u64 {
         each_table!(&self.tables, table => table.overflowed())
     }
 
-    /// The standing of a key, or `None` if it has no state.
+    /// What a key has left, or `None` if it has no state.
     pub fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
         each_table!(&self.tables, table => table.usage(key, now))
     }
 
-    /// The standing of a key that was never seen.
+    /// What a key has left that was never seen.
     pub fn fresh(&self, now: Time) -> Usage {
         each_table!(&self.tables, table => table.fresh(now))
     }
 
-    /// Forgets a key and its debt; whether it had a state. Requests in flight are no debt: their places are taken.
+    /// Forgets a key and its debt; returns whether it had a state. Places of requests in flight are no debt and stay.
     pub fn pardon(&self, key: Fingerprint) -> bool {
         !matches!(self.tables, Tables::Concurrency(_))
             && each_table!(&self.tables, table => table.pardon(key))
     }
 
-    /// Drops some keys that owe nothing, for one that was added.
+    /// Drops a few keys that owe nothing, because one was added.
     pub(super) fn sweep_a_little(&self, key: Fingerprint, now: Time) {
         each_table!(&self.tables, table => table.sweep_a_little(key, now));
     }
 
-    /// Locks the state of a key. `asked` is what a request asks for that is charged only if the key admits that.
+    /// Locks the state of a key. `asked` is the cost, if nothing is charged unless the key admits it.
     pub(super) fn lock_key(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedKey<'_> {
         match &self.tables {
             Tables::TokenBucket(table) => LockedKey::TokenBucket(table.lock_key(key, now, asked)),
@@ -179,7 +179,7 @@ impl Counters {
         }
     }
 
-    /// Asks for `cost` of `key` where no other limit has a say; none of a limit that takes what is given back.
+    /// Checks and charges one key where no other limit decides; `None` for algorithms whose requests give something back.
     #[inline]
     pub(super) fn acquire(&self, key: Fingerprint, now: Time, cost: u64) -> Option<CheckResult> {
         match &self.tables {
@@ -239,7 +239,7 @@ impl Counters {
         }
     }
 
-    /// Takes places of a concurrency limit, which somebody else has admitted; the key that they are held under.
+    /// Takes places that a store has admitted; returns the key under which they are held.
     pub(super) fn take(&self, key: Fingerprint, cost: u64) -> Fingerprint {
         let mut held = self.lock_key(key, Time::EPOCH, None); // places know no time
         if let LockedKey::Concurrency(held) = &mut held {
@@ -248,7 +248,7 @@ impl Counters {
         held.key()
     }
 
-    /// A ticket of the queue of a key, for a request that somebody else has admitted.
+    /// A ticket of the queue of a key, for a request that a store has admitted.
     pub(super) fn enter(&self, key: Fingerprint, due: Time) -> Option<u64> {
         match &self.tables {
             Tables::LeakyBucket(_, queue) => Some(queue.enter(key, due)),
@@ -256,7 +256,7 @@ impl Counters {
         }
     }
 
-    /// Charges what a request cost more than was taken.
+    /// Charges what a request cost above what it was charged.
     pub fn settle(&self, key: Fingerprint, now: Time, cost: u64) {
         let mut held = self.lock_key(key, now, None);
         each_held!(&mut held, held => held.settle(now, cost));
@@ -272,15 +272,15 @@ impl Counters {
         self.give_back(key, Time::EPOCH, charge, (0, 1)); // nothing needs no time
     }
 
-    /// Removes a queued request that gives up, and that is counted elsewhere: those behind it move up.
+    /// Removes a queued request that gives up and is counted in a store: those behind it move up.
     pub(super) fn give_up_turn(&self, key: Fingerprint, ticket: u64, cost: u64) {
         if let Tables::LeakyBucket(table, queue) = &self.tables {
             queue.give_up(key, ticket, table.algorithm().turn(cost));
         }
     }
 
-    /// Takes over what a store has told of `key` at its `now`, so that the table can go on from there without it.
-    /// Places are no debt: the table counts those of this process.
+    /// Replaces the state of `key` by the one that a store told at its time `now`, so that this process can decide from
+    /// there if the store fails. Places are not learned: the table counts those of this process.
     pub fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
         let added = match (&self.tables, told) {
             (Tables::TokenBucket(table), RemoteState::TokenBucket(was, state)) => {
@@ -307,7 +307,7 @@ impl Counters {
 }
 
 impl<'a> LockedKey<'a> {
-    /// The same key, counted by so many gateways apart.
+    /// The same key, counted by `by` processes without knowing of each other.
     pub(super) fn shared(self, by: u16, in_flight: u32) -> DividedKey<'a> {
         DividedKey { key: self, by, in_flight }
     }
@@ -316,8 +316,8 @@ impl<'a> LockedKey<'a> {
         each_held!(self, held => held.key())
     }
 
-    /// What a request takes here that was charged at `now` and is to be held for `delay`. With `queue`, one that
-    /// is delayed gets a ticket.
+    /// What a request has to give back that was charged at `now` and is delayed by `delay`. With `queue`, a delayed request
+    /// gets a ticket.
     fn taken(&self, now: Time, delay: Span, queue: bool) -> Reservation {
         match self {
             LockedKey::Concurrency(_) => Reservation::Place,
@@ -332,7 +332,7 @@ impl<'a> LockedKey<'a> {
         each_held!(self, held => held.added)
     }
 
-    /// Keeps a charge that may be given back; its ticket.
+    /// Keeps a charge that may be given back; returns its ticket.
     fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
         each_held!(self, held => held.open(cost, receipt))
     }
@@ -343,23 +343,23 @@ impl DividedKey<'_> {
         self.key.key()
     }
 
-    /// What a request takes here that was charged at `now` and is to be held for `delay`. With `queue`, one that
-    /// is delayed gets a ticket.
+    /// What a request has to give back that was charged at `now` and is delayed by `delay`. With `queue`, a delayed request
+    /// gets a ticket.
     pub(super) fn taken(&self, now: Time, delay: Span, queue: bool) -> Reservation {
         self.key.taken(now, delay, queue)
     }
 
-    /// Keeps a charge that may be given back; its ticket.
+    /// Keeps a charge that may be given back; returns its ticket.
     pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
         self.key.open(cost, receipt)
     }
 
-    /// Whether the key is new to the table, which then looks for others to drop.
+    /// Whether the key is new to the table.
     pub(super) fn added(&self) -> bool {
         self.key.added()
     }
 
-    /// What a request counts for. One that the limit could hold alone is never refused for good.
+    /// The cost as it counts here. A cost that the limit can hold never becomes one that it cannot.
     pub(super) fn times(&self, now: Time, cost: u64) -> u64 {
         if self.by == 1 || matches!(self.key, LockedKey::Concurrency(_)) {
             return cost; // places are counted here as they are taken here; the limit is divided instead

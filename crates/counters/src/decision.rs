@@ -11,58 +11,59 @@ use super::holds::{Hold, Holds};
 use super::table::CheckResult;
 use super::{CountedLimit, Fingerprint, KeyText};
 
-/// One limit that is asked, for one key and cost.
+/// A request's question to one limit: may this key spend this cost?
 #[derive(Clone)]
 pub struct Ask<'a> {
     /// The limit.
     pub limit: &'a Arc<CountedLimit>,
     /// The request's key.
     pub key: Fingerprint,
-    /// What it spends, or what is taken until that is known.
+    /// What is charged now: the cost of the request, or a reserve until the cost is known.
     pub cost: u64,
-    /// What the request itself costs.
+    /// The cost of the request itself, without its response.
     pub base: u64,
-    /// When it asks, on the gateway's clock.
+    /// The time on the clock of this process.
     pub now: Time,
-    /// The same on the clock of whoever counts.
+    /// The same time on the clock by which the limit is counted: that of this process or of a store.
     pub at: Time,
-    /// How many gateways count as this one does, without knowing of each other: a request then counts so often.
+    /// The number of processes that count this limit without knowing of each other. Each request counts that many
+    /// times, so that all of them together stay within the limit.
     pub share: u16,
-    /// What the key is asked for elsewhere at this moment, and may still be admitted there.
+    /// Costs for this key that the store was asked for and may still admit.
     pub in_flight: u32,
-    /// The key in full, for limits that want it.
+    /// The key in full, for limits that need it.
     pub text: KeyText,
-    /// Whether all that is charged is held, so that it can be undone.
+    /// Whether every charge is kept in the holds, so that it can be undone.
     pub for_now: bool,
 }
 
-/// What one limit says.
+/// The answer of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The wait it wants (zero for all but the leaky bucket), or its refusal.
+    /// The delay (zero for all but the leaky bucket), or the refusal.
     pub answer: Result<Span, Refusal>,
-    /// What is left behind this request.
+    /// What the key has left after this request.
     pub usage: Usage,
 }
 
-/// What all limits together say.
+/// The answer of all limits together.
 #[derive(Default)]
 pub struct Decision {
     /// A verdict for each limit asked, in the same order.
     pub verdicts: SmallVec<[Verdict; 2]>,
     /// Whether every enforced limit admits the request. Then, and only then, all are charged.
     pub admitted: bool,
-    /// How long it is to be held.
+    /// The time for which the request is to be delayed.
     pub delay: Span,
-    /// What it gives back at its end, or when it gives up.
+    /// What the request gives back when it ends or gives up.
     pub holds: Holds,
-    /// Whether the shared limits were decided without their store.
+    /// Whether shared limits were decided without their store.
     pub fallen_back: bool,
-    /// Whether it was not admitted because a limit wants its store or nothing.
+    /// Whether it was refused because a limit is only decided by its store, and the store failed.
     pub unavailable: bool,
 }
 
-/// The state of one key, here or as a store told it: what a decision is made on.
+/// The state of one key, in this process or as a store told it.
 pub trait KeyState {
     /// See [`Algorithm::check`](sluicegate_limiter::Algorithm::check).
     fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal>;
@@ -75,7 +76,8 @@ pub trait KeyState {
 }
 
 impl<'a> Ask<'a> {
-    /// A limit that is asked at `at`.
+    /// Asks a limit that is counted in this process, at `at`.
+    #[inline]
     pub fn new(limit: &'a Arc<CountedLimit>, key: Fingerprint, cost: u64, at: Time) -> Self {
         Self {
             limit,
@@ -93,20 +95,20 @@ impl<'a> Ask<'a> {
 }
 
 impl Verdict {
-    /// Of a limit that was not asked.
+    /// The verdict of a limit that was not asked.
     pub fn not_asked(ask: &Ask<'_>) -> Self {
         Self::fresh(ask.limit)
     }
 
-    /// Of a limit that knows of no request.
+    /// The verdict of a limit for a key that was never seen.
     pub fn fresh(limit: &CountedLimit) -> Self {
         Self { answer: Ok(Span::ZERO), usage: limit.counters.fresh(Time::EPOCH) }
     }
 }
 
 impl Decision {
-    /// What the one limit says that a request is under. Each way out builds the decision where it is returned: it is
-    /// four cache lines, most of which are never written.
+    /// The decision of a single limit. It is built where it is returned: a decision is four cache lines long, and most of
+    /// it is never written.
     #[inline]
     fn of_one(ask: &Ask<'_>, asked: &CheckResult) -> Self {
         let verdict = Verdict { answer: asked.answer, usage: asked.usage };
@@ -117,35 +119,35 @@ impl Decision {
     }
 }
 
-/// Asks all limits at once, of the counters in this process. With `queue`, delayed requests take a ticket and wait
-/// for their turn; a replay, which never waits, goes without.
+/// Decides by the counters in this process. With `queue`, a delayed request gets a ticket of the queue; a replay, which
+/// never waits, goes without.
 ///
-/// All keys are locked, in one order for everybody, then all are checked, then all are charged: a refusal by
-/// one takes nothing from any other, and of M requests at once exactly N pass.
+/// All keys are locked in the same order by every thread, then all are checked, then all are charged: a refusal by one
+/// takes nothing from any other, and of M concurrent requests exactly N pass.
 #[inline]
 pub fn decide(asks: &[Ask<'_>], queue: bool) -> Decision {
     decide_here(asks, queue, false)
 }
 
-/// Like [`decide`], but all that is charged is held, so that it can be undone, and nobody takes a ticket.
+/// Like [`decide`], but every charge is kept in the holds, so that it can be undone, and no ticket is given.
 pub fn decide_for_now(asks: &[Ask<'_>]) -> Decision {
     decide_here(asks, false, true)
 }
 
-/// Like [`decide`], but all that is charged is held, so that it can be undone: until others have decided too.
+/// Like [`decide`], but every charge is kept in the holds, until a store has decided about other limits.
 pub fn decide_reserving(asks: &[Ask<'_>]) -> Decision {
     decide_here(asks, true, true)
 }
 
-/// Whether an enforced limit may refuse, by what is known of the keys. Nothing is charged, and no refusal is counted.
+/// Whether an enforced limit would refuse now. Nothing is charged, and no refusal is counted.
 pub fn may_refuse(asks: &[Ask<'_>]) -> bool {
     asks.iter().any(|ask| ask.limit.enforced && ask.limit.refuses_at(ask, ask.at, ask.cost))
 }
 
-/// Like `decide`. With `keep`, all that is charged is held, so that it can be undone.
+/// Like `decide`. With `keep`, every charge is kept in the holds, so that it can be undone.
 ///
-/// Most requests are under one limit that only counts: the same in one step, without any list. Not where that limit
-/// bans, holds back, settles late costs, or is divided among gateways.
+/// Most requests have one limit that only counts. That is decided in one step, without lists; not so a limit that bans,
+/// delays, has late costs, or is divided among processes.
 #[inline]
 fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     if let [ask] = asks
@@ -185,7 +187,7 @@ fn decide_together(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     decision
 }
 
-/// What a request that was charged holds of a limit: with `keep` all that it spends.
+/// What a charged request holds of a limit; with `keep` the charge itself.
 fn held_by(
     ask: &Ask<'_>,
     key: &mut DividedKey<'_>,
@@ -206,14 +208,14 @@ fn held_by(
     Some(Hold::of(ask, key.key(), cost, charge, taken))
 }
 
-/// What all limits say of a request that is refused in any case: nothing is charged.
+/// The verdicts of all limits about a request that is refused in any case. Nothing is charged.
 pub fn refuse(asks: &[Ask<'_>]) -> Decision {
     let mut held = lock_keys(asks);
     let mut bans = ban_checks(asks, &held);
     evaluate(asks, &mut held, &mut bans, false, |_, _, _, _| {})
 }
 
-/// Locks the keys, in the order that is the same for everybody.
+/// Locks the keys, in the order that is the same for every thread.
 fn lock_keys<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> {
     let mut order: SmallVec<[usize; 2]> = (0..asks.len()).collect();
     if asks.len() > 1 {
@@ -226,17 +228,17 @@ fn lock_keys<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> 
     order.into_iter().map(locked).collect()
 }
 
-/// What bars each of the asks' keys.
+/// The bans of the asks' keys.
 fn ban_checks<'a>(asks: &'a [Ask<'_>], held: &[(usize, DividedKey<'_>)]) -> BanChecks<'a> {
     let alone = |index: usize| held.iter().any(|(at, key)| *at == index && key.key() == asks[index].key);
     asks.iter().enumerate().map(|(index, ask)| BanCheck::here(ask, alone(index))).collect()
 }
 
-/// Checks all keys, each with the index of its ask, then charges all if every enforced limit admits, unless it is
-/// known that the request is refused. `charged` is told of each charge, with the delay that goes with it.
+/// Checks all keys, each with the index of its ask, then charges all if every enforced limit admits and `may_admit` is
+/// set. `charged` is called for each charge, with its delay.
 ///
-/// A request that a ban refuses counts for nothing anywhere, or it would cost a banned client other limits too, and
-/// every gateway would have to hear of it.
+/// A request that a ban refuses is counted by no limit: it would cost a banned client other limits too, and a store would
+/// have to see it.
 pub fn evaluate<K: KeyState>(
     asks: &[Ask<'_>],
     keys: &mut [(usize, K)],
@@ -262,7 +264,7 @@ pub fn evaluate<K: KeyState>(
     Decision { verdicts, ..evaluation.decision() }
 }
 
-/// How a decision goes while its limits are asked, one after the other: all are checked before any is concluded.
+/// A decision in progress: all limits are checked before any is concluded.
 struct Evaluation {
     admitted: bool,
     /// Whether a ban refuses the request.
@@ -292,7 +294,7 @@ impl Evaluation {
         answer
     }
 
-    /// Charges one limit if all admit, and says what it says in the end.
+    /// Charges one limit if all admit, and returns its verdict.
     fn conclude<K: KeyState>(
         &self,
         ask: &Ask<'_>,

@@ -6,7 +6,7 @@ use super::state_codec::{BEHIND, Overlong, StateCodec};
 
 /// The fewest slots there are.
 const SMALLEST: usize = 8;
-/// HashTable of the first pages: what is allocated at a time, 4 KiB where a state is a word.
+/// The number of slots of the first pages: 4 KiB where a state is a word.
 const PAGE: usize = 256;
 /// Pages of one size, but for the first one, of which there are twice as many.
 const PAGES: usize = 4;
@@ -15,10 +15,10 @@ const FIRST: usize = PAGES * PAGE;
 
 /// Fingerprints and states. A fingerprint is a keyed hash, so its low bits are as good a place as any.
 ///
-/// Six sevenths full is where probes begin to be long; the table then grows by a page. Pages double in size after every
-/// four, so that it grows by a quarter at most and is two thirds full at least: a key of one word takes 24 bytes at most,
-/// whatever their number, and the list of pages stays so short that the caches keep it. Pages stay where they are: memory
-/// that is given back in ever larger pieces is of little use to those who grow.
+/// The table grows by a page when it is six sevenths full: probes are long beyond that. Pages double in size after every
+/// four, so the table grows by a quarter at most and is at least two thirds full. A key of one word takes 24 bytes at
+/// most, and the list of pages is short enough to stay in the caches. Pages are never moved: an allocator makes little use
+/// of freed pieces that are smaller than the next page.
 pub(super) struct HashTable<A: StateCodec> {
     pages: Vec<Box<[Slot<A::Word>]>>,
     size: usize,
@@ -187,17 +187,17 @@ impl<A: StateCodec> HashTable<A> {
         if after < self.size { after } else { after - self.size }
     }
 
-    /// What `look` says of the state at `index`; nothing if the slot is free.
+    /// The result of `look` on the state at `index`; `None` if the slot is free.
     #[inline]
     pub(super) fn inspect<T>(&self, index: usize, look: impl FnOnce(&A::State) -> T) -> Option<T> {
         let slot = Some(self.slot(index)).filter(|slot| slot.key != 0)?;
         Some(A::inspect(&slot.word, self.base, || self.overlong.get(slot.key), look))
     }
 
-    /// Asks for `cost` of the state of `key` in its slot.
+    /// Checks and charges the state of `key` in its slot.
     ///
     /// # Errors
-    /// The index of `key`, if there is one, where that is not to be done in a word.
+    /// The index of `key`, if it has a slot, when that cannot be computed in a word.
     #[inline]
     pub(super) fn acquire(
         &mut self,
@@ -211,7 +211,7 @@ impl<A: StateCodec> HashTable<A> {
         algorithm.acquire_word(word, self.base, now, cost).ok_or(Some(index))
     }
 
-    /// Changes the state at `index`, which is that of a key, and says what `change` says of it.
+    /// Changes the state at `index` and returns the result of `change`.
     #[inline]
     pub(super) fn change<T>(
         &mut self,
@@ -234,7 +234,7 @@ impl<A: StateCodec> HashTable<A> {
         said
     }
 
-    /// Puts back a state that does not fit: all words count from later on, or it is kept apart.
+    /// Stores a state that does not fit a word: the base of all words is moved, or the state is kept beside the table.
     #[cold]
     fn encode_overlong(&mut self, index: usize, algorithm: &A, now: Time, state: A::State) {
         let base = algorithm.base(now);
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    /// HashTable follow each other through all pages.
+    /// Slots follow each other through all pages.
     #[test]
     fn every_slot_has_its_place() {
         let mut at = 0;

@@ -21,7 +21,7 @@ struct Charges {
 }
 
 impl OpenCharges {
-    /// Keeps a charge; its ticket, with which it is taken out again.
+    /// Keeps a charge; returns the ticket with which it is taken out again.
     pub(super) fn put(&mut self, key: u64, charge: Charge) -> u32 {
         let of_key = self.0.get_or_insert_default().entry(key).or_default();
         let ticket = of_key.next;
@@ -31,7 +31,7 @@ impl OpenCharges {
         ticket
     }
 
-    /// Takes a charge out. `then` is told of it, and of the others of the key.
+    /// Takes a charge out and passes it, with the others of the key, to `then`.
     pub(super) fn take<T>(
         &mut self,
         key: u64,
@@ -53,7 +53,7 @@ impl OpenCharges {
         Some(said)
     }
 
-    /// Shows all charges, by key.
+    /// Calls `change` for the charges of every key.
     pub(super) fn each(&mut self, mut change: impl FnMut(u64, &mut [Charge])) {
         for (key, of_key) in self.0.iter_mut().flat_map(|keys| keys.iter_mut()) {
             change(*key, &mut of_key.charges);

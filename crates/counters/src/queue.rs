@@ -1,4 +1,4 @@
-//! Requests that a leaky bucket holds: each knows when it is due, and moves up when one before it leaves.
+//! The queue of a leaky bucket: each request has a due time, and moves up when one before it gives up.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
@@ -8,10 +8,10 @@ use sluicegate_limiter::{Span, Time};
 use super::sync::{Mutex, lock};
 use crate::Fingerprint;
 
-/// Keys are spread over so many locks: most requests that wait are of different keys.
+/// The number of locks over which keys are spread.
 const SHARDS: usize = if cfg!(feature = "model") { 2 } else { 32 };
 
-/// The waiting requests of one limit. Keys without any are not held.
+/// The waiting requests of one limit. A key without waiting requests takes no memory.
 pub(super) struct Queue(Box<[Shard]>);
 
 /// One lock, on a cache line of its own.
@@ -42,7 +42,7 @@ impl Queue {
         &self.0[(key.get() >> 40) as usize % SHARDS].0
     }
 
-    /// Adds a request that is due at `due` and returns its ticket. Call it while the key is held.
+    /// Adds a request that is due at `due` and returns its ticket. The caller holds the lock of the key.
     pub(super) fn enter(&self, key: Fingerprint, due: Time) -> u64 {
         let mut state = lock(self.shard(key));
         let ticket = state.next;
@@ -51,8 +51,8 @@ impl Queue {
         ticket
     }
 
-    /// When the request is due as things are; `waker` is woken when it is the first in its queue and that changes.
-    /// Those behind the first need not know: none of them is due before it.
+    /// The due time of a request. `waker` is woken when that changes and the request is the first of its queue; the others
+    /// are not due before it.
     pub(super) fn due(&self, key: Fingerprint, ticket: u64, waker: &Waker) -> Option<Time> {
         let mut state = lock(self.shard(key));
         let queue = state.waiting.get_mut(&key)?;
@@ -69,12 +69,12 @@ impl Queue {
         self.remove(key, ticket, Span::ZERO);
     }
 
-    /// Removes a request that gives up; those behind it move up by `turn`. Call it while the key is held.
+    /// Removes a request that gives up; those behind it move up by `turn`. The caller holds the lock of the key.
     pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, turn: Span) {
         self.remove(key, ticket, turn);
     }
 
-    /// Moves all that wait to where `carry` takes what is left of their wait at `now`.
+    /// Changes what is left of each wait at `now` to the result of `carry`.
     pub(super) fn rescale(&self, now: Time, carry: impl Fn(Span) -> Span) {
         let mut wakers = Vec::new();
         for shard in &self.0 {

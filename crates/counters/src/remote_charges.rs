@@ -1,4 +1,4 @@
-//! The charges that a store has made for this gateway and that it may still be told to give back.
+//! Charges that a store has made for this process and that it may still have to give back.
 
 use sluicegate_limiter::{Algorithm, Charge, Quota, Receipt, Tat, Time};
 
@@ -6,7 +6,7 @@ use super::Fingerprint;
 use super::open_charges::OpenCharges;
 use super::sync::{Mutex, lock};
 
-/// What a gateway knows of the counters of a limit that it may still correct.
+/// The charges of one limit in a store that may still be given back.
 pub struct RemoteCharges(Mutex<State>);
 
 struct State {
@@ -40,8 +40,8 @@ impl RemoteCharges {
         (state.quota == *quota).then(|| state.open.put(key.get(), quota.charged(cost, receipt)))
     }
 
-    /// Ends a charge, of which the last `cost` of the `whole` is given back at `now`: what that is, or `None` if the charge
-    /// is not known any more, because the quota has changed.
+    /// Ends a charge, of which the last `cost` of the `whole` is given back at `now`. Returns the part to give back, or
+    /// `None` if the charge is not known any more because the quota has changed.
     pub fn close(
         &self,
         key: Fingerprint,

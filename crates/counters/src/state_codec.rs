@@ -1,4 +1,4 @@
-//! How the state of a key lies in its slot: that of a bucket as one word, any other as it is.
+//! The encoding of states in slots: the state of a bucket as one word, any other as it is.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use sluicegate_limiter::{
     TokenBucket,
 };
 
-/// The word of a debt that does not fit one.
+/// The word that stands for a debt that does not fit a word.
 const OVERLONG: u64 = u64::MAX;
-/// Ticks that the words of buckets begin before the time at which that is decided: they are good for twice as long.
+/// The number of ticks by which the base of words lies before the time at which it is set.
 pub(super) const BEHIND: u128 = 1 << 62;
 
 /// An algorithm whose states lie in slots.
 ///
-/// A debt counts in ticks since the Unix epoch, which fill more than a word where a nanosecond has many of them. A
-/// word counts from a base that all slots of a table share, and that moves on when they get too far from it; a debt
-/// that is none any more is moved with it. What is then too far still, a bucket that takes centuries to drain or
-/// counts in billionths of a nanosecond, is kept beside the table.
+/// A debt is a tick since the Unix epoch, which needs more than a word if a nanosecond has many ticks. A word is relative
+/// to a base that all slots of a table share and that moves on when debts get too far from it; a debt before the base is
+/// paid and moves with it. A debt that is still too far, of a bucket that takes centuries to drain or counts in
+/// billionths of a nanosecond, is kept beside the table.
 pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
     /// What lies in a slot.
     type Word: Default;
@@ -25,7 +25,7 @@ pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
     /// Takes the state out of its word; none if it is kept beside the table.
     fn decode(word: &mut Self::Word, base: u128) -> Option<Self::State>;
 
-    /// What `look` says of the state, which `far` finds if it is kept beside the table.
+    /// The result of `look` on the state; `far` finds the state if it is kept beside the table.
     fn inspect<'f, T>(
         word: &Self::Word,
         base: u128,
@@ -41,7 +41,7 @@ pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
     /// The state, if it does not fit.
     fn encode(state: Self::State, base: u128) -> Result<Self::Word, Self::State>;
 
-    /// Asks for `cost` of the state in a word; none, and nothing is changed, where numbers do not fit words.
+    /// Checks and charges the state in a word; `None`, and nothing is changed, if a number does not fit a word.
     fn acquire_word(&self, _word: &mut Self::Word, _base: u128, _now: Time, _cost: u64) -> Option<Acquired> {
         None
     }
@@ -51,7 +51,7 @@ pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
         Self::Word::default()
     }
 
-    /// What words should count from at `now`.
+    /// The base that words should have at `now`.
     fn base(&self, _now: Time) -> u128 {
         0
     }
@@ -61,7 +61,7 @@ pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
         false
     }
 
-    /// Makes a word that counts from a base one that counts from so much later.
+    /// Changes a word for a base that is later by `by`.
     fn rebase(_word: &mut Self::Word, _by: u128) {}
 }
 

@@ -1,4 +1,4 @@
-//! The locks and atomics of this folder: the standard ones, or those that loom explores.
+//! The locks and atomics of this crate: the standard ones, or those of loom.
 
 #[cfg(feature = "model")]
 pub(super) use loom::sync::{
@@ -13,11 +13,11 @@ pub(super) use std::sync::{
 
 use std::sync::{PoisonError, TryLockError};
 
-/// Pauses of the processor, some ten to thirty nanoseconds each, before each further try of a lock; then its thread
-/// sleeps. The first is for who has just missed it, the others are for threads that meet at one key again and again.
+/// The numbers of spin-loop hints, of ten to thirty nanoseconds each, before each further try of a lock; after the last the
+/// thread sleeps. The first try is for a lock that was just missed, the others for many threads on one key.
 const PAUSES: [u32; 6] = [4, 64, 128, 256, 512, 1_024];
 
-/// Locks, also behind a panic: every state between two statements of this folder is a valid one.
+/// Locks a mutex, also a poisoned one: the state is valid between any two statements of this crate.
 #[inline]
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
@@ -27,18 +27,18 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// Locks for those who change nothing, also behind a panic.
+/// Locks for reading, also a poisoned lock.
 pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks for one who changes something, also behind a panic.
+/// Locks for writing, also a poisoned lock.
 pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whoever holds a lock of this folder lets it go in less time than it takes to sleep and be woken. Threads that meet
-/// at one key keep out of each other's way for a while, so that the line of its lock is not sent to and fro all the time.
+/// Waits for a lock. Locks of this crate are held for less time than it takes to sleep and be woken, so the thread spins
+/// first, with pauses that keep the cache line of the lock from bouncing between cores.
 #[cold]
 fn lock_later<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     let tries = if cfg!(feature = "model") { 0 } else { PAUSES.len() };

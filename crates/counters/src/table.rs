@@ -12,9 +12,9 @@ use super::state_codec::StateCodec;
 use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, lock, read, write};
 use crate::Fingerprint;
 
-/// HashTable that are looked at to count the keys of a table. One with two million keys has more than that.
+/// The number of slots that are visited to count the keys of a table. A table of two million keys has more.
 const COUNTED: usize = 1 << 21;
-/// HashTable that are counted under one lock: where states are large, that takes ten microseconds.
+/// The number of slots that are visited under one lock: ten microseconds where states are large.
 const COUNTED_AT_ONCE: usize = 256;
 
 /// The states of all keys of a limit.
@@ -28,19 +28,19 @@ pub(super) struct Table<A: StateCodec> {
     counts: Counts,
 }
 
-/// What new keys change, on a cache line of its own: those that are known only read the rest of a table.
+/// What only new keys change, on a cache line of its own: requests of known keys only read the rest of a table.
 #[repr(align(128))]
 #[derive(Default)]
 struct Counts {
-    /// The keys that have a state. The overflow bucket is none of them, or it would take a key's place for ever.
+    /// The keys that have a state, without the overflow bucket, which would take a key's place for ever.
     entries: AtomicUsize,
     overflowed: AtomicU64,
     /// The shard that is swept next when there is no room.
     hand: AtomicUsize,
 }
 
-/// Holds nothing but the overflow bucket. In a flood of new keys all threads come here, and nearly all requests are
-/// refused, which changes nothing: these hold the lock together.
+/// The overflow bucket. In a flood of new keys all threads use it and nearly all requests are refused, which changes
+/// nothing, so that a read lock is enough.
 #[repr(align(128))]
 struct Overflow<A: StateCodec>(RwLock<ShardState<A>>);
 
@@ -49,8 +49,8 @@ struct Overflow<A: StateCodec>(RwLock<ShardState<A>>);
 struct Shard<A: StateCodec>(Mutex<ShardState<A>>);
 
 struct ShardState<A: StateCodec> {
-    /// Each shard has the quota under its own lock, so that a state is never read by another quota than the
-    /// one that wrote it, whatever reload runs.
+    /// Each shard has the quota under its own lock, so that a state is never read under another quota than the one that
+    /// wrote it, even while a reload runs.
     algorithm: A,
     slots: HashTable<A>,
     /// The slot that is swept next.
@@ -59,12 +59,12 @@ struct ShardState<A: StateCodec> {
     open: OpenCharges,
 }
 
-/// What the limit of a table says where no other has a say.
+/// The result of a check of one key, which was charged if it admits.
 pub(super) struct CheckResult {
     /// The delay, or the refusal.
     pub(super) answer: Result<Span, Refusal>,
     pub(super) usage: Usage,
-    /// The key that was really charged.
+    /// The key that was charged: its own, or that of the overflow bucket.
     pub(super) key: Fingerprint,
     /// Whether the key was added to the table.
     pub(super) added: bool,
@@ -100,13 +100,13 @@ impl<A: StateCodec> Table<A> {
         }
     }
 
-    /// The keys that have a state: those that owe something, and those that nobody has dropped yet.
+    /// The number of keys that have a state: they owe something, or were not dropped yet.
     pub(super) fn entries(&self) -> usize {
         self.counts.entries.load(Ordering::Relaxed)
     }
 
-    /// The keys that owe something at `now`. Of a table with more slots than are counted the rest is taken to be like
-    /// the part that is looked at, because keys are spread by their hashes.
+    /// The number of keys that owe something at `now`. Of a very large table a part is counted and the rest is
+    /// estimated, because keys are spread by their hashes.
     pub(super) fn keys(&self, now: Time) -> usize {
         self.keys_by_looking_at(COUNTED, now)
     }
@@ -129,7 +129,7 @@ impl<A: StateCodec> Table<A> {
         usize::try_from(all).unwrap_or(usize::MAX)
     }
 
-    /// The requests that shared the overflow bucket.
+    /// The number of requests that shared the overflow bucket.
     pub(super) fn overflowed(&self) -> u64 {
         self.counts.overflowed.load(Ordering::Relaxed)
     }
@@ -148,8 +148,8 @@ impl<A: StateCodec> Table<A> {
         }
     }
 
-    /// Locks the state of `key`, or the overflow bucket if there is no room for a new key. `asked` is what a request asks
-    /// for that is charged only if the key admits that; without it anything may be charged.
+    /// Locks the state of `key`, or the overflow bucket if there is no room for a new key. `asked` is the cost, if nothing
+    /// is charged unless the key admits it.
     #[inline]
     pub(super) fn lock_key(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
         let held = self.find(key);
@@ -189,7 +189,7 @@ impl<A: StateCodec> Table<A> {
         self.find(Fingerprint::OVERFLOW)
     }
 
-    /// The overflow bucket, if it refuses so much and that changes nothing.
+    /// The overflow bucket under a read lock, if it refuses `cost` and does not count refusals.
     fn overflow_refuses(&self, now: Time, cost: u64) -> Option<LockedEntry<'_, A>> {
         let part = read(&self.overflow.0);
         if part.algorithm.counts_refusals() {
@@ -201,7 +201,7 @@ impl<A: StateCodec> Table<A> {
         held.check(now, cost).is_err().then_some(held)
     }
 
-    /// Asks for `cost` of `key` where no other limit has a say.
+    /// Checks and charges one key where no other limit decides.
     #[inline]
     pub(super) fn acquire(&self, key: Fingerprint, now: Time, cost: u64) -> CheckResult {
         let mut part = lock(&self.shard(key).0);
@@ -217,7 +217,7 @@ impl<A: StateCodec> Table<A> {
         }
     }
 
-    /// Asks for `cost` of a key that has no state, or none in a word. A new one gets a state if it then owes something.
+    /// The same for a key that has no state, or none in a word. A new key gets a state if it then owes something.
     #[inline(never)]
     fn acquire_slowly<'a>(&'a self, held: LockedEntry<'a, A>, now: Time, cost: u64) -> CheckResult {
         let mut held = if held.slot.is_some() { held } else { self.lock_unknown(held, now, Some(cost)) };
@@ -250,7 +250,7 @@ impl<A: StateCodec> Table<A> {
         self.entries() < self.max_keys.load(Ordering::Relaxed)
     }
 
-    /// What is known of `key` without adding it: its standing, or `None` if it has no state.
+    /// What `key` has left, or `None` if it has no state.
     pub(super) fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
         let part = self.part(key);
         part.slots.inspect(part.slots.find(key.get())?, |state| part.algorithm.usage(state, now))
@@ -263,12 +263,12 @@ impl<A: StateCodec> Table<A> {
         part.slots.find(key.get()).and_then(owed).unwrap_or(0)
     }
 
-    /// The standing of a key that was never seen.
+    /// What a key has left that was never seen.
     pub(super) fn fresh(&self, now: Time) -> Usage {
         lock(&self.shards[0].0).algorithm.usage(&A::State::default(), now)
     }
 
-    /// Forgets `key` and its debt; whether it had a state.
+    /// Forgets `key` and its debt; returns whether it had a state.
     pub(super) fn pardon(&self, key: Fingerprint) -> bool {
         let mut part = self.part(key);
         let found = part.slots.find(key.get());
@@ -340,8 +340,8 @@ impl<A: StateCodec> Table<A> {
         self.pardon(Fingerprint::OVERFLOW);
     }
 
-    /// Puts `state`, which was counted elsewhere under the quota of `told`, in place of what is known of `key`,
-    /// if there is room for the key. Whether the key is new.
+    /// Replaces the state of `key` by `state`, which a store counted under the quota `told`, if there is room for the key.
+    /// Returns whether the key is new.
     pub(super) fn learn(&self, key: Fingerprint, told: &A, mut state: A::State, now: Time) -> bool {
         for full_before in [false, true] {
             let mut guard = self.part(key);
@@ -377,7 +377,7 @@ impl<A: StateCodec> Table<A> {
         lock(&self.shards[0].0).algorithm.clone()
     }
 
-    /// Takes another quota and bound; standing states are carried over shard by shard.
+    /// Takes another quota and bound, and carries the states over, shard by shard.
     pub(super) fn reconfigure(&self, algorithm: &A, max_keys: usize, now: Time) {
         self.max_keys.store(max_keys, Ordering::Relaxed);
         for shard in &self.shards {
@@ -398,7 +398,7 @@ impl<A: StateCodec> ShardState<A> {
         self.slots.change(slot, &self.algorithm, now, |known| *known = state);
     }
 
-    /// Takes another quota, and carries over what stands.
+    /// Takes another quota and carries the states over.
     fn reconfigure(&mut self, algorithm: &A, now: Time) {
         let Self { algorithm: current, slots, open, .. } = self;
         if current == algorithm {
@@ -414,7 +414,7 @@ impl<A: StateCodec> ShardState<A> {
 }
 
 impl<A: StateCodec> LockedEntry<'_, A> {
-    /// The key that is really held: the asked one, or the overflow bucket's.
+    /// The key that is locked: the one that was asked for, or the overflow bucket's.
     pub(super) fn key(&self) -> Fingerprint {
         self.key
     }
@@ -441,12 +441,12 @@ impl<A: StateCodec> LockedEntry<'_, A> {
         self.change(now, |algorithm, state| algorithm.refused(state, now, cost));
     }
 
-    /// Charges what a request cost more than was taken.
+    /// Charges what a request cost above what it was charged.
     pub(super) fn settle(&mut self, now: Time, cost: u64) {
         self.change(now, |algorithm, state| algorithm.settle(state, now, cost));
     }
 
-    /// Keeps a charge of `cost` that may be given back; its ticket.
+    /// Keeps a charge of `cost` that may be given back; returns its ticket.
     pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
         let charge = self.part.algorithm.charged(cost, receipt);
         match &mut self.part {

@@ -15,7 +15,7 @@ pub(super) enum Exclusive<'a, A: StateCodec> {
 /// The lock of a key.
 pub(super) enum Guard<'a, A: StateCodec> {
     Exclusive(Exclusive<'a, A>),
-    /// That of the overflow bucket, which refuses the request and does not count refusals. Others hold it too.
+    /// A read lock of the overflow bucket, which refuses the request and does not count refusals.
     Refused(RwLockReadGuard<'a, ShardState<A>>),
 }
 

@@ -7,9 +7,9 @@ use super::super::sync::{Ordering, lock, write};
 use super::{Shard, ShardState, Table};
 use crate::Fingerprint;
 
-/// HashTable that are looked at for idle keys whenever a key is added.
+/// The number of slots that are visited for idle keys when a key is added.
 const SWEEP_ON_INSERT: usize = 8;
-/// HashTable that are looked at when a key found no room.
+/// The number of slots that are visited when a key finds no room.
 const SWEEP_WHEN_FULL: usize = 256;
 impl<A: StateCodec> Table<A> {
     /// Looks at a few slots for a key that was added: of its own shard, which the caches have.
