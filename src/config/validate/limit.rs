@@ -168,7 +168,7 @@ fn check_shared(quota: &Quota, raw: &RawLimit, report: &mut Report) {
         let (most, count) = (grouped(MAX_SHARED_LOG_PLACES), grouped(rate.count()));
         report.error(
             text.problem(format!(
-                "`rate`: a shared sliding_log holds at most {most} places a key, not {count}"
+                "`rate`: a sliding_log holds at most {most} places a key where it is shared, not {count}"
             ))
             .help("use `algorithm: sliding_window`, a lower rate, or `scope: local`"),
         );
