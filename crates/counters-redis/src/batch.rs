@@ -1,5 +1,5 @@
-//! Requests on their way to the store. While a call for some keys is under way, requests for the same keys wait and
-//! ride in the next one, so that a hot key costs one call at a time and not one a request.
+//! Batches of requests for the same keys. While a call for some keys is in flight, further requests for them wait and
+//! share the next call, so that a hot key costs one call at a time and not one per request.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,24 +14,24 @@ use tokio::sync::oneshot;
 use super::call::Items;
 use super::store::Store;
 
-/// Requests that one call takes along.
+/// The largest number of requests that share a call.
 const MAX_BATCH: usize = 256;
-/// Calls that may be under way for the same keys at once.
+/// The largest number of calls in flight for the same keys.
 const MAX_CALLS: u32 = 8;
-/// A share of the timeout, as a divisor: a call that takes longer is not waited for by the next.
+/// A share of the timeout, as a divisor: if a call takes longer, the next one begins beside it.
 const PATIENCE: u64 = 4;
-/// A share of the timeout, as a divisor: who has less than that left is not taken along.
+/// A share of the timeout, as a divisor: a request with less time left is not sent.
 const TOO_LATE: u64 = 8;
 
-/// What requests must have in common to ride together: the limits, by their place in memory, the keys, the costs, and
-/// whether it is for now.
+/// What requests of a batch have in common: the limits (by address), the keys, the costs, and whether charges are kept to
+/// be undone.
 type BatchKey = SmallVec<[(usize, u64, u64, u64, bool); 2]>;
 
-/// What is under way, by what it is about.
+/// The batches of one worker.
 #[derive(Default)]
 pub(super) struct Batches(RefCell<HashMap<BatchKey, Batch>>);
 
-/// The calls for some keys, and who waits for the next.
+/// The calls for some keys, and the requests that wait for the next.
 #[derive(Default)]
 struct Batch {
     waiting: Vec<Waiter>,
@@ -46,14 +46,14 @@ struct Waiter {
     since: Time,
 }
 
-/// Calls of one task. Dropping it, however that comes, leaves nobody waiting for ever.
+/// The calls of one task. When it is dropped, even by a panic, waiting requests are told that the store does not decide.
 struct BatchGuard<'a> {
     batches: &'a Batches,
     batch_key: BatchKey,
 }
 
 impl Batches {
-    /// Takes a rider; whether a task has to begin that calls.
+    /// Adds a request. Returns whether the caller has to start a task that calls the store.
     fn enqueue(&self, batch_key: &BatchKey, request: Waiter, now: Time, patience: Span) -> bool {
         let mut batches = self.0.borrow_mut();
         let batch = batches.entry(batch_key.clone()).or_default();
@@ -61,7 +61,7 @@ impl Batches {
         batch.begins(now, patience)
     }
 
-    /// Whether one more task has to begin, because those who wait have waited long.
+    /// Whether one more task has to start, because waiting requests have waited long.
     fn overdue(&self, batch_key: &BatchKey, now: Time, patience: Span) -> bool {
         let mut batches = self.0.borrow_mut();
         batches
@@ -69,7 +69,7 @@ impl Batches {
             .is_some_and(|batch| !batch.waiting.is_empty() && batch.begins(now, patience))
     }
 
-    /// Those who ride in the next call.
+    /// Takes the requests of the next call.
     fn next(&self, batch_key: &BatchKey, now: Time) -> Vec<Waiter> {
         let mut batches = self.0.borrow_mut();
         let Some(batch) = batches.get_mut(batch_key) else { return Vec::new() };
@@ -102,7 +102,7 @@ impl Drop for BatchGuard<'_> {
 }
 
 impl Store {
-    /// Has the store decide, or `None` if it cannot in time.
+    /// Has the store decide; `None` if it cannot in time.
     pub(super) async fn submit(self: &Rc<Self>, items: Items, now: Time) -> Option<Decision> {
         self.reachable(&items, now).await?;
         let batch_key: BatchKey = items
@@ -123,7 +123,7 @@ impl Store {
         decided.await.ok().flatten()
     }
 
-    /// Whether all servers that are needed can be asked. At the very start, waits for the first word of them.
+    /// `None` if a server that is needed cannot be called. Waits for the first attempt to connect.
     async fn reachable(&self, items: &Items, now: Time) -> Option<()> {
         let until = self.clock.instant(now.plus(self.timeout.get()));
         for item in items {
@@ -144,7 +144,7 @@ impl Store {
         Span::from_nanos(self.timeout.get().as_nanos() / divisor)
     }
 
-    /// Calls the store for all that ride together, and again for those that came meanwhile.
+    /// Calls the store for all waiting requests, and again for those that came meanwhile.
     async fn run_batch(self: Rc<Self>, batch_key: BatchKey, items: Rc<Items>) {
         let pilot = BatchGuard { batches: &self.batches, batch_key };
         loop {
@@ -168,7 +168,7 @@ impl Store {
         }
     }
 
-    /// Waits for a call. If that takes long, those who came meanwhile are not made to wait for it.
+    /// Waits for a call. If it takes long, another task starts for the requests that came meanwhile.
     async fn asked(
         self: &Rc<Self>,
         batch_key: &BatchKey,

@@ -22,12 +22,12 @@ use super::protocol::{self, Algorithms, Decided, Reply};
 use super::scripts::SCRIPTS;
 use super::store::Store;
 
-/// How long a call may take that nobody waits for.
+/// The timeout of a call that no request waits for.
 pub(super) const BACKGROUND_TIMEOUT: Span = Span::SECOND;
-/// The holder of what has none.
+/// The holder of charges that are not leases.
 pub(super) const NOBODY: [u8; 8] = [0; 8];
-/// A share of the timeout, as a divisor, that is left for the way back: what the store decides later than that is
-/// not decided at all.
+/// A share of the timeout, as a divisor, that is reserved for the response: the script does nothing behind the deadline
+/// that is left.
 const WAY_BACK: u64 = 10;
 
 /// One limit of a request.
@@ -77,8 +77,8 @@ impl Item {
 }
 
 impl Store {
-    /// Has the store decide about so many equal requests: one call, or in a cluster one after the other for each
-    /// slot, and back with what a later one refuses.
+    /// Has the store decide about `requests` equal requests: in one call, or in a cluster one call for each slot in turn,
+    /// whose charges are given back if a later one refuses.
     pub(super) async fn ask(
         self: &Rc<Self>,
         items: &Items,
@@ -188,7 +188,7 @@ impl Store {
         }
     }
 
-    /// Tells the store what these keys spent without it, before it is asked about them again.
+    /// Reports to the store what these keys were charged without it, before it decides about them again.
     async fn report_first(
         &self,
         connection: &Rc<Connection>,
@@ -257,7 +257,7 @@ impl Store {
         Ok((now, Some(outcome)))
     }
 
-    /// An answer that came when nobody waited any more: what it charged is given back.
+    /// Gives back what a late answer charged: no request waits for it any more.
     async fn late(self: Rc<Self>, call: (Items, SmallVec<[usize; 2]>, usize, [u8; 8]), pending: Pending) {
         let (items, stop, requests, holder) = call;
         let Ok(value) = pending.await else { return };
@@ -266,9 +266,9 @@ impl Store {
         }
     }
 
-    /// Keeps in the limits' tables what the store has told. A ban is counted from the sending of the call, so that it is
-    /// never remembered for longer than it holds. Where another thread has read a later answer already, only what is stricter
-    /// than what is known is kept: it may be older.
+    /// Keeps the states that the store returned in the limits' tables. A ban is counted from the sending of the call, so that
+    /// it is never remembered for longer than it lasts. If another thread has read a later answer already, only a stricter
+    /// state is kept.
     fn learn(&self, items: &Items, outcome: &Outcome, sent: Time, latest: bool) {
         for (at, state) in outcome.items.iter().zip(&outcome.left) {
             let Item { limit, key, .. } = &items[*at];

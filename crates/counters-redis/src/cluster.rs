@@ -27,7 +27,7 @@ pub(super) struct Map {
     connections: RefCell<HashMap<String, Rc<Connection>>>,
     /// The owner of each slot, by its place among `owners`; nobody's are beyond it.
     slots: RefCell<Slots>,
-    /// StatesReply when the map was fetched, or could not be.
+    /// Notified when the map was fetched, or could not be.
     pub(super) looked: Notify,
     /// Whether that was ever tried.
     pub(super) ever: Cell<bool>,

@@ -22,14 +22,14 @@ use crate::Clock;
 
 /// The share of the timeout after which a server that answers none of the calls under way counts as silent.
 const PATIENCE: (u64, u64) = (5, 8);
-/// How often a thread looks whether an answer has come while it was busy itself, before it calls a server late.
+/// How many times a thread yields to the connection before it takes a server for late: the thread may have been busy.
 const SECOND_LOOKS: usize = 2;
 /// Calls that one connection may have under way; more would only wait for their deadline.
 const MAX_CALLS: u32 = 4096;
 
-/// One worker's connection to one server, or to whoever the sentinels say is the master.
+/// One worker's connection to one server, or to the master that sentinels name.
 pub(super) struct Connection {
-    /// What people call it.
+    /// Its name in messages.
     pub(super) name: String,
     /// Where it is, unless sentinels know.
     pub(super) fixed: Option<Address>,
@@ -54,18 +54,18 @@ pub(super) struct Connection {
     unheard_since: Cell<Time>,
     /// Whether that has lasted too long.
     silent: Cell<bool>,
-    /// StatesReply when it has.
+    /// Notified when it has.
     pub(super) fell_silent: Notify,
     /// How scripts are sent.
     sending: Cell<Sending>,
     /// Places that requests have left and the server does not know to be free.
     pub(super) freed: RefCell<Vec<Places>>,
-    /// StatesReply when there are some.
+    /// Notified when there are some.
     pub(super) some_freed: Notify,
     why: RefCell<String>,
-    /// StatesReply when the breaker opens.
+    /// Notified when the breaker opens.
     broken: Notify,
-    /// StatesReply when the first attempt to connect has ended.
+    /// Notified when the first attempt to connect has ended.
     known: Notify,
     loading: Cell<bool>,
     loaded: Notify,
@@ -93,7 +93,7 @@ pub(super) enum CallClass {
     Full,
     /// A request waits, but most of its time is over.
     Short,
-    /// Nobody waits: to be late is a failure here too, but to be in time is no merit.
+    /// Background call: a timeout counts against the breaker, a success does not reset it.
     Background,
 }
 
@@ -341,16 +341,16 @@ impl Connection {
         self.watch.heard();
     }
 
-    /// Notes that none of the calls under way is answered: until something is, no request waits for this server, in no
-    /// worker. The calls stay under way; `mind` finds out whether the connection is of use.
+    /// Notes that none of the calls in flight is answered: until one is, no request of any worker waits for this server.
+    /// `heartbeat` finds out whether the connection still works.
     fn fall_silent(&self) {
         self.silent.set(true);
         self.watch.falls_silent();
         self.fell_silent.notify_one();
     }
 
-    /// Notes a failure of the connection that had this epoch. One of a call, which began and ended then, counts together
-    /// with others in a row; any other is the connection's end.
+    /// Notes a failure of the connection of this epoch. A failed call counts towards the breaker; any other failure ends the
+    /// connection.
     fn failed(&self, epoch: u32, why: String, call: Option<(Time, Time)>) {
         if epoch != self.epoch.get() || !self.is_up() {
             return;
@@ -392,7 +392,7 @@ impl Connection {
     }
 }
 
-/// That it is told what was admitted without the server, until this is dropped.
+/// A report is in progress until this is dropped.
 pub(super) struct Reporting(Rc<Connection>);
 
 impl Drop for Reporting {
@@ -401,7 +401,7 @@ impl Drop for Reporting {
     }
 }
 
-/// That scripts are being loaded. Dropping it, however that comes, lets the next caller load them.
+/// Scripts are being loaded until this is dropped; then the next caller may load them.
 struct Loading<'a>(&'a Connection);
 
 impl Drop for Loading<'_> {

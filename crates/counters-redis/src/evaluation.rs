@@ -1,4 +1,4 @@
-//! From the state that the store found to what each request is told.
+//! From the state that a script returned to the decision about each request.
 
 use sluicegate_counters::{Ask, BanCheck, BanChecks, Decision, RemoteBan, RemoteState, evaluate};
 use sluicegate_limiter::{Receipt, Refusal, Span, Time};
@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use super::call::Item;
 
-/// What one call decided: the same request so many times over, one after the other, at one instant.
+/// The result of one call: decisions about equal requests, one after the other, at one instant.
 pub(super) struct Outcome {
-    /// The items of the flight that this call was about.
+    /// The items of the batch that this call was about.
     pub(super) items: SmallVec<[usize; 2]>,
     /// The decision about each request.
     pub(super) decisions: Vec<Decision>,
@@ -16,13 +16,13 @@ pub(super) struct Outcome {
     pub(super) charges: Vec<Charge>,
     /// The states that they left behind.
     pub(super) left: SmallVec<[RemoteState; 2]>,
-    /// The bans that they left behind, and whose they are: an item of the flight.
+    /// The bans that they left behind, each with its item of the batch.
     pub(super) bans: Vec<(usize, RemoteBan)>,
-    /// Whom the server took for the holder of places.
+    /// The holder of leases that the server was told.
     pub(super) holder: [u8; 8],
     /// The server's time.
     pub(super) now: Time,
-    /// How many the script admitted and how many the core would, where the two differ.
+    /// The numbers of requests that the script and the core admit, if they differ.
     pub(super) disagreement: Option<(usize, usize)>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Outcome {
 pub(super) struct Charge {
     /// The request, by its place in the call.
     pub(super) request: usize,
-    /// The limit, by its place in the flight.
+    /// The limit, by its place in the batch.
     pub(super) item: usize,
     /// How long it is to be held.
     pub(super) delay: Span,
@@ -39,8 +39,8 @@ pub(super) struct Charge {
 }
 
 impl Outcome {
-    /// Decides what the script has decided, from the states before it, for so many requests of which the script admitted so
-    /// many. No more are admitted than it has charged.
+    /// Repeats the decisions of the script from the states before it. No more requests are admitted than the script has
+    /// charged.
     pub(super) fn new(
         all: &[Item],
         items: SmallVec<[usize; 2]>,

@@ -1,7 +1,7 @@
-//! What requests wait for from the store: costs that it may admit at any moment.
+//! Costs of calls in flight: the store may admit them at any moment.
 //!
-//! While the store does not answer, a gateway goes on from the state that it was told last. What it is asked for at that
-//! moment may still be admitted there, if it was only held up: it must not be admitted here too.
+//! While the store does not answer, a gateway decides from the last state that it knows. A call that was only delayed may
+//! still be admitted by the store, so its cost is taken into account.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluicegate_counters::{CountedLimit, Fingerprint};
 use smallvec::SmallVec;
 
-/// Locks, so that threads seldom meet at one.
+/// The number of locks over which keys are spread.
 const SHARDS: usize = 16;
 
 /// The costs that all threads of a gateway wait for, by limit and key.

@@ -1,4 +1,4 @@
-//! Places of concurrency limits in the store: leases, so that those of a gateway that dies become free.
+//! Places of concurrency limits in the store are leases: those of a gateway that dies expire.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use super::store::Store;
 pub(super) struct Leases {
     held: RefCell<HashMap<(u64, Fingerprint), Held>>,
     freed: RefCell<Vec<Places>>,
-    /// StatesReply when places are freed.
+    /// Notified when places are freed.
     pub(super) some_freed: Notify,
 }
 

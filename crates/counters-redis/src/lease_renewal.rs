@@ -1,5 +1,4 @@
-//! The places of concurrency limits that requests of this worker hold in the store: freed when they end, prolonged
-//! while they last, stated anew on a new connection.
+//! The leases of this worker: freed when requests end, renewed while they last, and stated again on a new connection.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use super::reconnect::moves;
 use super::scripts::SCRIPTS;
 use super::store::Store;
 
-/// How long the places of a gateway that is not heard of stay taken, and how often it is heard of.
+/// The length of a lease, and the interval of renewals.
 pub(super) const LEASE: Duration = Duration::from_secs(10);
 const RENEW: Duration = Duration::from_secs(3);
 /// Calls that are under way at once.
@@ -43,8 +42,8 @@ impl Store {
         }
     }
 
-    /// Frees and prolongs over one connection. Nothing else sends a word of places over it but what takes them, so the
-    /// words arrive in the order in which they were said. No server waits for another.
+    /// Frees and renews leases over one connection. Besides the calls that take leases nothing else sends commands about
+    /// them, so the server sees them in order. Servers do not wait for each other.
     pub(super) async fn maintain_leases(self: &Rc<Self>, connection: &Rc<Connection>) {
         let mut renew = tokio::time::interval(RENEW);
         renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -71,7 +70,7 @@ impl Store {
         }
     }
 
-    /// Tells a server which places are free, each once: a place that was freed twice would be somebody else's.
+    /// Frees leases at a server, each exactly once: a second time would free another request's place.
     async fn free(self: &Rc<Self>, connection: &Rc<Connection>, freed: &[Places]) {
         let (holder, epoch) = (connection.holder(), connection.epoch());
         let batches: Vec<&[Places]> = freed.chunks(self.batch()).collect();
@@ -130,8 +129,8 @@ impl Store {
         }
     }
 
-    /// States anew, on a new connection, what is held: nobody knows which of the last words on the old one were heard.
-    /// The words are on their way when this returns; what it returns waits for the answers.
+    /// States on a new connection which leases are held: it is not known which of the last commands on the old one arrived.
+    /// The commands are sent when this returns; the future waits for the answers.
     pub(super) fn restate_leases(
         &self,
         connection: &Rc<Connection>,
@@ -177,7 +176,7 @@ impl Store {
     }
 }
 
-/// An answer, of which the library takes some errors for values.
+/// Turns an error of the server, which the library returns as a value, into an error.
 pub(super) fn server_error_as_err(answer: RedisResult<Value>) -> RedisResult<Value> {
     match answer {
         Ok(Value::ServerError(error)) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! The life of a connection: made, prepared, minded, lost, made again.
+//! The life of a connection: made, prepared, monitored, lost, made again.
 
 use std::rc::Rc;
 use std::task::Poll;
@@ -23,14 +23,14 @@ use crate::{Address, Deployment};
 const DIAL: Duration = Duration::from_secs(1);
 /// A connection that has lasted so long was a good one: the next is tried at once when it breaks.
 const GOOD: Span = Span::from_secs(10);
-/// How often somebody looks whether a server answers, and whether it can be written to.
+/// The intervals of checks whether a server answers, and whether it takes writes.
 const ANSWERS: Duration = Duration::from_millis(200);
 const TAKES_WRITES: Duration = Duration::from_secs(1);
-/// How often at most a worker looks because another finds the server silent.
+/// The least interval of a worker's own checks while another worker finds the server silent.
 const ANSWERS_ME: Duration = Duration::from_millis(50);
 /// How often the server's time is asked for at the beginning.
 const GLANCES: usize = 3;
-/// How long a server that is back is only told, and not asked: the other gateways tell it too.
+/// The time in which a server that is back only takes reports: the other gateways report too.
 const OTHERS_REPORT: Duration = Duration::from_millis(300);
 /// Slots of a node that are tried for writing, before it is taken for one whose slots are all on their way.
 const SLOTS_TRIED: usize = 3;
@@ -49,7 +49,7 @@ impl Store {
         self.spawn(Rc::clone(self).dispatch_freed());
     }
 
-    /// Keeps one connection, and what is said over it of places.
+    /// Maintains one connection and its leases.
     pub(super) async fn maintain(self: Rc<Self>, connection: Rc<Connection>) {
         tokio::select! {
             () = self.keep_connected(&connection) => {}
@@ -130,8 +130,8 @@ impl Store {
         self.heartbeat(connection, channel).await;
     }
 
-    /// Opens a connection for calls. The word of what is held goes first, and calls right behind it: a place that is
-    /// taken or freed from now on comes on top.
+    /// Opens a connection for calls. The statement of leases is sent first and calls right behind it, so that leases that are
+    /// taken or freed from now on are counted on top.
     async fn begin_calls(&self, connection: &Rc<Connection>, channel: MultiplexedConnection) {
         let mut stated = std::pin::pin!(self.restate_leases(connection, channel.clone()));
         let sent = std::future::poll_fn(|context| Poll::Ready(stated.as_mut().poll(context))).await;
@@ -238,9 +238,9 @@ impl Store {
         Ok(())
     }
 
-    /// Looks after a connection until it breaks. That a server does not answer or can no longer be written to is found
-    /// out here, before requests do. One worker looks for all; each looks for itself when another has lost the server or
-    /// none of its own calls is answered, and one more then, because the fault may be that worker's connection alone.
+    /// Monitors a connection until it breaks, so that a server that does not answer or takes no writes is noticed before
+    /// requests notice. One worker checks for all. A worker checks its own connection when another has lost the server or
+    /// its own calls are not answered; one other worker checks too, because one connection alone may be at fault.
     async fn heartbeat(self: &Rc<Self>, connection: &Rc<Connection>, mut channel: MultiplexedConnection) {
         let mut alarm = self.state.alarm.subscribe();
         loop {
@@ -321,7 +321,7 @@ async fn is_master(channel: &mut MultiplexedConnection) -> RedisResult<()> {
     }
 }
 
-/// An error in one line, without what only its author understands.
+/// An error in one line.
 pub(super) fn one_line(error: &RedisError) -> String {
     error.to_string().replace('\n', " ")
 }

@@ -30,10 +30,10 @@ pub(super) struct Watch {
     looks: [AtomicU64; 3],
     /// Whether calls are under way and none is answered.
     silent: AtomicBool,
-    /// StatesReply when that begins, so that another worker looks over its own connection.
+    /// Notified when that begins, so that another worker looks over its own connection.
     pub(super) doubted: Notify,
     attempts: Mutex<Attempts>,
-    /// StatesReply when a worker reaches the server again.
+    /// Notified when a worker reaches the server again.
     reached: Notify,
 }
 

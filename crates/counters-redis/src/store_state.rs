@@ -29,7 +29,7 @@ pub struct StoreState {
     config: ArcSwap<Settings>,
     /// This gateway's name among those that share it.
     pub(super) gateway: String,
-    /// StatesReply when a worker has lost its connection, so that the others look at theirs.
+    /// Notified when a worker has lost its connection, so that the others look at theirs.
     pub(super) alarm: watch::Sender<()>,
     /// Live gateways, this one among them, as of the last word from the store.
     gateways: AtomicU32,

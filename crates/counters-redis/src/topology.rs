@@ -29,7 +29,7 @@ const MASTER: Duration = Duration::from_millis(750);
 /// What the threads of a gateway know of the servers.
 pub(super) struct Topology {
     known: watch::Sender<Option<Result<Known, String>>>,
-    /// StatesReply when it is wrong.
+    /// Notified when it is wrong.
     pub(super) outdated: Notify,
     /// Held by the worker that asks for all.
     duty: Mutex<()>,

@@ -1,4 +1,4 @@
-//! What was admitted without the store, until the store has heard of it.
+//! Costs that were admitted without the store and are not reported to it yet.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,7 +10,7 @@ use sluicegate_counters::{CountedLimit, Fingerprint};
 use super::connection::random;
 use super::key_name::Tag;
 
-/// Keys whose spending is remembered; that of further ones is not written back.
+/// The largest number of keys that are remembered; costs of further keys are not reported.
 const MAX_KEYS: usize = 100_000;
 
 /// The spending of all keys that the store has not heard of, shared by the threads of a gateway.
@@ -27,11 +27,11 @@ struct Spent {
     tag: Tag,
     /// The sum of the costs that were admitted since the last report.
     fresh: u64,
-    /// The report that is on its way, or that nobody knows whether it arrived.
+    /// The report that is in flight, or that may or may not have arrived.
     report: Option<(ReportId, u64)>,
 }
 
-/// Tells reports apart: a store charges each of them once, however often it arrives.
+/// Identifies a report: the store charges it once, however often it arrives.
 pub(super) type ReportId = [u8; 8];
 
 /// What a key spent, as it is told to the store.
