@@ -39,6 +39,7 @@ pub mod route;
 pub mod runtime;
 pub mod server;
 pub mod snapshot;
+pub mod tls;
 pub mod trace;
 pub mod upstream;
 pub mod worker_state;

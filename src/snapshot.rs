@@ -17,7 +17,7 @@ use crate::keys::KeySecret;
 use crate::limit::{Limit, StoreState, settings};
 use crate::respond::StaticHeaders;
 use crate::route::{Asked, RouteTable, preflight};
-use crate::server::Door;
+use crate::server::ListenerState;
 use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
 
 /// A configuration in force. Immutable; a reload makes another.
@@ -27,7 +27,7 @@ pub struct Snapshot {
     /// What the file says.
     pub config: Config,
     /// The listeners as new connections find them, in the order of the file.
-    pub doors: Vec<Arc<Door>>,
+    pub listener_states: Vec<Arc<ListenerState>>,
     /// Finds the index of a request's route.
     pub table: RouteTable,
     /// The routes.
@@ -161,7 +161,7 @@ impl SnapshotBuilder {
             upstreams: config.upstreams.iter().map(upstream).collect(),
             store,
             generation: before.map_or(1, |before| before.generation + 1),
-            doors: Door::all(&config, before.map(|before| &before.doors[..])),
+            listener_states: ListenerState::all(&config, before.map(|before| &before.listener_states[..])),
             table: RouteTable::new(&config.routes, &config.upstreams),
             routes: config
                 .routes

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::Admin;
-use crate::server::{self, DETACHED, OPERATORS};
+use crate::server::{self, ADMIN_CONNECTIONS, DETACH_GRACE};
 
 /// The longest head of a request.
 const MAX_HEAD: usize = 32 << 10;
@@ -48,7 +48,7 @@ impl Admin {
         };
         if detached {
             // Handshakes that began here are completed here.
-            let _ = tokio::time::timeout(DETACHED, connections.accept(&socket)).await;
+            let _ = tokio::time::timeout(DETACH_GRACE, connections.accept(&socket)).await;
         }
         if let Ok(socket) = socket.into_std() {
             server::drain(&socket, |stream, _| {
@@ -79,7 +79,7 @@ impl Connections {
     /// answered, the new one does.
     fn start(&mut self, stream: TcpStream) {
         self.open.retain(|open| !open.task.is_finished());
-        if self.open.len() >= OPERATORS {
+        if self.open.len() >= ADMIN_CONNECTIONS {
             let waits = self.open.iter().position(|open| !open.busy.get());
             let Some(oldest) = waits.and_then(|at| self.open.remove(at)) else { return };
             oldest.task.abort();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::HeaderName;
 use ipnet::IpNet;
 
-use crate::server::tls::{ClientRoots, KeyPair};
+use crate::tls::{ClientRoots, KeyPair};
 
 /// An address that serves clients.
 #[derive(Clone, Debug, PartialEq, Eq)]

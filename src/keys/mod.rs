@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use crate::auth::jwt::Verified;
 use crate::config::{ApiKeyConfig, ApiKeySource, KeySpec, Part, form_decode};
 use crate::route::folded;
-use crate::server::tls::Identified;
+use crate::tls::Identified;
 use sluicegate_wire::Headers;
 
 pub use self::network::{mask, network};

@@ -16,8 +16,8 @@ use crate::request::cost::cost;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Matched, SkipReason};
 use crate::route::{Near, preflight};
-use crate::server::tls::TlsSession;
 use crate::snapshot::Snapshot;
+use crate::tls::TlsSession;
 use sluicegate_wire::RequestHead;
 
 /// A request whose route is known.

@@ -24,7 +24,7 @@ use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::rewrite::Unwritable;
 use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
-use crate::server::{Connection, Inbound};
+use crate::server::{Connection, RequestBody};
 use crate::snapshot::{Route, Snapshot, Target};
 use crate::upstream::{self, ForwardError, Response};
 use sluicegate_wire::Headers;
@@ -181,7 +181,7 @@ pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
 
 /// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
 /// Parts of the request head may be gone afterwards.
-pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: Inbound) -> Response {
+pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: RequestBody) -> Response {
     let view = connection.services.view();
     let now = connection.worker.clock().now();
     view.snapshot.underscores.clean(&mut parts.headers);

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use crate::auth::Identity;
 use crate::limit::{Ask, Decision, SelectedLimit};
 use crate::respond::{LimitResults, StaticHeaders};
-use crate::server::tls::TlsSession;
 use crate::snapshot::Route;
+use crate::tls::TlsSession;
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use listenfd::ListenFd;
 use socket2::SockRef;
 
 use crate::config::ListenerConfig;
-use crate::server::{self, Opened};
+use crate::server::{self, ListenSocket};
 
 /// All sockets of the process.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(super) struct Held {
     address: SocketAddr,
     sockets: Vec<TcpListener>,
     /// Each with the worker that serves on it.
-    shares: Vec<(usize, Opened)>,
+    shares: Vec<(usize, ListenSocket)>,
     /// Whether systemd has them too.
     activated: bool,
 }
@@ -64,7 +64,7 @@ impl Sockets {
         // Each worker has one and each has a worker: where there are fewer sockets than workers, some share.
         let share = |turn: usize| {
             let socket = sockets[turn % sockets.len()].try_clone()?;
-            Ok((turn % workers, Opened { id: listener.id(), socket, own: !activated }))
+            Ok((turn % workers, ListenSocket { id: listener.id(), socket, own: !activated }))
         };
         let shares = (0..workers.max(sockets.len())).map(share).collect::<io::Result<_>>()?;
         let address = sockets.first().map_or(Ok(listener.address), TcpListener::local_addr)?;
@@ -105,7 +105,7 @@ impl Sockets {
     }
 
     /// Keeps the sockets of a listener, and returns those for the workers.
-    pub(super) fn keep(&mut self, mut held: Held) -> Vec<(usize, Opened)> {
+    pub(super) fn keep(&mut self, mut held: Held) -> Vec<(usize, ListenSocket)> {
         let shares = std::mem::take(&mut held.shares);
         tracing::info!("listening on {}", held.address);
         self.listeners.push(held);

@@ -26,7 +26,7 @@ use crate::critical_task::CriticalTasks;
 use crate::metrics::Metrics;
 use crate::process_log::ProcessLog;
 use crate::process_state::{ProcessState, Status};
-use crate::server::Budget;
+use crate::server::ConnectionBudget;
 use crate::snapshot::SnapshotBuilder;
 
 /// Serves until a signal or the hand-over to another gateway ends it. The report on the configuration goes to `log`.
@@ -66,7 +66,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         access_log: ArcSwapOption::new(access_log),
         status: Mutex::new(Status { file: options.config.to_string(), ..Status::default() }),
     });
-    let budget = Arc::new(Budget::of_process(workers, listeners.len()));
+    let budget = Arc::new(ConnectionBudget::of_process(workers, listeners.len()));
     let (critical, failures) = mpsc::unbounded_channel();
     let critical = CriticalTasks::new(critical);
     let start = |index| worker_thread::start(&shared, index, Arc::clone(&budget), critical.clone());

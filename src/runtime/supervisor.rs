@@ -16,7 +16,7 @@ use crate::auth::jwt::Keys;
 use crate::config::Source;
 use crate::limit::Store;
 use crate::process_state::ProcessState;
-use crate::server::Opened;
+use crate::server::ListenSocket;
 use crate::snapshot::SnapshotBuilder;
 use crate::upstream::UpstreamState;
 
@@ -45,7 +45,7 @@ pub(super) struct Supervisor {
 impl Supervisor {
     /// Has the workers accept connections on the sockets of these listeners.
     pub(super) fn open(&mut self, listeners: Vec<Held>) {
-        let mut shares: Vec<Vec<Opened>> = self.workers.iter().map(|_| Vec::new()).collect();
+        let mut shares: Vec<Vec<ListenSocket>> = self.workers.iter().map(|_| Vec::new()).collect();
         for listener in listeners {
             for (worker, socket) in self.sockets.keep(listener) {
                 shares[worker].push(socket);

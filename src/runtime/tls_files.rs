@@ -8,8 +8,8 @@ use super::watched_files::What;
 use crate::clock::today;
 use crate::config::{ClientAuthConfig, TlsConfig};
 use crate::file_watch::Unusable;
-use crate::server::tls::{ClientRoots, KeyPair, PairFile};
 use crate::snapshot::Snapshot;
+use crate::tls::{ClientRoots, KeyPair, PairFile};
 
 impl Supervisor {
     /// Loads the certificates and authorities that have changed. They apply to new connections.

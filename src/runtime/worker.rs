@@ -10,13 +10,13 @@ use tokio::sync::mpsc;
 use crate::critical_task::CriticalTasks;
 use crate::process_state::ProcessState;
 use crate::request::Services;
-use crate::server::{Budget, Opened, Server};
+use crate::server::{ConnectionBudget, ListenSocket, Server};
 use crate::worker_state::Deadlines;
 
 /// What the supervisor tells a worker to do.
 pub(super) enum Command {
     /// Accept connections on these sockets.
-    Open(Vec<Opened>),
+    Open(Vec<ListenSocket>),
     /// Stop accepting on the listener with this id, and close its connections when they are idle.
     Close(String),
     /// Flush the access log, then drop the sender.
@@ -54,7 +54,7 @@ impl Worker {
     pub(super) fn new(
         process: Arc<ProcessState>,
         index: usize,
-        budget: Arc<Budget>,
+        budget: Arc<ConnectionBudget>,
         critical: CriticalTasks,
     ) -> Self {
         let services = Services::new(process, index);

@@ -9,7 +9,7 @@ use super::options::StartError;
 use super::worker::{Command, Worker};
 use crate::critical_task::CriticalTasks;
 use crate::process_state::ProcessState;
-use crate::server::Budget;
+use crate::server::ConnectionBudget;
 
 /// Starts the thread of the worker `index`. It carries out the commands that are sent through the returned channel.
 ///
@@ -18,7 +18,7 @@ use crate::server::Budget;
 pub(super) fn start(
     shared: &Arc<ProcessState>,
     index: usize,
-    budget: Arc<Budget>,
+    budget: Arc<ConnectionBudget>,
     critical: CriticalTasks,
 ) -> Result<mpsc::UnboundedSender<Command>, StartError> {
     let (sender, commands) = mpsc::unbounded_channel();

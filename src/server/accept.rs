@@ -10,11 +10,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-use super::budget::{Spare, is_of_connection, is_out_of_files};
 use super::connection::{Connection, Listener, serve};
+use super::connection_budget::{Spare, is_of_connection, is_out_of_files};
 use super::listeners::Server;
-use super::plain::Plain;
-use super::{DETACHED, Opened, detach};
+use super::tcp_stream::LazyTcpStream;
+use super::{DETACH_GRACE, ListenSocket, detach};
 use crate::metrics::Refusal;
 
 /// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
@@ -22,7 +22,7 @@ const OUT_OF_FILES: Duration = Duration::from_millis(50);
 
 impl Server {
     /// Serves on a socket.
-    pub(crate) fn open(self: &Rc<Self>, opened: Opened) {
+    pub(crate) fn open(self: &Rc<Self>, opened: ListenSocket) {
         #[allow(
             deprecated,
             reason = "it is unsound where a handle changes while it is watched; a listener's does not"
@@ -123,7 +123,7 @@ async fn accept(server: Rc<Server>, listener: Rc<Listener>, socket: AsyncFd<TcpL
                 start(&server, &listener, stream, peer);
             }
         };
-        let _ = tokio::time::timeout(DETACHED, completed).await; // whoever comes now comes to another socket
+        let _ = tokio::time::timeout(DETACH_GRACE, completed).await; // whoever comes now comes to another socket
     }
     drain(socket.get_ref(), |stream, peer| start(&server, &listener, stream, peer));
 }
@@ -177,18 +177,18 @@ fn turn_away(listener: &Listener, socket: &TcpListener, spare: &mut Spare) -> bo
 /// Serves a connection, if there is a place for it.
 fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
     server.services.view(); // a new connection finds the listener as the configuration in force has it
-    let Some(door) = listener.door() else { return };
+    let Some(state) = listener.state() else { return };
     let Some(in_gateway) = server.budget.place() else {
         return listener.count_refusal(Refusal::Gateway);
     };
-    let Some(in_listener) = listener.place(door.most) else {
+    let Some(in_listener) = listener.place(state.most) else {
         return listener.count_refusal(Refusal::Listener);
     };
     if !cfg!(target_os = "linux") {
         let _ = stream.set_nodelay(true); // what a listener hands on is the system's own affair
     }
     let connection = Connection::new(server, listener, peer, [in_gateway, in_listener]);
-    tokio::task::spawn_local(serve(connection, door, Plain::New(stream)));
+    tokio::task::spawn_local(serve(connection, state, LazyTcpStream::New(stream)));
 }
 
 #[cfg(all(test, target_os = "linux"))]

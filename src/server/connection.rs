@@ -12,17 +12,17 @@ use bytes::BytesMut;
 use http::StatusCode;
 use tokio::sync::Notify;
 
-use super::door::{AddressPlace, Counted, Door};
-use super::greet::greet;
+use super::handshake::handshake;
+use super::listener_state::{AddressGuard, CountGuard, ListenerState};
 use super::listeners::Server;
-use super::plain::Plain;
 use super::stream::ClientStream;
-use super::tls::TlsSession;
+use super::tcp_stream::LazyTcpStream;
 use super::{h1, h2};
 use crate::boxed_future::boxed_future;
 use crate::metrics::{Handshake, ListenerMetrics, Metrics, Refusal};
 use crate::request::Services;
 use crate::snapshot::Snapshot;
+use crate::tls::TlsSession;
 use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_wire::Headers;
 use sluicegate_wire::h2::frame::PREFACE;
@@ -48,7 +48,7 @@ pub struct Listener {
     connections: RefCell<Arc<AtomicI64>>,
     metrics: RefCell<Arc<ListenerMetrics>>,
     /// How connections find it; the last that the configuration had, once that has it no more.
-    door: RefCell<Option<Arc<Door>>>,
+    state: RefCell<Option<Arc<ListenerState>>>,
 }
 
 /// A connection of a client.
@@ -72,9 +72,9 @@ pub struct Connection {
     /// What the handshake has told, where TLS is spoken.
     pub tls: Option<Box<TlsSession>>,
     /// Its place among those of its address, where these are counted.
-    pub(super) place: Option<AddressPlace>,
+    pub(super) place: Option<AddressGuard>,
     /// Its places among those of the listener and of the gateway.
-    _counted: [Counted; 2],
+    _counted: [CountGuard; 2],
     exchanges: Cell<usize>,
     /// Its request waits for its turn in a leaky bucket.
     pub(crate) queued: Cell<bool>,
@@ -100,7 +100,7 @@ impl Listener {
             closed: Notify::new(),
             connections: RefCell::default(),
             metrics: RefCell::default(),
-            door: RefCell::default(),
+            state: RefCell::default(),
             ending: Cell::new(false),
             left: Cell::new(false),
         }
@@ -114,18 +114,18 @@ impl Listener {
         if let Some((index, listener)) = found {
             self.connections.replace(metrics.connections(&listener.name));
             self.metrics.replace(metrics.listener(&listener.name, worker));
-            self.door.replace(Some(Arc::clone(&snapshot.doors[index])));
+            self.state.replace(Some(Arc::clone(&snapshot.listener_states[index])));
         }
     }
 
     /// How new connections find it.
-    pub(super) fn door(&self) -> Option<Arc<Door>> {
-        self.door.borrow().clone()
+    pub(super) fn state(&self) -> Option<Arc<ListenerState>> {
+        self.state.borrow().clone()
     }
 
     /// A place among its connections; `None` if there are `most` already.
-    pub(super) fn place(&self, most: i64) -> Option<Counted> {
-        Counted::one(&self.connections.borrow(), most)
+    pub(super) fn place(&self, most: i64) -> Option<CountGuard> {
+        CountGuard::one(&self.connections.borrow(), most)
     }
 
     /// Counts a connection that is not served.
@@ -140,9 +140,9 @@ impl Listener {
 }
 
 /// Serves a connection from its first byte to its end.
-pub(super) async fn serve(mut connection: Connection, door: Arc<Door>, socket: Plain) {
-    let Some(mut stream) = greet(&mut connection, &door, socket).await else { return };
-    drop(door); // a connection may outlive it by far
+pub(super) async fn serve(mut connection: Connection, state: Arc<ListenerState>, socket: LazyTcpStream) {
+    let Some(mut stream) = handshake(&mut connection, &state, socket).await else { return };
+    drop(state); // a connection may outlive it by far
     // Where TLS is spoken, the handshake has told the protocol (RFC 9113 §3.2), and nothing else is listened for.
     let agreed = connection.tls.as_ref().map(|tls| tls.h2);
     let Some(prefix) = read_prefix(&connection, &mut stream, agreed.is_some()).await else { return };
@@ -187,7 +187,7 @@ impl Connection {
         server: &Rc<Server>,
         listener: &Rc<Listener>,
         peer: SocketAddr,
-        counted: [Counted; 2],
+        counted: [CountGuard; 2],
     ) -> Self {
         let (services, worker) = (&server.services, &server.services.worker);
         let deadline = worker.deadlines.register(listener.group);

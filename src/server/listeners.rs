@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::budget::Budget;
 use super::connection::Listener;
-use super::greet::Handshakes;
+use super::connection_budget::ConnectionBudget;
+use super::handshake::Handshakes;
 use crate::critical_task::CriticalTasks;
 use crate::request::Services;
 
@@ -18,7 +18,7 @@ pub struct Server {
     /// TLS handshakes that are not finished.
     pub(super) handshakes: Handshakes,
     /// The client connections of the process.
-    pub(super) budget: Arc<Budget>,
+    pub(super) budget: Arc<ConnectionBudget>,
     pub(super) critical: CriticalTasks,
     last_group: Cell<u64>,
 }
@@ -26,7 +26,11 @@ pub struct Server {
 impl Server {
     /// A server without listeners, whose requests `services` serves. `budget` counts the client connections of the
     /// process.
-    pub(crate) fn new(services: &Rc<Services>, budget: Arc<Budget>, critical: CriticalTasks) -> Rc<Self> {
+    pub(crate) fn new(
+        services: &Rc<Services>,
+        budget: Arc<ConnectionBudget>,
+        critical: CriticalTasks,
+    ) -> Rc<Self> {
         let server = Rc::new(Self {
             services: Rc::clone(services),
             listeners: RefCell::default(),

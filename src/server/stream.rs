@@ -7,20 +7,20 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use super::plain::Plain;
+use super::tcp_stream::LazyTcpStream;
 
 /// A connection of a client, with TLS or without.
 #[derive(Debug)]
 pub(super) enum ClientStream {
     /// Without TLS.
-    Plain(Plain),
+    Plain(LazyTcpStream),
     /// With TLS; most of it is memory of rustls, which is large.
-    Tls(Box<TlsStream<Plain>>),
+    Tls(Box<TlsStream<LazyTcpStream>>),
 }
 
 impl ClientStream {
     /// The socket under it.
-    pub(super) fn socket(&self) -> &Plain {
+    pub(super) fn socket(&self) -> &LazyTcpStream {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => stream.get_ref().0,
@@ -28,7 +28,7 @@ impl ClientStream {
     }
 
     /// The same, to have it watched.
-    pub(super) fn socket_mut(&mut self) -> &mut Plain {
+    pub(super) fn socket_mut(&mut self) -> &mut LazyTcpStream {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => stream.get_mut().0,

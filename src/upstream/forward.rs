@@ -8,13 +8,13 @@ use super::body::Response;
 use super::fleet::{Tried, Upstream};
 use super::outgoing::Outgoing;
 use super::server::ask;
-use super::upload::RequestBody;
+use super::upload::UploadBody;
 use super::{ForwardError, headers, proxy, tunnel};
 use crate::auth::ConsumerHeaders;
 use crate::config::Protocol;
 use crate::metrics::UpstreamOutcome;
 use crate::request::RequestContext;
-use crate::server::{Connection, Inbound};
+use crate::server::{Connection, RequestBody};
 use sluicegate_wire::RequestHead;
 
 /// What the route says of forwarded requests.
@@ -54,7 +54,7 @@ pub async fn forward(
     policy: ForwardPolicy,
     consumer: Option<ConsumerHeaders<'_>>,
     parts: &mut RequestHead,
-    body: Inbound,
+    body: RequestBody,
 ) -> Result<Response, ForwardError> {
     let mut outgoing = prepare(connection, exchange, upstream, policy, consumer, parts, body)?;
     let mut counted = Counted { upstream, exchange, outcome: UpstreamOutcome::ClientLeft };
@@ -78,7 +78,7 @@ fn prepare<'a>(
     policy: ForwardPolicy,
     consumer: Option<ConsumerHeaders<'_>>,
     parts: &'a mut RequestHead,
-    body: Inbound,
+    body: RequestBody,
 ) -> Result<Outgoing<'a>, ForwardError> {
     let announced = http_body::Body::size_hint(&body).exact();
     if policy.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
@@ -113,7 +113,7 @@ fn prepare<'a>(
     }
     exchange.apply_header_rules(&mut parts.headers);
     exchange.set_idle(config.idle);
-    let body = has_body.then(|| RequestBody::new(body, policy.max_body, exchange, &parts.headers, config));
+    let body = has_body.then(|| UploadBody::new(body, policy.max_body, exchange, &parts.headers, config));
     let upload = body.as_ref().map(|(_, upload)| Rc::clone(upload));
     Ok(Outgoing { head: parts, body, upload, wanted, preamble })
 }

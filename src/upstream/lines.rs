@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::ForwardError;
 use super::connect::{Address, ServerStream};
-use super::upload::{RequestBody, Upload};
+use super::upload::{Upload, UploadBody};
 
 /// Requests at once on one connection, if the server allows as many.
 const STREAMS: usize = 100;
@@ -37,7 +37,7 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 /// five minutes for an attack.
 const PING: (Duration, Duration) = (Duration::from_secs(310), Duration::from_secs(20));
 
-type Driver = http2::Connection<TokioIo<ServerStream>, RequestBody, Local>;
+type Driver = http2::Connection<TokioIo<ServerStream>, UploadBody, Local>;
 
 /// The connections of one worker to one server.
 pub(super) struct Lines {
@@ -49,7 +49,7 @@ pub(super) struct Lines {
 
 /// A connection.
 struct Line {
-    sender: SendRequest<RequestBody>,
+    sender: SendRequest<UploadBody>,
     /// `None` once the connection takes no further requests: with it go those that it was given and did not send.
     driver: Rc<RefCell<Option<Driver>>>,
     streams: Cell<usize>,
@@ -207,7 +207,7 @@ impl Line {
 
 impl Stream {
     /// What the request is sent by.
-    pub(super) fn sender(&self) -> SendRequest<RequestBody> {
+    pub(super) fn sender(&self) -> SendRequest<UploadBody> {
         self.line.sender.clone()
     }
 

@@ -12,7 +12,7 @@ use super::body::{Body, Forwarded, Response};
 use super::lines::{Lines, Stream};
 use super::outgoing::Outgoing;
 use super::server::Server;
-use super::upload::RequestBody;
+use super::upload::UploadBody;
 use crate::config::UpstreamConfig;
 use crate::request::RequestContext;
 use crate::server::Connection;
@@ -39,7 +39,7 @@ pub(super) async fn ask(
         let mut stream = lines.place(now).await?;
         let (body, upload) = match outgoing.body.take() {
             Some((body, upload)) => (body, Some(upload)),
-            None => (RequestBody::empty(), None),
+            None => (UploadBody::empty(), None),
         };
         let mut request = outgoing.head.clone().with_body(body);
         prepare(&mut request, server);
@@ -89,14 +89,14 @@ pub(super) async fn probe(
 ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
     let stream = lines.place(0).await?;
     stream.retire(); // the next question finds out anew whether there is a way
-    let mut request = question.clone().with_body(RequestBody::empty());
+    let mut request = question.clone().with_body(UploadBody::empty());
     request.headers_mut().remove(header::CONNECTION);
     prepare(&mut request, server);
     Ok(stream.sender().send_request(request).await?.status())
 }
 
 /// The head as HTTP/2 has it: the scheme, and Host as the authority (RFC 9113 §8.3.1).
-fn prepare(request: &mut Request<RequestBody>, server: &Server) {
+fn prepare(request: &mut Request<UploadBody>, server: &Server) {
     let Some(host) = request.headers_mut().remove(header::HOST) else { return }; // it was sent in vain before
     let path = request.uri().path_and_query().cloned();
     let mut uri = http::uri::Parts::default();

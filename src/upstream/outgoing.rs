@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::upload::{RequestBody, Upload};
+use super::upload::{Upload, UploadBody};
 use super::{ForwardError, proxy};
 use sluicegate_wire::RequestHead;
 
@@ -10,7 +10,7 @@ use sluicegate_wire::RequestHead;
 pub(super) struct Outgoing<'a> {
     pub(super) head: &'a RequestHead,
     /// Its body; `None` if it has none, or if a server may have got some of it.
-    pub(super) body: Option<(RequestBody, Rc<Upload>)>,
+    pub(super) body: Option<(UploadBody, Rc<Upload>)>,
     /// What becomes of its body, if it has one.
     pub(super) upload: Option<Rc<Upload>>,
     /// The protocol that it asks to switch to.

@@ -11,11 +11,11 @@ use sluicegate_wire::h1::write::end_request_head;
 use tokio::io::AsyncWrite;
 
 use super::connect::ServerStream;
-use super::upload::{RequestBody, Upload};
+use super::upload::{Upload, UploadBody};
 
 /// What is left to be sent of a request.
 pub(super) struct Sending {
-    body: RequestBody,
+    body: UploadBody,
     upload: Rc<Upload>,
     encoder: MessageEncoder,
 }
@@ -30,7 +30,7 @@ pub(super) enum Unfinished {
 
 impl Sending {
     /// A request of which nothing was sent yet. Its head has no framing and no last line yet.
-    pub(super) fn new(mut head: Vec<u8>, body: RequestBody, upload: Rc<Upload>) -> Self {
+    pub(super) fn new(mut head: Vec<u8>, body: UploadBody, upload: Rc<Upload>) -> Self {
         let framing = end_request_head(&mut head, body.size_hint().exact());
         Self { body, upload, encoder: MessageEncoder::new(head, framing) }
     }

@@ -14,13 +14,13 @@ use smallvec::SmallVec;
 use super::{ForwardError, headers};
 use crate::config::UpstreamConfig;
 use crate::request::RequestContext;
-use crate::server::{Connection, Inbound, InboundError};
+use crate::server::{Connection, RequestBody, RequestBodyError};
 use crate::worker_state::Deadline;
 use sluicegate_wire::Headers;
 
 /// The body of a request on its way to an upstream.
-pub(super) struct RequestBody {
-    inner: Option<Inbound>,
+pub(super) struct UploadBody {
+    inner: Option<RequestBody>,
     state: Option<Rc<Upload>>,
 }
 
@@ -129,7 +129,7 @@ impl UploadError {
     }
 }
 
-impl RequestBody {
+impl UploadBody {
     /// A body of nothing.
     pub(super) fn empty() -> Self {
         Self { inner: None, state: None }
@@ -137,7 +137,7 @@ impl RequestBody {
 
     /// The body of a client, of at most `max` bytes, watched by the exchange.
     pub(super) fn new(
-        body: Inbound,
+        body: RequestBody,
         max: Option<u64>,
         exchange: &RequestContext,
         head: &Headers,
@@ -164,7 +164,7 @@ impl RequestBody {
     }
 }
 
-impl http_body::Body for RequestBody {
+impl http_body::Body for UploadBody {
     type Data = Bytes;
     type Error = UploadError;
 
@@ -206,7 +206,7 @@ impl http_body::Body for RequestBody {
                 state.ended.set(body.is_end_stream());
                 Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(InboundError::Slow)) => failed(Failed::Slow),
+            Some(Err(RequestBodyError::Slow)) => failed(Failed::Slow),
             Some(Err(_)) => failed(Failed::Broken),
             None => {
                 state.ended.set(true);

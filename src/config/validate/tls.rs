@@ -14,7 +14,7 @@ use super::super::relative;
 use super::super::report::{Mistake, Report};
 use super::super::values;
 use super::{empty, missing, value, word};
-use crate::server::tls::{ClientRoots, KeyPair, PairFile};
+use crate::tls::{ClientRoots, KeyPair, PairFile};
 
 /// The longest that a handshake may take when nothing else is said.
 const HANDSHAKE: Duration = Duration::from_secs(10);

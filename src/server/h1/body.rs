@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::Frame;
 
 use super::socket::Socket;
-use crate::server::inbound::InboundError;
+use crate::server::request_body::RequestBodyError;
 
 /// A body that is still on its way. Its client is given leave to send it, if it waits for that, when it is asked for
 /// the first time. Dropped before its end, it is left to the connection.
@@ -25,7 +25,7 @@ impl Http1Body {
     pub(in crate::server) fn poll(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         self.socket.poll_body(self.turn, context)
     }
 

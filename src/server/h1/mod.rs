@@ -3,9 +3,9 @@
 
 mod body;
 mod interim;
-mod look;
+mod peer_probe;
 mod socket;
-mod times;
+mod timeouts;
 mod tunnel;
 mod write;
 
@@ -20,7 +20,7 @@ use http::StatusCode;
 use self::socket::{MOST, Next, Socket};
 use self::write::Sent;
 use super::connection::Connection;
-use super::inbound::Inbound;
+use super::request_body::RequestBody;
 use super::stream::ClientStream;
 use crate::boxed_future::boxed_future;
 use crate::request::pipeline;
@@ -44,8 +44,8 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
                 let has_body = body != BodyDecoder::Ended;
                 let turn = socket.begin(body, expects_continue);
                 let body = match has_body {
-                    true => Inbound::Http1(Http1Body::new(&socket, turn)),
-                    false => Inbound::None,
+                    true => RequestBody::Http1(Http1Body::new(&socket, turn)),
+                    false => RequestBody::None,
                 };
                 let serving = pin!(pipeline::serve(connection, &mut head, body));
                 match socket.attended(terms.is_http10, serving).await {
@@ -87,7 +87,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
 /// Reads the rest of a body that was answered before it had come. Whether the connection can be used further.
 async fn drain(socket: &Socket) -> bool {
     let connection = &socket.connection;
-    connection.deadline.set_socket(Some(connection.worker.deadlines.after(times::DRAIN)));
+    connection.deadline.set_socket(Some(connection.worker.deadlines.after(timeouts::DRAIN)));
     poll_fn(|context| {
         connection.deadline.watch(context);
         match socket.poll_drain(context) {
@@ -102,7 +102,7 @@ async fn drain(socket: &Socket) -> bool {
 /// connection, and the client would never see the answer.
 async fn linger(socket: &Socket) {
     let connection = &socket.connection;
-    connection.deadline.set_socket(Some(connection.worker.deadlines.after(times::DRAIN)));
+    connection.deadline.set_socket(Some(connection.worker.deadlines.after(timeouts::DRAIN)));
     let mut left = MOST;
     let mut shut = false;
     poll_fn(|context| {

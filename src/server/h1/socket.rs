@@ -13,12 +13,12 @@ use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::interim::Interims;
-use super::look::{Look, Stage, look};
-use super::times;
+use super::peer_probe::{PeerState, ResponseStage, probe};
+use super::timeouts;
 use crate::respond::LocalError;
+use crate::server::body_rate::ReceiveRate;
 use crate::server::connection::Connection;
-use crate::server::inbound::InboundError;
-use crate::server::pace::Pace;
+use crate::server::request_body::RequestBodyError;
 use crate::server::stream::ClientStream;
 use sluicegate_wire::h1::{BodyDecoder, Decoded, Request, RequestDecoder};
 
@@ -60,7 +60,7 @@ struct State {
     broken: bool,
     /// What may still be read of it and thrown away.
     left: u64,
-    pace: Pace,
+    pace: ReceiveRate,
     /// The task of the connection, while somebody else reads.
     waker: Option<Waker>,
     /// Whoever reads the body, while it waits.
@@ -96,7 +96,7 @@ impl Socket {
                 expects: false,
                 broken: false,
                 left: 0,
-                pace: Pace::default(),
+                pace: ReceiveRate::default(),
                 waker: None,
                 reader: None,
             }),
@@ -154,7 +154,7 @@ impl Socket {
         state.answering = false;
         state.asked_back = false;
         state.left = MOST;
-        state.pace = Pace::default();
+        state.pace = ReceiveRate::default();
         state.turn
     }
 
@@ -182,13 +182,13 @@ impl Socket {
             if let Poll::Ready(done) = polled {
                 return Poll::Ready(Some(done));
             }
-            self.poll_gone(context, Stage::Waiting { old }).map(|()| None)
+            self.poll_gone(context, ResponseStage::Waiting { old }).map(|()| None)
         })
         .await
     }
 
     /// Looks after a client that waits. Ready when it has gone.
-    pub(super) fn poll_gone(&self, context: &mut Context<'_>, stage: Stage) -> Poll<()> {
+    pub(super) fn poll_gone(&self, context: &mut Context<'_>, stage: ResponseStage) -> Poll<()> {
         let deadline = &self.connection.deadline;
         deadline.watch(context);
         let state = &mut *self.state.borrow_mut();
@@ -196,7 +196,7 @@ impl Socket {
             // Most answers come at once, and many connections end with their first.
             if !deadline.socket_passed() {
                 if !deadline.socket_is_set() {
-                    self.within(times::LOOK);
+                    self.within(timeouts::LOOK);
                 }
                 return Poll::Pending;
             }
@@ -216,26 +216,28 @@ impl Socket {
         if state.decoder != BodyDecoder::Ended {
             state.waker = Some(context.waker().clone());
         }
-        let waits = matches!(stage, Stage::Waiting { .. });
+        let waits = matches!(stage, ResponseStage::Waiting { .. });
         if state.finished && waits && self.connection.queued.get() {
             return Poll::Ready(());
         }
         // What cannot be read has to be looked at from time to time.
         let next = match (state.finished, stage) {
-            (true, Stage::Waiting { .. }) if !state.asked_back => times::GRACE,
-            (true, Stage::Answering) => times::HALF_CLOSED,
-            _ => times::LOOK,
+            (true, ResponseStage::Waiting { .. }) if !state.asked_back => timeouts::GRACE,
+            (true, ResponseStage::Answering) => timeouts::HALF_CLOSED,
+            _ => timeouts::LOOK,
         };
         if deadline.socket_passed() {
-            let look =
-                state.stream.as_mut().map_or(Look::Gone, |stream| look(stream, state.finished, context));
+            let peer = state
+                .stream
+                .as_mut()
+                .map_or(PeerState::Gone, |stream| probe(stream, state.finished, context));
             let over = match stage {
-                _ if look == Look::Gone => true,
-                Stage::Answering => state.finished,
-                Stage::Waiting { .. } if look == Look::Open => false,
-                Stage::Waiting { .. } if self.connection.queued.get() => true,
-                Stage::Waiting { old: true } => state.finished,
-                Stage::Waiting { old: false } => {
+                _ if peer == PeerState::Gone => true,
+                ResponseStage::Answering => state.finished,
+                ResponseStage::Waiting { .. } if peer == PeerState::Open => false,
+                ResponseStage::Waiting { .. } if self.connection.queued.get() => true,
+                ResponseStage::Waiting { old: true } => state.finished,
+                ResponseStage::Waiting { old: false } => {
                     // Whoever still listens takes it for what it is. Whoever has gone answers with a reset.
                     if !std::mem::replace(&mut state.asked_back, true) {
                         state.interim.leave();
@@ -246,7 +248,7 @@ impl Socket {
             if over {
                 return Poll::Ready(());
             }
-            self.within(times::LOOK);
+            self.within(timeouts::LOOK);
         } else if !deadline.socket_is_set() {
             self.within(next);
         }
@@ -261,10 +263,10 @@ impl Socket {
         &self,
         turn: u64,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let state = &mut *self.state.borrow_mut();
         if turn != state.turn || state.broken || state.stream.is_none() {
-            return Poll::Ready(Some(Err(InboundError::BrokenOff)));
+            return Poll::Ready(Some(Err(RequestBodyError::BrokenOff)));
         }
         let now = self.connection.worker.deadlines.now();
         let error = loop {
@@ -282,10 +284,10 @@ impl Socket {
                     return Poll::Ready(None);
                 }
                 Ok(Decoded::NeedMore) => {}
-                Err(what) => break InboundError::Malformed(what),
+                Err(what) => break RequestBodyError::Malformed(what),
             }
             if state.pace.is_too_slow(now, self.connection.worker.client().min_body_rate) {
-                break InboundError::Slow;
+                break RequestBodyError::Slow;
             }
             let expects = std::mem::take(&mut state.expects);
             if expects && state.read.is_empty() && !state.answering {
@@ -297,7 +299,7 @@ impl Socket {
                     state.reader = Some(context.waker().clone());
                     return Poll::Pending;
                 }
-                Poll::Ready(Ok(0) | Err(_)) => break InboundError::BrokenOff,
+                Poll::Ready(Ok(0) | Err(_)) => break RequestBodyError::BrokenOff,
                 Poll::Ready(Ok(_)) => {}
             }
         };

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 
 use super::socket::Socket;
-use super::times;
+use super::timeouts;
 use super::write::send_switch;
 use crate::upstream::{Response, Tunnel};
 
@@ -52,7 +52,7 @@ pub(super) async fn run(socket: &Socket, response: Response) {
             _ if up.closed && down.closed => Poll::Ready(()),
             // Whoever has said that it sends nothing more may have gone altogether.
             Ok(true) => {
-                within(if up.closed || down.closed { idle.min(times::HALF_TUNNEL) } else { idle });
+                within(if up.closed || down.closed { idle.min(timeouts::HALF_TUNNEL) } else { idle });
                 Poll::Pending
             }
             Ok(false) if connection.deadline.socket_passed() => Poll::Ready(()),

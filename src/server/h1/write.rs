@@ -11,9 +11,9 @@ use sluicegate_wire::Headers;
 use sluicegate_wire::h1::write::{ResponseHead, says_close, switch_head};
 use sluicegate_wire::h1::{BodyFraming, LengthMismatch, MessageEncoder, ResponseTerms};
 
-use super::look::Stage;
+use super::peer_probe::ResponseStage;
 use super::socket::Socket;
-use crate::server::pace::SendPace;
+use crate::server::body_rate::SendRate;
 use crate::upstream::{Body, Response};
 
 /// How an answer ended.
@@ -38,7 +38,7 @@ struct Writer<'a> {
     trailers: bool,
     failed: bool,
     blocked: bool,
-    pace: SendPace,
+    pace: SendRate,
 }
 
 /// Sends an answer.
@@ -73,7 +73,7 @@ pub(super) async fn send(socket: &Socket, terms: ResponseTerms, response: Respon
         trailers: terms.trailers,
         failed: false,
         blocked: false,
-        pace: SendPace::default(),
+        pace: SendRate::default(),
     };
     let sent = poll_fn(|context| writer.poll(context)).await;
     buffers.give_back(writer.encoder.take_buffer());
@@ -151,7 +151,7 @@ impl Writer<'_> {
             }
             if waits {
                 let _ = self.socket.poll_drain(context);
-                let gone = self.socket.poll_gone(context, Stage::Answering);
+                let gone = self.socket.poll_gone(context, ResponseStage::Answering);
                 return gone.map(|()| Err(io::ErrorKind::ConnectionReset.into()));
             }
         }

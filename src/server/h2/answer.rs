@@ -13,9 +13,9 @@ use http::{StatusCode, header};
 use http_body::Body as _;
 use sluicegate_wire::h2::{Reason, ResponseHead, Session, StreamKey};
 
+use super::super::body_rate::SendRate;
 use super::super::connection::Connection;
-use super::super::inbound::Inbound;
-use super::super::pace::SendPace;
+use super::super::request_body::RequestBody;
 use super::stream_tasks::Next;
 use crate::request::pipeline;
 use crate::respond::LocalError;
@@ -32,7 +32,7 @@ pub(super) struct Asked {
     pub(super) head: Result<RequestHead, LocalError>,
     /// It asks for an answer without its body.
     pub(super) is_head: bool,
-    pub(super) body: Inbound,
+    pub(super) body: RequestBody,
 }
 
 /// Serves one request after the other, each to the end of its answer.
@@ -65,7 +65,7 @@ async fn answer(
     session: &RefCell<Session>,
     key: StreamKey,
     (head, is_head): (Result<RequestHead, LocalError>, bool),
-    body: Inbound,
+    body: RequestBody,
 ) {
     connection.next_stream.replace(Some(Rc::clone(deadline)));
     let response = match head {
@@ -121,7 +121,7 @@ fn send_head<'s>(
         body,
         length,
         next: None,
-        pace: SendPace::default(),
+        pace: SendRate::default(),
     })
 }
 
@@ -135,7 +135,7 @@ struct Sending<'s> {
     length: Option<u64>,
     /// What there was no room for yet, and whether it is the last.
     next: Option<(Bytes, bool)>,
-    pace: SendPace,
+    pace: SendRate,
 }
 
 impl Sending<'_> {

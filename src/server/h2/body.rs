@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use sluicegate_wire::h2::{Session, StreamKey};
 
-use crate::server::inbound::InboundError;
+use crate::server::request_body::RequestBodyError;
 
 /// The body of a request on a stream. Dropped before its end, the rest is thrown away as it comes.
 pub struct Http2Body {
@@ -28,7 +28,7 @@ impl Http2Body {
     pub(in super::super) fn poll(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         if self.ended {
             return Poll::Ready(None);
         }
@@ -40,7 +40,7 @@ impl Http2Body {
                 self.left = self.left.map(|left| left.saturating_sub(length));
                 frame.map(Ok)
             }
-            Err(_) => Some(Err(InboundError::Http2)),
+            Err(_) => Some(Err(RequestBodyError::Http2)),
         })
     }
 

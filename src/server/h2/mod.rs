@@ -26,7 +26,7 @@ use self::keepalive::Keepalive;
 use self::socket::{End, Socket};
 use self::stream_tasks::{SLOTS, StreamTasks};
 use super::connection::Connection;
-use super::inbound::Inbound;
+use super::request_body::RequestBody;
 use super::stream::ClientStream;
 use crate::respond::LocalError;
 
@@ -166,8 +166,8 @@ impl Task<'_> {
                     }
                 };
                 let body = match ended || head.is_err() {
-                    true => Inbound::None,
-                    false => Inbound::Http2(Http2Body::new(session, key, length)),
+                    true => RequestBody::None,
+                    false => RequestBody::Http2(Http2Body::new(session, key, length)),
                 };
                 let (connection, session) = (Rc::clone(connection), Rc::clone(session));
                 requests.put(key.slot, Asked { connection, session, key, head, is_head, body });

@@ -8,28 +8,28 @@ use std::sync::atomic::AtomicI64;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::door::Counted;
+use super::listener_state::CountGuard;
 
 /// Kept for logs, watched files, the store and what the runtime needs for itself.
 const OWN: u64 = 32;
 /// Connections to the admin API at once, for which descriptors are kept too.
-pub const OPERATORS: usize = 32;
+pub const ADMIN_CONNECTIONS: usize = 32;
 /// What a worker needs for itself.
 const PER_WORKER: u64 = 8;
 
 /// Connections of clients at once, of the whole process.
 #[derive(Debug)]
-pub struct Budget {
+pub struct ConnectionBudget {
     open: Arc<AtomicI64>,
     most: i64,
 }
 
-impl Budget {
+impl ConnectionBudget {
     /// As many as the system allows: each connection of a client may need one to an upstream, and some descriptors are
     /// kept for the gateway itself. The soft limit is raised to the hard one before.
     pub fn of_process(workers: usize, listeners: usize) -> Self {
         let limit = raise();
-        let own = OWN + OPERATORS as u64 + workers as u64 * (PER_WORKER + listeners as u64);
+        let own = OWN + ADMIN_CONNECTIONS as u64 + workers as u64 * (PER_WORKER + listeners as u64);
         // Where little is allowed, half of it is for clients rather than nothing.
         let clients = limit.saturating_sub(own).max(limit / 2) / 2;
         tracing::debug!("{limit} file descriptors, {clients} connections of clients");
@@ -37,8 +37,8 @@ impl Budget {
     }
 
     /// A place for one more; `None` if there is none.
-    pub fn place(&self) -> Option<Counted> {
-        Counted::one(&self.open, self.most)
+    pub fn place(&self) -> Option<CountGuard> {
+        CountGuard::one(&self.open, self.most)
     }
 }
 

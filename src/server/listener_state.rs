@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::tls::ServerTls;
 use crate::config::{Config, ListenerConfig};
 use crate::keys::mask;
+use crate::tls::ServerTls;
 
 /// Connections at once of one client address when nothing else is said: a tenth of a listener's, so that one client
 /// takes no listener from all others, while a large network behind one address is served.
@@ -17,7 +17,7 @@ pub const PER_ADDRESS: u64 = 1_000;
 const SHARDS: usize = 16;
 
 /// A listener as new connections find it. Immutable; a reload makes another.
-pub struct Door {
+pub struct ListenerState {
     /// How TLS is spoken; `None` where it is not.
     pub tls: Option<Arc<ServerTls>>,
     /// Whether connections begin with a PROXY header.
@@ -39,19 +39,19 @@ struct Addresses {
 }
 
 /// One connection of an address. Its place is free when this is dropped.
-pub struct AddressPlace {
+pub struct AddressGuard {
     addresses: Arc<Addresses>,
     address: IpAddr,
 }
 
 /// One of a number of things. It is counted until this is dropped.
-pub struct Counted(Arc<AtomicI64>);
+pub struct CountGuard(Arc<AtomicI64>);
 
-impl Door {
+impl ListenerState {
     /// The listeners of `config`; what was counted and remembered at those of `before` goes on.
     pub fn all(config: &Config, before: Option<&[Arc<Self>]>) -> Vec<Arc<Self>> {
-        let before = |id: &str| before?.iter().find(|door| door.id == id);
-        let door = |listener: &ListenerConfig| {
+        let before = |id: &str| before?.iter().find(|state| state.id == id);
+        let state = |listener: &ListenerConfig| {
             let id = listener.id();
             let old = before(&id);
             let per_address = listener.max_connections_per_ip;
@@ -68,12 +68,12 @@ impl Door {
                 id,
             })
         };
-        config.listeners.iter().map(door).collect()
+        config.listeners.iter().map(state).collect()
     }
 
     /// A place for a connection from `address`; `Err` if that has as many as it may. Trusted proxies, which bring
     /// the clients of everybody, need none.
-    pub fn place(&self, address: IpAddr, config: &Config) -> Result<Option<AddressPlace>, Full> {
+    pub fn place(&self, address: IpAddr, config: &Config) -> Result<Option<AddressGuard>, Full> {
         let address = address.to_canonical();
         let spared = self.spares_loopback && address.is_loopback();
         if spared || config.client_ip.trusts(&config.lists, address) {
@@ -87,7 +87,7 @@ impl Door {
         }
         *open += 1;
         drop(shard);
-        Ok(Some(AddressPlace { addresses: Arc::clone(&self.addresses), address }))
+        Ok(Some(AddressGuard { addresses: Arc::clone(&self.addresses), address }))
     }
 }
 
@@ -102,7 +102,7 @@ impl Addresses {
     }
 }
 
-impl Drop for AddressPlace {
+impl Drop for AddressGuard {
     fn drop(&mut self) {
         let mut shard = self.addresses.shard(self.address);
         if let Some(open) = shard.get_mut(&self.address) {
@@ -114,7 +114,7 @@ impl Drop for AddressPlace {
     }
 }
 
-impl Counted {
+impl CountGuard {
     /// One more, unless there are `most` already.
     pub fn one(of: &Arc<AtomicI64>, most: i64) -> Option<Self> {
         let counted = Self(Arc::clone(of));
@@ -122,7 +122,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -146,15 +146,15 @@ mod tests {
     #[test]
     fn an_address_has_so_many_places_and_gives_them_back() {
         let config = config(", max_connections_per_ip: 2", "client_ip: {trusted_proxies: [10.0.0.0/8]}");
-        let doors = Door::all(&config, None);
-        let place = |text: &str| doors[0].place(text.parse().unwrap(), &config);
+        let listener_states = ListenerState::all(&config, None);
+        let place = |text: &str| listener_states[0].place(text.parse().unwrap(), &config);
         let first = place("2001:db8::1").unwrap();
         let _second = place("2001:db8::2:0:0:1").unwrap();
         assert!(place("2001:db8::3").is_err(), "one network is one client");
         assert!(place("2001:db8:0:1::1").is_ok());
         assert!(place("::ffff:10.0.0.1").unwrap().is_none(), "a trusted proxy needs none");
         drop(first);
-        let again = Door::all(&config, Some(&doors));
+        let again = ListenerState::all(&config, Some(&listener_states));
         let third = again[0].place("2001:db8::3".parse().unwrap(), &config).unwrap();
         assert!(place("2001:db8::4").is_err(), "a reload goes on counting");
         drop(third);
@@ -164,21 +164,21 @@ mod tests {
     #[test]
     fn this_machine_may_have_more_than_the_default() {
         let config = config("", "");
-        let door = &Door::all(&config, None)[0];
-        assert!(door.place("::1".parse().unwrap(), &config).unwrap().is_none());
+        let state = &ListenerState::all(&config, None)[0];
+        assert!(state.place("::1".parse().unwrap(), &config).unwrap().is_none());
         let places: Vec<_> =
-            (0..PER_ADDRESS).map(|_| door.place("192.0.2.1".parse().unwrap(), &config)).collect();
+            (0..PER_ADDRESS).map(|_| state.place("192.0.2.1".parse().unwrap(), &config)).collect();
         assert!(places.iter().all(|place| matches!(place, Ok(Some(_)))));
-        assert!(door.place("192.0.2.1".parse().unwrap(), &config).is_err());
+        assert!(state.place("192.0.2.1".parse().unwrap(), &config).is_err());
         drop(places);
-        assert!(door.addresses.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
+        assert!(state.addresses.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
     }
 
     #[test]
     fn one_too_many_is_not_counted() {
         let open = Arc::new(AtomicI64::new(0));
-        let one = Counted::one(&open, 1);
-        assert!(one.is_some() && Counted::one(&open, 1).is_none());
+        let one = CountGuard::one(&open, 1);
+        assert!(one.is_some() && CountGuard::one(&open, 1).is_none());
         assert_eq!(open.load(Ordering::Relaxed), 1);
         drop(one);
         assert_eq!(open.load(Ordering::Relaxed), 0);

@@ -6,14 +6,14 @@ const PATIENCE: u64 = 10_000;
 
 /// The pace of the body of a request.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct ReceiveRate {
     received: u64,
     /// Milliseconds in which it was waited for. The time in which nobody wanted any of it is not the client's.
     waited: u64,
     since: Option<u64>,
 }
 
-impl Pace {
+impl ReceiveRate {
     /// Some more has come.
     pub(super) fn came(&mut self, bytes: usize, now: u64) {
         self.received += bytes as u64;
@@ -35,14 +35,14 @@ impl Pace {
 /// The pace at which an answer is taken, judged anew after every ten seconds of waiting: what a client took fast does not
 /// count for ever.
 #[derive(Debug, Default)]
-pub(super) struct SendPace {
+pub(super) struct SendRate {
     taken: u64,
     /// Milliseconds in which some of the answer waited to be sent.
     waited: u64,
     since: Option<u64>,
 }
 
-impl SendPace {
+impl SendRate {
     /// Some more was sent.
     pub(super) fn took(&mut self, bytes: usize, now: u64) {
         self.taken += bytes as u64;
@@ -67,7 +67,7 @@ mod tests {
 
     /// After how many seconds a client is too slow that takes so many bytes each second; `None` if it is not within
     /// two minutes.
-    fn too_slow_after(pace: &mut SendPace, bytes: usize, slowest: u64) -> Option<u64> {
+    fn too_slow_after(pace: &mut SendRate, bytes: usize, slowest: u64) -> Option<u64> {
         (0..120).find(|second| {
             let is_too_slow = pace.waits(second * 1_000, slowest);
             pace.took(bytes, (second + 1) * 1_000);
@@ -77,19 +77,19 @@ mod tests {
 
     #[test]
     fn a_slow_reader_is_too_slow_and_a_pause_is_not() {
-        let slow = || too_slow_after(&mut SendPace::default(), 100, 240);
+        let slow = || too_slow_after(&mut SendRate::default(), 100, 240);
         assert_eq!(slow(), Some(11));
-        assert_eq!(too_slow_after(&mut SendPace::default(), 240, 240), None);
-        assert_eq!(too_slow_after(&mut SendPace::default(), 1, 0), None, "no bound");
-        let mut pace = SendPace::default();
+        assert_eq!(too_slow_after(&mut SendRate::default(), 240, 240), None);
+        assert_eq!(too_slow_after(&mut SendRate::default(), 1, 0), None, "no bound");
+        let mut pace = SendRate::default();
         pace.took(1 << 30, 0);
         assert_eq!(too_slow_after(&mut pace, 100, 240), Some(22), "what was taken before counts once");
-        let mut pace = SendPace::default();
+        let mut pace = SendRate::default();
         for at in 0..10 {
             assert!(!pace.waits(at * 60_000, 240), "long pauses, and some taken after each");
             pace.took(4_096, (at + 1) * 60_000);
         }
-        let mut pace = SendPace::default();
+        let mut pace = SendRate::default();
         for at in 0..1_000 {
             pace.took(1, at * 1_000);
             assert!(!pace.waits(at * 1_000, 240) && !pace.waits(at * 1_000, 240), "nothing waits between");
@@ -99,17 +99,17 @@ mod tests {
 
     #[test]
     fn a_trickle_is_too_slow_and_a_pause_is_not() {
-        let mut pace = Pace::default();
+        let mut pace = ReceiveRate::default();
         for second in 0..20 {
             pace.waits(second * 1_000);
             assert_eq!(pace.is_too_slow((second + 1) * 1_000, 240), second >= 10, "{second}");
             pace.came(1, (second + 1) * 1_000);
         }
-        let mut pace = Pace::default();
+        let mut pace = ReceiveRate::default();
         pace.came(1 << 20, 0);
         pace.waits(0);
         assert!(!pace.is_too_slow(60_000, 240), "the average is what counts");
-        let mut pace = Pace::default();
+        let mut pace = ReceiveRate::default();
         pace.waits(0);
         pace.came(1, 100);
         assert!(!pace.is_too_slow(1_000_000, 240), "nobody wanted more meanwhile");

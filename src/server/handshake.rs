@@ -15,11 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::Connection;
-use super::door::{Door, Full};
-use super::plain::Plain;
+use super::listener_state::{Full, ListenerState};
 use super::stream::ClientStream;
-use super::tls::{ServerTls, TlsSession};
+use super::tcp_stream::LazyTcpStream;
 use crate::metrics::{Handshake, Refusal};
+use crate::tls::{ServerTls, TlsSession};
 use crate::worker_state::Deadline;
 use sluicegate_wire::proxy_protocol::{self, Progress, SHORTEST};
 
@@ -60,13 +60,13 @@ impl Handshakes {
 
 /// Brings a connection as far as HTTP: who the client is, and what its bytes come through. `None` if it does not come
 /// that far; then it is counted why.
-pub(super) async fn greet(
+pub(super) async fn handshake(
     connection: &mut Connection,
-    door: &Arc<Door>,
-    mut socket: Plain,
+    state: &Arc<ListenerState>,
+    mut socket: LazyTcpStream,
 ) -> Option<ClientStream> {
     let refused = |connection: &Connection, why| connection.listener.count_refusal(why);
-    if door.proxy_protocol {
+    if state.proxy_protocol {
         match proxy_header(connection, &mut socket).await {
             Ok(Some(peer)) => connection.set_peer(peer),
             Ok(None) => {}
@@ -77,16 +77,16 @@ pub(super) async fn greet(
         }
     }
     let config = Arc::clone(&connection.services.view().snapshot);
-    match door.place(connection.peer.ip(), &config.config) {
+    match state.place(connection.peer.ip(), &config.config) {
         Ok(place) => connection.place = place,
         Err(Full) => {
             refused(connection, Refusal::Address);
             return None;
         }
     }
-    let Some(tls) = &door.tls else { return Some(ClientStream::Plain(socket)) };
+    let Some(tls) = &state.tls else { return Some(ClientStream::Plain(socket)) };
     // In a box, which is gone when the handshake is.
-    match Box::pin(handshake(connection, tls, socket)).await {
+    match Box::pin(tls_handshake(connection, tls, socket)).await {
         Ok((stream, session)) => {
             let outcome = if session.resumed { Handshake::Resumed } else { Handshake::Full };
             connection.listener.count_handshake(outcome);
@@ -105,7 +105,7 @@ pub(super) async fn greet(
 
 /// Closes our side and reads what the client still sends, in bounds: closing with unread data resets the connection, and
 /// the client would never see the alert. Over TLS 1.3 a client whose certificate is missing has sent its request already.
-async fn linger(connection: &Connection, mut socket: Plain) {
+async fn linger(connection: &Connection, mut socket: LazyTcpStream) {
     connection.deadline.set_socket(Some(connection.worker.deadlines.after(LINGER.0)));
     let closing = async {
         let _ = socket.shutdown().await;
@@ -122,7 +122,7 @@ async fn linger(connection: &Connection, mut socket: Plain) {
 
 /// Where the PROXY header says that the connection comes from. A connection that does not begin with one is not read
 /// on: nobody would know whose it is.
-async fn proxy_header(connection: &Connection, socket: &mut Plain) -> Result<Option<SocketAddr>, ()> {
+async fn proxy_header(connection: &Connection, socket: &mut LazyTcpStream) -> Result<Option<SocketAddr>, ()> {
     let mut header = vec![0; SHORTEST];
     let mut read = 0;
     loop {
@@ -138,11 +138,11 @@ async fn proxy_header(connection: &Connection, socket: &mut Plain) -> Result<Opt
 }
 
 /// The handshake of TLS. With the outcome of one that failed comes the socket of a client that was told why by an alert.
-async fn handshake(
+async fn tls_handshake(
     connection: &Connection,
     tls: &Arc<ServerTls>,
-    socket: Plain,
-) -> Result<(ClientStream, TlsSession), (Handshake, Option<Plain>)> {
+    socket: LazyTcpStream,
+) -> Result<(ClientStream, TlsSession), (Handshake, Option<LazyTcpStream>)> {
     let worker = &connection.worker;
     connection.deadline.set_socket(Some(worker.deadlines.after(tls.timeout)));
     let _under_way = connection.server.handshakes.begin(&connection.deadline);

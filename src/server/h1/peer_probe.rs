@@ -9,7 +9,7 @@ use crate::server::stream::ClientStream;
 
 /// What a client is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ResponseStage {
     /// Its answer has not begun.
     Waiting {
         /// It speaks HTTP/1.0, which has no interim answers.
@@ -21,7 +21,7 @@ pub(super) enum Stage {
 
 /// What can be seen of a client without reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum PeerState {
     /// It is there.
     Open,
     /// It sends nothing more.
@@ -31,12 +31,12 @@ pub(super) enum Look {
 }
 
 /// What the socket says of the client, behind what it sent and nobody has read yet. `finished` if the end was read.
-pub(super) fn look(stream: &mut ClientStream, finished: bool, context: &mut Context<'_>) -> Look {
-    let Ok(socket) = stream.socket_mut().watched() else { return Look::Gone };
+pub(super) fn probe(stream: &mut ClientStream, finished: bool, context: &mut Context<'_>) -> PeerState {
+    let Ok(socket) = stream.socket_mut().watched() else { return PeerState::Gone };
     if !matches!(socket.take_error(), Ok(None)) {
-        return Look::Gone;
+        return PeerState::Gone;
     }
     let ready = pin!(socket.ready(Interest::READABLE)).poll(context);
     let closed = matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed());
-    if closed || finished { Look::Finished } else { Look::Open }
+    if closed || finished { PeerState::Finished } else { PeerState::Open }
 }

@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 const BACKLOG: i32 = 4096;
 
 /// A socket that listens, for one worker.
-pub struct Opened {
+pub struct ListenSocket {
     /// The listener's id.
     pub id: String,
     /// The socket.
@@ -20,7 +20,7 @@ pub struct Opened {
 }
 
 /// How long a socket that was detached is accepted on: handshakes that began on it end within this time.
-pub const DETACHED: Duration = Duration::from_secs(1);
+pub const DETACH_GRACE: Duration = Duration::from_secs(1);
 
 /// Has the kernel give new connections to another socket that listens on the same port. Handshakes that began on this
 /// one are completed on it. Whether the kernel can do that; if not, nothing has changed.

@@ -17,7 +17,7 @@ const FIRST: usize = 4 << 10;
 
 /// A socket that does not block.
 #[derive(Debug)]
-pub(super) enum Plain {
+pub(super) enum LazyTcpStream {
     /// Nobody has waited for it yet.
     New(net::TcpStream),
     /// The runtime wakes whoever waits for it.
@@ -26,7 +26,7 @@ pub(super) enum Plain {
     Lost,
 }
 
-impl Plain {
+impl LazyTcpStream {
     /// Whether nobody has waited for it yet.
     pub(super) fn is_new(&self) -> bool {
         matches!(self, Self::New(_))
@@ -92,7 +92,7 @@ fn unless_it_blocks<T>(done: io::Result<T>) -> Option<io::Result<T>> {
     (!blocks).then_some(done)
 }
 
-impl AsyncRead for Plain {
+impl AsyncRead for LazyTcpStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -105,7 +105,7 @@ impl AsyncRead for Plain {
     }
 }
 
-impl AsyncWrite for Plain {
+impl AsyncWrite for LazyTcpStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -19,7 +19,7 @@ const MAX_DRAINED: u64 = 64 << 10;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The body of a request on its way from the client.
-pub enum Inbound {
+pub enum RequestBody {
     /// There is none.
     None,
     /// It is read off the connection as it is asked for. What is not asked for is read and thrown away by the
@@ -31,7 +31,7 @@ pub enum Inbound {
 
 /// Why a body did not come whole. All of it is the client's doing.
 #[derive(Debug, thiserror::Error)]
-pub enum InboundError {
+pub enum RequestBodyError {
     /// It is not framed as RFC 9112 §7 has it.
     #[error("{0}")]
     Malformed(&'static str),
@@ -46,14 +46,14 @@ pub enum InboundError {
     Http2,
 }
 
-impl Body for Inbound {
+impl Body for RequestBody {
     type Data = Bytes;
-    type Error = InboundError;
+    type Error = RequestBodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, InboundError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         match &mut *self {
             Self::None => Poll::Ready(None),
             Self::Http1(body) => body.poll(context),
@@ -78,7 +78,7 @@ impl Body for Inbound {
     }
 }
 
-impl Inbound {
+impl RequestBody {
     /// Leaves the rest of the body. Over HTTP/1.1 the connection reads and discards it, in bounds, so that the client sees
     /// the response; over HTTP/2 it is read beside the response, and a long body is reset. `parts` is the head.
     pub fn drain(self, parts: &RequestHead) {
@@ -92,7 +92,7 @@ impl Inbound {
     }
 }
 
-async fn discard(mut body: Inbound) {
+async fn discard(mut body: RequestBody) {
     let mut left = MAX_DRAINED;
     while let Some(Ok(frame)) = body.frame().await {
         match left.checked_sub(frame.data_ref().map_or(0, |data| data.len() as u64)) {
