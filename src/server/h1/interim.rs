@@ -1,4 +1,4 @@
-//! Interim answers on their way out (RFC 9110 §15.2): leave to send a body, and what the upstream says before its answer.
+//! Interim responses on their way out (RFC 9110 §15.2): `100 Continue`, and those of the upstream.
 
 use std::io;
 use std::pin::Pin;
@@ -11,25 +11,25 @@ use crate::server::connection::Interim;
 use crate::server::stream::ClientStream;
 use sluicegate_wire::h1::write::interim_head;
 
-/// Leave to send a body; and what a client that has gone answers with a reset.
+/// Lets the client send its body; also probes whether a half-closed client still listens.
 const CONTINUE: Bytes = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");
-/// Interim answers that a client does not take are left out beyond this.
+/// Unsent bytes beyond which interim responses of the upstream are dropped.
 const UNTAKEN: usize = 64 << 10;
 
-/// Whole heads, of which the first may be sent in part.
+/// Complete heads, of which the first may be sent in part.
 #[derive(Default)]
 pub(super) struct Interims(Bytes);
 
 impl Interims {
-    /// Gives leave to send a body.
-    pub(super) fn leave(&mut self) {
+    /// Adds `100 Continue`.
+    pub(super) fn add_continue(&mut self) {
         match self.0.is_empty() {
             true => self.0 = CONTINUE,
             false => self.0 = [&self.0[..], &CONTINUE].concat().into(),
         }
     }
 
-    /// Adds those of the upstream.
+    /// Adds interim responses of the upstream.
     pub(super) fn add(&mut self, interims: &[Interim]) {
         let mut heads = self.0.to_vec();
         for (status, headers) in interims {
@@ -44,7 +44,7 @@ impl Interims {
         self.0.is_empty()
     }
 
-    /// Sends what there is.
+    /// Sends what was added.
     pub(super) fn poll_send(
         &mut self,
         stream: Option<&mut ClientStream>,

@@ -5,6 +5,7 @@ mod body;
 mod interim;
 mod peer_probe;
 mod socket;
+mod state;
 mod timeouts;
 mod tunnel;
 mod write;
@@ -17,7 +18,8 @@ use std::task::Poll;
 use bytes::BytesMut;
 use http::StatusCode;
 
-use self::socket::{MOST, Next, Socket};
+use self::socket::{Next, Socket};
+use self::state::MAX_DISCARD;
 use self::write::Sent;
 use super::connection::Connection;
 use super::request_body::RequestBody;
@@ -42,13 +44,13 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
             }
             Next::Request(Request { mut head, body, terms, expects_continue }) => {
                 let has_body = body != BodyDecoder::Ended;
-                let turn = socket.begin(body, expects_continue);
+                let turn = socket.begin(body, expects_continue, terms.is_http10);
                 let body = match has_body {
                     true => RequestBody::Http1(Http1Body::new(&socket, turn)),
                     false => RequestBody::None,
                 };
                 let serving = pin!(pipeline::serve(connection, &mut head, body));
-                match socket.attended(terms.is_http10, serving).await {
+                match socket.attended(serving).await {
                     Some(response) => (terms, response),
                     None => break, // nobody is there to be answered
                 }
@@ -103,7 +105,7 @@ async fn drain(socket: &Socket) -> bool {
 async fn linger(socket: &Socket) {
     let connection = &socket.connection;
     connection.deadline.set_socket(Some(connection.worker.deadlines.after(timeouts::DRAIN)));
-    let mut left = MOST;
+    let mut left = MAX_DISCARD;
     let mut shut = false;
     poll_fn(|context| {
         connection.deadline.watch(context);

@@ -11,7 +11,6 @@ use sluicegate_wire::Headers;
 use sluicegate_wire::h1::write::{ResponseHead, says_close, switch_head};
 use sluicegate_wire::h1::{BodyFraming, LengthMismatch, MessageEncoder, ResponseTerms};
 
-use super::peer_probe::ResponseStage;
 use super::socket::Socket;
 use crate::server::body_rate::SendRate;
 use crate::upstream::{Body, Response};
@@ -44,7 +43,7 @@ struct Writer<'a> {
 /// Sends an answer.
 pub(super) async fn send(socket: &Socket, terms: ResponseTerms, response: Response) -> Sent {
     let Response { status, headers, body } = response;
-    socket.answers();
+    socket.begin_response();
     let bodiless = terms.is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let framing = match body.size_hint().exact() {
         _ if bodiless => BodyFraming::Ended,
@@ -88,7 +87,7 @@ pub(super) async fn send(socket: &Socket, terms: ResponseTerms, response: Respon
 
 /// Sends a head alone, behind which another protocol begins.
 pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &Headers) -> io::Result<()> {
-    socket.answers();
+    socket.begin_response();
     let mut out = Vec::with_capacity(512);
     switch_head(&mut out, status, headers);
     let mut left = &out[..];
@@ -151,7 +150,7 @@ impl Writer<'_> {
             }
             if waits {
                 let _ = self.socket.poll_drain(context);
-                let gone = self.socket.poll_gone(context, ResponseStage::Answering);
+                let gone = self.socket.poll_gone(context);
                 return gone.map(|()| Err(io::ErrorKind::ConnectionReset.into()));
             }
         }

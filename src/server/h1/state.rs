@@ -1,0 +1,190 @@
+//! The state of an HTTP/1.1 connection: what is read, what is written, and who waits for what.
+
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::BytesMut;
+use sluicegate_wire::h1::BodyDecoder;
+use tokio::io::AsyncReadExt;
+
+use super::interim::Interims;
+use crate::server::body_rate::ReceiveRate;
+use crate::server::connection::Connection;
+use crate::server::stream::ClientStream;
+
+/// Bytes that are read at once after some that are there already.
+const MORE: usize = 4 << 10;
+/// Bytes of a body that are read and discarded so that the client sees the response.
+pub(super) const MAX_DISCARD: u64 = 16 << 20;
+
+/// The state of a connection.
+pub(super) struct State {
+    /// `None` once the connection is closed.
+    pub(super) stream: Option<ClientStream>,
+    /// Bytes that were read and are not decoded yet.
+    pub(super) read: BytesMut,
+    /// The client has closed its side.
+    pub(super) half_closed: bool,
+    /// Interim responses on their way out.
+    pub(super) interim: Interims,
+    /// The number of the request in hand. The body of another request gets no bytes.
+    pub(super) turn: u64,
+    pub(super) reading: Reading,
+    pub(super) writing: Writing,
+    /// Bytes that may still be discarded.
+    pub(super) discard_left: u64,
+    pub(super) rate: ReceiveRate,
+    /// The task of the connection, while somebody else reads the body.
+    pub(super) waker: Option<Waker>,
+}
+
+/// What is read from the connection.
+pub(super) enum Reading {
+    /// The body of the request in hand, or what is left of it.
+    Body {
+        decoder: BodyDecoder,
+        reader: Reader,
+        /// The client waits for `100 Continue` before it sends the body.
+        expects_continue: bool,
+    },
+    /// The body is malformed, too slow or broke off: nothing more can be decoded.
+    Broken,
+}
+
+/// Who reads the body.
+pub(super) enum Reader {
+    /// Whoever handles the request; with its task, while it waits.
+    Handler(Option<Waker>),
+    /// The connection, which discards it.
+    Connection,
+}
+
+/// What is written to the connection.
+#[derive(Clone, Copy)]
+pub(super) enum Writing {
+    /// The response has not begun: interim responses may be sent, except over HTTP/1.0.
+    Interim {
+        is_http10: bool,
+        /// The client has closed its side and was probed by a `100 Continue`.
+        probed: bool,
+    },
+    /// The response.
+    Response,
+}
+
+impl Reading {
+    /// No body.
+    pub(super) const NOTHING: Self =
+        Self::Body { decoder: BodyDecoder::Ended, reader: Reader::Connection, expects_continue: false };
+
+    /// Whether the body has ended, so that a request may follow.
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self, Self::Body { decoder: BodyDecoder::Ended, .. })
+    }
+
+    /// Whether nothing more can be decoded.
+    #[inline]
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self, Self::Broken)
+    }
+
+    /// The bytes that are still to come, if that is known.
+    pub(super) fn remaining(&self) -> Option<u64> {
+        match self {
+            Self::Body { decoder, .. } => decoder.remaining(),
+            Self::Broken => None,
+        }
+    }
+
+    /// Leaves the rest of the body to the connection, and wakes the handler if it waits.
+    pub(super) fn take_back(&mut self) {
+        if let Self::Body { reader, .. } = self
+            && let Reader::Handler(Some(waker)) = std::mem::replace(reader, Reader::Connection)
+        {
+            waker.wake();
+        }
+    }
+}
+
+impl State {
+    /// The state of a new connection from which `read` was read.
+    pub(super) fn new(stream: ClientStream, read: BytesMut) -> Self {
+        Self {
+            stream: Some(stream),
+            read,
+            half_closed: false,
+            interim: Interims::default(),
+            turn: 0,
+            reading: Reading::NOTHING,
+            writing: Writing::Interim { is_http10: false, probed: false },
+            discard_left: 0,
+            rate: ReceiveRate::default(),
+            waker: None,
+        }
+    }
+
+    /// Reads some more. Zero at the end.
+    pub(super) fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        connection: &Connection,
+    ) -> Poll<io::Result<usize>> {
+        if !self.interim.is_empty() && self.poll_interim(context)?.is_pending() {
+            return Poll::Pending;
+        }
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(0)) };
+        if self.half_closed {
+            return Poll::Ready(Ok(0));
+        }
+        let length = if self.read.is_empty() {
+            self.read = BytesMut::new(); // a connection that waits holds no buffer
+            self.read = ready!(connection.worker.buffers.poll_read(stream, context, MORE))?;
+            self.read.len()
+        } else {
+            self.read.reserve(MORE);
+            ready!(pin!(stream.read_buf(&mut self.read)).poll(context))?
+        };
+        self.half_closed = length == 0;
+        Poll::Ready(Ok(length))
+    }
+
+    /// Whether the socket is not registered with the runtime yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.socket().is_new())
+    }
+
+    /// Registers the socket with the runtime. Returns whether that could be done.
+    pub(super) fn watch(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(|stream| stream.socket_mut().watched().is_ok())
+    }
+
+    /// Sends the rest of interim responses.
+    pub(super) fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.interim.poll_send(self.stream.as_mut(), context)
+    }
+
+    /// Whether the client waits for `100 Continue` and may never send the body.
+    pub(super) fn awaits_continue(&self) -> bool {
+        match &self.reading {
+            Reading::Body { expects_continue: true, decoder, .. } => {
+                self.read.is_empty() && *decoder != BodyDecoder::Ended
+            }
+            _ => false,
+        }
+    }
+
+    /// Nothing more can be decoded.
+    pub(super) fn set_broken(&mut self) {
+        self.reading = Reading::Broken;
+        self.wake();
+    }
+
+    /// Wakes the task of the connection.
+    pub(super) fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
