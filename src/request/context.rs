@@ -25,7 +25,7 @@ use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::server::Connection;
 use crate::trace::Trace;
-use crate::upstream::{ForwardError, Response, Slot, Underscores, Upload};
+use crate::upstream::{ForwardError, Permit, Response, Underscores, Upload};
 use crate::worker_state::Deadline;
 use sluicegate_wire::RequestHead;
 
@@ -58,7 +58,7 @@ pub struct RequestContext {
     /// Bytes of the response body that were given to the connection.
     sent: Cell<u64>,
     /// The permit for an endpoint.
-    slot: Cell<Option<Slot>>,
+    permit: Cell<Option<Permit>>,
     /// The hash for consistent balancing.
     affinity: Option<u64>,
     /// The state of the request body, if it is forwarded.
@@ -113,7 +113,7 @@ impl RequestContext {
             holds: Holds::default(),
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
-            slot: Cell::new(None),
+            permit: Cell::new(None),
             affinity: None,
             upload: OnceCell::new(),
             tunnelled: Cell::new(0),
@@ -182,8 +182,8 @@ impl RequestContext {
     }
 
     /// Holds the permit for an endpoint until the end, in place of the one before.
-    pub(crate) fn occupy(&self, slot: Slot) {
-        self.slot.set(Some(slot));
+    pub(crate) fn hold_permit(&self, permit: Permit) {
+        self.permit.set(Some(permit));
     }
 
     /// Notes the request body that is forwarded, to count its bytes.

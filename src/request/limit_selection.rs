@@ -15,7 +15,7 @@ use crate::limit::{Ask, SelectedLimit};
 use crate::request::cost::cost;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Matched, SkipReason};
-use crate::route::{Near, preflight};
+use crate::route::{LaxMatch, preflight};
 use crate::snapshot::Snapshot;
 use crate::tls::TlsSession;
 use sluicegate_wire::RequestHead;
@@ -29,7 +29,7 @@ pub(crate) struct RoutedRequest<'s, 'r, 'n> {
     /// The index of the route.
     pub(crate) route_index: usize,
     /// Earlier routes that a lenient reading of the path matches: their limits apply too.
-    pub(crate) near: &'r [Near<'n>],
+    pub(crate) near: &'r [LaxMatch<'n>],
     pub(crate) client: IpAddr,
     pub(crate) host: &'r str,
     /// The path in normal form.

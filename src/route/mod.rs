@@ -1,21 +1,21 @@
 //! 3: host, path, method and headers -> the route. The first that matches wins.
 
+mod coverage;
 #[cfg(test)]
 mod fixture;
 mod host;
 mod hosts;
+mod lax_match;
 mod misses;
-mod near;
+mod path_variants;
 mod preflight;
-mod spelling;
 mod table;
 mod tree;
-mod wider;
 
+pub(crate) use coverage::Coverage;
 pub use host::{NoHost, host};
+pub use lax_match::LaxMatch;
 pub use misses::Misses;
-pub use near::Near;
+pub use path_variants::{folded, is_doubtful, is_plain};
 pub use preflight::preflight;
-pub use spelling::{folded, is_doubtful, is_plain};
 pub use table::{Asked, RouteTable};
-pub(crate) use wider::Wider;

@@ -5,9 +5,9 @@ use http::Method;
 use smallvec::SmallVec;
 
 use super::hosts::{HostIds, Hosts};
-use super::near::NearTable;
+use super::lax_match::LaxTable;
 use super::tree::{FEW, Tree};
-use super::{Near, preflight};
+use super::{LaxMatch, preflight};
 use crate::config::{Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
 use sluicegate_wire::Headers;
 
@@ -36,7 +36,7 @@ pub struct RouteTable {
     /// The routes and which of their paths, by path; `None` if there are so few that looking at all of them is cheaper.
     tree: Option<Tree<(usize, usize)>>,
     /// The routes whose limits other spellings of their paths are under.
-    near: NearTable,
+    near: LaxTable,
 }
 
 impl RouteTable {
@@ -48,7 +48,7 @@ impl RouteTable {
         let looks: usize = routes.iter().map(|route| route.paths.len().max(1) + route.hosts.len()).sum();
         Self {
             tree: (looks > FEW).then(|| tree(&routes, &named)),
-            near: NearTable::new(configs, upstreams, &named),
+            near: LaxTable::new(configs, upstreams, &named),
             hosts,
             named,
             routes,
@@ -85,7 +85,7 @@ impl RouteTable {
     /// The routes before `found`, the one that matches, whose limits apply as well because the path is nearly one of
     /// theirs and the upstream may take it for that; none if the path is written out in `found`. `plain` says that it
     /// [is](super::is_plain).
-    pub fn near<'a>(&'a self, asked: &Asked<'a>, found: usize, plain: bool) -> SmallVec<[Near<'a>; 1]> {
+    pub fn near<'a>(&'a self, asked: &Asked<'a>, found: usize, plain: bool) -> SmallVec<[LaxMatch<'a>; 1]> {
         if !self.near.concerns(found, plain) {
             return SmallVec::new();
         }

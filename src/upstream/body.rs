@@ -9,11 +9,11 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::h1_connection::H1Connection;
+use super::h2_pool::Stream;
 use super::headers;
-use super::lines::Stream;
 use super::pool::Pool;
 use super::tunnel::Tunnel;
-use super::wire::Wire;
 use crate::message::{self, LocalBody, LocalResponse};
 use crate::request::RequestContext;
 use sluicegate_wire::h1::{BodyDecoder, Decoded, Response as Answer};
@@ -33,25 +33,25 @@ enum Kind {
     /// Written for this answer alone.
     Text(Vec<u8>),
     /// From an upstream that speaks HTTP/2.
-    Forwarded(Forwarded),
+    H2Body(H2Body),
     /// From an upstream that speaks HTTP/1.1, off its own connection.
-    Wired(Wired),
+    H1Body(H1Body),
     /// Another protocol, in place of a body, and how long nothing may move.
-    Switched(Wire, Duration),
+    Switched(H1Connection, Duration),
 }
 
 /// A body on a stream of HTTP/2.
-pub(super) struct Forwarded {
+pub(super) struct H2Body {
     pub(super) body: Incoming,
     /// Its place on the connection; `None` once the body has ended.
     pub(super) stream: Option<Stream>,
 }
 
 /// A body that is read off the server's connection.
-pub(super) struct Wired {
+pub(super) struct H1Body {
     decoder: BodyDecoder,
     /// `None` once the body has ended or broken off.
-    wire: Option<Wire>,
+    h1_connection: Option<H1Connection>,
     keeps: bool,
     pool: Rc<Pool>,
     now: u64,
@@ -116,44 +116,52 @@ impl Body {
         Some(text)
     }
 
-    pub(super) fn forwarded(forwarded: Forwarded) -> Self {
+    pub(super) fn forwarded(forwarded: H2Body) -> Self {
         if forwarded.body.is_end_stream() {
             return Self::empty();
         }
-        Self { kind: Kind::Forwarded(forwarded), exchange: None }
+        Self { kind: Kind::H2Body(forwarded), exchange: None }
     }
 
     /// The body of an answer on `wire`, which goes back to the pool behind it.
-    pub(super) fn wired(answer: &mut Answer, wire: Wire, pool: Rc<Pool>, now: u64) -> Self {
+    pub(super) fn h1_body(
+        answer: &mut Answer,
+        h1_connection: H1Connection,
+        pool: Rc<Pool>,
+        now: u64,
+    ) -> Self {
         let decoder = std::mem::replace(&mut answer.body, BodyDecoder::Ended);
-        let mut wired = Wired { decoder, wire: Some(wire), keeps: answer.keep_alive, pool, now };
-        if wired.decoder == BodyDecoder::Ended {
-            wired.give_back();
+        let mut h1_body =
+            H1Body { decoder, h1_connection: Some(h1_connection), keeps: answer.keep_alive, pool, now };
+        if h1_body.decoder == BodyDecoder::Ended {
+            h1_body.give_back();
             return Self::empty();
         }
-        Self { kind: Kind::Wired(wired), exchange: None }
+        Self { kind: Kind::H1Body(h1_body), exchange: None }
     }
 
     /// Another protocol in place of a body.
-    pub(super) fn switched(wire: Wire, idle: Duration) -> Self {
-        Self { kind: Kind::Switched(wire, idle), exchange: None }
+    pub(super) fn switched(h1_connection: H1Connection, idle: Duration) -> Self {
+        Self { kind: Kind::Switched(h1_connection, idle), exchange: None }
     }
 
     /// The tunnel for another protocol, if the answer says that it was switched to.
     pub(crate) fn into_tunnel(self) -> Option<Tunnel> {
         match (self.kind, self.exchange) {
-            (Kind::Switched(wire, idle), Some(exchange)) => Some(Tunnel { wire, exchange, idle }),
+            (Kind::Switched(h1_connection, idle), Some(exchange)) => {
+                Some(Tunnel { h1_connection, exchange, idle })
+            }
             _ => None,
         }
     }
 
     /// Goes on with the request's body while the client takes nothing of the answer.
     pub(crate) fn poll_upload(&mut self, context: &mut Context<'_>) {
-        if let (Kind::Wired(Wired { wire: Some(wire), .. }), Some(exchange)) =
+        if let (Kind::H1Body(H1Body { h1_connection: Some(h1_connection), .. }), Some(exchange)) =
             (&mut self.kind, &self.exchange)
         {
             // One that fails fails again when the answer is asked for more.
-            let _ = wire.poll_upload(context, Some(&exchange.connection().worker.buffers));
+            let _ = h1_connection.poll_upload(context, Some(&exchange.connection().worker.buffers));
         }
     }
 
@@ -180,7 +188,7 @@ impl http_body::Body for Body {
         let is_over = exchange.as_deref().is_some_and(RequestContext::is_over);
         let mut polled = match kind {
             Kind::Empty | Kind::Switched(..) => return Poll::Ready(None),
-            Kind::Forwarded(_) | Kind::Wired(_) if is_over => Poll::Ready(Some(Err(BodyError::Stalled))),
+            Kind::H2Body(_) | Kind::H1Body(_) if is_over => Poll::Ready(Some(Err(BodyError::Stalled))),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 *kind = Kind::Empty;
@@ -191,8 +199,8 @@ impl http_body::Body for Body {
                 *kind = Kind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(text.into()))))
             }
-            Kind::Forwarded(forwarded) => forwarded.poll(context, exchange.as_deref()),
-            Kind::Wired(wired) => wired.poll(context, exchange.as_deref()),
+            Kind::H2Body(forwarded) => forwarded.poll(context, exchange.as_deref()),
+            Kind::H1Body(h1_body) => h1_body.poll(context, exchange.as_deref()),
         };
         if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&mut polled, exchange) {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
@@ -215,8 +223,8 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Empty | Kind::Switched(..) => true,
             Kind::Full(_) | Kind::Text(_) => false,
-            Kind::Forwarded(forwarded) => forwarded.stream.is_none(),
-            Kind::Wired(wired) => wired.decoder == BodyDecoder::Ended && wired.wire.is_none(),
+            Kind::H2Body(forwarded) => forwarded.stream.is_none(),
+            Kind::H1Body(h1_body) => h1_body.decoder == BodyDecoder::Ended && h1_body.h1_connection.is_none(),
         }
     }
 
@@ -225,13 +233,15 @@ impl http_body::Body for Body {
             Kind::Empty | Kind::Switched(..) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
-            Kind::Forwarded(forwarded) => forwarded.body.size_hint(),
-            Kind::Wired(wired) => wired.decoder.remaining().map_or_else(SizeHint::new, SizeHint::with_exact),
+            Kind::H2Body(forwarded) => forwarded.body.size_hint(),
+            Kind::H1Body(h1_body) => {
+                h1_body.decoder.remaining().map_or_else(SizeHint::new, SizeHint::with_exact)
+            }
         }
     }
 }
 
-impl Forwarded {
+impl H2Body {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -264,20 +274,24 @@ impl Forwarded {
     }
 }
 
-impl Wired {
+impl H1Body {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
         exchange: Option<&RequestContext>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let buffers = exchange.map(|exchange| &exchange.connection().worker.buffers);
-        if self.wire.as_mut().is_some_and(|wire| wire.poll_upload(context, buffers).is_err()) {
-            self.wire = None;
+        if self
+            .h1_connection
+            .as_mut()
+            .is_some_and(|h1_connection| h1_connection.poll_upload(context, buffers).is_err())
+        {
+            self.h1_connection = None;
             return Poll::Ready(Some(Err(BodyError::Upload)));
         }
         loop {
-            let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
-            let error = match self.decoder.decode(&mut wire.read) {
+            let Some(h1_connection) = &mut self.h1_connection else { return Poll::Ready(None) };
+            let error = match self.decoder.decode(&mut h1_connection.read) {
                 Ok(Decoded::Frame(frame)) => {
                     if self.decoder == BodyDecoder::Ended {
                         self.give_back();
@@ -288,7 +302,7 @@ impl Wired {
                     self.give_back();
                     return Poll::Ready(None);
                 }
-                Ok(Decoded::NeedMore) => match wire.poll_fill(context, buffers) {
+                Ok(Decoded::NeedMore) => match h1_connection.poll_fill(context, buffers) {
                     Poll::Pending if exchange.is_some_and(|exchange| exchange.stalled(context)) => {
                         BodyError::Stalled
                     }
@@ -308,7 +322,7 @@ impl Wired {
                 },
                 Err(what) => BodyError::Malformed(what),
             };
-            self.wire = None;
+            self.h1_connection = None;
             return Poll::Ready(Some(Err(error)));
         }
     }
@@ -316,11 +330,15 @@ impl Wired {
     /// The body has ended: the connection is kept, unless the server wants it closed, has said more than it was asked, or
     /// has not taken all of the request.
     fn give_back(&mut self) {
-        let Some(mut wire) = self.wire.take().filter(|wire| self.keeps && wire.is_sent()) else { return };
-        if !wire.read.is_empty() {
+        let Some(mut h1_connection) =
+            self.h1_connection.take().filter(|h1_connection| self.keeps && h1_connection.is_sent())
+        else {
+            return;
+        };
+        if !h1_connection.read.is_empty() {
             return self.pool.unsolicited(self.now);
         }
-        wire.read = BytesMut::new(); // a connection that waits holds none of the worker's memory
-        self.pool.keep(wire, self.now);
+        h1_connection.read = BytesMut::new(); // a connection that waits holds none of the worker's memory
+        self.pool.keep(h1_connection, self.now);
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use http::{StatusCode, Version, header};
 
 use super::body::Response;
-use super::fleet::{Tried, Upstream};
+use super::endpoints::{Tried, Upstream};
 use super::outgoing::Outgoing;
 use super::server::ask;
 use super::upload::UploadBody;
@@ -132,13 +132,13 @@ async fn attempt(
     let mut more = 0;
     upstream.budget.earn(config.retries.budget);
     loop {
-        let slot = upstream.slot(exchange, &tried, now()).await;
-        let slot = slot.inspect_err(|error| exchange.not_asked(error))?;
-        let seat = Rc::clone(&slot.seat);
-        exchange.occupy(slot);
-        let result = ask(&seat.server, config, exchange, connection, outgoing).await;
-        upstream.note(&seat.member, &result, now());
-        exchange.asked(&seat.server.address.authority, result.as_ref().err());
+        let permit = upstream.permit(exchange, &tried, now()).await;
+        let permit = permit.inspect_err(|error| exchange.not_asked(error))?;
+        let endpoint = Rc::clone(&permit.endpoint);
+        exchange.hold_permit(permit);
+        let result = ask(&endpoint.server, config, exchange, connection, outgoing).await;
+        upstream.note(&endpoint.member, &result, now());
+        exchange.asked(&endpoint.server.address.authority, result.as_ref().err());
         let error = match result {
             Ok(response) => return Ok(response),
             Err(error) => error,
@@ -148,9 +148,9 @@ async fn attempt(
             ForwardError::Unanswered(_) => outgoing.is_repeatable(),
             _ => false,
         };
-        tried.push(Rc::clone(&seat));
+        tried.push(Rc::clone(&endpoint));
         let now = now();
-        if is_safe && error.is_unsent() && upstream.has_siblings(&seat, &tried, now) {
+        if is_safe && error.is_unsent() && upstream.has_siblings(&endpoint, &tried, now) {
             more += 1; // of a name with several addresses one that is left decides, not the first
             continue;
         }

@@ -3,7 +3,7 @@
 use http::header::{self, HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
-use super::names::{Kind, kind};
+use super::forwarded_headers::{Kind, kind};
 use super::underscores::Underscores;
 use crate::auth::{ConsumerHeaders, disown, reads_like};
 use crate::server::Connection;

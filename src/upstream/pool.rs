@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connect::IdleState;
-use super::member::Member;
-use super::shared::{Lasting, UpstreamState};
-use super::wire::Wire;
+use super::endpoint_state::EndpointState;
+use super::h1_connection::H1Connection;
+use super::upstream_state::{Lasting, UpstreamState};
 
 /// Connections that are kept for one server by one worker.
 const MOST_IDLE: usize = 1024;
@@ -17,20 +17,20 @@ const MOST_IDLE: usize = 1024;
 /// The kept connections of one worker to one server.
 pub(super) struct Pool {
     idle: RefCell<Vec<Idle>>,
-    member: Arc<Member>,
+    member: Arc<EndpointState>,
     lasting: Arc<Lasting>,
     /// The name of the upstream.
     upstream: String,
 }
 
 struct Idle {
-    wire: Wire,
+    h1_connection: H1Connection,
     /// The worker's milliseconds at which it was last used.
     since: u64,
 }
 
 impl Pool {
-    pub(super) fn new(member: &Arc<Member>, upstream: &UpstreamState) -> Self {
+    pub(super) fn new(member: &Arc<EndpointState>, upstream: &UpstreamState) -> Self {
         Self {
             idle: RefCell::default(),
             member: Arc::clone(member),
@@ -40,11 +40,11 @@ impl Pool {
     }
 
     /// A kept connection that is open and silent, if there is one. `now` is the worker's milliseconds, here and below.
-    pub(super) fn take(&self, now: u64) -> Option<Wire> {
+    pub(super) fn take(&self, now: u64) -> Option<H1Connection> {
         loop {
-            let mut wire = self.idle.borrow_mut().pop()?.wire;
-            match wire.idle_state() {
-                IdleState::Silent if self.member.is_kept(now) => return Some(wire),
+            let mut h1_connection = self.idle.borrow_mut().pop()?.h1_connection;
+            match h1_connection.idle_state() {
+                IdleState::Silent if self.member.is_kept(now) => return Some(h1_connection),
                 IdleState::Silent | IdleState::Closed => {}
                 IdleState::Unsolicited => self.unsolicited(now),
             }
@@ -52,10 +52,10 @@ impl Pool {
     }
 
     /// Keeps a connection that was used until now.
-    pub(super) fn keep(&self, wire: Wire, now: u64) {
+    pub(super) fn keep(&self, h1_connection: H1Connection, now: u64) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < MOST_IDLE && self.member.is_kept(now) {
-            idle.push(Idle { wire, since: now });
+            idle.push(Idle { h1_connection, since: now });
         }
     }
 
@@ -65,7 +65,7 @@ impl Pool {
         let is_kept = self.member.is_kept(now);
         let mut unsolicited = 0;
         self.idle.borrow_mut().retain_mut(|kept| {
-            let state = kept.wire.idle_state();
+            let state = kept.h1_connection.idle_state();
             unsolicited += u32::from(state == IdleState::Unsolicited);
             is_kept && state == IdleState::Silent && now.saturating_sub(kept.since) < idle
         });

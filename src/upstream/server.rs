@@ -10,13 +10,13 @@ use tokio_rustls::TlsConnector;
 
 use super::body::{Body, Response};
 use super::connect::Address;
-use super::lines::Lines;
-use super::member::Member;
+use super::endpoint_state::EndpointState;
+use super::h1_connection::{H1Connection, H1Error};
+use super::h2_pool::H2Pool;
 use super::outgoing::Outgoing;
 use super::pool::Pool;
-use super::shared::UpstreamState;
-use super::wire::{Wire, WireError};
-use super::{ForwardError, multiplexed};
+use super::upstream_state::UpstreamState;
+use super::{ForwardError, h2_client};
 use crate::boxed_future::boxed_future;
 use crate::config::{Protocol, UpstreamConfig};
 use crate::request::RequestContext;
@@ -30,20 +30,20 @@ pub(super) struct Server {
     /// Its kept connections, where it speaks HTTP/1.1.
     pool: Rc<Pool>,
     /// Its connections, where it speaks HTTP/2.
-    lines: Option<Rc<Lines>>,
+    h2_pool: Option<Rc<H2Pool>>,
 }
 
 impl Server {
     /// A server without connections. The connector is that of its upstream.
     pub(super) fn new(
-        member: &Arc<Member>,
+        member: &Arc<EndpointState>,
         upstream: &UpstreamState,
         connector: Option<&TlsConnector>,
     ) -> Self {
         let config = &upstream.config;
         let address = Rc::new(Address::new((&member.authority, member.address), config, connector));
-        let lines = (config.protocol == Protocol::Http2).then(|| Rc::new(Lines::new(&address)));
-        Self { address, pool: Rc::new(Pool::new(member, upstream)), lines }
+        let h2_pool = (config.protocol == Protocol::Http2).then(|| Rc::new(H2Pool::new(&address)));
+        Self { address, pool: Rc::new(Pool::new(member, upstream)), h2_pool }
     }
 
     /// Whether it is spoken to as `config` says.
@@ -54,8 +54,8 @@ impl Server {
     /// Drops kept connections that are old or closed. `now` is the worker's milliseconds.
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         self.pool.reap(now, idle);
-        if let Some(lines) = &self.lines {
-            lines.reap(now, idle);
+        if let Some(h2_pool) = &self.h2_pool {
+            h2_pool.reap(now, idle);
         }
     }
 
@@ -65,11 +65,11 @@ impl Server {
         question: &RequestHead,
         preamble: &[u8],
     ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
-        if let Some(lines) = &self.lines {
-            return multiplexed::probe((self, lines), question).await;
+        if let Some(h2_pool) = &self.h2_pool {
+            return h2_client::probe((self, h2_pool), question).await;
         }
-        let mut wire = Wire::new(self.address.connect(preamble).await?);
-        Ok(wire.ask(&mut Outgoing::bare(question), None).await?.status)
+        let mut h1_connection = H1Connection::new(self.address.connect(preamble).await?);
+        Ok(h1_connection.ask(&mut Outgoing::bare(question), None).await?.status)
     }
 }
 
@@ -81,9 +81,9 @@ pub(super) async fn ask(
     connection: &Connection,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
-    match &server.lines {
-        Some(lines) => {
-            boxed_future(|| multiplexed::ask((server, lines), config, exchange, connection, outgoing)).await
+    match &server.h2_pool {
+        Some(h2_pool) => {
+            boxed_future(|| h2_client::ask((server, h2_pool), config, exchange, connection, outgoing)).await
         }
         None => ask_alone(server, config, exchange, connection, outgoing).await,
     }
@@ -106,27 +106,28 @@ async fn ask_alone(
     let mut kept = if is_alone { None } else { server.pool.take(now) };
     loop {
         let is_kept = kept.is_some();
-        let mut wire = match kept.take() {
-            Some(wire) => wire,
-            None => Wire::new(boxed_future(|| server.address.connect(&outgoing.preamble)).await?),
+        let mut h1_connection = match kept.take() {
+            Some(h1_connection) => h1_connection,
+            None => H1Connection::new(boxed_future(|| server.address.connect(&outgoing.preamble)).await?),
         };
-        let error = match exchange.in_time(config.response, wire.ask(outgoing, Some(connection))).await {
-            None => return Err(outgoing.timeout()),
-            Some(Ok(mut answer)) => {
-                if let Some(upload) = &outgoing.upload {
-                    upload.set_answered();
+        let error =
+            match exchange.in_time(config.response, h1_connection.ask(outgoing, Some(connection))).await {
+                None => return Err(outgoing.timeout()),
+                Some(Ok(mut answer)) => {
+                    if let Some(upload) = &outgoing.upload {
+                        upload.set_answered();
+                    }
+                    answer.keep_alive &= !is_alone;
+                    let now = connection.worker.deadlines.now();
+                    let body = match answer.upgraded {
+                        true => Body::switched(h1_connection, config.tunnel),
+                        false => Body::h1_body(&mut answer, h1_connection, Rc::clone(&server.pool), now),
+                    };
+                    return Ok(Response { status: answer.status, headers: answer.headers, body });
                 }
-                answer.keep_alive &= !is_alone;
-                let now = connection.worker.deadlines.now();
-                let body = match answer.upgraded {
-                    true => Body::switched(wire, config.tunnel),
-                    false => Body::wired(&mut answer, wire, Rc::clone(&server.pool), now),
-                };
-                return Ok(Response { status: answer.status, headers: answer.headers, body });
-            }
-            Some(Err(error)) => error,
-        };
-        let has_nothing = matches!(error, WireError::Nothing(_));
+                Some(Err(error)) => error,
+            };
+        let has_nothing = matches!(error, H1Error::Nothing(_));
         if !(has_nothing && is_kept && outgoing.is_repeatable()) {
             return Err(match outgoing.client_error() {
                 Some(fault) => fault,

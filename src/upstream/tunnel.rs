@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Version, header};
 use tokio::io::AsyncWrite;
 
-use super::wire::Wire;
+use super::h1_connection::H1Connection;
 use crate::request::RequestContext;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
@@ -20,7 +20,7 @@ const PIECE: usize = 4 << 10;
 
 /// The server's side of a tunnel. It is one exchange, which ends with it.
 pub struct Tunnel {
-    pub(super) wire: Wire,
+    pub(super) h1_connection: H1Connection,
     pub(super) exchange: Box<RequestContext>,
     pub(super) idle: Duration,
 }
@@ -33,11 +33,11 @@ impl Tunnel {
 
     /// What the server says; nothing at its end.
     pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        let bytes = if self.wire.read.is_empty() {
+        let bytes = if self.h1_connection.read.is_empty() {
             let buffers = &self.exchange.connection().worker.buffers;
-            ready!(buffers.poll_read(self.wire.stream(), context, PIECE))?.freeze()
+            ready!(buffers.poll_read(self.h1_connection.stream(), context, PIECE))?.freeze()
         } else {
-            self.wire.read.split().freeze()
+            self.h1_connection.read.split().freeze()
         };
         self.exchange.sent(bytes.len());
         Poll::Ready(Ok(bytes))
@@ -45,19 +45,19 @@ impl Tunnel {
 
     /// Tells the server.
     pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(self.wire.stream()).poll_write(context, bytes))?;
+        let written = ready!(Pin::new(self.h1_connection.stream()).poll_write(context, bytes))?;
         self.exchange.tunnelled(written);
         Poll::Ready(Ok(written))
     }
 
     /// Sends what is under way to it.
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(self.wire.stream()).poll_flush(context)
+        Pin::new(self.h1_connection.stream()).poll_flush(context)
     }
 
     /// Tells it that nothing more comes.
     pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(self.wire.stream()).poll_shutdown(context)
+        Pin::new(self.h1_connection.stream()).poll_shutdown(context)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use http::HeaderName;
 
+use super::forwarded_headers::kind;
 use super::headers::{X_CONSUMER_NAME, X_CONSUMER_PLAN, X_REQUEST_ID};
-use super::names::kind;
 use crate::config::Config;
 use sluicegate_wire::Headers;
 

@@ -9,7 +9,7 @@ use super::super::route::Match;
 use super::super::{HostPattern, PathPattern};
 use super::route::Known;
 use super::{empty, header_name, path, value, word};
-use crate::route::Wider;
+use crate::route::Coverage;
 
 /// The methods of RFC 9110 and 5789; others exist, but one that is nearly one of these is a slip.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
@@ -91,7 +91,7 @@ fn host(text: &str) -> Result<HostPattern, Mistake> {
 
 /// Warns of routes behind one that takes all their requests. `routes` have names and stand in order.
 pub(super) fn unreachable(routes: &[(At<String>, Match)], report: &mut Report) {
-    let wider = Wider::new(routes.iter().map(|(_, matches)| matches));
+    let wider = Coverage::new(routes.iter().map(|(_, matches)| matches));
     for (index, (name, narrow)) in routes.iter().enumerate() {
         if let Some(wide) = wider.first(index, narrow, |wide| covers(&routes[wide].1, narrow)) {
             let wide = &routes[wide].0;

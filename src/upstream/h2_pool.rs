@@ -19,7 +19,7 @@ use super::upload::{Upload, UploadBody};
 /// Requests at once on one connection, if the server allows as many.
 const STREAMS: usize = 100;
 /// Connections of one worker to one server. Requests beyond them wait for their turn on the least loaded one.
-const LINES: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// What may come of one answer before a client has taken it, and of all answers of a connection together: a client
 /// that takes nothing holds up nobody else.
 const WINDOW: (u32, u32) = (128 << 10, (128 << 10) * STREAMS as u32);
@@ -40,15 +40,15 @@ const PING: (Duration, Duration) = (Duration::from_secs(310), Duration::from_sec
 type Driver = http2::Connection<TokioIo<ServerStream>, UploadBody, Local>;
 
 /// The connections of one worker to one server.
-pub(super) struct Lines {
+pub(super) struct H2Pool {
     address: Rc<Address>,
-    lines: RefCell<Vec<Rc<Line>>>,
+    connections: RefCell<Vec<Rc<H2Connection>>>,
     /// The connection that is being made; requests wait for it together.
     dial: RefCell<Option<Rc<Dial>>>,
 }
 
 /// A connection.
-struct Line {
+struct H2Connection {
     sender: SendRequest<UploadBody>,
     /// `None` once the connection takes no further requests: with it go those that it was given and did not send.
     driver: Rc<RefCell<Option<Driver>>>,
@@ -60,17 +60,17 @@ struct Line {
     proved: Cell<bool>,
 }
 
-/// A connection that is being made.
+/// A pending connection.
 #[derive(Default)]
 struct Dial {
     done: Notify,
     result: OnceCell<Result<(), ForwardError>>,
 }
 
-/// A place on a connection, given back when it is dropped.
+/// The right to open one stream on a connection, released on drop.
 pub(super) struct Stream {
-    line: Rc<Line>,
-    lines: Rc<Lines>,
+    connection: Rc<H2Connection>,
+    pool: Rc<H2Pool>,
     begun: u64,
     /// The worker's milliseconds of the latest sign of life.
     now: Cell<u64>,
@@ -78,19 +78,19 @@ pub(super) struct Stream {
     upload: Option<Rc<Upload>>,
 }
 
-impl Lines {
+impl H2Pool {
     /// No connection yet.
     pub(super) fn new(address: &Rc<Address>) -> Self {
-        Self { address: Rc::clone(address), lines: RefCell::default(), dial: RefCell::default() }
+        Self { address: Rc::clone(address), connections: RefCell::default(), dial: RefCell::default() }
     }
 
     /// A place for a request at `now`, the worker's milliseconds, if need be on a new connection.
     pub(super) async fn place(self: &Rc<Self>, now: u64) -> Result<Stream, ForwardError> {
         loop {
-            if let Some(line) = self.with_room() {
-                line.streams.set(line.streams.get() + 1);
-                let lines = Rc::clone(self);
-                return Ok(Stream { line, lines, begun: now, now: Cell::new(now), upload: None });
+            if let Some(connection) = self.with_room() {
+                connection.streams.set(connection.streams.get() + 1);
+                let pool = Rc::clone(self);
+                return Ok(Stream { connection, pool, begun: now, now: Cell::new(now), upload: None });
             }
             let dial = self.dial(now);
             let done = dial.done.notified();
@@ -103,12 +103,17 @@ impl Lines {
         }
     }
 
-    /// The first connection with a free place, so that the others may grow old and go.
-    fn with_room(&self) -> Option<Rc<Line>> {
-        let mut lines = self.lines.borrow_mut();
-        lines.retain(|line| line.is_open());
-        let free = lines.iter().find(|line| line.streams.get() < line.most());
-        let any = || lines.iter().filter(|_| lines.len() >= LINES).min_by_key(|line| line.streams.get());
+    /// The first connection with room for a stream, so that the others become idle and are closed.
+    fn with_room(&self) -> Option<Rc<H2Connection>> {
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|connection| connection.is_open());
+        let free = connections.iter().find(|connection| connection.streams.get() < connection.most());
+        let any = || {
+            connections
+                .iter()
+                .filter(|_| connections.len() >= MAX_CONNECTIONS)
+                .min_by_key(|connection| connection.streams.get())
+        };
         free.or_else(any).map(Rc::clone)
     }
 
@@ -119,11 +124,11 @@ impl Lines {
         }
         let dial = Rc::new(Dial::default());
         *making = Some(Rc::clone(&dial));
-        // A task of its own: it goes on for the others when the client leaves for whom it was begun.
-        let ends = Ends { lines: Rc::clone(self), dial: Rc::clone(&dial) };
+        // A task of its own: other requests wait for the connection too, if the first client disconnects.
+        let guard = DialGuard { pool: Rc::clone(self), dial: Rc::clone(&dial) };
         tokio::task::spawn_local(async move {
-            let made = ends.lines.address.in_time(line(&ends.lines.address, now)).await;
-            let _ = ends.dial.result.set(made.map(|line| ends.lines.lines.borrow_mut().push(line)));
+            let made = guard.pool.address.in_time(connect(&guard.pool.address, now)).await;
+            let _ = guard.dial.result.set(made.map(|made| guard.pool.connections.borrow_mut().push(made)));
         });
         dial
     }
@@ -131,15 +136,16 @@ impl Lines {
     /// Drops connections that are closed, or were not used for `idle`. `now` is the worker's milliseconds.
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
-        self.lines.borrow_mut().retain(|line| {
-            line.is_open() && (line.streams.get() > 0 || now.saturating_sub(line.last.get()) < idle)
+        self.connections.borrow_mut().retain(|connection| {
+            connection.is_open()
+                && (connection.streams.get() > 0 || now.saturating_sub(connection.last.get()) < idle)
         });
     }
 }
 
 /// A new connection on which the server has told its settings, which it does first: one that speaks something else is
 /// found out before any request is sent.
-async fn line(address: &Address, now: u64) -> Result<Rc<Line>, ForwardError> {
+async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, ForwardError> {
     let stream = address.connect(&[]).await?;
     // A server that is gone without a word holds up all requests of the connection at once.
     let _ = SockRef::from(stream.socket()).set_tcp_user_timeout(Some(UNACKNOWLEDGED));
@@ -176,7 +182,7 @@ async fn line(address: &Address, now: u64) -> Result<Rc<Line>, ForwardError> {
     let driven = Rc::clone(&driver);
     tokio::task::spawn_local(async move {
         poll_fn(|context| match &mut *driven.borrow_mut() {
-            // Whoever uses the connection is told of its errors.
+            // Errors surface through the senders.
             Some(driver) => Pin::new(driver).poll(context).map(drop),
             None => Poll::Ready(()),
         })
@@ -184,7 +190,7 @@ async fn line(address: &Address, now: u64) -> Result<Rc<Line>, ForwardError> {
         let ended = driven.take();
         drop(ended); // what it did not send is tried elsewhere
     });
-    Ok(Rc::new(Line {
+    Ok(Rc::new(H2Connection {
         sender,
         driver,
         streams: Cell::new(0),
@@ -194,7 +200,7 @@ async fn line(address: &Address, now: u64) -> Result<Rc<Line>, ForwardError> {
     }))
 }
 
-impl Line {
+impl H2Connection {
     fn is_open(&self) -> bool {
         !self.sender.is_closed()
     }
@@ -208,12 +214,12 @@ impl Line {
 impl Stream {
     /// What the request is sent by.
     pub(super) fn sender(&self) -> SendRequest<UploadBody> {
-        self.line.sender.clone()
+        self.connection.sender.clone()
     }
 
     /// Whether the connection has answered other requests before.
     pub(super) fn is_kept(&self) -> bool {
-        self.line.proved.get()
+        self.connection.proved.get()
     }
 
     /// Has the request's body end with this place.
@@ -223,45 +229,45 @@ impl Stream {
 
     /// Something came from the server, at `now`.
     pub(super) fn heard(&self, now: u64) {
-        self.line.proved.set(true);
-        self.line.heard.set(now);
+        self.connection.proved.set(true);
+        self.connection.heard.set(now);
         self.now.set(now);
     }
 
     /// No answer came in time. A connection on which nothing at all came meanwhile gets no further request: its server
     /// may be gone without a word.
     pub(super) fn unheard(&self) {
-        if self.line.heard.get() <= self.begun {
+        if self.connection.heard.get() <= self.begun {
             self.retire();
         }
     }
 
     /// No further request is put on this connection.
     pub(super) fn retire(&self) {
-        self.lines.lines.borrow_mut().retain(|line| !Rc::ptr_eq(line, &self.line));
+        self.pool.connections.borrow_mut().retain(|connection| !Rc::ptr_eq(connection, &self.connection));
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.line.streams.set(self.line.streams.get() - 1);
-        self.line.last.set(self.line.last.get().max(self.now.get()));
+        self.connection.streams.set(self.connection.streams.get() - 1);
+        self.connection.last.set(self.connection.last.get().max(self.now.get()));
         if let Some(upload) = &self.upload {
             upload.give_up();
         }
     }
 }
 
-/// Ends the making of a connection, also when it panics.
-struct Ends {
-    lines: Rc<Lines>,
+/// Completes a pending connection, also if its task panics.
+struct DialGuard {
+    pool: Rc<H2Pool>,
     dial: Rc<Dial>,
 }
 
-impl Drop for Ends {
+impl Drop for DialGuard {
     fn drop(&mut self) {
         let _ = self.dial.result.set(Err(ForwardError::ConnectTimeout)); // there is a result, or there never is one
-        self.lines.dial.take();
+        self.pool.dial.take();
         self.dial.done.notify_waiters();
     }
 }

@@ -8,8 +8,8 @@ use http::{Method, Request, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
 use super::ForwardError;
-use super::body::{Body, Forwarded, Response};
-use super::lines::{Lines, Stream};
+use super::body::{Body, H2Body, Response};
+use super::h2_pool::{H2Pool, Stream};
 use super::outgoing::Outgoing;
 use super::server::Server;
 use super::upload::UploadBody;
@@ -26,7 +26,7 @@ const TRIES: usize = 3;
 /// Sends a request and waits for the head of its answer. It is sent again when its connection ends and took none of it,
 /// or if it can be repeated.
 pub(super) async fn ask(
-    (server, lines): (&Server, &Rc<Lines>),
+    (server, h2_pool): (&Server, &Rc<H2Pool>),
     config: &UpstreamConfig,
     exchange: &RequestContext,
     connection: &Connection,
@@ -36,7 +36,7 @@ pub(super) async fn ask(
     loop {
         turn += 1;
         let now = connection.worker.deadlines.now();
-        let mut stream = lines.place(now).await?;
+        let mut stream = h2_pool.place(now).await?;
         let (body, upload) = match outgoing.body.take() {
             Some((body, upload)) => (body, Some(upload)),
             None => (UploadBody::empty(), None),
@@ -84,10 +84,10 @@ pub(super) async fn ask(
 
 /// Asks a question of the gateway's own, and says with which status it is answered.
 pub(super) async fn probe(
-    (server, lines): (&Server, &Rc<Lines>),
+    (server, h2_pool): (&Server, &Rc<H2Pool>),
     question: &RequestHead,
 ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
-    let stream = lines.place(0).await?;
+    let stream = h2_pool.place(0).await?;
     stream.retire(); // the next question finds out anew whether there is a way
     let mut request = question.clone().with_body(UploadBody::empty());
     request.headers_mut().remove(header::CONNECTION);
@@ -126,7 +126,7 @@ fn answer(
     let status = status_of(head.status.as_u16()).map_err(no_answer)?;
     let mut headers = Headers::from(&head.headers);
     response_body(status, false, &mut headers, method).map_err(no_answer)?;
-    let forwarded = Forwarded { body, stream: Some(stream) };
+    let forwarded = H2Body { body, stream: Some(stream) };
     Ok(Response { status, headers, body: Body::forwarded(forwarded) })
 }
 

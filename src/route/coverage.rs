@@ -5,12 +5,12 @@ use super::tree::Tree;
 use crate::config::{HostPattern, Match, PathEnd, PathPattern};
 
 /// Routes by their patterns.
-pub(crate) struct Wider {
+pub(crate) struct Coverage {
     tree: Tree<usize>,
     hosts: Hosts,
 }
 
-impl Wider {
+impl Coverage {
     /// These routes, which are known by where they stand.
     pub(crate) fn new<'m>(routes: impl Iterator<Item = &'m Match>) -> Self {
         let (mut tree, mut hosts, mut named) = (Tree::new(), Hosts::default(), Vec::new());
@@ -86,7 +86,7 @@ mod tests {
         fn the_first_that_covers_another_is_found(routes in fixture::routes()) {
             let config = fixture::config(&routes);
             let routes: Vec<&Match> = config.routes.iter().map(|route| &route.matches).collect();
-            let wider = Wider::new(routes.iter().copied());
+            let wider = Coverage::new(routes.iter().copied());
             for (index, narrow) in routes.iter().enumerate() {
                 let found = wider.first(index, narrow, |wide| slow(routes[wide], narrow));
                 let expected = routes[..index].iter().position(|wide| slow(wide, narrow));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
-use super::member::Member;
+use super::endpoint_state::EndpointState;
 use crate::config::UpstreamConfig;
 
 /// Addresses of one server that are used.
@@ -20,7 +20,7 @@ pub struct UpstreamState {
     /// What the file says.
     pub config: UpstreamConfig,
     /// The addresses of each server, in the order of the file.
-    found: Mutex<Vec<Vec<Arc<Member>>>>,
+    found: Mutex<Vec<Vec<Arc<EndpointState>>>>,
     members: ArcSwap<Members>,
     /// Counts the changes of `members`, cheaper to look at than these.
     version: AtomicU64,
@@ -28,7 +28,7 @@ pub struct UpstreamState {
 }
 
 /// All addresses with their weights.
-pub(super) type Members = Vec<(Arc<Member>, u64)>;
+pub(super) type Members = Vec<(Arc<EndpointState>, u64)>;
 
 /// What outlasts a reload that keeps the name.
 #[derive(Default)]
@@ -80,10 +80,10 @@ impl UpstreamState {
         };
         let found = config.servers.iter().map(|server| match server.authority.parse() {
             _ if known(&server.authority).is_some() => known(&server.authority).unwrap_or_default(),
-            Ok(address) => vec![Arc::new(Member::new(&server.authority, address))],
+            Ok(address) => vec![Arc::new(EndpointState::new(&server.authority, address))],
             Err(_) => Vec::new(), // a name, to be looked up
         });
-        let found: Vec<Vec<Arc<Member>>> = found.collect();
+        let found: Vec<Vec<Arc<EndpointState>>> = found.collect();
         for member in found.iter().flatten() {
             if config.health.is_none() {
                 member.set_answers(true);
@@ -129,7 +129,7 @@ impl UpstreamState {
         let old = std::mem::take(&mut found[at]);
         let member = |address: SocketAddr| {
             let same = old.iter().find(|member| member.address == address);
-            same.map_or_else(|| Arc::new(Member::new(authority, address)), Arc::clone)
+            same.map_or_else(|| Arc::new(EndpointState::new(authority, address)), Arc::clone)
         };
         found[at] = addresses.into_iter().map(member).collect();
         self.members.store(Arc::new(weighted(&self.config, &found)));
@@ -148,7 +148,7 @@ impl UpstreamState {
     }
 
     /// Notes that an address has failed, which may take it out. `now` is the gateway's milliseconds.
-    pub(super) fn failed(&self, member: &Member, now: u64) {
+    pub(super) fn failed(&self, member: &EndpointState, now: u64) {
         let Some(config) = &self.config.ejection else { return };
         if member.failed() < config.failures || member.is_ejected(now) {
             return;
@@ -170,7 +170,7 @@ impl UpstreamState {
 
     /// Tells operators that a request to an address has failed.
     #[cold]
-    pub(super) fn tell_failure(&self, member: &Member, why: &str, now: u64) {
+    pub(super) fn note_failure(&self, member: &EndpointState, why: &str, now: u64) {
         if member.trouble.begins(why, now) {
             let (name, server) = (&self.config.name, &member.authority);
             tracing::warn!("{name}: {server} ({}) does not serve requests: {why}", member.address);
@@ -178,7 +178,7 @@ impl UpstreamState {
     }
 
     /// Tells operators that an address has answered, if requests to it failed before.
-    pub(super) fn tell_answer(&self, member: &Member) {
+    pub(super) fn note_response(&self, member: &EndpointState) {
         if member.trouble.ends() {
             let (name, server) = (&self.config.name, &member.authority);
             tracing::info!("{name}: {server} ({}) serves requests again", member.address);
@@ -208,7 +208,7 @@ impl UpstreamState {
     pub fn status(&self, now: u64) -> Vec<ServerStatus> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let servers = self.config.servers.iter().zip(found.iter());
-        let status = |member: &Arc<Member>| {
+        let status = |member: &Arc<EndpointState>| {
             let trouble = member.trouble.why();
             AddressStatus {
                 address: member.address,
@@ -227,7 +227,7 @@ impl UpstreamState {
 }
 
 /// The addresses of a server share its weight.
-fn weighted(config: &UpstreamConfig, found: &[Vec<Arc<Member>>]) -> Members {
+fn weighted(config: &UpstreamConfig, found: &[Vec<Arc<EndpointState>>]) -> Members {
     let servers = config.servers.iter().zip(found);
     let weighted = servers.flat_map(|(server, members)| {
         let weight = u64::from(server.weight) * SCALE / members.len().max(1) as u64;

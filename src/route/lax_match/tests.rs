@@ -12,7 +12,7 @@ use crate::config::{Config, Match};
 type Found = Vec<(usize, String, Vec<(String, String)>)>;
 
 /// In readable form.
-fn told(near: Near<'_>) -> (usize, String, Vec<(String, String)>) {
+fn told(near: LaxMatch<'_>) -> (usize, String, Vec<(String, String)>) {
     let params = near.params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     (near.route, near.path, params.collect())
 }

@@ -1,14 +1,14 @@
-//! Whether requests to an address fail, as operators are told: in the log once for each change, and in /status.
+//! Limits how often failing requests to an address are logged: once per change, and at most every five seconds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The least milliseconds between two warnings about an address: one that fails every other request fills no log.
+/// The minimum time between two warnings about an address, in milliseconds.
 const PAUSE: u64 = 5_000;
 
-/// What is known of failing requests.
+/// The failure state of an address.
 #[derive(Default)]
-pub(super) struct Trouble {
+pub(super) struct LogThrottle {
     /// Whether the last request failed, cheaper to look at than what follows.
     is_there: AtomicBool,
     told: Mutex<Told>,
@@ -24,7 +24,7 @@ struct Told {
     at: Option<u64>,
 }
 
-impl Trouble {
+impl LogThrottle {
     /// A request has failed; whether that is to be logged. `now` is the gateway's milliseconds.
     #[cold]
     pub(super) fn begins(&self, why: &str, now: u64) -> bool {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn each_change_is_told_once_and_not_too_often() {
-        let trouble = Trouble::default();
+        let trouble = LogThrottle::default();
         assert!(!trouble.ends());
         assert!(trouble.begins("refused", 1_000) && !trouble.begins("no answer", 9_000));
         assert_eq!(trouble.why().as_deref(), Some("no answer"));

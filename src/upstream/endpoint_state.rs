@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use super::balance::mixed;
-use super::trouble::Trouble;
+use super::log_throttle::LogThrottle;
 use crate::config::EjectionConfig;
 
 /// The milliseconds for which no connection is kept to a server that sends bytes nobody asked for.
 const NOT_KEPT: u64 = 60_000;
 
 /// An address of a server.
-pub(super) struct Member {
+pub(super) struct EndpointState {
     /// HOST:PORT as the file has it.
     pub(super) authority: String,
     /// Where it is.
@@ -32,10 +32,10 @@ pub(super) struct Member {
     /// The milliseconds until which its connections are not kept; 0 if they always were.
     not_kept_until: AtomicU64,
     /// Whether requests fail, as operators are told.
-    pub(super) trouble: Trouble,
+    pub(super) trouble: LogThrottle,
 }
 
-impl Member {
+impl EndpointState {
     /// An address of which nothing bad is known.
     pub(super) fn new(authority: &str, address: SocketAddr) -> Self {
         let bytes = authority.bytes().chain([0]).chain(address.to_string().into_bytes());
@@ -49,7 +49,7 @@ impl Member {
             ejections: AtomicU32::new(0),
             in_use: AtomicUsize::new(0),
             not_kept_until: AtomicU64::new(0),
-            trouble: Trouble::default(),
+            trouble: LogThrottle::default(),
         }
     }
 
@@ -153,7 +153,7 @@ mod tests {
             share: 50,
             status: Vec::new(),
         };
-        let member = Member::new("a:80", "127.0.0.1:80".parse().unwrap());
+        let member = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
         let out = |now| {
             let span = member.eject(now, &config).as_millis();
             assert!(member.is_ejected(now) && !member.is_ejected(now + span as u64));
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn connections_are_kept_again_after_a_minute() {
-        let member = Member::new("a:80", "127.0.0.1:80".parse().unwrap());
+        let member = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
         assert!(member.is_kept(0) && member.stop_keeping(1_000) && !member.is_kept(1_000));
         assert!(!member.stop_keeping(60_999), "it is known already");
         assert!(!member.is_kept(120_998) && member.is_kept(120_999) && member.stop_keeping(120_999));
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn places_are_counted() {
-        let member = Member::new("a:80", "127.0.0.1:80".parse().unwrap());
+        let member = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
         assert!(member.enter(2) && member.enter(2) && !member.enter(2) && !member.has_room(2));
         member.leave();
         assert!(member.has_room(2) && member.enter(2));

@@ -11,11 +11,11 @@ use http::header;
 use tokio::task::AbortHandle;
 
 use super::connect::connector;
+use super::endpoint_state::EndpointState;
 use super::error::told;
-use super::member::Member;
 use super::proxy;
 use super::server::Server;
-use super::shared::{Members, UpstreamState};
+use super::upstream_state::{Members, UpstreamState};
 use crate::config::HealthConfig;
 use sluicegate_wire::RequestHead;
 
@@ -45,7 +45,7 @@ impl UpstreamState {
     /// Looks up names and asks servers for ever. Call it inside a `LocalSet`.
     pub async fn tend(self: Arc<Self>) {
         let names = self.names();
-        let mut probes: Vec<(Arc<Member>, Ended)> = Vec::new();
+        let mut probes: Vec<(Arc<EndpointState>, Ended)> = Vec::new();
         let mut troubled = vec![false; self.config.servers.len()];
         loop {
             if self.config.health.is_some() {
@@ -83,7 +83,7 @@ impl UpstreamState {
     }
 
     /// Has every address asked, and no other.
-    fn probe_all(self: &Arc<Self>, probes: &mut Vec<(Arc<Member>, Ended)>) {
+    fn probe_all(self: &Arc<Self>, probes: &mut Vec<(Arc<EndpointState>, Ended)>) {
         let members: Arc<Members> = self.members();
         probes.retain(|(probed, _)| members.iter().any(|(member, _)| Arc::ptr_eq(member, probed)));
         for (member, _) in members.iter() {
@@ -95,7 +95,7 @@ impl UpstreamState {
     }
 
     /// Asks one address for ever whether it is well.
-    async fn probe(self: Arc<Self>, member: Arc<Member>) {
+    async fn probe(self: Arc<Self>, member: Arc<EndpointState>) {
         let Some(config) = &self.config.health else { return };
         let connector = connector(&self.config);
         let server = Server::new(&member, &self, connector.as_ref());
@@ -108,7 +108,7 @@ impl UpstreamState {
                 tokio::time::timeout(config.timeout, ask(&server, config, &question, &preamble)).await;
             let answer = asked.unwrap_or_else(|_| Err(format!("no answer within {:?}", config.timeout)));
             if answer.is_ok() {
-                self.tell_answer(&member);
+                self.note_response(&member);
             }
             // What counts is how often the opposite of what is believed was seen.
             in_a_row = if answer.is_ok() == member.answers() { 0 } else { in_a_row + 1 };

@@ -23,7 +23,7 @@ use crate::worker_state::Buffers;
 const MORE: usize = 16 << 10;
 
 /// A connection to a server.
-pub(super) struct Wire {
+pub(super) struct H1Connection {
     stream: ServerStream,
     /// What was read and not used yet.
     pub(super) read: BytesMut,
@@ -42,7 +42,7 @@ enum UploadState {
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum WireError {
+pub(super) enum H1Error {
     /// The connection ended before any byte of an answer.
     #[error("the connection ended before an answer")]
     Nothing(#[source] io::Error),
@@ -54,7 +54,7 @@ pub(super) enum WireError {
     Upload,
 }
 
-impl Wire {
+impl H1Connection {
     /// A connection that nothing was said on yet.
     pub(super) fn new(stream: ServerStream) -> Self {
         Self { stream, read: BytesMut::new(), upload: UploadState::Sent }
@@ -83,7 +83,7 @@ impl Wire {
         &mut self,
         context: &mut Context<'_>,
         buffers: Option<&Buffers>,
-    ) -> Result<(), WireError> {
+    ) -> Result<(), H1Error> {
         let UploadState::Going(sending) = &mut self.upload else { return Ok(()) };
         match sending.poll(&mut self.stream, context) {
             Poll::Pending => return Ok(()),
@@ -94,7 +94,7 @@ impl Wire {
                 }
             }
             Poll::Ready(Err(Unfinished::Server)) => self.upload = UploadState::Cut,
-            Poll::Ready(Err(Unfinished::Client)) => return Err(WireError::Upload),
+            Poll::Ready(Err(Unfinished::Client)) => return Err(H1Error::Upload),
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Wire {
         &mut self,
         outgoing: &mut Outgoing<'_>,
         client: Option<&Connection>,
-    ) -> Result<Response, WireError> {
+    ) -> Result<Response, H1Error> {
         let buffers = client.map(|client| &client.worker.buffers);
         let mut head = buffers.map_or_else(Vec::new, Buffers::take_out);
         request_head(&mut head, outgoing.head);
@@ -119,12 +119,12 @@ impl Wire {
                 if let Some(buffers) = buffers {
                     buffers.give_back(head);
                 }
-                sent.map_err(WireError::Nothing)?;
+                sent.map_err(H1Error::Nothing)?;
             }
         }
         let decoder = ResponseDecoder { method: &outgoing.head.method, upgrade: outgoing.wanted.as_deref() };
         loop {
-            match decoder.decode(&mut self.read).map_err(WireError::NoAnswer)? {
+            match decoder.decode(&mut self.read).map_err(H1Error::NoAnswer)? {
                 Some(ResponseHead::Final(response)) => return Ok(response),
                 Some(ResponseHead::Interim(status, mut headers)) => {
                     // Clients have leave to send their bodies from the gateway itself.
@@ -143,12 +143,12 @@ impl Wire {
             });
             match read.await? {
                 Ok(0) if self.read.is_empty() => {
-                    return Err(WireError::Nothing(io::ErrorKind::UnexpectedEof.into()));
+                    return Err(H1Error::Nothing(io::ErrorKind::UnexpectedEof.into()));
                 }
-                Ok(0) => return Err(WireError::NoAnswer("the connection ended in the head of the answer")),
+                Ok(0) => return Err(H1Error::NoAnswer("the connection ended in the head of the answer")),
                 Ok(_) => {}
-                Err(error) if self.read.is_empty() => return Err(WireError::Nothing(error)),
-                Err(_) => return Err(WireError::NoAnswer("the connection broke in the head of the answer")),
+                Err(error) if self.read.is_empty() => return Err(H1Error::Nothing(error)),
+                Err(_) => return Err(H1Error::NoAnswer("the connection broke in the head of the answer")),
             }
         }
     }

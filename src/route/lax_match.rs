@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::spelling::{core, is_plain, undo};
+use super::path_variants::{core, is_plain, undo};
 use super::tree::Tree;
 use crate::config::{
     Action, Params, PathEnd, PathPattern, RouteConfig, Segment, ServerConfig, UpstreamConfig,
@@ -16,7 +16,7 @@ use crate::config::{
 
 /// A route whose path a request nearly has.
 #[derive(Clone, Debug)]
-pub struct Near<'a> {
+pub struct LaxMatch<'a> {
     /// The route's index.
     pub route: usize,
     /// The path as the route would have it.
@@ -27,7 +27,7 @@ pub struct Near<'a> {
 
 /// The routes that guard something, found by what their paths look like.
 #[derive(Debug)]
-pub(super) struct NearTable {
+pub(super) struct LaxTable {
     guards: Vec<Guard>,
     /// The guards by the cores of their paths.
     tree: Tree<usize>,
@@ -59,7 +59,7 @@ struct Part<'a> {
     droppable: bool,
 }
 
-impl NearTable {
+impl LaxTable {
     /// `named` are the numbers of each route's hosts.
     pub(super) fn new(routes: &[RouteConfig], upstreams: &[UpstreamConfig], named: &[Box<[usize]>]) -> Self {
         let mut guards = Vec::new();
@@ -98,7 +98,7 @@ impl NearTable {
         found: usize,
         hosts: &[usize],
         takes: impl Fn(usize) -> bool,
-    ) -> SmallVec<[Near<'a>; 1]> {
+    ) -> SmallVec<[LaxMatch<'a>; 1]> {
         let mut near = SmallVec::new();
         let Some(own) = self.reach[found] else { return near };
         let parts = parts(path);
@@ -123,7 +123,7 @@ impl NearTable {
         fits.sort_unstable();
         fits.dedup();
         for guard in fits.into_iter().map(|index| &self.guards[index]) {
-            let known = near.last().is_some_and(|last: &Near<'_>| last.route == guard.route);
+            let known = near.last().is_some_and(|last: &LaxMatch<'_>| last.route == guard.route);
             if !known && takes(guard.route) {
                 near.extend(guard.fit(&all).or_else(|| guard.fit(&kept)));
             }
@@ -203,12 +203,12 @@ impl Guard {
     }
 
     /// What the path is as this guard would have it, if it is near to it.
-    fn fit<'a>(&'a self, parts: &[&Part<'a>]) -> Option<Near<'a>> {
+    fn fit<'a>(&'a self, parts: &[&Part<'a>]) -> Option<LaxMatch<'a>> {
         let count = self.cores.len();
         if parts.len() < count || (self.pattern.end() != PathEnd::Open && parts.len() > count) {
             return None;
         }
-        let mut near = Near { route: self.route, path: String::new(), params: Params::new() };
+        let mut near = LaxMatch { route: self.route, path: String::new(), params: Params::new() };
         for (index, (segment, core)) in self.pattern.segments().iter().zip(&self.cores).enumerate() {
             let part = parts[index];
             near.path.push('/');
