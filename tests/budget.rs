@@ -74,8 +74,8 @@ fn a_request_allocates_what_it_did() {
     // Runs until the process exits.
     let log = ProcessLog::open().unwrap();
     let options = Options { config: Source::File(config), workers: Some(1), handover: None };
-    let mut client = Connection::connect(edge.address, deadline());
     std::thread::spawn(move || runtime::run(&options, &log).unwrap());
+    let mut client = Connection::connect(edge.address, deadline());
     client.ask("/v0/items", 1, "200");
     let measured = [("/v1/items", "200"), ("/v0/items", "429")].map(|(target, status)| {
         client.ask(target, 200, status);
