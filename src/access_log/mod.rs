@@ -4,6 +4,7 @@
 //! thread that writes ([`Sink`]). No worker waits for a disk or a pipe: what cannot be taken is dropped and counted.
 
 mod line;
+mod outcome;
 mod record;
 mod short;
 mod writer;
@@ -16,6 +17,7 @@ use sluicegate_limiter::Time;
 
 use self::line::{combined, json};
 pub(crate) use self::line::{is_among, shown_target};
+pub use self::outcome::Outcome;
 use self::record::Kind;
 pub use self::record::{End, Record};
 use self::short::short;

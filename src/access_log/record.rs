@@ -7,12 +7,12 @@ use http::{Method, Version};
 use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
+use super::outcome::Outcome;
 use crate::auth::Identity;
 use crate::auth::jwt::Verified;
 use crate::config::{AccessLogConfig, Field, Known};
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
-use crate::replay::Outcome;
 use crate::respond::{LimitResults, reported_verdict, retry_after};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;

@@ -9,5 +9,5 @@ mod unmatched;
 pub use line::{LineError, Request, parse};
 pub use log_file::{LogFile, Padding};
 pub use row::{Row, RowWriter};
-pub use run::{Outcome, Replay};
+pub use run::Replay;
 pub use unmatched::{Frequent, Unmatched};

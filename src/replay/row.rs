@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use serde_json::json;
 use sluicegate_limiter::Span;
 
-use super::{Outcome, Request};
+use super::Request;
+use crate::access_log::Outcome;
 use crate::access_log::{is_among, shown_target};
 use crate::config::Part;
 use crate::config::{Config, has_secret_word, is_secret_header, secret_parameters};

@@ -10,6 +10,7 @@ use sluicegate_limiter::{Span, Time};
 use super::Request;
 use super::row::Row;
 use super::unmatched::Unmatched;
+use crate::access_log::Outcome;
 use crate::keys::KeyText;
 use crate::limit::{self, Holds, decide};
 use crate::request::cost::settled;
@@ -47,28 +48,6 @@ pub struct LimitCount {
     pub shadow_refused: u64,
     /// Requests that its candidate would have refused.
     pub candidate_refused: u64,
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Forwarded or answered.
-    Admitted,
-    /// Refused.
-    Refused,
-    /// No route takes it.
-    Unmatched,
-}
-
-impl Outcome {
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Admitted => "admitted",
-            Self::Refused => "refused",
-            Self::Unmatched => "unmatched",
-        }
-    }
 }
 
 /// A request that ends, and what it then frees.

@@ -11,12 +11,12 @@ use std::rc::Rc;
 use http::StatusCode;
 use sluicegate_limiter::Time;
 
+use crate::access_log::Outcome;
 use crate::auth::jwt::Jwt;
 use crate::auth::{self, Identity, Unproven};
 use crate::config::PathError;
 use crate::limit::{self, Ask, Store, decide_for_now};
 use crate::message::{LocalResponse, RequestId};
-use crate::replay::Outcome;
 use crate::request::RequestContext;
 use crate::request::cost::settled;
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use sluicegate_limiter::Time;
 
 use super::RequestContext;
-use crate::access_log::{End, Record};
-use crate::replay::Outcome;
+use crate::access_log::{End, Outcome, Record};
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::snapshot::Target;
