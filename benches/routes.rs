@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use sluicegate::config::{Config, parse};
+use sluicegate::resources::{LoadedConfig as Config, parse};
 use sluicegate::route::{Asked, RouteTable};
 
 const SIZES: [usize; 6] = [1, 8, 10, 100, 1_000, 10_000];

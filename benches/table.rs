@@ -16,9 +16,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use indicatif::ProgressBar;
-use sluicegate::config;
 use sluicegate::keys::{Fingerprint, KeySecret};
 use sluicegate::limit::{Ask, Counters, Limit, LimitParts, decide};
+use sluicegate::resources;
 use sluicegate_counters::CountedLimit;
 use sluicegate_limiter::Time;
 
@@ -75,8 +75,8 @@ fn resident_bytes() -> u64 {
 }
 
 fn limit(rules: &str) -> (Arc<CountedLimit>, usize) {
-    let config = config::parse(rules.into(), "gateway.yaml", Path::new(".")).config.unwrap();
-    let config = config.limits.into_iter().next().unwrap();
+    let config = resources::parse(rules.into(), "gateway.yaml", Path::new(".")).config.unwrap();
+    let config = config.config.limits.into_iter().next().unwrap();
     let counters = Arc::new(Counters::new(&config.quota, config.max_keys, 0));
     let (max_keys, secret) = (config.max_keys, &KeySecret::default());
     let parts = LimitParts { counters, bans: None, index: 0, ipv6_prefix: 64, secret, key_prefix: "" };

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
-use sluicegate::config::{self, ClientIpConfig, ForwardedHeader, normalize};
+use sluicegate::config::{ClientIpConfig, ForwardedHeader, normalize};
+use sluicegate::request::client_address::resolve;
 use sluicegate::request::early_reject::EarlyExit;
 use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
+use sluicegate::resources;
 use sluicegate::route::{folded, is_doubtful, is_plain};
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_limiter::Time;
@@ -23,9 +25,9 @@ pub fn configuration(data: &[u8]) {
         return; // a file that is named is read, and these may have no end
     }
     let folder = Path::new("/nonexistent");
-    let loaded = config::parse(text.clone(), "gateway.yaml", folder);
+    let loaded = resources::parse(text.clone(), "gateway.yaml", folder);
     assert_eq!(loaded.config.is_none(), loaded.rendered.contains(": error: "), "{}", loaded.rendered);
-    let again = config::parse(text, "gateway.yaml", folder);
+    let again = resources::parse(text, "gateway.yaml", folder);
     assert_eq!(loaded.rendered, again.rendered);
     assert_eq!(loaded.config.is_some(), again.config.is_some());
     if let (Some(one), Some(two)) = (loaded.config, again.config) {
@@ -55,7 +57,7 @@ upstreams: {api: {servers: ['http://127.0.0.1:1']}}
 pub fn keys(data: &[u8]) {
     static SNAPSHOT: OnceLock<Snapshot> = OnceLock::new();
     let snapshot = SNAPSHOT.get_or_init(|| {
-        let config = config::parse(KEYS.to_owned(), "gateway.yaml", Path::new("/nonexistent"));
+        let config = resources::parse(KEYS.to_owned(), "gateway.yaml", Path::new("/nonexistent"));
         SnapshotBuilder::default().build(config.config.expect("the file is right"), None, Time::from_nanos(1))
     });
     let mut lines = data.split(|b| *b == b'\n');
@@ -144,8 +146,8 @@ pub fn forwarded(data: &[u8]) {
                 headers.append(config.header.name(), line);
             }
         }
-        assert_eq!(config.resolve(&[], stranger, &headers), stranger);
-        config.resolve(&[], proxy, &headers);
+        assert_eq!(resolve(&config, &[], stranger, &headers), stranger);
+        resolve(&config, &[], proxy, &headers);
         let wrote = match &config.header {
             ForwardedHeader::Forwarded => format!("for={seen}"),
             _ => seen.to_owned(),
@@ -153,12 +155,12 @@ pub fn forwarded(data: &[u8]) {
         // On a line of its own, and at the end of the client's last one.
         let mut apart = headers.clone();
         apart.append(config.header.name(), &wrote);
-        assert_eq!(config.resolve(&[], proxy, &apart).to_string(), seen);
+        assert_eq!(resolve(&config, &[], proxy, &apart).to_string(), seen);
         let last = headers.get_all(config.header.name()).next_back().unwrap_or_default();
         let joined = [last, b", ", wrote.as_bytes()].concat();
         let mut one = Headers::new();
         one.append(config.header.name(), &joined);
-        assert_eq!(config.resolve(&[], proxy, &one).to_string(), seen, "{joined:?}");
+        assert_eq!(resolve(&config, &[], proxy, &one).to_string(), seen, "{joined:?}");
     }
     let name = HeaderName::from_static("cf-connecting-ip");
     let config = ClientIpConfig {
@@ -169,8 +171,8 @@ pub fn forwarded(data: &[u8]) {
     };
     let lines: Vec<&[u8]> = data.split(|b| *b == b'\n').filter(|line| is_value(line)).collect();
     let headers: Headers = lines.iter().map(|line| (name.as_str(), *line)).collect();
-    assert_eq!(config.resolve(&[], stranger, &headers), stranger);
-    let found = config.resolve(&[], proxy, &headers);
+    assert_eq!(resolve(&config, &[], stranger, &headers), stranger);
+    let found = resolve(&config, &[], proxy, &headers);
     if lines.len() != 1 || lines[0].contains(&b',') {
         assert_eq!(found, proxy, "{lines:?}"); // there is not exactly one address
     }

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::config::utf8_text;
+
 /// The largest gateway.yaml.
 pub(crate) const CONFIG: u64 = 64 << 20;
 /// The largest file of consumers or addresses.
@@ -26,22 +28,14 @@ pub(crate) fn read(path: &Path, largest: u64) -> Result<(Vec<u8>, Metadata), Err
 
 /// The text of a regular file of at most `largest` bytes.
 pub(crate) fn read_text(path: &Path, largest: u64) -> Result<String, Error> {
-    text(read(path, largest)?.0)
+    utf8_text(read(path, largest)?.0)
 }
 
 /// The same of whatever can be read, such as a pipe: for commands that read a file once and may wait for it.
 pub(crate) fn read_any_text(path: &Path, largest: u64) -> Result<String, Error> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
-    text(bounded(file, size.min(largest), largest)?)
-}
-
-pub(crate) fn text(bytes: Vec<u8>) -> Result<String, Error> {
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let line = 1 + error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count();
-        Error::new(ErrorKind::InvalidData, format!("line {line} is not UTF-8"))
-    })
+    utf8_text(bounded(file, size.min(largest), largest)?)
 }
 
 fn check(metadata: &Metadata, largest: u64) -> Result<(), Error> {
@@ -87,11 +81,5 @@ mod tests {
         }
         assert_eq!(read_any_text(Path::new("/dev/null"), SMALL).unwrap(), "");
         assert!(read_any_text(Path::new("/dev/zero"), SMALL).is_err());
-    }
-
-    #[test]
-    fn what_is_no_text_names_its_line() {
-        assert_eq!(text(b"a: 1\nb: \xff\n".to_vec()).unwrap_err().to_string(), "line 2 is not UTF-8");
-        assert_eq!(text(b"a: 1\n".to_vec()).unwrap(), "a: 1\n");
     }
 }

@@ -4,10 +4,11 @@
 //! steps, and lines that overlap or adjoin cost nothing.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::config::parse_network;
+use crate::config::{Access, Exempt, parse_network};
 use crate::file_watch::{Mistakes, Source, Unusable, Watched};
 
 /// The most lines of a list.
@@ -96,6 +97,18 @@ impl<T: Copy + Ord> Ranges<T> {
         let behind = self.firsts.partition_point(|first| *first <= number);
         behind.checked_sub(1).is_some_and(|at| number <= self.lasts[at])
     }
+}
+
+/// Whether a route lets a client in.
+pub fn admits(access: &Access, lists: &[Arc<AddressList>], client: IpAddr) -> bool {
+    let is_on = |list: &usize| lists[*list].contains(client);
+    !access.deny.iter().any(is_on) && (access.allow.is_empty() || access.allow.iter().any(is_on))
+}
+
+/// Whether a limit leaves a client alone for its address.
+pub fn is_exempt(exempt: &Exempt, lists: &[Arc<AddressList>], client: IpAddr) -> bool {
+    exempt.networks.iter().any(|network| network.contains(&client))
+        || exempt.lists.iter().any(|list| lists[*list].contains(client))
 }
 
 impl Watched for AddressList {

@@ -10,14 +10,16 @@ use sluicegate_limiter::Time;
 
 use crate::auth::jwt::Jwt;
 use crate::config::{
-    Action, ApiKeySource, Config, CorsConfig, Cost, DetailedCost, ForwardedHeader, HeaderChange, KeySpec,
-    LimitConfig, Mode, Part, RedisConfig, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
+    Action, CorsConfig, Cost, DetailedCost, HeaderChange, KeySpec, LimitConfig, Mode, Part, RedisConfig,
+    Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
 };
 use crate::keys::KeySecret;
 use crate::limit::{Limit, StoreState, settings};
+use crate::resources::LoadedConfig;
 use crate::respond::StaticHeaders;
 use crate::route::{Asked, RouteTable, preflight};
 use crate::server::ListenerState;
+use crate::tls::UpstreamTls;
 use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
 
 /// A configuration in force. Immutable; a reload makes another.
@@ -25,7 +27,7 @@ pub struct Snapshot {
     /// Counts the configurations of this process, from 1.
     pub generation: u64,
     /// What the file says.
-    pub config: Config,
+    pub config: LoadedConfig,
     /// The listeners as new connections find them, in the order of the file.
     pub listener_states: Vec<Arc<ListenerState>>,
     /// Finds the index of a request's route.
@@ -121,7 +123,7 @@ pub struct SnapshotBuilder {
 impl SnapshotBuilder {
     /// The snapshot of `config` that follows `before`. A limit that keeps its name, key, algorithm and
     /// scope keeps its counters, rescaled to the new quota at `now`.
-    pub fn build(&self, config: Config, before: Option<&Snapshot>, now: Time) -> Snapshot {
+    pub fn build(&self, config: LoadedConfig, before: Option<&Snapshot>, now: Time) -> Snapshot {
         let standing = before.map_or(&[][..], |before| &before.limits);
         let limits = Limit::all_of(&config, standing, &self.secret, &self.orders, now);
         let same_store = |config: &RedisConfig| {
@@ -136,16 +138,20 @@ impl SnapshotBuilder {
             all.for_each(|limit| limit.counted.forget());
             Arc::new(StoreState::new(settings(config)))
         };
-        let jwt = config
-            .jwt
-            .as_ref()
-            .map(|jwt| Jwt::next(jwt, claims(&config), before.and_then(|before| before.jwt.as_ref())));
+        let jwt = config.jwt.as_ref().map(|jwt| {
+            Jwt::next(
+                (jwt, config.resources.token_keys.as_ref()),
+                config.claims(),
+                before.and_then(|before| before.jwt.as_ref()),
+            )
+        });
         let all_want = jwt.as_ref().is_some_and(|jwt| jwt.concerns_all());
         let known = before.map(|before| &before.upstreams[..]).unwrap_or_default();
         let known: HashMap<&str, &Arc<UpstreamState>> =
             known.iter().map(|state| (state.config.name.as_str(), state)).collect();
-        let upstream =
-            |config: &UpstreamConfig| UpstreamState::next(config, known.get(config.name.as_str()).copied());
+        let upstream = |(config, tls): (&UpstreamConfig, &Option<UpstreamTls>)| {
+            UpstreamState::next(config, tls.as_ref(), known.get(config.name.as_str()).copied())
+        };
         let store = config
             .store
             .as_ref()
@@ -154,21 +160,24 @@ impl SnapshotBuilder {
                 let shared = limits.iter().flat_map(Limit::all).filter(|limit| limit.config.shared);
                 store.track(shared.map(|limit| &limit.counted));
             });
-        let reserved = reserved(&config);
+        let reserved = config.reserved_headers();
         Snapshot {
             has_cors: config.cors.is_some() || config.routes.iter().any(|route| route.cors.is_some()),
             underscores: Underscores::new(&config, &reserved),
-            upstreams: config.upstreams.iter().map(upstream).collect(),
+            upstreams: config.upstreams.iter().zip(&config.resources.upstreams).map(upstream).collect(),
             store,
             generation: before.map_or(1, |before| before.generation + 1),
-            listener_states: ListenerState::all(&config, before.map(|before| &before.listener_states[..])),
+            listener_states: ListenerState::all(
+                &config.listeners,
+                &config.resources.listeners,
+                before.map(|before| &before.listener_states[..]),
+            ),
             table: RouteTable::new(&config.routes, &config.upstreams),
             routes: config
                 .routes
                 .iter()
                 .map(|route| {
-                    let by_user =
-                        hashed_by(&config, route).is_some_and(|key| key.parts().any(Part::is_of_user));
+                    let by_user = config.hash_key(route).is_some_and(|key| key.parts().any(Part::is_of_user));
                     Route::new(route, &limits, all_want || by_user, config.api_key.consumers.is_some())
                 })
                 .collect(),
@@ -178,57 +187,6 @@ impl SnapshotBuilder {
             reserved,
             config,
         }
-    }
-}
-
-/// The claims that keys of limits and templates ask for.
-fn claims(config: &Config) -> Vec<String> {
-    let hashed = config.routes.iter().filter_map(|route| hashed_by(config, route));
-    let parts = config.limits.iter().map(|limit| &limit.key).chain(hashed).flat_map(KeySpec::parts);
-    let of_keys = parts.filter_map(|part| match part {
-        Part::Claim(name) => Some(name.clone()),
-        _ => None,
-    });
-    let variables = config.routes.iter().flat_map(RouteConfig::variables);
-    let of_templates = variables.filter_map(|variable| match variable {
-        Variable::Claim(name) => Some(name.clone()),
-        _ => None,
-    });
-    let mut claims: Vec<String> = of_keys.chain(of_templates).collect();
-    claims.sort();
-    claims.dedup();
-    claims
-}
-
-/// The headers that routes, limits and credentials are made of.
-fn reserved(config: &Config) -> Vec<HeaderName> {
-    let parts = config.limits.iter().flat_map(|limit| limit.key.parts());
-    let of_keys = parts.filter_map(|part| match part {
-        Part::Header(name) => Some(name),
-        _ => None,
-    });
-    let of_costs = config.limits.iter().filter_map(|limit| limit.cost.request_header());
-    let of_conditions = config.limits.iter().flat_map(|limit| &limit.when).flat_map(|when| &when.headers);
-    let of_routes = config.routes.iter().flat_map(|route| &route.matches.headers);
-    let mut names: Vec<HeaderName> = of_keys.chain(of_costs).cloned().collect();
-    names.extend(of_conditions.chain(of_routes).map(|(name, _)| name.clone()));
-    if let ApiKeySource::Header(name) = &config.api_key.source {
-        names.push(name.clone());
-    }
-    names.extend(config.jwt.iter().map(|jwt| jwt.header.clone()));
-    if let ForwardedHeader::Single(name) = &config.client_ip.header {
-        names.push(name.clone());
-    }
-    names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-    names.dedup();
-    names
-}
-
-/// What keeps the requests of a route on one server.
-fn hashed_by<'c>(config: &'c Config, route: &RouteConfig) -> Option<&'c KeySpec> {
-    match &route.action {
-        Action::Forward { upstream, .. } => config.upstreams[*upstream].hashed_by(),
-        Action::Usage | Action::Respond { .. } | Action::Redirect { .. } => None,
     }
 }
 
@@ -380,9 +338,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::parse;
+    use crate::resources::parse;
 
-    fn config(scope: &str) -> Config {
+    fn config(scope: &str) -> LoadedConfig {
         let text = format!(
             "listen: [127.0.0.1:8080]\nstore: {{redis: {{url: redis://127.0.0.1}}}}\n\
              limits: {{one: {{key: ip, rate: 100/min, scope: {scope}}}}}\n\

@@ -8,9 +8,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
 
-use sluicegate::config;
 use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
+use sluicegate::resources;
 use sluicegate::snapshot::SnapshotBuilder;
 use sluicegate_limiter::{Span, Time};
 use sluicegate_wire::RequestHead;
@@ -55,7 +55,7 @@ fn a_remembered_token_allocates_nothing() {
         "{}\nauth: {{jwt: {{secret: {SECRET}}}}}\n",
         RULES.replace("api_key | ip", "user").replace("[ip, path]", "['jwt:tenant', path]")
     );
-    let config = config::parse(rules, "gateway.yaml", Path::new(".")).config.unwrap();
+    let config = resources::parse(rules, "gateway.yaml", Path::new(".")).config.unwrap();
     let now = Time::from_nanos(1_795_000_000_000_000_000);
     let snapshot = SnapshotBuilder::default().build(config, None, now);
     let claims = r#"{"sub":"ada","tenant":7,"exp":1800000000}"#;
@@ -96,7 +96,7 @@ fn a_known_key_allocates_nothing() {
 }
 
 fn allocates_nothing(rules: &str, folder: &Path) {
-    let loaded = config::parse(rules.into(), "gateway.yaml", folder);
+    let loaded = resources::parse(rules.into(), "gateway.yaml", folder);
     let now = Time::from_nanos(1_795_000_000_000_000_000);
     let snapshot = SnapshotBuilder::default().build(loaded.config.unwrap(), None, now);
     let request = http::Request::builder()

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::steady::{Connection, RULES, upstream};
 use harness::{ReservedPort, deadline};
-use sluicegate::config::Source;
 use sluicegate::process_log::ProcessLog;
+use sluicegate::resources::Source;
 use sluicegate::runtime::{self, Options};
 
 /// Allocations on all threads except those of the test.

@@ -1,16 +1,19 @@
 //! The configuration in force, defaults included. It is built from known fields, and secrets are none of them.
 
 mod cors;
+mod listeners;
+
+pub(super) use self::listeners::certificates;
 
 use serde_json::{Map, Value, json};
 use sluicegate_limiter::{Quota, Span};
 
 use crate::config::{
-    Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, Balance, CertificateConfig, Change, Config,
-    Cost, Field, HeaderChange, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, ListenerConfig,
-    LogFormat, LogTarget, Match, PathChange, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
+    Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, Balance, Change, Config, Cost, Field,
+    HeaderChange, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, LogFormat, LogTarget, Match,
+    PathChange, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
 };
-use crate::server::PER_ADDRESS;
+use crate::lists::AddressList;
 use crate::snapshot::Snapshot;
 use crate::upstream::ServerStatus;
 use sluicegate_wire::h2::{AbortReason, FrameBudget};
@@ -24,7 +27,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         config.upstreams.iter().map(|u| (u.name.clone(), upstream(u))).collect();
     json!({
         "generation": snapshot.generation,
-        "listen": config.listeners.iter().map(listener).collect::<Vec<_>>(),
+        "listen": config.listeners.iter().zip(&config.resources.listeners).map(listeners::listener).collect::<Vec<_>>(),
         "admin": config.admin.as_ref().map(|admin| json!({
             "address": admin.address.to_string(),
             "token": redacted(!admin.token.is_empty()),
@@ -32,13 +35,13 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         })),
         "client_ip": {
             "trusted_proxies": texts(&config.client_ip.trusted_proxies),
-            "trusted_lists": names(&config.lists, &config.client_ip.trusted_lists),
+            "trusted_lists": names(&config.lists, config.client_ip.trusted_lists.iter().map(|list| list.index)),
             "header": config.client_ip.header.name(),
             "ipv6_prefix": config.client_ip.ipv6_prefix,
         },
         "auth": { "api_key": api_key(&config.api_key), "jwt": config.jwt.as_ref().map(jwt) },
         "store": config.store.as_ref().map(|redis| json!({ "redis": self::redis(redis) })),
-        "lists": config.lists.iter().map(|l| (l.name.clone(), list(l))).collect::<Map<_, _>>(),
+        "lists": config.lists.iter().zip(&config.resources.lists).map(|(l, known)| (l.name.clone(), list(l, known))).collect::<Map<_, _>>(),
         "limits": limits,
         "upstreams": upstreams,
         "routes": config.routes.iter().map(|r| route(config, r)).collect::<Vec<_>>(),
@@ -75,34 +78,6 @@ fn h2_budget((name, budget): (&&str, &FrameBudget)) -> (String, Value) {
     ((*name).to_owned(), budget.floor.into())
 }
 
-fn listener(listener: &ListenerConfig) -> Value {
-    json!({
-        "name": listener.name,
-        "address": listener.address.to_string(),
-        "tls": listener.tls.as_ref().map(|tls| json!({
-            "certificates": tls.certificates.iter().map(certificate).collect::<Vec<_>>(),
-            "client_ca": tls.client.as_ref().map(|client| client.ca.display().to_string()),
-            "client_auth": tls.client.as_ref().map(|client| if client.required { "required" } else { "optional" }),
-            "min_version": tls.min_version.name(),
-            "handshake_timeout": seconds(tls.handshake_timeout),
-        })),
-        "proxy_protocol": listener.proxy_protocol,
-        "max_connections": listener.max_connections,
-        "max_connections_per_ip": listener.max_connections_per_ip.unwrap_or(PER_ADDRESS),
-    })
-}
-
-/// A certificate in force. Of its key nothing is told but the file.
-pub(super) fn certificate(certificate: &CertificateConfig) -> Value {
-    json!({
-        "cert": certificate.cert.display().to_string(),
-        "key": certificate.key.display().to_string(),
-        "names": certificate.known.names.texts(),
-        "not_before": certificate.known.not_before.to_string(),
-        "not_after": certificate.known.not_after.to_string(),
-    })
-}
-
 fn api_key(api_key: &ApiKeyConfig) -> Value {
     let mut value = match &api_key.source {
         ApiKeySource::Header(name) => json!({ "header": name.as_str() }),
@@ -118,8 +93,8 @@ fn api_key(api_key: &ApiKeyConfig) -> Value {
 
 fn jwt(jwt: &JwtConfig) -> Value {
     let (kind, keys) = match &jwt.keys {
-        JwtKeys::Fixed(_) => ("key", redacted(true).into()),
-        JwtKeys::File { path, .. } => ("jwks", json!({ "file": path.display().to_string() })),
+        JwtKeys::Secret(_) | JwtKeys::PublicKey(_) => ("key", redacted(true).into()),
+        JwtKeys::File(file) => ("jwks", json!({ "file": file.display().to_string() })),
         JwtKeys::Url(url) => ("jwks", json!({ "url": url.text, "refresh": seconds(url.refresh) })),
     };
     let forward: Map<String, Value> =
@@ -181,10 +156,10 @@ pub(super) fn limit(limit: &LimitConfig, lists: &[ListConfig]) -> Value {
         "mode": word(&limit.mode),
         "exempt": {
             "networks": texts(&limit.exempt.networks),
-            "lists": names(lists, &limit.exempt.lists),
+            "lists": names(lists, limit.exempt.lists.iter().copied()),
             "keys": limit.exempt.values.len(),
             "consumers": limit.exempt.consumers,
-            "plans": limit.exempt.plans,
+            "plans": limit.exempt.plans.iter().map(|plan| &plan.value).collect::<Vec<_>>(),
         },
         "on_missing": word(&limit.on_missing),
         "scope": if limit.shared { "shared" } else { "local" },
@@ -214,13 +189,13 @@ fn quota(quota: &Quota) -> Value {
     })
 }
 
-fn list(list: &ListConfig) -> Value {
-    let file = list.file.as_ref().map(|file| file.display().to_string());
-    json!({ "file": file, "entries": list.known.len() })
+fn list(list: &ListConfig, known: &AddressList) -> Value {
+    let file = list.file().map(|file| file.display().to_string());
+    json!({ "file": file, "entries": known.len() })
 }
 
-fn names(lists: &[ListConfig], indices: &[usize]) -> Vec<String> {
-    indices.iter().map(|index| lists[*index].name.clone()).collect()
+fn names(lists: &[ListConfig], indices: impl Iterator<Item = usize>) -> Vec<String> {
+    indices.map(|index| lists[index].name.clone()).collect()
 }
 
 fn redis(redis: &RedisConfig) -> Value {
@@ -263,8 +238,8 @@ fn upstream(upstream: &UpstreamConfig) -> Value {
         },
         "protocol": word(&upstream.protocol),
         "tls": upstream.tls.as_ref().map(|tls| json!({
-            "ca": if tls.files.ca.is_some() { "private" } else { "system" },
-            "own_certificate": tls.files.client.is_some(),
+            "ca": if tls.ca.is_some() { "private" } else { "system" },
+            "own_certificate": tls.client.is_some(),
             "server_name": tls.server_name.as_ref().map(|name| name.to_str()),
             "verify": tls.verify,
         })),
@@ -319,8 +294,8 @@ fn route(config: &Config, route: &RouteConfig) -> Value {
     let mut value = json!({
         "name": route.name,
         "match": matches(config, &route.matches),
-        "deny": names(&config.lists, &route.access.deny),
-        "allow": names(&config.lists, &route.access.allow),
+        "deny": names(&config.lists, route.access.deny.iter().copied()),
+        "allow": names(&config.lists, route.access.allow.iter().copied()),
         "preflight": if route.matches.preflight { "exempt" } else { "counted" },
         "cors": route.cors.as_deref().map(cors::cors),
         "limits": route.limits.iter().map(|index| config.limits[*index].name.clone()).collect::<Vec<_>>(),
@@ -437,7 +412,7 @@ fn seconds(duration: std::time::Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Source;
+    use crate::resources::Source;
     use crate::snapshot::SnapshotBuilder;
     use sluicegate_limiter::Time;
 

@@ -171,27 +171,24 @@ impl Admin {
             "loaded_at": status.loaded_at,
             "last_reload_error": status.last_error,
             "file_errors": status.file_errors,
-            "consumers": self.shared.snapshot.load().config.api_key.consumers.as_ref().map(|consumers| json!({
+            "consumers": self.shared.snapshot.load().config.known_consumers().map(|(consumers, known)| json!({
                 "file": consumers.file.display().to_string(),
-                "consumers": consumers.known.len(),
-                "keys": consumers.known.keys(),
+                "consumers": known.len(),
+                "keys": known.keys(),
                 "last_reload_error": status.file_errors.get(&consumers.file.display().to_string()),
             })),
-            "lists": self.shared.snapshot.load().config.lists.iter().map(|list| json!({
+            "lists": self.shared.snapshot.load().config.all_lists().map(|(list, known)| json!({
                 "name": list.name,
-                "file": list.file.as_ref().map(|file| file.display().to_string()),
-                "entries": list.known.len(),
-                "last_reload_error": list.file.as_ref().and_then(|file| {
+                "file": list.file().map(|file| file.display().to_string()),
+                "entries": known.len(),
+                "last_reload_error": list.file().and_then(|file| {
                     status.file_errors.get(&file.display().to_string())
                 }),
             })).collect::<Vec<_>>(),
-            "tls": self.shared.snapshot.load().config.listeners.iter().filter_map(|listener| {
-                let tls = listener.tls.as_ref()?;
-                Some(json!({
-                    "listener": listener.name,
-                    "certificates": tls.certificates.iter().map(config_dump::certificate).collect::<Vec<_>>(),
-                }))
-            }).collect::<Vec<_>>(),
+            "tls": self.shared.snapshot.load().config.tls_of_listeners().map(|(listener, tls, files)| json!({
+                "listener": listener.name,
+                "certificates": config_dump::certificates(tls, files),
+            })).collect::<Vec<_>>(),
             "refusals": self.shared.metrics.refusals().iter().map(|(route, reason, count)| json!({
                 "route": route,
                 "reason": reason.name(),

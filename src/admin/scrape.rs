@@ -64,11 +64,10 @@ fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {
 }
 
 fn certificates(scrape: &mut Scrape, snapshot: &Snapshot) {
-    let expiries = snapshot.config.listeners.iter().flat_map(|listener| {
-        let certificates = listener.tls.iter().flat_map(|tls| &tls.certificates);
-        certificates.map(|certificate| {
-            let labels = vec![listener.name.clone(), certificate.cert.display().to_string()];
-            (labels, certificate.known.not_after.as_second() as f64)
+    let expiries = snapshot.config.tls_of_listeners().flat_map(|(listener, tls, files)| {
+        tls.certificates.iter().zip(&files.certificates).map(|(named, known)| {
+            let labels = vec![listener.name.clone(), named.cert.display().to_string()];
+            (labels, known.not_after.as_second() as f64)
         })
     });
     scrape.gauges(&families::CERTIFICATE_EXPIRY, expiries.collect());

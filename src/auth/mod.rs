@@ -54,17 +54,18 @@ pub enum Unproven {
     Token(TokenError),
 }
 
-/// Who sent a request, asked once for each. `jwt` verifies tokens where anything wants to know the user.
+/// Who sent a request, asked once for each. `consumers` are the known API keys; `jwt` verifies tokens where anything wants to know the user.
 ///
 /// # Errors
 /// When a known key or a token is required and the request has none, or its token does not hold at `now`.
 pub fn identify<'s>(
-    api_key: &'s ApiKeyConfig,
+    api_key: &ApiKeyConfig,
+    consumers: Option<&'s Consumers>,
     jwt: Option<&Jwt>,
     parts: &RequestHead,
     now: Time,
 ) -> Result<Identity<'s>, Unproven> {
-    let consumer = consumer(api_key, parts)?;
+    let consumer = consumer(api_key, consumers, parts)?;
     let token = match jwt {
         Some(jwt) => jwt.identify(&parts.headers, now).map_err(Unproven::Token)?,
         None => None,
@@ -74,12 +75,16 @@ pub fn identify<'s>(
 
 /// Whose API key a request carries. Nothing is allocated; it costs one SHA-256 of the key, and no comparison ever sees
 /// the key itself, so how long it takes tells nothing of the keys that exist.
-fn consumer<'s>(config: &'s ApiKeyConfig, parts: &RequestHead) -> Result<Option<Consumer<'s>>, Unproven> {
-    let Some(consumers) = &config.consumers else { return Ok(None) };
+fn consumer<'s>(
+    config: &ApiKeyConfig,
+    consumers: Option<&'s Consumers>,
+    parts: &RequestHead,
+) -> Result<Option<Consumer<'s>>, Unproven> {
+    let Some((settings, consumers)) = config.consumers.as_ref().zip(consumers) else { return Ok(None) };
     let sent = keys::api_key(&config.source, &parts.headers, parts.target.query());
     let why = if sent.is_some() { Unproven::UnknownKey } else { Unproven::NoKey };
-    let consumer = sent.and_then(|sent| consumers.known.find(sent.bytes()));
-    if consumer.is_none() && consumers.required {
+    let consumer = sent.and_then(|sent| consumers.find(sent.bytes()));
+    if consumer.is_none() && settings.required {
         return Err(why);
     }
     Ok(consumer)

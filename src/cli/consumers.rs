@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print_and_exit, say};
 use crate::auth::edit::{self, EditError};
-use crate::config;
+use crate::resources;
 
 #[derive(clap::Subcommand)]
 #[command(after_help = "A gateway that runs takes a change over by itself.\n\nExamples:\n  \
@@ -175,7 +175,7 @@ impl Place {
             return Ok((file.clone(), Vec::new()));
         }
         let config = &self.option.config;
-        config::consumers_file(config)?.ok_or_else(|| {
+        resources::consumers_file(config)?.ok_or_else(|| {
             format!(
                 "{config} names no file of consumers: add `auth: {{api_key: {{consumers: consumers.yaml}}}}`, or use --file"
             )

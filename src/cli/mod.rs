@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 
-use crate::config::Source;
+use crate::resources::Source;
 
 /// Exit codes: 0 fine, 1 a user's mistake, 2 could not start or run.
 const USERS_MISTAKE: u8 = 1;

@@ -15,9 +15,10 @@ use sluicegate_limiter::Time;
 use self::report::{Totals, escaped, of_unmatched};
 use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print, say};
 use crate::access_log::Outcome;
+use crate::config::Config;
 use crate::config::host_name;
-use crate::config::{Config, Source};
 use crate::replay::{LogFile, Replay, RowWriter, parse};
+use crate::resources::Source;
 use crate::snapshot::{Snapshot, SnapshotBuilder};
 
 #[derive(clap::Args)]

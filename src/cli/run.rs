@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 
 use super::{COULD_NOT, ConfigFile, ConfigOption, USERS_MISTAKE, fail};
-use crate::config::Source;
 use crate::process_log::ProcessLog;
+use crate::resources::Source;
 use crate::runtime::{self, StartError};
 
 #[derive(clap::Args)]

@@ -1,11 +1,12 @@
 //! Values that may be written in more than one form.
 
+use super::at::At;
 use super::node::{Node, Value};
 use super::raw::{RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_listen::RawListenerFields;
 use super::raw_route::RawRespond;
 use super::raw_upstream::RawServerFields;
-use super::read::{At, Read, parsed, text, wrong, wrong_kind};
+use super::read::{Read, parsed, text, wrong, wrong_kind};
 use super::report::{Problem, Report};
 use super::values;
 

@@ -1,12 +1,11 @@
-//! User tokens as they are meant. No way of printing it tells a secret.
+//! User tokens: where they come from, and what verifies them.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
 
-use crate::auth::jwt::KeySet;
+use super::at::{At, FileContent, FileRef};
+use super::secret::Secret;
 
 /// How user tokens are found and verified.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,15 +35,12 @@ pub struct JwtConfig {
 /// Where the keys are that tokens are signed with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JwtKeys {
-    /// One key, a secret or a public one: it changes with gateway.yaml only.
-    Fixed(Arc<KeySet>),
+    /// A secret for HMAC; it changes with gateway.yaml only.
+    Secret(At<Secret>),
+    /// A public key as PEM; it changes with gateway.yaml only.
+    PublicKey(At<Secret>),
     /// A JWK set in a file, which is watched.
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What it held when gateway.yaml was read.
-        keys: Arc<KeySet>,
-    },
+    File(FileRef),
     /// A JWK set that the issuer serves.
     Url(JwksUrl),
 }
@@ -64,8 +60,8 @@ pub struct JwksUrl {
     pub path: String,
     /// How often it is fetched.
     pub refresh: Duration,
-    /// The authorities that are believed, as PEM; `None` for those of the system.
-    pub ca: Option<Vec<u8>>,
+    /// The authorities that are trusted; `None` for those of the system.
+    pub ca: Option<FileContent>,
 }
 
 impl JwksUrl {

@@ -1,14 +1,12 @@
 //! The edge: addresses, operators, and who the client is.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
 use ipnet::IpNet;
 
-use crate::tls::{ClientRoots, KeyPair};
+use super::at::{At, FileRef};
 
 /// An address that serves clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,22 +42,18 @@ pub struct TlsConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateConfig {
     /// The file of the certificate and its chain.
-    pub cert: PathBuf,
+    pub cert: FileRef,
     /// The file of its private key.
-    pub key: PathBuf,
-    /// What they hold.
-    pub known: Arc<KeyPair>,
+    pub key: FileRef,
 }
 
 /// Whose certificates clients have to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAuthConfig {
     /// The file of authorities.
-    pub ca: PathBuf,
+    pub ca: FileRef,
     /// Whether clients without a certificate are turned away.
     pub required: bool,
-    /// What the file holds.
-    pub known: Arc<ClientRoots>,
 }
 
 /// The oldest version of TLS that is spoken.
@@ -93,12 +87,21 @@ impl std::fmt::Debug for AdminConfig {
 pub struct ClientIpConfig {
     /// The peers that are believed.
     pub trusted_proxies: Vec<IpNet>,
-    /// The lists of more of them: indices into [`Config::lists`](super::Config::lists).
-    pub trusted_lists: Vec<usize>,
+    /// The lists of more of them.
+    pub trusted_lists: Vec<TrustedList>,
     /// The header that they write.
     pub header: ForwardedHeader,
     /// Bits of an IPv6 address that make one client.
     pub ipv6_prefix: u8,
+}
+
+/// A list of peers that are believed.
+#[derive(Clone, Debug)]
+pub struct TrustedList {
+    /// An index into [`Config::lists`](super::Config::lists).
+    pub index: usize,
+    /// As `trusted_proxies` names it.
+    pub written: At<String>,
 }
 
 /// A header in which proxies name the client.
@@ -123,6 +126,14 @@ impl ForwardedHeader {
             Self::XRealIp => "x-real-ip",
             Self::Single(name) => name.as_str(),
         }
+    }
+}
+
+impl ClientIpConfig {
+    /// Whether any peer may be one of the proxies that are believed.
+    #[inline]
+    pub const fn has_proxies(&self) -> bool {
+        !self.trusted_proxies.is_empty() || !self.trusted_lists.is_empty()
     }
 }
 

@@ -1,21 +1,28 @@
 //! Lists of addresses as they are meant, and whom a route lets in.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
+use ipnet::IpNet;
 
-use super::model::Exempt;
-use crate::lists::AddressList;
+use super::at::FileRef;
+use super::report::Place;
 
 /// A list of addresses with a name.
 #[derive(Clone, Debug)]
 pub struct ListConfig {
     /// Its name.
     pub name: String,
-    /// The file that it stands in; `None` if it stands in gateway.yaml.
-    pub file: Option<PathBuf>,
-    /// Who is on it.
-    pub known: Arc<AddressList>,
+    /// Where its name stands.
+    pub at: Place,
+    /// Where its networks are.
+    pub source: ListSource,
+}
+
+/// Where the networks of a list are.
+#[derive(Clone, Debug)]
+pub enum ListSource {
+    /// In gateway.yaml.
+    Networks(Vec<IpNet>),
+    /// In a file of their own.
+    File(FileRef),
 }
 
 /// Whom a route lets in. The lists are indices into [`Config::lists`](super::Config::lists).
@@ -27,18 +34,12 @@ pub struct Access {
     pub allow: Vec<usize>,
 }
 
-impl Access {
-    /// Whether a client is let in.
-    pub fn admits(&self, lists: &[ListConfig], client: IpAddr) -> bool {
-        let is_on = |list: &usize| lists[*list].known.contains(client);
-        !self.deny.iter().any(is_on) && (self.allow.is_empty() || self.allow.iter().any(is_on))
-    }
-}
-
-impl Exempt {
-    /// Whether a client's address is left alone.
-    pub fn covers(&self, lists: &[ListConfig], client: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.contains(&client))
-            || self.lists.iter().any(|list| lists[*list].known.contains(client))
+impl ListConfig {
+    /// The file of its networks; `None` if they stand in gateway.yaml.
+    pub const fn file(&self) -> Option<&FileRef> {
+        match &self.source {
+            ListSource::Networks(_) => None,
+            ListSource::File(file) => Some(file),
+        }
     }
 }

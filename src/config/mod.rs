@@ -1,5 +1,6 @@
 //! gateway.yaml: text -> tree -> raw -> valid. All mistakes are reported at once.
 
+mod at;
 mod calendar;
 mod client;
 mod conceal;
@@ -35,22 +36,23 @@ mod raw_shape;
 mod raw_store;
 mod raw_upstream;
 mod read;
+mod references;
 mod report;
 mod rewrite;
 mod route;
 mod schema;
-mod source;
+mod secret;
 mod store;
 mod suggest;
 mod syntax;
 mod template;
 mod upstream;
-mod upstream_tls;
 mod validate;
 mod values;
 
 use std::path::{Path, PathBuf};
 
+pub use at::{At, FileContent, FileRef, Folder, utf8_text};
 pub use client::ClientConfig;
 pub use cors::{Below, CorsConfig, Origins};
 pub use cost::{Cost, DetailedCost};
@@ -60,9 +62,9 @@ pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use key_spec::{KeySpec, Part};
 pub use listener::{
     AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig,
-    MinTls, TlsConfig,
+    MinTls, TlsConfig, TrustedList,
 };
-pub use lists::{Access, ListConfig};
+pub use lists::{Access, ListConfig, ListSource};
 pub use log::{
     Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, Sample, Share, TraceConfig, has_secret_word,
     is_secret_header, secret_parameters,
@@ -75,63 +77,41 @@ pub use network::parse_network;
 pub use normal_path::{PathError, is_overlong, normalize};
 pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
 pub use percent::{form_decode, percent_decode};
-pub(crate) use report::nearest;
-pub use report::{Place, Problem, Report};
+pub use report::nearest;
+pub use report::{Mistake, Place, Problem, Report};
 pub use rewrite::{Change, HeaderChange, PathChange, RegexPiece, UriTemplate};
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
-pub use source::Source;
+pub use secret::Secret;
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use template::{Piece, Template, Variable};
 pub use upstream::{
     Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,
+    UpstreamTlsConfig,
 };
-pub use upstream_tls::{TlsFile, TlsFiles, TlsMistakes, TlsPart, UpstreamTls};
+pub use validate::believes_everybody;
 
 use node::Value;
 use read::Read;
 
-/// A file that was read: what it means if it means anything, and what is to be said of it.
-#[derive(Debug)]
-pub struct Loaded {
-    /// The configuration; `None` if there are errors.
-    pub config: Option<Config>,
-    /// Errors and warnings.
-    pub report: Report,
-    /// The report with the lines it speaks of; empty when there is nothing to say.
-    pub rendered: String,
-    /// The text that was read.
-    pub text: String,
+/// The configuration that a text describes, as far as it can be understood; what is wrong is added to `report`. It is
+/// valid only if the report has no errors.
+pub fn parse(text: &str, folder: Folder<'_>, report: &mut Report) -> Option<Config> {
+    raw(text, report).and_then(|raw| validate::config(&raw, folder, report))
 }
 
-/// Reads a text as if it stood in `file`; other files it names are looked for in `folder`.
-pub fn parse(text: String, file: &str, folder: &Path) -> Loaded {
-    parse_after(text, file, folder, None)
-}
-
-fn parse_after(text: String, file: &str, folder: &Path, before: Option<&Config>) -> Loaded {
-    let mut report = Report::default();
-    let config = raw(&text, &mut report).and_then(|raw| validate::config(&raw, folder, before, &mut report));
-    report.sort();
-    let config = config.filter(|_| report.errors.is_empty());
-    let rendered = report.render(file, &text);
-    Loaded { config, report, rendered, text }
-}
-
-/// The file of consumers that a configuration names, whether or not it can be read, and the plans that they can be on;
-/// none if they can be on any.
+/// The file of consumers that a configuration names, and the plans that they can be on; none if they can be on any.
 ///
 /// # Errors
 /// When the configuration cannot be read as far as that.
-pub fn consumers_file(source: &Source) -> Result<Option<(PathBuf, Vec<String>)>, String> {
-    let text = source.text().map_err(|error| format!("cannot read {source}: {error}"))?;
+pub fn consumers_file(text: &str, folder: &Path) -> Result<Option<(PathBuf, Vec<String>)>, Report> {
     let mut report = Report::default();
-    let raw = raw(&text, &mut report);
+    let raw = raw(text, &mut report);
     let plans = raw.as_ref().map(validate::plans).unwrap_or_default();
     let named = raw.and_then(|raw| raw.auth?.value.api_key?.value.consumers);
     match named {
-        Some(file) => Ok(Some((relative(source.folder(), &file.value), plans))),
+        Some(file) => Ok(Some((folder.join(&file.value), plans))),
         None if report.errors.is_empty() => Ok(None),
-        None => Err(report.render(&source.to_string(), &text).trim_end().to_owned()),
+        None => Err(report),
     }
 }
 
@@ -153,9 +133,4 @@ fn raw(text: &str, report: &mut Report) -> Option<raw::RawConfig> {
 /// The JSON Schema of gateway.yaml.
 pub fn schema() -> serde_json::Value {
     schema::schema()
-}
-
-/// `path` as seen from `folder`.
-fn relative(folder: &Path, path: &str) -> PathBuf {
-    folder.join(path)
 }

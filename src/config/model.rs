@@ -1,6 +1,5 @@
 //! gateway.yaml as it is meant: every reference resolved, every value checked. Nothing after this file fails.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method};
@@ -9,6 +8,7 @@ use sluicegate_limiter::{Ban, Quota};
 
 use sluicegate_wire::h2::FloodLimits;
 
+use super::at::{At, FileRef};
 use super::client::ClientConfig;
 use super::cors::CorsConfig;
 use super::cost::Cost;
@@ -20,7 +20,6 @@ use super::log::{AccessLogConfig, TraceConfig};
 use super::route::RouteConfig;
 use super::store::RedisConfig;
 use super::upstream::UpstreamConfig;
-use crate::auth::Consumers;
 use crate::config::HeaderChange;
 use crate::config::KeySpec;
 
@@ -82,13 +81,11 @@ pub struct ApiKeyConfig {
 #[derive(Clone, Debug)]
 pub struct ConsumersConfig {
     /// The file that they stand in.
-    pub file: PathBuf,
+    pub file: FileRef,
     /// Whether a request without one is answered 401.
     pub required: bool,
     /// Whether the upstream is told whose key it was.
     pub forward: bool,
-    /// What the file holds.
-    pub known: Arc<Consumers>,
 }
 
 /// Where the API key is.
@@ -160,7 +157,7 @@ pub struct Exempt {
     /// Consumers of these names.
     pub consumers: Vec<String>,
     /// Those on these plans.
-    pub plans: Vec<String>,
+    pub plans: Vec<At<String>>,
 }
 
 /// The requests that a limit concerns: all that is given fits.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::at::At;
 use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::hints;
 use super::node::Node;
@@ -18,7 +19,7 @@ use super::raw_route::RawRoute;
 use super::raw_shape::RawHeaderChanges;
 use super::raw_store::RawStore;
 use super::raw_upstream::RawUpstream;
-use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::read::{Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::{Family, Scalar};
 

@@ -1,9 +1,10 @@
 //! `cors` as it is written: a mapping, or `off`.
 
+use super::at::At;
 use super::hints;
 use super::node::{Node, Value};
 use super::raw::RawText;
-use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key, wrong_kind};
+use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key, wrong_kind};
 use super::report::{Place, Report};
 
 /// Which pages may read answers; `None` for none.

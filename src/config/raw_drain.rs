@@ -1,9 +1,10 @@
 //! `drain` as it is written: `30s`, or a mapping.
 
+use super::at::At;
 use super::hints;
 use super::node::{Node, Value};
 use super::raw::RawText;
-use super::read::{At, Read, entries, mapping, not_available, unknown_key, wrong_kind};
+use super::read::{Read, entries, mapping, not_available, unknown_key, wrong_kind};
 use super::report::{Place, Report};
 
 /// How long a drain may take, or a mapping.

@@ -1,8 +1,9 @@
 //! `h2` as it is written.
 
+use super::at::At;
 use super::forms::RawCount;
 use super::node::Node;
-use super::read::{At, Read, entries, mapping, not_available, unknown_key};
+use super::read::{Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 
 mapping! {

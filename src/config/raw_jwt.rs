@@ -1,10 +1,11 @@
 //! `auth.jwt` as it is written.
 
+use super::at::At;
 use super::forms::RawSecret;
 use super::hints;
 use super::node::Node;
 use super::raw::RawText;
-use super::read::{At, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::read::{Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 
 mapping! {

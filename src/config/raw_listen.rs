@@ -1,10 +1,11 @@
 //! The edge as it is written: addresses, operators, and who the client is.
 
+use super::at::At;
 use super::forms::{RawCount, RawProxy, RawSecret};
 use super::hints;
 use super::node::Node;
 use super::raw::RawText;
-use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::Scalar;
 

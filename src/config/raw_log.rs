@@ -1,9 +1,10 @@
 //! The access log and traces, as they are written.
 
+use super::at::At;
 use super::hints;
 use super::node::{Node, Value};
 use super::raw::RawText;
-use super::read::{At, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 
 /// In the place of the path: no access log.

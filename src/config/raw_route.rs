@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::at::At;
 use super::forms::{RawAnswer, RawCount};
 use super::hints;
 use super::node::Node;
 use super::raw::RawText;
 use super::raw_cors::RawCors;
 use super::raw_shape::{RawHeaderChanges, RawRedirect, RawRewrite};
-use super::read::{At, Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::read::{Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::{Family, Scalar};
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::at::At;
 use super::node::{Node, Value};
 use super::raw::RawText;
 use super::raw_route::RawRedirectFields;
-use super::read::{At, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
+use super::read::{Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::Scalar;
 

@@ -1,10 +1,11 @@
 //! The store as it is written.
 
+use super::at::At;
 use super::forms::{RawCount, RawSecret};
 use super::hints;
 use super::node::Node;
 use super::raw::RawText;
-use super::read::{At, Read, entries, mapping, not_available, unknown_key};
+use super::read::{Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 
 mapping! {

@@ -3,15 +3,9 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use super::at::At;
 use super::node::{Node, Value};
 use super::report::{Mistake, Place, Problem, Report, nearest};
-
-/// A value and where it stands.
-#[derive(Clone, Debug)]
-pub(super) struct At<T> {
-    pub(super) at: Place,
-    pub(super) value: T,
-}
 
 /// Something that a node can be read as. `None` means that the report now says why not.
 pub(super) trait Read: Sized {
@@ -33,27 +27,6 @@ pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
 /// A field of the manual that this version does not have. Using it is an error, never silence.
 #[derive(Clone, Debug)]
 pub(super) struct Later;
-
-impl<T> At<T> {
-    pub(super) fn problem(&self, message: impl Into<String>) -> Problem {
-        Problem::new(self.at, message)
-    }
-}
-
-impl At<String> {
-    /// A piece of the text with its own place, where the text stands in the file as it is or in plain quotes.
-    pub(super) fn piece(&self, start: usize, piece: &str) -> Self {
-        let count = |text: &str| text.chars().count() as u64;
-        let at = match self.at.length.checked_sub(count(&self.value)) {
-            Some(quotes @ (0 | 2)) => {
-                let column = self.at.column + quotes / 2 + count(&self.value[..start]);
-                Place::new(self.at.line, column, count(piece))
-            }
-            _ => self.at,
-        };
-        Self { at, value: piece.to_owned() }
-    }
-}
 
 impl<T: Read> Read for At<T> {
     const LATER: bool = T::LATER;

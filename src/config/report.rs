@@ -31,9 +31,11 @@ pub struct Problem {
 
 /// What is wrong with a value, before it is known where the value stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
-    pub(super) message: String,
-    pub(super) help: Option<String>,
+pub struct Mistake {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
 }
 
 /// Everything that was found in a file.
@@ -71,22 +73,22 @@ impl Problem {
 
 impl Mistake {
     /// A mistake without advice.
-    pub(super) fn new(message: impl Into<String>) -> Self {
+    pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None }
     }
 
     /// Adds advice.
-    pub(super) fn help(self, help: impl Into<String>) -> Self {
+    pub fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
     /// The same advice below another message.
-    pub(super) fn saying(self, message: impl Into<String>) -> Self {
+    pub fn saying(self, message: impl Into<String>) -> Self {
         Self { message: message.into(), ..self }
     }
 
     /// The problem that it is in its place.
-    pub(super) fn at(self, at: Place) -> Problem {
+    pub fn at(self, at: Place) -> Problem {
         let problem = Problem::new(at, self.message);
         match self.help {
             Some(help) => problem.help(help),
@@ -109,17 +111,17 @@ impl From<PatternError> for Mistake {
 
 impl Report {
     /// Notes a mistake.
-    pub(super) fn error(&mut self, problem: Problem) {
+    pub fn error(&mut self, problem: Problem) {
         self.errors.push(problem);
     }
 
     /// Notes a doubt.
-    pub(super) fn warning(&mut self, problem: Problem) {
+    pub fn warning(&mut self, problem: Problem) {
         self.warnings.push(problem);
     }
 
     /// Sorts by place, for reading from the top.
-    pub(super) fn sort(&mut self) {
+    pub fn sort(&mut self) {
         self.errors.sort_by_key(|p| p.at);
         self.warnings.sort_by_key(|p| p.at);
     }
@@ -160,7 +162,7 @@ fn render_problem(out: &mut String, file: &str, text: &str, word: &str, problem:
 }
 
 /// The known name nearest to `word`, if one is near enough to be meant.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     known
         .into_iter()

@@ -7,6 +7,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
+use super::at::At;
 use super::forms::{
     RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawProxy, RawSecret, RawServer,
 };
@@ -23,7 +24,7 @@ use super::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawSampleField
 use super::raw_route::{RawRedirectFields, RawRespond};
 use super::raw_shape::{RawRedirect, RawRewrite, RawRewriteFields};
 use super::raw_upstream::RawServerFields;
-use super::read::{At, Named, OneOrMany};
+use super::read::{Named, OneOrMany};
 
 /// The schema of the whole file.
 pub(super) fn schema() -> Value {

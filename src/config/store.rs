@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::at::FileContent;
+
 /// A Redis that several gateways count in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisConfig {
@@ -65,9 +67,9 @@ pub enum RedisAddress {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RedisTls {
     /// The authorities that are believed; `None` for those of the system.
-    pub ca: Option<Vec<u8>>,
+    pub ca: Option<FileContent>,
     /// The gateway's certificate chain and its private key.
-    pub client: Option<(Vec<u8>, Vec<u8>)>,
+    pub client: Option<(FileContent, FileContent)>,
 }
 
 impl fmt::Display for RedisAddress {
@@ -121,10 +123,17 @@ impl fmt::Debug for RedisTls {
 
 #[cfg(test)]
 mod tests {
+    use super::super::at::{At, FileContent, FileRef};
+    use super::super::report::Place;
     use super::*;
 
     #[test]
     fn nothing_that_is_printed_tells_a_secret() {
+        let pem = || {
+            let written = At { at: Place::START, value: "store.key".to_owned() };
+            let file = FileRef { path: PathBuf::from("store.key"), written };
+            FileContent { file, bytes: b"sesame".to_vec() }
+        };
         let secret = || Some("sesame".to_owned());
         let config = RedisConfig {
             servers: RedisServers::Sentinel {
@@ -136,7 +145,7 @@ mod tests {
             username: Some("app".to_owned()),
             password: secret(),
             database: 0,
-            tls: Some(RedisTls { ca: None, client: Some((b"sesame".to_vec(), b"sesame".to_vec())) }),
+            tls: Some(RedisTls { ca: None, client: Some((pem(), pem())) }),
             timeout: Duration::from_millis(50),
             prefix: "sluicegate".to_owned(),
             gateways: 1,

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use http::{HeaderValue, StatusCode};
+use rustls::pki_types::ServerName;
 
-use super::upstream_tls::UpstreamTls;
+use super::at::FileRef;
 use crate::config::KeySpec;
 
 /// An API behind the gateway.
@@ -31,7 +32,7 @@ pub struct UpstreamConfig {
     /// What is spoken to the servers.
     pub protocol: Protocol,
     /// TLS to those servers that have it; there is one if any has.
-    pub tls: Option<UpstreamTls>,
+    pub tls: Option<UpstreamTlsConfig>,
     /// Whether each connection begins with the address of its client.
     pub proxy_protocol: Option<ProxyVersion>,
     /// How servers are asked whether they are well; `None` if they are not asked.
@@ -44,6 +45,19 @@ pub struct UpstreamConfig {
     pub max_connections: Option<usize>,
     /// Requests that wait while all servers have as many as they may.
     pub max_pending: usize,
+}
+
+/// TLS to the servers of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamTlsConfig {
+    /// The authorities that are trusted; `None` for those of the system.
+    pub ca: Option<FileRef>,
+    /// The gateway's certificate chain and its private key.
+    pub client: Option<(FileRef, FileRef)>,
+    /// The name that certificates have to be for; `None` for the host of the server.
+    pub server_name: Option<ServerName<'static>>,
+    /// Whether certificates are verified.
+    pub verify: bool,
 }
 
 impl UpstreamConfig {

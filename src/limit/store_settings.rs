@@ -30,7 +30,10 @@ pub fn settings(config: &RedisConfig) -> Settings {
         username: config.username.clone(),
         password: config.password.clone(),
         database: config.database,
-        tls: config.tls.as_ref().map(|tls| TlsFiles { ca: tls.ca.clone(), client: tls.client.clone() }),
+        tls: config.tls.as_ref().map(|tls| TlsFiles {
+            ca: tls.ca.as_ref().map(|ca| ca.bytes.clone()),
+            client: tls.client.as_ref().map(|(cert, key)| (cert.bytes.clone(), key.bytes.clone())),
+        }),
         timeout: config.timeout,
         prefix: config.prefix.clone(),
         gateways: config.gateways,

@@ -13,6 +13,7 @@ use super::unmatched::Unmatched;
 use crate::access_log::Outcome;
 use crate::keys::KeyText;
 use crate::limit::{self, Holds, decide};
+use crate::request::client_address;
 use crate::request::cost::settled;
 use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
 use crate::request::pipeline::match_request;
@@ -102,7 +103,12 @@ impl<'s> Replay<'s> {
             snapshot.underscores.clean(&mut parts.to_mut().headers);
         }
         let config = &snapshot.config;
-        let client = config.client_ip.resolve(&config.lists, request.client, &parts.headers);
+        let client = client_address::resolve(
+            &config.client_ip,
+            &config.resources.lists,
+            request.client,
+            &parts.headers,
+        );
         let origin = Origin { listener: self.listener, client, tls: None };
         let reject = match match_request(snapshot, origin, &parts, self.now, &limit::may_refuse) {
             Ok(matched) if matches!(matched.route.target, Target::Usage) => {

@@ -6,68 +6,72 @@
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use crate::config::{ClientIpConfig, ForwardedHeader, ListConfig};
+use crate::config::{ClientIpConfig, ForwardedHeader};
+use crate::lists::AddressList;
 use sluicegate_wire::Headers;
 
 /// The most proxies in a row that are believed: more are a list that somebody made up.
 const MAX_HOPS: usize = 100;
 
-impl ClientIpConfig {
-    /// Whether `peer` is one of the proxies that are believed.
-    #[inline]
-    pub fn trusts(&self, lists: &[ListConfig], peer: IpAddr) -> bool {
-        self.has_proxies() && self.has_proxy(lists, peer.to_canonical())
-    }
+/// Whether `peer` is one of the proxies that are believed.
+#[inline]
+pub fn trusts(config: &ClientIpConfig, lists: &[Arc<AddressList>], peer: IpAddr) -> bool {
+    config.has_proxies() && has_proxy(config, lists, peer.to_canonical())
+}
 
-    fn has_proxy(&self, lists: &[ListConfig], peer: IpAddr) -> bool {
-        self.trusted_proxies.iter().any(|network| network.contains(&peer))
-            || self.trusted_lists.iter().any(|list| lists[*list].known.contains(peer))
-    }
+fn has_proxy(config: &ClientIpConfig, lists: &[Arc<AddressList>], peer: IpAddr) -> bool {
+    config.trusted_proxies.iter().any(|network| network.contains(&peer))
+        || config.trusted_lists.iter().any(|list| lists[list.index].contains(peer))
+}
 
-    /// Whether any peer may be one of the proxies that are believed.
-    #[inline]
-    pub fn has_proxies(&self) -> bool {
-        !self.trusted_proxies.is_empty() || !self.trusted_lists.is_empty()
+/// The client's address: the rightmost one that is not a trusted proxy. What is no address (junk, nothing,
+/// `unknown`) ends the search at the last one that is believed.
+pub fn resolve(
+    config: &ClientIpConfig,
+    lists: &[Arc<AddressList>],
+    peer: IpAddr,
+    headers: &Headers,
+) -> IpAddr {
+    let peer = peer.to_canonical();
+    if !trusts(config, lists, peer) {
+        return peer;
     }
-
-    /// The client's address: the rightmost one that is not a trusted proxy. What is no address (junk, nothing,
-    /// `unknown`) ends the search at the last one that is believed.
-    pub fn resolve(&self, lists: &[ListConfig], peer: IpAddr, headers: &Headers) -> IpAddr {
-        let peer = peer.to_canonical();
-        if !self.trusts(lists, peer) {
-            return peer;
+    let lines = headers.get_all(config.header.name()).rev();
+    match &config.header {
+        // A proxy that writes such a header writes it once, in the place of any that came in.
+        ForwardedHeader::Single(name) => headers.only(name).and_then(address).unwrap_or(peer),
+        // One address and no list: of several, a proxy that adds its own adds it last.
+        ForwardedHeader::XRealIp => {
+            let said = lines.take(1).flat_map(|line| line.rsplit(|b| *b == b',')).next();
+            said.and_then(address).unwrap_or(peer)
         }
-        let lines = headers.get_all(self.header.name()).rev();
-        match &self.header {
-            // A proxy that writes such a header writes it once, in the place of any that came in.
-            ForwardedHeader::Single(name) => headers.only(name).and_then(address).unwrap_or(peer),
-            // One address and no list: of several, a proxy that adds its own adds it last.
-            ForwardedHeader::XRealIp => {
-                let said = lines.take(1).flat_map(|line| line.rsplit(|b| *b == b',')).next();
-                said.and_then(address).unwrap_or(peer)
-            }
-            ForwardedHeader::XForwardedFor => {
-                self.walk(lists, peer, lines.flat_map(|line| line.rsplit(|b| *b == b',')).map(address))
-            }
-            ForwardedHeader::Forwarded => {
-                self.walk(lists, peer, lines.flat_map(Elements::of).map(forwarded_for))
-            }
+        ForwardedHeader::XForwardedFor => {
+            walk(config, lists, peer, lines.flat_map(|line| line.rsplit(|b| *b == b',')).map(address))
+        }
+        ForwardedHeader::Forwarded => {
+            walk(config, lists, peer, lines.flat_map(Elements::of).map(forwarded_for))
         }
     }
+}
 
-    /// The first of `hops` that is not trusted, else the last before one that cannot be read.
-    fn walk(&self, lists: &[ListConfig], peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
-        let mut client = peer;
-        for hop in hops.take(MAX_HOPS) {
-            let Some(address) = hop else { break };
-            client = address;
-            if !self.trusts(lists, address) {
-                break;
-            }
+/// The first of `hops` that is not trusted, else the last before one that cannot be read.
+fn walk(
+    config: &ClientIpConfig,
+    lists: &[Arc<AddressList>],
+    peer: IpAddr,
+    hops: impl Iterator<Item = Option<IpAddr>>,
+) -> IpAddr {
+    let mut client = peer;
+    for hop in hops.take(MAX_HOPS) {
+        let Some(address) = hop else { break };
+        client = address;
+        if !trusts(config, lists, address) {
+            break;
         }
-        client
     }
+    client
 }
 
 /// The elements of a line of Forwarded, from the right. Quotes are paired from the right too: one that a client left
@@ -190,7 +194,7 @@ mod tests {
             ipv6_prefix: 64,
         };
         let headers = lines.iter().map(|line| (config.header.name(), line)).collect();
-        config.resolve(&[], peer.parse().unwrap(), &headers).to_string()
+        super::resolve(&config, &[], peer.parse().unwrap(), &headers).to_string()
     }
 
     fn resolve(header: ForwardedHeader, peer: &str, lines: &[&str]) -> String {

@@ -20,6 +20,7 @@ use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::limit::Holds;
 use crate::message::{LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
+use crate::request::client_address;
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
@@ -90,9 +91,10 @@ impl RequestContext {
         connection.queued.set(false);
         let config = &view.snapshot.config;
         let peer = connection.peer_ip();
-        let trusts_peer = config.client_ip.trusts(&config.lists, peer);
+        let (client_ip, lists) = (&config.client_ip, &config.resources.lists);
+        let trusts_peer = client_address::trusts(client_ip, lists, peer);
         let client = match parts.filter(|_| trusts_peer) {
-            Some(parts) => config.client_ip.resolve(&config.lists, peer, &parts.headers),
+            Some(parts) => client_address::resolve(client_ip, lists, peer, &parts.headers),
             None => peer,
         };
         let origin =

@@ -168,7 +168,8 @@ impl<'s> RoutedRequest<'s, '_, '_> {
                 return Err(EarlyExit::LikelyRefused(Box::new(matched)));
             }
         }
-        auth::identify(&self.snapshot.config.api_key, jwt, self.parts, self.now)
+        let config = &self.snapshot.config;
+        auth::identify(&config.api_key, config.resources.consumers.as_deref(), jwt, self.parts, self.now)
             .map_err(|why| self.unauthenticated(EarlyReject::Unproven { route: self.route_index, why }))
     }
 

@@ -9,9 +9,10 @@ use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::Identity;
-use crate::config::{Exempt, ListConfig, OnMissing, When};
+use crate::config::{Exempt, OnMissing, When};
 use crate::keys::{self, KeyText, Subject};
 use crate::limit::{Ask, SelectedLimit};
+use crate::lists::{self, AddressList};
 use crate::request::cost::cost;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Matched, SkipReason};
@@ -143,7 +144,7 @@ impl<'s> LimitSelection<'s> {
         let RoutedRequest { snapshot, parts, now, .. } = *request;
         let free = request.is_exempt_preflight(route_index);
         let plan = identity.plan();
-        let lists = &snapshot.config.lists;
+        let lists = &snapshot.config.resources.lists;
         for limit_of_route in &snapshot.routes[route_index].limits {
             let index = limit_of_route.index;
             let identity_independent = limit_of_route.identity_independent;
@@ -233,12 +234,12 @@ fn is_covered(when: &When, parts: &RequestHead) -> bool {
 /// Whether a limit exempts the client by its address, consumer or plan.
 fn is_exempt(
     exempt: &Exempt,
-    lists: &[ListConfig],
+    lists: &[Arc<AddressList>],
     client: IpAddr,
     identity: &Identity<'_>,
     plan: Option<&str>,
 ) -> bool {
-    exempt.covers(lists, client)
+    lists::is_exempt(exempt, lists, client)
         || identity.consumer.is_some_and(|consumer| exempt.consumers.iter().any(|name| name == consumer.name))
-        || plan.is_some_and(|plan| exempt.plans.iter().any(|name| name == plan))
+        || plan.is_some_and(|plan| exempt.plans.iter().any(|name| name.value == plan))
 }

@@ -14,6 +14,7 @@ use crate::auth::{self, Identity};
 use crate::boxed_future::boxed_future;
 use crate::config::{PathError, normalize};
 use crate::limit::{self, Ask, Store, decide};
+use crate::lists;
 use crate::message::LocalResponse;
 use crate::refusal_reason::RefusalReason;
 use crate::request::cost::settled;
@@ -125,7 +126,8 @@ pub fn match_request<'s>(
         return Err(EarlyReject::Path(PathError::Ambiguous).into());
     }
     let near = snapshot.table.near(&asked, route_index, plain);
-    let admits = |route: usize| configs[route].access.admits(&snapshot.config.lists, origin.client);
+    let admits =
+        |route: usize| lists::admits(&configs[route].access, &snapshot.config.resources.lists, origin.client);
     if !admits(route_index) || !near.iter().all(|near| admits(near.route)) {
         return Err(EarlyReject::AddressDenied { route: route_index }.into());
     }

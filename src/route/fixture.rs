@@ -7,7 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::config::{Config, normalize, parse};
+use crate::config::{Config, normalize};
+use crate::resources::parse;
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub(super) fn config(routes: &[String]) -> Config {
     text += "routes:\n";
     routes.iter().for_each(|route| text += &format!("  - {route}\n"));
     let loaded = parse(text, "gateway.yaml", Path::new(""));
-    loaded.config.unwrap_or_else(|| panic!("{}", loaded.rendered))
+    loaded.config.unwrap_or_else(|| panic!("{}", loaded.rendered)).config
 }
 
 /// A path of a route.

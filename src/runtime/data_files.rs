@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use super::supervisor::Supervisor;
 use crate::config::Config;
 use crate::file_watch::{Unusable, Watched};
+use crate::resources::LoadedConfig;
 
 impl Supervisor {
     /// Loads the files that have changed. The rest of the configuration stays as it is.
@@ -20,17 +21,17 @@ impl Supervisor {
                 consumers.check_plans(plans, &file.display().to_string())?;
                 Ok(consumers)
             });
-            self.apply(file, read, |config| Some(&mut config.api_key.consumers.as_mut()?.known)).await;
+            self.apply(file, read, |config| config.resources.consumers.as_mut()).await;
         }
         let mut at = 0;
         while let Some((name, file, watch)) = self.files.lists.get_mut(at) {
             at += 1;
             let Some(read) = watch.look().await else { continue };
             let (name, file) = (name.clone(), file.clone());
-            let of_name = |config: &mut Config| config.lists.iter().position(|list| list.name == name);
+            let of_name = |config: &LoadedConfig| config.lists.iter().position(|list| list.name == name);
             self.apply(file, read, |config| {
                 let at = of_name(config)?;
-                Some(&mut config.lists[at].known)
+                config.resources.lists.get_mut(at)
             })
             .await;
         }
@@ -56,7 +57,7 @@ impl Supervisor {
         };
         let before = self.shared.snapshot.load_full();
         let Some(known_tls) =
-            known(&before.config).and_then(|index| before.config.upstreams[index].tls.as_ref())
+            known(&before.config).and_then(|index| before.config.resources.upstreams[index].as_ref())
         else {
             return;
         };
@@ -75,12 +76,12 @@ impl Supervisor {
         }
         let before = self.shared.snapshot.load_full();
         let Some(index) = known(&before.config) else { return };
-        if before.config.upstreams[index].tls.as_ref() == Some(&tls) {
+        if before.config.resources.upstreams[index].as_ref() == Some(&tls) {
             return; // the file was reverted, or the reload has applied it
         }
         tracing::info!("the certificates of the upstream {upstream} are in force");
         let mut config = before.config.clone();
-        config.upstreams[index].tls = Some(tls);
+        config.resources.upstreams[index] = Some(tls);
         self.put_in_force(config, &before).await;
         self.update_upstreams();
     }
@@ -90,7 +91,7 @@ impl Supervisor {
         &mut self,
         file: PathBuf,
         read: Result<Arc<T>, Unusable>,
-        place: impl Fn(&mut Config) -> Option<&mut Arc<T>>,
+        place: impl Fn(&mut LoadedConfig) -> Option<&mut Arc<T>>,
     ) {
         let file = file.display().to_string();
         let refused = self.record_file(&file, read.as_ref().err());

@@ -18,8 +18,8 @@ use super::signals::{Signal, Signals};
 use super::sockets::{Held, Sockets};
 use super::supervisor::Supervisor;
 use crate::admin::ReloadRequest;
-use crate::config::Source;
 use crate::file_watch;
+use crate::resources::Source;
 
 /// Where the events come from that the supervisor handles.
 pub(super) struct Events {

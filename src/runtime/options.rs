@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::config::Source;
+use crate::resources::Source;
 
 /// The options of the command line.
 #[derive(Clone, Debug)]

@@ -13,9 +13,10 @@ use super::sockets::Held;
 use super::supervisor::Supervisor;
 use super::watched_files::WatchedFiles;
 use super::worker::Command;
-use crate::config::{Config, ListenerConfig, Loaded, Source};
+use crate::config::{Config, ListenerConfig};
 use crate::file;
 use crate::metrics::ConfiguredNames;
+use crate::resources::{Loaded, LoadedConfig, Source};
 use crate::snapshot::Snapshot;
 
 /// How long a bad file may be half-written before it is reported.
@@ -26,7 +27,7 @@ const READ_ONCE: &str = "nothing is reloaded: the configuration was read from st
                          start the gateway with a file, or replace it with --handover";
 
 /// Reads and validates the configuration. `before` is the configuration in force.
-pub(super) fn read(source: &Source, before: Option<&Config>) -> Result<Loaded, String> {
+pub(super) fn read(source: &Source, before: Option<&LoadedConfig>) -> Result<Loaded, String> {
     source.load_after(before).map_err(|error| format!("cannot read {source}: {error}"))
 }
 
@@ -151,7 +152,7 @@ impl Supervisor {
     }
 
     /// Puts `config` in force: it applies to the next request of each worker. Returns its generation.
-    pub(super) async fn put_in_force(&self, config: Config, before: &Snapshot) -> u64 {
+    pub(super) async fn put_in_force(&self, config: LoadedConfig, before: &Snapshot) -> u64 {
         let next = self.snapshots.build(config, Some(before), self.shared.clock.now());
         find_servers(&next).await;
         let generation = next.generation;

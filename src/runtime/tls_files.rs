@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::supervisor::Supervisor;
 use super::watched_files::What;
 use crate::clock::today;
-use crate::config::{ClientAuthConfig, TlsConfig};
+use crate::config::TlsConfig;
 use crate::file_watch::Unusable;
+use crate::resources::LoadedConfig;
 use crate::snapshot::Snapshot;
-use crate::tls::{ClientRoots, KeyPair, PairFile};
+use crate::tls::{ClientRoots, KeyPair, ListenerFiles, PairFile};
 
 impl Supervisor {
     /// Loads the certificates and authorities that have changed. They apply to new connections.
@@ -50,8 +51,11 @@ impl Supervisor {
         let before = self.shared.snapshot.load_full();
         let mut config = before.config.clone();
         let mut changed = false;
-        for tls in config.listeners.iter_mut().filter_map(|listener| listener.tls.as_mut()) {
-            changed |= read.put_into(tls, what);
+        let LoadedConfig { config: described, resources } = &mut config;
+        for (listener, files) in described.listeners.iter().zip(&mut resources.listeners) {
+            if let Some((tls, files)) = listener.tls.as_ref().zip(files.as_mut()) {
+                changed |= read.put_into(tls, files, what);
+            }
         }
         if changed {
             self.put_in_force(config, &before).await;
@@ -62,28 +66,23 @@ impl Supervisor {
 
 /// The content of the files, or which of them cannot be used.
 fn read_tls(snapshot: &Snapshot, what: &What) -> Result<ReadTls, NotApplied> {
-    let mut in_force = snapshot.config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let in_force = &snapshot.config;
     match what {
         What::Pair { cert, key } => {
-            let known = in_force
-                .flat_map(|tls| &tls.certificates)
-                .find(|known| known.cert == *cert && known.key == *key);
-            let pair =
-                KeyPair::load(cert, key, known.map(|known| &known.known), today()).map_err(|error| {
-                    let file = if error.file == PairFile::Cert { cert } else { key };
-                    NotApplied::new(file, error.message, false)
-                })?;
+            let known = in_force.certificate(cert, key);
+            let pair = KeyPair::load(cert, key, known, today()).map_err(|error| {
+                let file = if error.file == PairFile::Cert { cert } else { key };
+                NotApplied::new(file, error.message, false)
+            })?;
             let name = cert.display().to_string();
-            match known.and_then(|known| pair.is_early(&known.known, &name, today())) {
+            match known.and_then(|known| pair.is_early(known, &name, today())) {
                 Some(early) => Err(NotApplied::new(cert, early, true)),
                 None => Ok(ReadTls::Pair(pair)),
             }
         }
-        What::Authorities(file) => {
-            let known = in_force.find_map(|tls| tls.client.as_ref().filter(|known| known.ca == *file));
-            let roots = ClientRoots::load(file, known.map(|known| &known.known));
-            roots.map(ReadTls::Roots).map_err(|(message, _)| NotApplied::new(file, message, false))
-        }
+        What::Authorities(file) => ClientRoots::load(file, in_force.client_roots(file))
+            .map(ReadTls::Roots)
+            .map_err(|(message, _)| NotApplied::new(file, message, false)),
     }
 }
 
@@ -109,13 +108,13 @@ enum ReadTls {
 
 impl ReadTls {
     /// Puts it into a listener's TLS. Returns whether that changed it.
-    fn put_into(&self, tls: &mut TlsConfig, what: &What) -> bool {
+    fn put_into(&self, tls: &TlsConfig, files: &mut ListenerFiles, what: &What) -> bool {
         let mut changed = false;
         match (self, what) {
             (Self::Pair(pair), What::Pair { cert, key }) => {
-                for place in tls.certificates.iter_mut().filter(|one| one.cert == *cert && one.key == *key) {
-                    if place.known != *pair {
-                        place.known = Arc::clone(pair);
+                for (named, known) in tls.certificates.iter().zip(&mut files.certificates) {
+                    if named.cert.path == *cert && named.key.path == *key && known != pair {
+                        *known = Arc::clone(pair);
                         changed = true;
                     }
                 }
@@ -127,9 +126,8 @@ impl ReadTls {
                 }
             }
             (Self::Roots(roots), What::Authorities(file)) => {
-                if let Some(ClientAuthConfig { known, .. }) =
-                    tls.client.as_mut().filter(|client| client.ca == *file && client.known != *roots)
-                {
+                let named = tls.client.as_ref().is_some_and(|client| client.ca.path == *file);
+                if let Some(known) = files.client_roots.as_mut().filter(|known| named && *known != roots) {
                     *known = Arc::clone(roots);
                     changed = true;
                     tracing::info!("{} is in force", file.display());

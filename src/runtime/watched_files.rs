@@ -6,7 +6,8 @@ use crate::auth::Consumers;
 use crate::config::{CertificateConfig, Config};
 use crate::file_watch::{Several, Watch};
 use crate::lists::AddressList;
-use crate::pem::Pem;
+use crate::resources::LoadedConfig;
+use crate::tls::Pem;
 
 /// The files that the configuration in force refers to.
 #[derive(Default)]
@@ -21,19 +22,20 @@ pub(super) struct WatchedFiles {
 
 impl WatchedFiles {
     /// The files of a configuration that has just come into force.
-    pub(super) fn of(config: &Config) -> Self {
-        let consumers = config.api_key.consumers.as_ref();
-        let lists = config.lists.iter().filter_map(|list| {
-            let file = list.file.as_ref()?;
-            Some((list.name.clone(), file.clone(), Watch::new(file, &*list.known)))
+    pub(super) fn of(config: &LoadedConfig) -> Self {
+        let consumers = config.known_consumers();
+        let lists = config.all_lists().filter_map(|(list, known)| {
+            let file = &list.file()?.path;
+            Some((list.name.clone(), file.clone(), Watch::new(file, known)))
         });
-        let tls = config.upstreams.iter().filter_map(|upstream| {
-            let files = upstream.tls.as_ref()?.files.all();
+        let tls = config.upstreams.iter().zip(&config.resources.upstreams).filter_map(|(upstream, tls)| {
+            let files = tls.as_ref()?.files.all();
             Some((upstream.name.clone(), files.map(|file| Watch::new(&file.path, &*file.pem)).collect()))
         });
         Self {
             upstream_tls: tls.collect(),
-            consumers: consumers.map(|c| (c.file.clone(), Watch::new(&c.file, &*c.known))),
+            consumers: consumers
+                .map(|(named, known)| (named.file.path.clone(), Watch::new(&named.file.path, known))),
             lists: lists.collect(),
             tls: TlsFiles::of(config),
         }
@@ -60,11 +62,11 @@ impl TlsFiles {
     pub(super) fn of(config: &Config) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for tls in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
-            let pair = |CertificateConfig { cert, key, .. }: &CertificateConfig| What::Pair {
-                cert: cert.clone(),
-                key: key.clone(),
+            let pair = |CertificateConfig { cert, key }: &CertificateConfig| What::Pair {
+                cert: cert.path.clone(),
+                key: key.path.clone(),
             };
-            let authorities = tls.client.iter().map(|client| What::Authorities(client.ca.clone()));
+            let authorities = tls.client.iter().map(|client| What::Authorities(client.ca.path.clone()));
             for what in tls.certificates.iter().map(pair).chain(authorities) {
                 if all.iter().any(|known| known.what == what) {
                     continue;

@@ -77,7 +77,7 @@ pub(super) async fn handshake(
         }
     }
     let config = Arc::clone(&connection.services.view().snapshot);
-    match state.place(connection.peer.ip(), &config.config) {
+    match state.place(connection.peer.ip(), &config.config.client_ip, &config.config.resources.lists) {
         Ok(place) => connection.place = place,
         Err(Full) => {
             refused(connection, Refusal::Address);

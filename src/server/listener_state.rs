@@ -6,9 +6,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{Config, ListenerConfig};
+use crate::config::{ClientIpConfig, ListenerConfig};
 use crate::keys::mask;
-use crate::tls::ServerTls;
+use crate::lists::AddressList;
+use crate::request::client_address::trusts;
+use crate::tls::{ListenerFiles, ServerTls};
 
 /// Connections at once of one client address when nothing else is said: a tenth of a listener's, so that one client
 /// takes no listener from all others, while a large network behind one address is served.
@@ -48,38 +50,47 @@ pub struct AddressGuard {
 pub struct CountGuard(Arc<AtomicI64>);
 
 impl ListenerState {
-    /// The listeners of `config`; what was counted and remembered at those of `before` goes on.
-    pub fn all(config: &Config, before: Option<&[Arc<Self>]>) -> Vec<Arc<Self>> {
+    /// The listeners of a configuration, with what their files hold; what was counted and remembered at those of `before` goes on.
+    pub fn all(
+        listeners: &[ListenerConfig],
+        files: &[Option<ListenerFiles>],
+        before: Option<&[Arc<Self>]>,
+    ) -> Vec<Arc<Self>> {
         let before = |id: &str| before?.iter().find(|state| state.id == id);
-        let state = |listener: &ListenerConfig| {
-            let id = listener.id();
-            let old = before(&id);
-            let per_address = listener.max_connections_per_ip;
-            Arc::new(Self {
-                tls: listener
-                    .tls
-                    .as_ref()
-                    .map(|tls| ServerTls::next(tls, old.and_then(|old| old.tls.as_ref()))),
-                proxy_protocol: listener.proxy_protocol,
-                most: i64::try_from(listener.max_connections).unwrap_or(i64::MAX),
-                per_address: u32::try_from(per_address.unwrap_or(PER_ADDRESS)).unwrap_or(u32::MAX),
-                spares_loopback: per_address.is_none(),
-                addresses: old.map(|old| Arc::clone(&old.addresses)).unwrap_or_default(),
-                id,
-            })
-        };
-        config.listeners.iter().map(state).collect()
+        let state =
+            |(listener, files): (&ListenerConfig, &Option<ListenerFiles>)| {
+                let id = listener.id();
+                let old = before(&id);
+                let per_address = listener.max_connections_per_ip;
+                Arc::new(Self {
+                    tls: listener.tls.as_ref().zip(files.as_ref()).map(|(tls, files)| {
+                        ServerTls::next(tls, files, old.and_then(|old| old.tls.as_ref()))
+                    }),
+                    proxy_protocol: listener.proxy_protocol,
+                    most: i64::try_from(listener.max_connections).unwrap_or(i64::MAX),
+                    per_address: u32::try_from(per_address.unwrap_or(PER_ADDRESS)).unwrap_or(u32::MAX),
+                    spares_loopback: per_address.is_none(),
+                    addresses: old.map(|old| Arc::clone(&old.addresses)).unwrap_or_default(),
+                    id,
+                })
+            };
+        listeners.iter().zip(files).map(state).collect()
     }
 
     /// A place for a connection from `address`; `Err` if that has as many as it may. Trusted proxies, which bring
     /// the clients of everybody, need none.
-    pub fn place(&self, address: IpAddr, config: &Config) -> Result<Option<AddressGuard>, Full> {
+    pub fn place(
+        &self,
+        address: IpAddr,
+        client_ip: &ClientIpConfig,
+        lists: &[Arc<AddressList>],
+    ) -> Result<Option<AddressGuard>, Full> {
         let address = address.to_canonical();
         let spared = self.spares_loopback && address.is_loopback();
-        if spared || config.client_ip.trusts(&config.lists, address) {
+        if spared || trusts(client_ip, lists, address) {
             return Ok(None);
         }
-        let address = mask(address, config.client_ip.ipv6_prefix);
+        let address = mask(address, client_ip.ipv6_prefix);
         let mut shard = self.addresses.shard(address);
         let open = shard.entry(address).or_default();
         if *open >= self.per_address {
@@ -133,9 +144,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::parse;
+    use crate::resources::{LoadedConfig, parse};
 
-    fn config(listener: &str, client_ip: &str) -> Config {
+    fn config(listener: &str, client_ip: &str) -> LoadedConfig {
         let text = format!(
             "listen: [{{address: \"127.0.0.1:8080\"{listener}}}]\n{client_ip}\nroutes: [{{respond: {{status: 200}}}}]\n"
         );
@@ -146,16 +157,21 @@ mod tests {
     #[test]
     fn an_address_has_so_many_places_and_gives_them_back() {
         let config = config(", max_connections_per_ip: 2", "client_ip: {trusted_proxies: [10.0.0.0/8]}");
-        let listener_states = ListenerState::all(&config, None);
-        let place = |text: &str| listener_states[0].place(text.parse().unwrap(), &config);
+        let listener_states = ListenerState::all(&config.listeners, &config.resources.listeners, None);
+        let place = |text: &str| {
+            listener_states[0].place(text.parse().unwrap(), &config.client_ip, &config.resources.lists)
+        };
         let first = place("2001:db8::1").unwrap();
         let _second = place("2001:db8::2:0:0:1").unwrap();
         assert!(place("2001:db8::3").is_err(), "one network is one client");
         assert!(place("2001:db8:0:1::1").is_ok());
         assert!(place("::ffff:10.0.0.1").unwrap().is_none(), "a trusted proxy needs none");
         drop(first);
-        let again = ListenerState::all(&config, Some(&listener_states));
-        let third = again[0].place("2001:db8::3".parse().unwrap(), &config).unwrap();
+        let again =
+            ListenerState::all(&config.listeners, &config.resources.listeners, Some(&listener_states));
+        let third = again[0]
+            .place("2001:db8::3".parse().unwrap(), &config.client_ip, &config.resources.lists)
+            .unwrap();
         assert!(place("2001:db8::4").is_err(), "a reload goes on counting");
         drop(third);
         assert!(place("127.0.0.1").unwrap().is_some(), "a number that was asked for is for all");
@@ -164,12 +180,20 @@ mod tests {
     #[test]
     fn this_machine_may_have_more_than_the_default() {
         let config = config("", "");
-        let state = &ListenerState::all(&config, None)[0];
-        assert!(state.place("::1".parse().unwrap(), &config).unwrap().is_none());
-        let places: Vec<_> =
-            (0..PER_ADDRESS).map(|_| state.place("192.0.2.1".parse().unwrap(), &config)).collect();
+        let state = &ListenerState::all(&config.listeners, &config.resources.listeners, None)[0];
+        assert!(
+            state
+                .place("::1".parse().unwrap(), &config.client_ip, &config.resources.lists)
+                .unwrap()
+                .is_none()
+        );
+        let places: Vec<_> = (0..PER_ADDRESS)
+            .map(|_| state.place("192.0.2.1".parse().unwrap(), &config.client_ip, &config.resources.lists))
+            .collect();
         assert!(places.iter().all(|place| matches!(place, Ok(Some(_)))));
-        assert!(state.place("192.0.2.1".parse().unwrap(), &config).is_err());
+        assert!(
+            state.place("192.0.2.1".parse().unwrap(), &config.client_ip, &config.resources.lists).is_err()
+        );
         drop(places);
         assert!(state.addresses.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
     }

@@ -11,7 +11,7 @@ use rustls::server::danger::ClientCertVerifier;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::pair::bounded;
-use super::server::provider;
+use super::provider;
 use super::subject;
 use crate::file_watch::{Digest, sha256};
 
@@ -87,7 +87,7 @@ impl Eq for ClientRoots {}
 
 impl Identified {
     /// Who the owner of a verified certificate is.
-    pub(super) fn by(certificate: &CertificateDer<'_>) -> Self {
+    pub(crate) fn by(certificate: &CertificateDer<'_>) -> Self {
         let subject =
             X509Certificate::from_der(certificate).map(|(_, parsed)| subject::text(parsed.subject()));
         let fingerprint = sha256(certificate).iter().map(|byte| format!("{byte:02x}")).collect();

@@ -10,7 +10,7 @@ use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::names::Names;
-use super::server::provider;
+use super::provider;
 use crate::file;
 use crate::file_watch::{Digest, sha256};
 

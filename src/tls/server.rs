@@ -3,34 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::crypto::CryptoProvider;
-use rustls::crypto::aws_lc_rs::{self, cipher_suite as suite};
+use rustls::crypto::aws_lc_rs;
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{HandshakeKind, ServerConfig, ServerConnection, SupportedCipherSuite};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection};
 
-use super::client::Identified;
-use super::pair::KeyPair;
+use super::{Identified, KeyPair, ListenerFiles, provider};
 use crate::config::{MinTls, TlsConfig};
 
 /// What is spoken above TLS, best first.
 const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];
 const H2: &[u8] = b"h2";
-
-/// rustls' own suites, in an order of our own: AES with 128 bits before 256, which costs more per byte and, by the hash
-/// that comes with it, per handshake, and keeps nobody out that the other lets in.
-const SUITES: [SupportedCipherSuite; 9] = [
-    suite::TLS13_AES_128_GCM_SHA256,
-    suite::TLS13_AES_256_GCM_SHA384,
-    suite::TLS13_CHACHA20_POLY1305_SHA256,
-    suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-    suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-    suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-];
 
 /// How a listener speaks TLS.
 #[derive(Debug)]
@@ -41,7 +25,7 @@ pub struct ServerTls {
     pub timeout: Duration,
     chooser: Arc<Chooser>,
     /// What it was made of.
-    made_of: TlsConfig,
+    made_of: (TlsConfig, ListenerFiles),
 }
 
 /// What a handshake has told of a connection.
@@ -62,22 +46,19 @@ pub struct TlsSession {
 #[derive(Debug)]
 struct Chooser(Vec<Arc<KeyPair>>);
 
-/// The algorithms: rustls' own choice, which has authenticated encryption only, behind elliptic curves and ML-KEM.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(CryptoProvider { cipher_suites: SUITES.to_vec(), ..aws_lc_rs::default_provider() })
-}
-
 impl ServerTls {
-    /// How a listener speaks TLS as `config` says. What `before` remembers of its clients is kept as long as clients
-    /// have to prove the same.
-    pub fn next(config: &TlsConfig, before: Option<&Arc<Self>>) -> Arc<Self> {
-        if let Some(same) = before.filter(|before| before.made_of == *config) {
+    /// How a listener speaks TLS as `config` says, with what its files hold. The session tickets of `before` stay valid
+    /// as long as clients have to present the same certificates.
+    pub fn next(config: &TlsConfig, files: &ListenerFiles, before: Option<&Arc<Self>>) -> Arc<Self> {
+        if let Some(same) = before.filter(|before| before.made_of.0 == *config && before.made_of.1 == *files)
+        {
             return Arc::clone(same);
         }
-        let tickets = before.filter(|before| before.made_of.client == config.client);
+        let tickets = before.filter(|before| {
+            before.made_of.0.client == config.client && before.made_of.1.client_roots == files.client_roots
+        });
         let tickets = tickets.map(|before| Arc::clone(&before.config.ticketer)).or_else(new_tickets);
-        let chooser =
-            Arc::new(Chooser(config.certificates.iter().map(|pair| Arc::clone(&pair.known)).collect()));
+        let chooser = Arc::new(Chooser(files.certificates.clone()));
         let versions = match config.min_version {
             MinTls::V1_2 => &[&TLS13, &TLS12][..],
             MinTls::V1_3 => &[&TLS13],
@@ -85,8 +66,8 @@ impl ServerTls {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(versions)
             .expect("the provider has suites for both versions");
-        let builder = match &config.client {
-            Some(client) => builder.with_client_cert_verifier(client.known.verifier(client.required)),
+        let builder = match config.client.as_ref().zip(files.client_roots.as_ref()) {
+            Some((client, roots)) => builder.with_client_cert_verifier(roots.verifier(client.required)),
             None => builder.with_no_client_auth(),
         };
         let mut server = builder.with_cert_resolver(Arc::clone(&chooser) as Arc<dyn ResolvesServerCert>);
@@ -102,7 +83,7 @@ impl ServerTls {
             config: Arc::new(server),
             timeout: config.handshake_timeout,
             chooser,
-            made_of: config.clone(),
+            made_of: (config.clone(), files.clone()),
         })
     }
 

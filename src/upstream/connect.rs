@@ -17,8 +17,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::ForwardError;
-use crate::config::{Protocol, UpstreamConfig, UpstreamTls};
+use super::upstream_state::UpstreamState;
+use crate::config::Protocol;
 use crate::server::write_now;
+use crate::tls::UpstreamTls;
 
 /// Sessions with servers that one worker remembers of one upstream, so that a handshake is a short one.
 const SESSIONS: usize = 64;
@@ -67,28 +69,30 @@ struct Tls {
 }
 
 /// A worker's own memory of the sessions with the servers of an upstream; `None` if none has TLS.
-pub(super) fn connector(config: &UpstreamConfig) -> Option<TlsConnector> {
-    let mut client = config.tls.as_ref()?.client();
+pub(super) fn connector(upstream: &UpstreamState) -> Option<TlsConnector> {
+    let mut client = upstream.tls.as_ref()?.client();
     client.resumption = Resumption::in_memory_sessions(SESSIONS);
     Some(TlsConnector::from(Arc::new(client)))
 }
 
-fn speech(authority: &str, config: &UpstreamConfig) -> Speech {
+fn speech(authority: &str, upstream: &UpstreamState) -> Speech {
+    let config = &upstream.config;
     let tls = config.servers.iter().any(|server| server.tls && server.authority == authority);
-    (config.protocol, tls, config.tls.clone().filter(|_| tls), config.connect)
+    (config.protocol, tls, upstream.tls.clone().filter(|_| tls), config.connect)
 }
 
 impl Address {
     /// The way to one server of an upstream, by what the file calls it, at one of its addresses.
     pub(super) fn new(
         (authority, at): (&str, SocketAddr),
-        config: &UpstreamConfig,
+        upstream: &UpstreamState,
         connector: Option<&TlsConnector>,
     ) -> Self {
-        let speech = speech(authority, config);
+        let config = &upstream.config;
+        let speech = speech(authority, upstream);
         let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let said = config.tls.as_ref().and_then(|tls| tls.server_name.clone());
+        let said = upstream.tls.as_ref().and_then(|tls| tls.server_name.clone());
         let name = said.or_else(|| ServerName::try_from(host.to_owned()).ok()).filter(|_| speech.1);
         let tls = connector.zip(name).map(|(connector, name)| Tls {
             connector: connector.clone(),
@@ -98,9 +102,9 @@ impl Address {
         Self { authority: authority.to_owned(), at, tls, within: config.connect, speech }
     }
 
-    /// Whether `config` says the same of it.
-    pub(super) fn is_as(&self, config: &UpstreamConfig) -> bool {
-        self.speech == speech(&self.authority, config)
+    /// Whether its connections are made as `upstream` says.
+    pub(super) fn is_as(&self, upstream: &UpstreamState) -> bool {
+        self.speech == speech(&self.authority, upstream)
     }
 
     /// Whether it is https.

@@ -75,7 +75,7 @@ impl Upstream {
         before: Option<&Self>,
     ) -> Self {
         let endpoints = before.map(|before| before.set.borrow().endpoints.clone()).unwrap_or_default();
-        let connector = connector(&state.config);
+        let connector = connector(state);
         Self {
             state: Arc::clone(state),
             set: RefCell::new(EndpointSet::new(state, &endpoints, connector.as_ref())),
@@ -208,7 +208,7 @@ impl EndpointSet {
             .iter()
             .map(|(member, _)| {
                 let same = known.iter().find(|endpoint| Arc::ptr_eq(&endpoint.member, member));
-                let same = same.filter(|endpoint| endpoint.server.speaks_as(&state.config));
+                let same = same.filter(|endpoint| endpoint.server.speaks_as(state));
                 same.map_or_else(|| Rc::new(Endpoint::new(member, state, connector)), Rc::clone)
             })
             .collect();

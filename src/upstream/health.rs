@@ -97,7 +97,7 @@ impl UpstreamState {
     /// Asks one address for ever whether it is well.
     async fn probe(self: Arc<Self>, member: Arc<EndpointState>) {
         let Some(config) = &self.config.health else { return };
-        let connector = connector(&self.config);
+        let connector = connector(&self);
         let server = Server::new(&member, &self, connector.as_ref());
         let preamble = self.config.proxy_protocol.map_or_else(proxy::Header::new, proxy::own);
         let question = question(config, &server);

@@ -41,14 +41,14 @@ impl Server {
         connector: Option<&TlsConnector>,
     ) -> Self {
         let config = &upstream.config;
-        let address = Rc::new(Address::new((&member.authority, member.address), config, connector));
+        let address = Rc::new(Address::new((&member.authority, member.address), upstream, connector));
         let h2_pool = (config.protocol == Protocol::Http2).then(|| Rc::new(H2Pool::new(&address)));
         Self { address, pool: Rc::new(Pool::new(member, upstream)), h2_pool }
     }
 
-    /// Whether it is spoken to as `config` says.
-    pub(super) fn speaks_as(&self, config: &UpstreamConfig) -> bool {
-        self.address.is_as(config)
+    /// Whether it is spoken to as `upstream` says.
+    pub(super) fn speaks_as(&self, upstream: &UpstreamState) -> bool {
+        self.address.is_as(upstream)
     }
 
     /// Drops kept connections that are old or closed. `now` is the worker's milliseconds.

@@ -93,7 +93,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::parse;
+    use crate::resources::parse;
 
     fn underscores(rule: &str) -> Underscores {
         let text = format!(

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::endpoint_state::EndpointState;
 use crate::config::UpstreamConfig;
+use crate::tls::UpstreamTls;
 
 /// Addresses of one server that are used.
 const MOST_ADDRESSES: usize = 32;
@@ -19,6 +20,8 @@ const SCALE: u64 = 5_040;
 pub struct UpstreamState {
     /// What the file says.
     pub config: UpstreamConfig,
+    /// TLS to its servers; `None` if none has any.
+    pub tls: Option<UpstreamTls>,
     /// The addresses of each server, in the order of the file.
     found: Mutex<Vec<Vec<Arc<EndpointState>>>>,
     members: ArcSwap<Members>,
@@ -69,8 +72,9 @@ pub struct AddressStatus {
 
 impl UpstreamState {
     /// An upstream that follows `before`: addresses that stay keep what is known of them.
-    pub fn next(config: &UpstreamConfig, before: Option<&Arc<Self>>) -> Arc<Self> {
-        if let Some(same) = before.filter(|before| before.config == *config) {
+    pub fn next(config: &UpstreamConfig, tls: Option<&UpstreamTls>, before: Option<&Arc<Self>>) -> Arc<Self> {
+        let same = |before: &&Arc<Self>| before.config == *config && before.tls.as_ref() == tls;
+        if let Some(same) = before.filter(same) {
             return Arc::clone(same);
         }
         let known = |authority: &str| {
@@ -98,6 +102,7 @@ impl UpstreamState {
             version: AtomicU64::new(0),
             lasting: before.map(|before| Arc::clone(&before.lasting)).unwrap_or_default(),
             config: config.clone(),
+            tls: tls.cloned(),
         };
         state.lasting.freed.notify_waiters(); // there may be more room
         Arc::new(state)
@@ -281,8 +286,8 @@ mod tests {
         let text = format!(
             "listen: [127.0.0.1:8080]\nupstreams: {{api: {{{fields}}}}}\nroutes: [{{upstream: api}}]\n"
         );
-        let config = crate::config::parse(text, "gateway.yaml", Path::new("")).config.unwrap();
-        UpstreamState::next(&config.upstreams[0], before)
+        let config = crate::resources::parse(text, "gateway.yaml", Path::new("")).config.unwrap();
+        UpstreamState::next(&config.upstreams[0], None, before)
     }
 
     fn address(text: &str) -> SocketAddr {

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use sluicegate::config::{self, Loaded, RedisAddress, RedisServers, parse};
+use sluicegate::config::{self, RedisAddress, RedisServers};
+use sluicegate::resources::{Loaded, parse};
 
 /// A folder of this test's files, as seen from the root of the repository: tests run there.
 fn folder(name: &str) -> PathBuf {
@@ -128,7 +129,7 @@ fn a_good_file_has_no_report() {
 /// What is written in a URL and what is written beside it mean the same.
 #[test]
 fn a_store_is_read_as_written() {
-    let store = |name: &str| load(&folder("good").join(name)).config.unwrap().store.unwrap();
+    let store = |name: &str| load(&folder("good").join(name)).config.unwrap().config.store.unwrap();
     let tcp = |host: &str, port| RedisAddress::Tcp { host: host.to_owned(), port };
 
     let beside = store("store.yaml");
@@ -137,8 +138,8 @@ fn a_store_is_read_as_written() {
     assert_eq!((beside.database, beside.timeout), (2, Duration::from_millis(20)));
     assert_eq!(beside.prefix, "sluicegate:eu-1");
     let tls = beside.tls.unwrap();
-    assert_eq!(tls.ca.unwrap(), fs::read(folder("good").join("redis-ca.pem")).unwrap());
-    assert_eq!(tls.client.unwrap().1, fs::read(folder("good").join("redis-client.key")).unwrap());
+    assert_eq!(tls.ca.unwrap().bytes, fs::read(folder("good").join("redis-ca.pem")).unwrap());
+    assert_eq!(tls.client.unwrap().1.bytes, fs::read(folder("good").join("redis-client.key")).unwrap());
 
     let inside = store("store-in-the-url.yaml");
     assert_eq!(inside.servers, RedisServers::Single(tcp("localhost", 6380)));

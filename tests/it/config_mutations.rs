@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use crate::harness::{Stopwatch, patience};
-use sluicegate::config::{Loaded, parse};
+use sluicegate::resources::{Loaded, parse};
 
 /// Mutations of gateway.yaml unless told otherwise.
 const MUTATIONS: usize = 400;

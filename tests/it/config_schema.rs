@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 use serde_json::Value;
-use sluicegate::config::{Loaded, Problem, parse, schema};
+use sluicegate::config::{Problem, schema};
+use sluicegate::resources::{Loaded, parse};
 
 /// Words of messages about what no schema can know, and why.
 const BEYOND: [(&str, &str); 107] = [

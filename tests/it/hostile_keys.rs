@@ -4,9 +4,9 @@ use std::path::Path;
 
 use crate::harness::{Gateway, Setup, Upstream, faketime};
 use http::HeaderValue;
-use sluicegate::config;
 use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
+use sluicegate::resources;
 use sluicegate::snapshot::SnapshotBuilder;
 use sluicegate_limiter::{Span, Time};
 use sluicegate_wire::RequestHead;
@@ -20,7 +20,7 @@ fn a_flood_of_keys_is_bounded() {
         "listen: [127.0.0.1:1]\nlimits: {{l: {{key: api_key, rate: 2/min, max_keys: {MOST}}}}}\n\
          routes: [{{respond: {{status: 200}}, limits: [l]}}]\n"
     );
-    let config = config::parse(file, "gateway.yaml", Path::new(".")).config.unwrap();
+    let config = resources::parse(file, "gateway.yaml", Path::new(".")).config.unwrap();
     let snapshot = SnapshotBuilder::default().build(config, None, Time::from_nanos(1));
     let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
     let mut parts: RequestHead =

@@ -32,13 +32,13 @@ fn the_demo_of_the_image_is_reached_from_outside() {
     let folder = env!("CARGO_MANIFEST_DIR");
     let output = Command::new("sed").args([change, "gateway.yaml"]).current_dir(folder).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let loaded = sluicegate::config::parse(text, "gateway.yaml", Path::new(folder));
+    let loaded = sluicegate::resources::parse(text, "gateway.yaml", Path::new(folder));
     let config = loaded.config.unwrap_or_else(|| panic!("{}", loaded.rendered));
     let exposed = DOCKERFILE.lines().find_map(|line| line.strip_prefix("EXPOSE ")).unwrap();
     let addresses: Vec<String> =
         config.listeners.iter().map(|listener| listener.address.to_string()).collect();
     assert_eq!(addresses, [format!("0.0.0.0:{exposed}"), "127.0.0.1:8081".into()]);
     let help = program().args(["health", "--help"]).output().unwrap();
-    let asked = config.admin.unwrap().address.to_string();
+    let asked = config.config.admin.unwrap().address.to_string();
     assert!(String::from_utf8_lossy(&help.stdout).contains(&format!("[default: {asked}]")), "{asked}");
 }

@@ -4,10 +4,10 @@ use crate::harness::issuer::{Signer, jwks, unsigned};
 use serde_json::{Value, json};
 use sluicegate::auth::Unproven;
 use sluicegate::auth::jwt::TokenError;
-use sluicegate::config;
 use sluicegate::request::early_reject::EarlyReject;
 use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
+use sluicegate::resources;
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_limiter::Time;
 use sluicegate_wire::RequestHead;
@@ -42,7 +42,7 @@ impl House {
         for (name, text) in files {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        let loaded = config::parse(rules.to_owned(), "gateway.yaml", folder.path());
+        let loaded = resources::parse(rules.to_owned(), "gateway.yaml", folder.path());
         let config = loaded.config.unwrap_or_else(|| panic!("{}", loaded.rendered));
         Self { snapshot: SnapshotBuilder::default().build(config, None, at(NOW)), _folder: folder }
     }
@@ -467,7 +467,7 @@ fn a_reload_that_changes_the_requirements_empties_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let load = |rules: &str, keys: &str| {
         std::fs::write(folder.path().join("jwks.json"), keys).unwrap();
-        config::parse(rules.replace(", MORE", ""), "gateway.yaml", folder.path()).config.unwrap()
+        resources::parse(rules.replace(", MORE", ""), "gateway.yaml", folder.path()).config.unwrap()
     };
     let outcome = |snapshot: &Snapshot| {
         let jwt = snapshot.jwt.as_ref().unwrap();

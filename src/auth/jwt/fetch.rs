@@ -32,7 +32,7 @@ pub(super) struct Fetcher<'a> {
 impl<'a> Fetcher<'a> {
     /// A way to `url`.
     pub(super) fn new(url: &'a JwksUrl) -> Self {
-        Self { url, tls: url.tls.then(|| connector(url.ca.as_deref())).flatten() }
+        Self { url, tls: url.tls.then(|| connector(url.ca.as_ref().map(|ca| &ca.bytes[..]))).flatten() }
     }
 
     /// The issuer's keys, or why there are none.

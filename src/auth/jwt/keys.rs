@@ -12,7 +12,7 @@ use super::fetch::Fetcher;
 use super::keyset::hash;
 use super::schedule::Schedule;
 use crate::clock::Clock;
-use crate::config::{JwksUrl, JwtKeys};
+use crate::config::{FileRef, JwksUrl, JwtKeys};
 use crate::file;
 use crate::file_watch;
 
@@ -40,9 +40,11 @@ pub struct KeysStatus {
 impl Keys {
     /// The keys of a source, as far as they are known: what `before` had from the same place is good until the first
     /// fetch.
-    pub(super) fn new(source: &JwtKeys, before: Option<&Self>) -> Self {
+    pub(super) fn new(source: &JwtKeys, known: Option<&Arc<KeySet>>, before: Option<&Self>) -> Self {
         let known = match source {
-            JwtKeys::Fixed(keys) | JwtKeys::File { keys, .. } => Arc::clone(keys),
+            JwtKeys::Secret(_) | JwtKeys::PublicKey(_) | JwtKeys::File(_) => {
+                known.map_or_else(|| Arc::new(KeySet::empty()), Arc::clone)
+            }
             JwtKeys::Url(url) => before
                 .filter(|before| matches!(&before.source, JwtKeys::Url(old) if old.is_at(url)))
                 .map_or_else(|| Arc::new(KeySet::empty()), |before| Arc::clone(&before.current())),
@@ -74,8 +76,10 @@ impl Keys {
     /// Keeps them fresh for ever. Call it inside a `LocalSet`.
     pub async fn tend(self: Arc<Self>, clock: Clock) {
         match &self.source {
-            JwtKeys::Fixed(_) => {}
-            JwtKeys::File { path, .. } => file_watch::watch(path, async || self.look(path).await).await,
+            JwtKeys::Secret(_) | JwtKeys::PublicKey(_) => {}
+            JwtKeys::File(FileRef { path, .. }) => {
+                file_watch::watch(path, async || self.look(path).await).await
+            }
             JwtKeys::Url(url) => self.refresh(url, clock).await,
         }
     }

@@ -33,6 +33,8 @@ use sluicegate_wire::Headers;
 /// Verifies the tokens of requests.
 pub struct Jwt {
     config: JwtConfig,
+    /// The keys that were read with the configuration.
+    known: Option<Arc<KeySet>>,
     /// The claims that keys of limits ask for.
     wanted: Vec<String>,
     keys: Arc<Keys>,
@@ -88,15 +90,29 @@ impl TokenError {
 impl Jwt {
     /// Verifies tokens by `config`; `wanted` are the claims that keys of limits ask for. It is `before` if that does
     /// the same, and keeps that one's keys if they are from the same source.
-    pub fn next(config: &JwtConfig, wanted: Vec<String>, before: Option<&Arc<Self>>) -> Arc<Self> {
-        if let Some(same) = before.filter(|before| before.config == *config && before.wanted == wanted) {
+    pub fn next(
+        (config, known): (&JwtConfig, Option<&Arc<KeySet>>),
+        wanted: Vec<String>,
+        before: Option<&Arc<Self>>,
+    ) -> Arc<Self> {
+        let same_keys =
+            |before: &&Arc<Self>| before.config.keys == config.keys && before.known.as_ref() == known;
+        let same =
+            |before: &&Arc<Self>| before.config == *config && before.wanted == wanted && same_keys(before);
+        if let Some(same) = before.filter(same) {
             return Arc::clone(same);
         }
-        let keys = match before.filter(|before| before.config.keys == config.keys) {
+        let keys = match before.filter(same_keys) {
             Some(before) => Arc::clone(&before.keys),
-            None => Arc::new(Keys::new(&config.keys, before.map(|before| &*before.keys))),
+            None => Arc::new(Keys::new(&config.keys, known, before.map(|before| &*before.keys))),
         };
-        Arc::new(Self { config: config.clone(), wanted, keys, remembered: Remembered::default() })
+        Arc::new(Self {
+            config: config.clone(),
+            known: known.cloned(),
+            wanted,
+            keys,
+            remembered: Remembered::default(),
+        })
     }
 
     /// The issuer's keys.

@@ -1,28 +1,17 @@
 //! API keys: where a request has its key, and which are known.
 
-use std::path::Path;
-use std::sync::Arc;
-
+use super::super::at::{At, Folder};
 use super::super::model::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
 use super::super::raw::RawApiKey;
-use super::super::read::At;
-use super::super::relative;
 use super::super::report::Report;
 use super::{header_name, value};
-use crate::auth::Consumers;
-use crate::file_watch::{Source, Watched};
 
 /// Whether the file wants known keys, rightly written or not.
 pub(super) fn has_consumers(raw: Option<&At<RawApiKey>>) -> bool {
     raw.is_some_and(|raw| raw.value.consumers.is_some() || raw.value.wrong.contains(&"consumers"))
 }
 
-pub(super) fn api_key(
-    raw: Option<&At<RawApiKey>>,
-    folder: &Path,
-    (known, plans): (Option<&Arc<Consumers>>, &[String]),
-    report: &mut Report,
-) -> ApiKeyConfig {
+pub(super) fn api_key(raw: Option<&At<RawApiKey>>, folder: Folder<'_>, report: &mut Report) -> ApiKeyConfig {
     let source = source(raw, report);
     let Some(raw) = raw else { return ApiKeyConfig { source, consumers: None } };
     if !has_consumers(Some(raw)) {
@@ -39,61 +28,17 @@ pub(super) fn api_key(
         }
     }
     let consumers = raw.value.consumers.as_ref().and_then(|file| {
-        let known = load(file, folder, (known, plans), report)?;
-        let required = raw.value.required.as_ref().is_some_and(|given| given.value);
-        if required && known.is_empty() {
-            report.warning(
-                file.problem("there are no consumers, so that every request is answered 401")
-                    .help("`sluicegate consumers add NAME` makes a key"),
-            );
+        if file.value.is_empty() {
+            report.error(file.problem("the file of consumers needs a name").help("such as consumers.yaml"));
+            return None;
         }
         Some(ConsumersConfig {
-            file: relative(folder, &file.value),
-            required,
+            file: folder.file(file),
+            required: raw.value.required.as_ref().is_some_and(|given| given.value),
             forward: raw.value.forward.as_ref().is_none_or(|given| given.value),
-            known,
         })
     });
     ApiKeyConfig { source, consumers }
-}
-
-fn load(
-    file: &At<String>,
-    folder: &Path,
-    (known, plans): (Option<&Arc<Consumers>>, &[String]),
-    report: &mut Report,
-) -> Option<Arc<Consumers>> {
-    if file.value.is_empty() {
-        report.error(file.problem("the file of consumers needs a name").help("such as consumers.yaml"));
-        return None;
-    }
-    let path = relative(folder, &file.value);
-    let loaded = Consumers::load(&path, known).and_then(|consumers| {
-        consumers.check_plans(plans, &path.display().to_string())?;
-        Ok(consumers)
-    });
-    match loaded {
-        Ok(consumers) => {
-            if consumers.source().is_some_and(Source::open_to_others) {
-                report.warning(
-                    file.problem(format!("{} can be read by every user of this machine", path.display()))
-                        .help(
-                            "it tells the names of consumers and the digests of their keys; `chmod o-rw` it",
-                        ),
-                );
-            }
-            Some(consumers)
-        }
-        Err(unusable) => {
-            let mut problem = file.problem(unusable.message);
-            if !path.exists() {
-                problem = problem.help("`sluicegate consumers add NAME` makes the file and a key");
-            }
-            problem.details = unusable.details;
-            report.error(problem);
-            None
-        }
-    }
 }
 
 fn source(raw: Option<&At<RawApiKey>>, report: &mut Report) -> ApiKeySource {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, StatusCode};
 
+use super::super::at::At;
 use super::super::forms::RawCount;
 use super::super::raw_balance::{RawBalance, RawEjection};
 use super::super::raw_upstream::RawUpstream;
-use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::route::RouteConfig;
 use super::super::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig, UpstreamConfig};

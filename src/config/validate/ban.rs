@@ -2,10 +2,10 @@
 
 use sluicegate_limiter::{Ban, MAX_BAN_AFTER, MAX_PERIOD, MIN_PERIOD, Span};
 
+use super::super::at::At;
 use super::super::model::{LimitConfig, Mode};
 use super::super::raw::RawLimit;
 use super::super::raw_ban::RawBanFields;
-use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::values;
 use super::{in_range, missing, value};

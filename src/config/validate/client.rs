@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::super::at::At;
 use super::super::client::ClientConfig;
 use super::super::raw::RawConfig;
-use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::values;
 use super::{in_range, underscores, value};

@@ -1,14 +1,11 @@
 //! Who the client is: the proxies that are believed, and the header that they write.
 
-use std::path::Path;
-
+use super::super::at::{At, Folder};
 use super::super::forms::RawProxy;
-use super::super::listener::{ClientIpConfig, ForwardedHeader};
-use super::super::lists::ListConfig;
+use super::super::listener::{ClientIpConfig, ForwardedHeader, TrustedList};
+use super::super::lists::{ListConfig, ListSource};
 use super::super::raw_listen::RawClientIp;
-use super::super::read::At;
-use super::super::relative;
-use super::super::report::{Report, nearest};
+use super::super::report::{Problem, Report, nearest};
 use super::section::Section;
 use super::{header_name, in_range, lists, value};
 use crate::config::parse_network;
@@ -23,9 +20,8 @@ const KNOWN: [(&str, ForwardedHeader); 3] = [
 /// Who is believed, and the lists without a name that this takes: their places are behind the lists of the file.
 pub(super) fn client_ip(
     raw: Option<&At<RawClientIp>>,
-    folder: &Path,
+    folder: Folder<'_>,
     named: &Section<ListConfig>,
-    before: &[ListConfig],
     report: &mut Report,
 ) -> (ClientIpConfig, Vec<ListConfig>) {
     let mut config = ClientIpConfig {
@@ -34,26 +30,21 @@ pub(super) fn client_ip(
         header: ForwardedHeader::XForwardedFor,
         ipv6_prefix: 64,
     };
-    let mut files = Vec::new();
+    let mut files: Vec<ListConfig> = Vec::new();
     let Some(raw) = raw.map(|raw| &raw.value) else { return (config, files) };
     for proxy in raw.trusted_proxies.as_ref().map_or(&[][..], |proxies| &proxies.value) {
         match proxy {
             RawProxy::Text(text) => trust(text, named, &mut config, report),
             RawProxy::File(file) => {
-                let found = file_of(file, folder, (named, &files), before, report);
-                let Some(found) = found else { continue };
-                let index = match found {
-                    Found::Known(index) => index,
-                    Found::New(list) => {
-                        files.push(list);
-                        named.valid().count() + files.len() - 1
-                    }
-                };
-                let list = named.valid().map(|(_, list)| list).chain(&files).nth(index);
-                if list.is_some_and(|list| list.known.has_everybody()) {
-                    believes_everybody(file, report);
-                }
-                config.trusted_lists.push(index);
+                let Some(found) = lists::file(file, folder, report) else { continue };
+                let mut all = named.valid().map(|(_, list)| list).chain(&files);
+                let index = all.position(|list| list.file() == Some(&found)).unwrap_or_else(|| {
+                    // No list of the file has a colon in its name.
+                    let name = format!("trusted_proxies:{}", file.value);
+                    files.push(ListConfig { name, at: file.at, source: ListSource::File(found) });
+                    named.valid().count() + files.len() - 1
+                });
+                config.trusted_lists.push(TrustedList { index, written: file.clone() });
             }
         }
     }
@@ -75,57 +66,27 @@ pub(super) fn client_ip(
 
 /// Trusts an address, a network, or a list with a name.
 fn trust(text: &At<String>, named: &Section<ListConfig>, config: &mut ClientIpConfig, report: &mut Report) {
-    let everybody = if let Some(name) = text.value.strip_prefix("list:") {
+    if let Some(name) = text.value.strip_prefix("list:") {
         let name = text.piece("list:".len(), name);
-        let Some((index, list)) = named.find(&name, report) else { return };
-        config.trusted_lists.push(index);
-        list.known.has_everybody()
+        let Some((index, _)) = named.find(&name, report) else { return };
+        config.trusted_lists.push(TrustedList { index, written: text.clone() });
     } else if named.valid().any(|(name, _)| name.value == text.value) {
         report.error(
             text.problem(format!("`{}` is a list, and `trusted_proxies` are networks", text.value))
                 .help(format!("write list:{}", text.value)),
         );
-        return;
-    } else {
-        let Some(network) = value(text, report, parse_network) else { return };
+    } else if let Some(network) = value(text, report, parse_network) {
         config.trusted_proxies.push(network);
-        network.prefix_len() == 0
-    };
-    if everybody {
-        believes_everybody(text, report);
+        if network.prefix_len() == 0 {
+            report.warning(believes_everybody(text));
+        }
     }
 }
 
-fn believes_everybody(text: &At<String>, report: &mut Report) {
-    report.warning(
-        text.problem(format!("`{}` believes everybody, so clients choose their address", text.value))
-            .help("name only the proxies in front of the gateway"),
-    );
-}
-
-enum Found {
-    /// A list that has this file already, by its place.
-    Known(usize),
-    New(ListConfig),
-}
-
-/// The list that a file holds.
-fn file_of(
-    file: &At<String>,
-    folder: &Path,
-    (named, files): (&Section<ListConfig>, &[ListConfig]),
-    before: &[ListConfig],
-    report: &mut Report,
-) -> Option<Found> {
-    let path = relative(folder, &file.value);
-    let mut all = named.valid().map(|(_, list)| list).chain(files);
-    if let Some(index) = all.position(|list| list.file.as_ref() == Some(&path)) {
-        return Some(Found::Known(index));
-    }
-    let known = lists::load(file, &path, before, report)?;
-    // No list of the file has a colon in its name.
-    let name = format!("trusted_proxies:{}", file.value);
-    Some(Found::New(ListConfig { name, file: Some(path), known }))
+/// The warning about a trusted proxy that stands for every address.
+pub fn believes_everybody(text: &At<String>) -> Problem {
+    text.problem(format!("`{}` believes everybody, so clients choose their address", text.value))
+        .help("name only the proxies in front of the gateway")
 }
 
 /// One of the known headers, or another one that holds one address. What is nearly a known one is a mistake.

@@ -4,11 +4,12 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::at::At;
 use super::super::cors::{Below, CorsConfig, EXPOSED, Origins};
 use super::super::raw::RawText;
 use super::super::raw_cors::{RawCors, RawCorsFields};
 use super::super::raw_route::RawRoute;
-use super::super::read::{At, OneOrMany};
+use super::super::read::OneOrMany;
 use super::super::report::{Mistake, Report};
 use super::super::values;
 use super::matching::method;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use sluicegate_limiter::Quota;
 
+use super::super::at::At;
 use super::super::cost::{Cost, DetailedCost};
 use super::super::forms::RawCost;
 use super::super::model::LimitConfig;
 use super::super::raw::{RawConfig, RawCostFields, RawLimit};
-use super::super::read::At;
 use super::super::report::{Mistake, Report, nearest};
 use super::super::route::RouteConfig;
 use super::super::values;

@@ -2,16 +2,15 @@
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::Path;
 
+use super::super::at::{At, Folder};
 use super::super::forms::{RawCount, RawListener};
 use super::super::listener::{AdminConfig, ListenerConfig};
 use super::super::raw::RawConfig;
 use super::super::raw_listen::RawAdmin;
-use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::section::Section;
-use super::tls::{self, Files};
+use super::tls;
 use super::{check_name, empty, in_range, missing, secret, value};
 use crate::config::host_name;
 
@@ -20,7 +19,7 @@ const CONNECTIONS: u64 = 10_000;
 /// More than a process has file descriptors for.
 const MOST_CONNECTIONS: u64 = 10_000_000;
 
-pub(super) fn listeners(raw: &RawConfig, files: Files<'_>, report: &mut Report) -> Section<ListenerConfig> {
+pub(super) fn listeners(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Section<ListenerConfig> {
     let mut all = Section::new("listener", raw.wrong.contains(&"listen"));
     let Some(listen) = &raw.listen else {
         missing(raw.at, "the file", ("listen", "[0.0.0.0:8080]"), &raw.wrong, report);
@@ -31,7 +30,7 @@ pub(super) fn listeners(raw: &RawConfig, files: Files<'_>, report: &mut Report) 
     }
     for RawListener(raw) in &listen.value {
         let address = raw.address.as_ref().and_then(|text| value(text, report, address));
-        let tls = raw.tls.as_ref().map(|raw| tls::tls(&raw.value, files, report));
+        let tls = raw.tls.as_ref().map(|raw| tls::tls(&raw.value, folder, report));
         let most = |raw: Option<&At<RawCount>>, field, report: &mut Report| {
             raw.and_then(|count| in_range(count, 1..=MOST_CONNECTIONS, field, report))
         };
@@ -65,11 +64,10 @@ pub(super) fn listeners(raw: &RawConfig, files: Files<'_>, report: &mut Report) 
                     .help(format!("the first one is on line {}", at.at.line)),
             );
         }
-        // Of a listener with wrong TLS the other parts are known, but it is never one without TLS.
-        let listener = address.filter(|_| !matches!(tls, Some(None))).map(|address| ListenerConfig {
+        let listener = address.map(|address| ListenerConfig {
             name: name.value.clone(),
             address,
-            tls: tls.flatten(),
+            tls,
             proxy_protocol: raw.proxy_protocol.as_ref().is_some_and(|on| on.value),
             max_connections: max_connections.unwrap_or(CONNECTIONS),
             max_connections_per_ip: per_ip,
@@ -131,7 +129,7 @@ fn address_help(text: &str) -> Option<String> {
 pub(super) fn admin(
     raw: &RawAdmin,
     listeners: &Section<ListenerConfig>,
-    folder: &Path,
+    folder: Folder<'_>,
     report: &mut Report,
 ) -> Option<AdminConfig> {
     let Some(text) = &raw.address else {

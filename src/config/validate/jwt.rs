@@ -1,22 +1,19 @@
 //! User tokens: where they come from, what verifies them.
 
 use std::net::IpAddr;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, Uri, header};
 
+use super::super::at::{At, Folder};
 use super::super::forms::RawSecret;
 use super::super::jwt::{JwksUrl, JwtConfig, JwtKeys};
 use super::super::raw_jwt::{RawJwks, RawJwt};
-use super::super::read::{At, OneOrMany};
-use super::super::relative;
+use super::super::read::OneOrMany;
 use super::super::report::{Mistake, Place, Problem, Report};
+use super::super::secret::Secret;
 use super::super::values;
-use super::redis_tls::ca;
-use super::{empty, file, header_name, secret, value};
-use crate::auth::jwt::KeySet;
+use super::{empty, header_name, secret, value};
 
 const LEEWAY: Duration = Duration::from_secs(30);
 const MAX_LEEWAY: Duration = Duration::from_secs(3600);
@@ -42,7 +39,7 @@ const NOT_FORWARDED: [&str; 14] = [
 
 pub(super) fn jwt(
     At { at, value: raw }: &At<RawJwt>,
-    folder: &Path,
+    folder: Folder<'_>,
     report: &mut Report,
 ) -> Option<JwtConfig> {
     let header =
@@ -66,14 +63,15 @@ pub(super) fn jwt(
                 .help("name yours: `audience: api`, as the issuer writes it into the claim aud"),
         );
     }
+    // What is wrong is reported and left at its default, so that the files of keys are tried all the same.
     Some(JwtConfig {
-        header: header?,
+        header: header.unwrap_or(header::AUTHORIZATION),
         issuer: raw.issuer.as_ref().map(|text| text.value.clone()),
         audience,
         keys: keys?,
         user_claim: raw.user_claim.as_ref().map_or("sub", |text| &text.value).to_owned(),
         plan_claim: raw.plan_claim.as_ref().map(|text| text.value.clone()),
-        leeway: leeway?,
+        leeway: leeway.unwrap_or(LEEWAY),
         require_exp: raw.require_exp.as_ref().is_none_or(|require| require.value),
         required: raw.required.as_ref().is_some_and(|required| required.value),
         forward,
@@ -130,7 +128,7 @@ fn forward(raw: &RawJwt, token: Option<&HeaderName>, report: &mut Report) -> Vec
     told
 }
 
-fn keys(at: Place, raw: &RawJwt, folder: &Path, report: &mut Report) -> Option<JwtKeys> {
+fn keys(at: Place, raw: &RawJwt, folder: Folder<'_>, report: &mut Report) -> Option<JwtKeys> {
     let given: Vec<(&str, Place)> = [
         ("jwks", raw.jwks.as_ref().map(|jwks| jwks.at)),
         ("secret", raw.secret.as_ref().map(|secret| secret.at)),
@@ -153,30 +151,20 @@ fn keys(at: Place, raw: &RawJwt, folder: &Path, report: &mut Report) -> Option<J
         [] => {}
     }
     let jwks = raw.jwks.as_ref().and_then(|jwks| self::jwks(jwks, folder, report));
-    let mut fixed = |raw: Option<&At<RawSecret>>, help: &str, read: fn(&[u8]) -> Result<KeySet, String>| {
-        let text = secret(Some(raw?), folder, report)?;
-        match read(text.as_bytes()) {
-            Ok(keys) => Some(JwtKeys::Fixed(Arc::new(keys))),
-            Err(why) => {
-                report.error(Problem::new(raw?.at, why).help(help));
-                None
-            }
-        }
+    let mut text = |raw: Option<&At<RawSecret>>| {
+        let raw = raw?;
+        Some(At { at: raw.at, value: Secret::new(secret(Some(raw), folder, report)?) })
     };
-    let secret = fixed(raw.secret.as_ref(), "such as `openssl rand -base64 48` makes", KeySet::secret);
-    let public = fixed(
-        raw.public_key.as_ref(),
-        "`openssl pkey -pubin -in FILE -text` shows what a file holds",
-        KeySet::public_key,
-    );
+    let secret = text(raw.secret.as_ref()).map(JwtKeys::Secret);
+    let public = text(raw.public_key.as_ref()).map(JwtKeys::PublicKey);
     jwks.or(secret).or(public)
 }
 
-fn jwks(At { at, value: raw }: &At<RawJwks>, folder: &Path, report: &mut Report) -> Option<JwtKeys> {
+fn jwks(At { at, value: raw }: &At<RawJwks>, folder: Folder<'_>, report: &mut Report) -> Option<JwtKeys> {
     let refresh = raw.refresh.as_ref().map_or(Some(REFRESH), |text| {
         between(text, "refresh", (Duration::from_secs(1), "1s"), (DAY, "1d"), report)
     });
-    let roots = raw.ca.as_ref().map(|path| ca(path, folder, report));
+    let roots = raw.ca.as_ref().map(|path| folder.content(path, report));
     match (&raw.file, &raw.url) {
         (Some(_), Some(url)) => {
             report.error(url.problem("jwks has `file` and `url`").help("keep one of them"));
@@ -191,25 +179,14 @@ fn jwks(At { at, value: raw }: &At<RawJwks>, folder: &Path, report: &mut Report)
                     report.error(problem.help("remove it; a file is watched"));
                 }
             }
-            let json = file(path, folder, report)?;
-            match KeySet::jwks(&json) {
-                Ok(keys) => Some(JwtKeys::File { path: relative(folder, &path.value), keys: Arc::new(keys) }),
-                Err(why) => {
-                    report.error(path.problem(format!("{} cannot be used: {why}", path.value)));
-                    None
-                }
-            }
+            Some(JwtKeys::File(folder.file(path)))
         }
         (None, Some(url)) => {
             let read = value(url, report, self::url)?;
             if let Some(text) = raw.ca.as_ref().filter(|_| !read.tls) {
                 report.error(text.problem("`ca` means nothing without https://"));
             }
-            Some(JwtKeys::Url(JwksUrl {
-                refresh: refresh?,
-                ca: roots.map_or(Some(None), |ca| ca.map(Some))?,
-                ..read
-            }))
+            Some(JwtKeys::Url(JwksUrl { refresh: refresh.unwrap_or(REFRESH), ca: roots.flatten(), ..read }))
         }
         (None, None) => {
             if !["file", "url"].iter().any(|name| raw.wrong.contains(name)) {

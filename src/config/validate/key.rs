@@ -4,8 +4,9 @@ use std::ops::RangeInclusive;
 
 use http::HeaderName;
 
+use super::super::at::At;
 use super::super::model::Exempt;
-use super::super::read::{At, OneOrMany};
+use super::super::read::OneOrMany;
 use super::super::report::{Problem, Report, nearest};
 use super::header_name;
 use super::limit::Given;
@@ -175,7 +176,7 @@ pub(super) fn exempt(
             if !given.consumers && !given.jwt {
                 report.error(nobody_is(text, "auth.api_key.consumers, or auth.jwt with a plan_claim"));
             }
-            exempt.plans.push(plan.to_owned());
+            exempt.plans.push(At { at: text.at, value: plan.to_owned() });
             continue;
         }
         if let Some(consumer) = text.value.strip_prefix("consumer:").filter(|_| !names_consumer) {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::super::at::At;
 use super::super::cost::Cost;
 use super::super::listener::ClientIpConfig;
 use super::super::lists::ListConfig;
 use super::super::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure};
 use super::super::raw::RawLimit;
-use super::super::read::{At, not_available};
+use super::super::read::not_available;
 use super::super::report::{Problem, Report};
 use super::super::route::RouteConfig;
 use super::super::values::grouped;

@@ -1,7 +1,6 @@
 //! The access log and traces.
 
-use std::path::Path;
-
+use super::super::at::{At, Folder};
 use super::super::jwt::JwtConfig;
 use super::super::log::{
     Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, SHORT, Sample, Share, TraceConfig,
@@ -9,8 +8,6 @@ use super::super::log::{
 };
 use super::super::model::ApiKeyConfig;
 use super::super::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawTrace};
-use super::super::read::At;
-use super::super::relative;
 use super::super::report::{Mistake, Report, nearest};
 use super::super::values;
 use super::{empty, value, word};
@@ -19,7 +16,7 @@ const BUFFER: u64 = 1 << 20;
 
 pub(super) fn access_log(
     raw: Option<&At<RawAccessLog>>,
-    folder: &Path,
+    folder: Folder<'_>,
     api_key: &ApiKeyConfig,
     jwt: Option<&JwtConfig>,
     report: &mut Report,
@@ -56,7 +53,7 @@ pub(super) fn access_log(
     Some(AccessLogConfig {
         target: match raw.path.as_ref().map_or("stdout", |path| &path.value) {
             "stdout" => LogTarget::Stdout,
-            file => LogTarget::File(relative(folder, file)),
+            file => LogTarget::File(folder.join(file)),
         },
         format: format.unwrap_or(LogFormat::Json),
         fields,

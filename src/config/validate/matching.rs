@@ -2,8 +2,9 @@
 
 use http::{HeaderName, HeaderValue, Method};
 
+use super::super::at::At;
 use super::super::raw_route::RawMatch;
-use super::super::read::{At, OneOrMany};
+use super::super::read::OneOrMany;
 use super::super::report::{Mistake, Report, nearest};
 use super::super::route::Match;
 use super::super::{HostPattern, PathPattern};

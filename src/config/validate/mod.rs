@@ -33,22 +33,20 @@ mod upstream_tls;
 mod uri;
 
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::Arc;
 
 use http::HeaderName;
 
+use super::at::{At, Folder, utf8_text};
 use super::forms::{RawCount, RawSecret};
 use super::listener::ListenerConfig;
 use super::model::Config;
 use super::raw::RawConfig;
-use super::read::At;
-use super::relative;
 use super::report::{Mistake, Place, Problem, Report, nearest};
 use super::route::HeaderFamilies;
 use super::store::{RedisConfig, RedisServers};
 use super::values;
-use crate::clock::today;
+pub use client_ip::believes_everybody;
 pub(super) use plan::known as plans;
 use section::Section;
 
@@ -57,30 +55,21 @@ const MAX_HEAD: u64 = 32 << 10;
 /// Names go into metrics, headers and files.
 const MAX_NAME: usize = 64;
 
-/// `before` is the configuration in force: a large file that is the same is not read twice.
-pub(super) fn config(
-    raw: &RawConfig,
-    folder: &Path,
-    before: Option<&Config>,
-    report: &mut Report,
-) -> Option<Config> {
-    let files = tls::Files { folder, before, now: today() };
-    let listeners = edge::listeners(raw, files, report);
+/// The configuration as far as it can be understood: what is wrong is in the report.
+pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Option<Config> {
+    let listeners = edge::listeners(raw, folder, report);
     let certified =
         |(_, listener): (_, &ListenerConfig)| listener.tls.as_ref().is_some_and(|tls| tls.client.is_some());
     let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
     let raw_auth = raw.auth.as_ref().map(|auth| &auth.value);
     let auth_wrong = raw.wrong.contains(&"auth");
-    let known = before.and_then(|before| before.api_key.consumers.as_ref()).map(|before| &before.known);
     let plans = plans(raw);
     let raw_api_key = raw_auth.and_then(|auth| auth.api_key.as_ref());
-    let api_key = api_key::api_key(raw_api_key, folder, (known, &plans), report);
+    let api_key = api_key::api_key(raw_api_key, folder, report);
     let jwt = raw_auth.and_then(|auth| auth.jwt.as_ref()).and_then(|raw| jwt::jwt(raw, folder, report));
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
-    let before_lists = before.map_or(&[][..], |before| &before.lists);
-    let lists = lists::lists(raw, folder, before_lists, report);
-    let (client_ip, proxy_files) =
-        client_ip::client_ip(raw.client_ip.as_ref(), folder, &lists, before_lists, report);
+    let lists = lists::lists(raw, folder, report);
+    let (client_ip, proxy_files) = client_ip::client_ip(raw.client_ip.as_ref(), folder, &lists, report);
     let access = lists::on_top(raw, &lists, report);
     let limits = Section::new("limit", raw.wrong.contains(&"limits"));
     let given = limit::Given {
@@ -125,7 +114,6 @@ pub(super) fn config(
     let routes = route::all(raw, &known, report);
     cost::routes(raw, &limits, &routes, report);
     limit::doubts(&limits, &routes, &client_ip, &api_key, report);
-    plan::doubts(raw, &api_key, jwt.as_ref(), report);
     lists::doubts(&lists, &access, &routes, &limits, &client_ip.trusted_lists, report);
     upstream::doubts(&upstreams, &routes, report);
 
@@ -197,26 +185,17 @@ fn in_range(
 }
 
 /// A secret, empty if there is none; `None` if its file cannot be read, and that is reported.
-fn secret(raw: Option<&At<RawSecret>>, folder: &Path, report: &mut Report) -> Option<String> {
+fn secret(raw: Option<&At<RawSecret>>, folder: Folder<'_>, report: &mut Report) -> Option<String> {
     match raw.map(|raw| &raw.value) {
         None => Some(String::new()),
         Some(RawSecret::Value(value)) => Some(value.clone()),
         Some(RawSecret::File(path)) => {
-            let bytes = file(path, folder, report)?;
-            let text = crate::file::text(bytes)
+            let bytes = folder.content(path, report)?.bytes;
+            let text = utf8_text(bytes)
                 .map_err(|error| report.error(path.problem(format!("cannot read {}: {error}", path.value))));
             text.ok().map(|text| text.trim().to_owned())
         }
     }
-}
-
-/// What another file holds.
-fn file(path: &At<String>, folder: &Path, report: &mut Report) -> Option<Vec<u8>> {
-    let seen = relative(folder, &path.value);
-    crate::file::read(&seen, crate::file::SMALL)
-        .map(|(bytes, _)| bytes)
-        .map_err(|error| report.error(path.problem(format!("cannot read {}: {error}", seen.display()))))
-        .ok()
 }
 
 /// One of a few words.

@@ -1,6 +1,6 @@
 //! Paths of routes: what is wrong with them, and what is probably a pattern of another program.
 
-use super::super::read::At;
+use super::super::at::At;
 use super::super::report::{Mistake, Report};
 use super::super::{PathPattern, normalize};
 

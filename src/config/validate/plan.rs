@@ -4,13 +4,13 @@ use http::HeaderValue;
 
 use sluicegate_limiter::Quota;
 
+use super::super::at::At;
 use super::super::cost::Cost;
 use super::super::forms::RawPlan;
-use super::super::jwt::JwtConfig;
-use super::super::model::{ApiKeyConfig, When};
+use super::super::model::When;
 use super::super::raw::{RawConfig, RawLimit, RawWhen};
-use super::super::read::{At, Named};
-use super::super::report::{Report, nearest};
+use super::super::read::Named;
+use super::super::report::Report;
 use super::super::values::{self, grouped};
 use super::matching::method;
 use super::quota::quota;
@@ -57,26 +57,6 @@ pub(in crate::config) fn known(raw: &RawConfig) -> Vec<String> {
 fn exempt(limit: &RawLimit) -> impl Iterator<Item = (&str, &At<String>)> {
     let all = limit.exempt.iter().flat_map(|exempt| &exempt.value);
     all.filter_map(|text| Some((text.value.strip_prefix("plan:")?, text)))
-}
-
-/// Warns of plans that limits leave alone and nobody can be on. Which plans tokens name is not known.
-pub(super) fn doubts(raw: &RawConfig, api_key: &ApiKeyConfig, jwt: Option<&JwtConfig>, report: &mut Report) {
-    let Some(consumers) = &api_key.consumers else { return };
-    if jwt.is_some_and(|jwt| jwt.plan_claim.is_some()) {
-        return;
-    }
-    let limits = raw.limits.iter().flat_map(|limits| &limits.value.0).filter_map(|(_, limit)| limit.as_ref());
-    for (plan, text) in limits.flat_map(exempt) {
-        let mut known = consumers.known.plans();
-        if known.any(|known| known == plan) {
-            continue;
-        }
-        let problem = text.problem(format!("no consumer is on the plan `{plan}`"));
-        report.warning(match nearest(plan, consumers.known.plans()) {
-            Some(near) => problem.help(format!("did you mean `plan:{near}`?")),
-            None => problem.help("`sluicegate consumers add NAME --plan PLAN` makes one that is"),
-        });
-    }
 }
 
 /// The quota that is tried beside the enforced one.

@@ -6,10 +6,10 @@ use sluicegate_limiter::{
     QuotaError, Rate, SlidingLog, SlidingWindow, Span, TokenBucket,
 };
 
+use super::super::at::At;
 use super::super::calendar::{self, Unit};
 use super::super::forms::RawCount;
 use super::super::raw::RawLimit;
-use super::super::read::At;
 use super::super::report::{Place, Report};
 use super::super::values::{self, grouped, outside};
 use super::{missing, value, word};

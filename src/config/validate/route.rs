@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
+use super::super::at::At;
 use super::super::cors::CorsConfig;
 use super::super::forms::{RawAnswer, RawCount};
 use super::super::listener::ListenerConfig;
@@ -14,7 +15,6 @@ use super::super::lists::{Access, ListConfig};
 use super::super::model::{LimitConfig, Mode};
 use super::super::raw::RawConfig;
 use super::super::raw_route::RawRoute;
-use super::super::read::At;
 use super::super::report::{Problem, Report};
 use super::super::route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 use super::super::upstream::UpstreamConfig;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::super::read::{At, Named};
+use super::super::at::At;
+use super::super::read::Named;
 use super::super::report::{Report, nearest};
 use super::check_name;
 

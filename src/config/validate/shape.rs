@@ -2,8 +2,8 @@
 
 use http::{HeaderName, header};
 
+use super::super::at::At;
 use super::super::raw_shape::RawHeaderChanges;
-use super::super::read::At;
 use super::super::report::{Problem, Report};
 use super::template::{Names, pieces};
 use super::{header_name, value};

@@ -1,15 +1,15 @@
 //! The store: where it is, who the gateway is there, and what can be doubted about it.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::super::at::{At, Folder};
 use super::super::forms::RawSecret;
 use super::super::raw_store::{RawRedis, RawSentinel, RawStore};
-use super::super::read::At;
 use super::super::report::{Mistake, Place, Problem, Report};
 use super::super::store::{RedisAddress, RedisConfig, RedisServers};
-use super::super::{relative, values};
+use super::super::values;
 use super::redis_tls::tls;
 use super::redis_url::{MAX_DATABASE, RedisUrl, redis_url};
 use super::{empty, in_range, missing, secret, value};
@@ -27,7 +27,7 @@ const PREFIX: &str = "sluicegate";
 const MAX_PREFIX: usize = 64;
 const MAX_GATEWAYS: u64 = 10_000;
 
-pub(super) fn store(raw: &At<RawStore>, folder: &Path, report: &mut Report) -> Option<RedisConfig> {
+pub(super) fn store(raw: &At<RawStore>, folder: Folder<'_>, report: &mut Report) -> Option<RedisConfig> {
     let Some(redis) = &raw.value.redis else {
         missing(raw.at, "store", ("redis", "{url: redis://127.0.0.1:6379}"), &raw.value.wrong, report);
         return None;
@@ -35,7 +35,11 @@ pub(super) fn store(raw: &At<RawStore>, folder: &Path, report: &mut Report) -> O
     self::redis(redis, folder, report)
 }
 
-fn redis(At { at, value: raw }: &At<RawRedis>, folder: &Path, report: &mut Report) -> Option<RedisConfig> {
+fn redis(
+    At { at, value: raw }: &At<RawRedis>,
+    folder: Folder<'_>,
+    report: &mut Report,
+) -> Option<RedisConfig> {
     let found = found(*at, raw, folder, report);
     let timeout = raw.timeout.as_ref().map_or(Some(TIMEOUT), |text| timeout(text, report));
     let prefix = raw.prefix.as_ref().map_or(Some(PREFIX.to_owned()), |text| value(text, report, prefix));
@@ -77,7 +81,7 @@ fn redis(At { at, value: raw }: &At<RawRedis>, folder: &Path, report: &mut Repor
     }
     let gateways =
         raw.gateways.as_ref().map_or(Some(1), |n| in_range(n, 1..=MAX_GATEWAYS, "gateways", report));
-    let tls = found.tls.then(|| own_tls.and_then(|(_, tls)| tls).unwrap_or_default());
+    let tls = found.tls.then(|| own_tls.map(|(_, tls)| tls).unwrap_or_default());
     Some(RedisConfig {
         servers: found.servers,
         username,
@@ -92,12 +96,12 @@ fn redis(At { at, value: raw }: &At<RawRedis>, folder: &Path, report: &mut Repor
 }
 
 /// Where the gateway may keep what it is to remember over a restart.
-fn state_folder(raw: &RawRedis, folder: &Path) -> PathBuf {
+fn state_folder(raw: &RawRedis, folder: Folder<'_>) -> PathBuf {
     // systemd names several folders with colons between them.
     let of_systemd = || std::env::var("STATE_DIRECTORY").ok()?.split(':').next().map(PathBuf::from);
     match &raw.state_folder {
-        Some(path) => relative(folder, &path.value),
-        None => of_systemd().unwrap_or_else(|| folder.to_path_buf()),
+        Some(path) => folder.join(&path.value),
+        None => of_systemd().unwrap_or_else(|| folder.path.to_path_buf()),
     }
 }
 
@@ -142,7 +146,7 @@ impl Login<'_> {
     fn read(
         &self,
         (user_in_url, password_in_url): Credentials,
-        folder: &Path,
+        folder: Folder<'_>,
         report: &mut Report,
     ) -> Credentials {
         let own_password = secret(self.password, folder, report);
@@ -179,7 +183,7 @@ struct Found<'a> {
     far: Option<&'a At<String>>,
 }
 
-fn found<'a>(at: Place, raw: &'a RawRedis, folder: &Path, report: &mut Report) -> Option<Found<'a>> {
+fn found<'a>(at: Place, raw: &'a RawRedis, folder: Folder<'_>, report: &mut Report) -> Option<Found<'a>> {
     let given: Vec<(&str, Place)> = [
         ("url", raw.url.as_ref().map(|url| url.at)),
         ("cluster", raw.cluster.as_ref().map(|nodes| nodes.at)),
@@ -228,7 +232,7 @@ fn cluster<'a>(raw: &'a At<Vec<At<String>>>, report: &mut Report) -> Option<Foun
 
 fn sentinel<'a>(
     At { at, value: raw }: &'a At<RawSentinel>,
-    folder: &Path,
+    folder: Folder<'_>,
     report: &mut Report,
 ) -> Option<Found<'a>> {
     if raw.master.is_none() {

@@ -1,6 +1,6 @@
 //! Texts with variables: `Bearer {user}`, `/v2/{rest}`.
 
-use super::super::read::At;
+use super::super::at::At;
 use super::super::report::{Report, nearest};
 use super::super::route::Match;
 use crate::config::{Piece, Variable};

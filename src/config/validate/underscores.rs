@@ -1,8 +1,8 @@
 //! Header names with underscores: whether such headers are forwarded, and whether the file waits for one that is not.
 
+use super::super::at::At;
 use super::super::forms::RawCost;
 use super::super::raw::RawConfig;
-use super::super::read::At;
 use super::super::report::{Place, Problem, Report};
 use super::word;
 

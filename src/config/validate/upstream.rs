@@ -1,13 +1,12 @@
 //! Upstreams: servers and timeouts.
 
-use std::path::Path;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 
+use super::super::at::{At, Folder};
 use super::super::forms::RawServer;
 use super::super::raw_upstream::RawUpstream;
-use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::route::{Action, RouteConfig};
 use super::super::upstream::{ServerConfig, UpstreamConfig};
@@ -21,7 +20,7 @@ use super::{empty, in_range, missing, value};
 pub(super) fn upstream(
     name: &At<String>,
     raw: &RawUpstream,
-    (folder, given): (&Path, Given<'_>),
+    (folder, given): (Folder<'_>, Given<'_>),
     report: &mut Report,
 ) -> Option<UpstreamConfig> {
     let balance = balance::balance(raw, given, report);
@@ -65,7 +64,7 @@ pub(super) fn upstream(
     let response = timeout(timeouts.and_then(|t| t.response.as_ref()), Duration::from_secs(30));
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
     let tunnel = timeout(timeouts.and_then(|t| t.tunnel.as_ref()), Duration::from_secs(3_600));
-    let Speech { protocol, tls, proxy_protocol } = speech?;
+    let Speech { protocol, tls, proxy_protocol } = speech;
     let (max_connections, max_pending) = circuit?;
     Some(UpstreamConfig {
         name: name.value.clone(),

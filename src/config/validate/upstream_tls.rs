@@ -1,35 +1,28 @@
-//! How servers are spoken to: TLS, HTTP/2, the PROXY protocol. Certificates are tried here, so that a wrong file is a
-//! mistake of the configuration and not a server that fails when it is needed.
-
-use std::path::Path;
+//! How servers are spoken to: TLS, HTTP/2, the PROXY protocol.
 
 use rustls::pki_types::ServerName;
 
+use super::super::at::Folder;
 use super::super::raw_upstream::{RawUpstream, RawUpstreamTls};
-use super::super::read::At;
-use super::super::relative;
 use super::super::report::{Mistake, Report};
-use super::super::upstream::{Protocol, ProxyVersion, ServerConfig};
-use super::super::upstream_tls::{TlsFile, TlsFiles, TlsPart, UpstreamTls};
+use super::super::upstream::{Protocol, ProxyVersion, ServerConfig, UpstreamTlsConfig};
 use super::{value, word};
-use crate::file_watch::Watched;
-use crate::pem::Pem;
 
 /// How the servers of an upstream are spoken to.
 pub(super) struct Speech {
     pub(super) protocol: Protocol,
-    pub(super) tls: Option<UpstreamTls>,
+    pub(super) tls: Option<UpstreamTlsConfig>,
     pub(super) proxy_protocol: Option<ProxyVersion>,
 }
 
-/// `servers` is `None` if one of them is wrong.
+/// `servers` is `None` if one of them is wrong. What is wrong is reported and left at its default, so that all files are
+/// tried.
 pub(super) fn speech(
     raw: &RawUpstream,
     servers: Option<&[ServerConfig]>,
-    folder: &Path,
+    folder: Folder<'_>,
     report: &mut Report,
-) -> Option<Speech> {
-    let before = report.errors.len();
+) -> Speech {
     let protocol = raw.protocol.as_ref().map_or(Some(Protocol::Http1), |text| {
         word(text, "protocol", &[("http1", Protocol::Http1), ("http2", Protocol::Http2)], report)
     });
@@ -51,17 +44,16 @@ pub(super) fn speech(
     let empty = RawUpstreamTls::empty(raw.at);
     let tls = match (&raw.tls, secure) {
         (_, Some(false)) | (None, None) => None,
-        (Some(raw), _) => tls(&raw.value, protocol?, folder, report),
-        (None, Some(true)) => tls(&empty, protocol?, folder, report),
+        (Some(raw), _) => Some(tls(&raw.value, folder, report)),
+        (None, Some(true)) => Some(tls(&empty, folder, report)),
     };
-    (report.errors.len() == before).then_some(Speech { protocol: protocol?, tls, proxy_protocol })
+    Speech { protocol: protocol.unwrap_or(Protocol::Http1), tls, proxy_protocol }
 }
 
-fn tls(raw: &RawUpstreamTls, protocol: Protocol, folder: &Path, report: &mut Report) -> Option<UpstreamTls> {
-    let before = report.errors.len();
-    let ca = raw.ca.as_ref().and_then(|path| read(path, folder, report));
+fn tls(raw: &RawUpstreamTls, folder: Folder<'_>, report: &mut Report) -> UpstreamTlsConfig {
+    let ca = raw.ca.as_ref().map(|path| folder.file(path));
     let client = match (&raw.cert, &raw.key) {
-        (Some(cert), Some(key)) => read(cert, folder, report).zip(read(key, folder, report)),
+        (Some(cert), Some(key)) => Some((folder.file(cert), folder.file(key))),
         (Some(given), None) if !raw.wrong.contains(&"key") => {
             report.error(given.problem("`cert` needs its `key`").help("the private key of the certificate"));
             None
@@ -86,39 +78,7 @@ fn tls(raw: &RawUpstreamTls, protocol: Protocol, folder: &Path, report: &mut Rep
             ),
         }
     }
-    if report.errors.len() > before {
-        return None;
-    }
-    match UpstreamTls::new(TlsFiles { ca, client }, name, verify, protocol) {
-        Ok(tls) => Some(tls),
-        Err(mistakes) => {
-            for (part, mistake) in mistakes {
-                let at = match part {
-                    TlsPart::Ca => &raw.ca,
-                    TlsPart::Cert => &raw.cert,
-                    TlsPart::Key => &raw.key,
-                };
-                let Some(at) = at else { continue };
-                let problem = at.problem(mistake.message);
-                report.error(match mistake.help {
-                    Some(help) => problem.help(help),
-                    None => problem,
-                });
-            }
-            None
-        }
-    }
-}
-
-fn read(path: &At<String>, folder: &Path, report: &mut Report) -> Option<TlsFile> {
-    let seen = relative(folder, &path.value);
-    match Pem::load(&seen, None) {
-        Ok(pem) => Some(TlsFile { path: seen, name: path.value.clone(), pem }),
-        Err(unusable) => {
-            report.error(path.problem(unusable.message));
-            None
-        }
-    }
+    UpstreamTlsConfig { ca, client, server_name: name, verify }
 }
 
 fn server_name(text: &str) -> Result<ServerName<'static>, Mistake> {

@@ -3,9 +3,9 @@
 use http::StatusCode;
 use regex::RegexBuilder;
 
+use super::super::at::At;
 use super::super::raw_route::{RawRedirectFields, RawRoute};
 use super::super::raw_shape::{RawRewrite, RawRewriteFields};
-use super::super::read::At;
 use super::super::report::{Mistake, Report};
 use super::super::route::Action;
 use super::super::{PathPattern, normalize};

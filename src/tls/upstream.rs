@@ -10,9 +10,10 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::upstream::Protocol;
+use super::pair::PairFile;
+use super::pem::{Pem, PemMistake, pair};
+use crate::config::Protocol;
 use crate::file_watch::{Unusable, Watched};
-use crate::pem::{PairFile, Pem, PemMistake, pair};
 
 /// TLS to the servers of an upstream.
 #[derive(Clone)]

@@ -8,6 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, RootCertStore};
 
+use super::pair::PairFile;
 use crate::file_watch::{Source, Unusable, Watched};
 
 /// A PEM file. No way of printing it tells what it holds.
@@ -23,15 +24,6 @@ pub struct PemMistake {
     pub message: String,
     /// A way out.
     pub help: Option<&'static str>,
-}
-
-/// Which file of a certificate and its key is at fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PairFile {
-    /// The certificates.
-    Cert,
-    /// The private key.
-    Key,
 }
 
 impl Watched for Pem {
@@ -63,6 +55,11 @@ impl PemMistake {
 }
 
 impl Pem {
+    /// What a file with these bytes holds; it is not watched.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self { text: String::from_utf8_lossy(bytes).into_owned(), source: None }
+    }
+
     /// The certificates that it holds, at least one; `name` is what the file is called.
     ///
     /// # Errors

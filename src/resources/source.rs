@@ -5,9 +5,8 @@ use std::fmt;
 use std::io::{Error, stdin};
 use std::path::{Path, PathBuf};
 
-use super::model::Config;
-use super::{Loaded, parse_after};
-use crate::file;
+use super::{Loaded, LoadedConfig, parse_after};
+use crate::{config, file};
 
 /// Where a configuration is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +37,7 @@ impl fmt::Display for Source {
 
 impl Source {
     /// The folder in which the files that the configuration names are looked for.
-    pub(super) fn folder(&self) -> &Path {
+    fn folder(&self) -> &Path {
         match self {
             Self::File(path) => path.parent().unwrap_or(Path::new("")),
             Self::Stdin => Path::new(""),
@@ -59,7 +58,7 @@ impl Source {
     ///
     /// # Errors
     /// When it cannot be read. Mistakes in it are in the report.
-    pub fn load_after(&self, before: Option<&Config>) -> Result<Loaded, Error> {
+    pub fn load_after(&self, before: Option<&LoadedConfig>) -> Result<Loaded, Error> {
         let text = match self {
             Self::File(path) => file::read_text(path, file::CONFIG)?,
             Self::Stdin => self.text()?,
@@ -67,10 +66,21 @@ impl Source {
         Ok(parse_after(text, &self.to_string(), self.folder(), before))
     }
 
-    pub(super) fn text(&self) -> Result<String, Error> {
+    fn text(&self) -> Result<String, Error> {
         match self {
             Self::File(path) => file::read_any_text(path, file::CONFIG),
-            Self::Stdin => file::text(file::bounded(stdin().lock(), 0, file::CONFIG)?),
+            Self::Stdin => crate::config::utf8_text(file::bounded(stdin().lock(), 0, file::CONFIG)?),
         }
     }
+}
+
+/// The file of consumers that a configuration names, whether or not it can be read, and the plans that they can be on;
+/// none if they can be on any.
+///
+/// # Errors
+/// When the configuration cannot be read as far as that.
+pub fn consumers_file(source: &Source) -> Result<Option<(PathBuf, Vec<String>)>, String> {
+    let text = source.text().map_err(|error| format!("cannot read {source}: {error}"))?;
+    config::consumers_file(&text, source.folder())
+        .map_err(|report| report.render(&source.to_string(), &text).trim_end().to_owned())
 }

@@ -1,0 +1,62 @@
+//! What the limits, routes and templates of a configuration refer to, collected.
+
+use http::HeaderName;
+
+use super::key_spec::{KeySpec, Part};
+use super::listener::ForwardedHeader;
+use super::model::{ApiKeySource, Config};
+use super::route::{Action, RouteConfig};
+use super::template::Variable;
+
+impl Config {
+    /// The claims that keys of limits and templates ask for.
+    pub fn claims(&self) -> Vec<String> {
+        let hashed = self.routes.iter().filter_map(|route| self.hash_key(route));
+        let parts = self.limits.iter().map(|limit| &limit.key).chain(hashed).flat_map(KeySpec::parts);
+        let of_keys = parts.filter_map(|part| match part {
+            Part::Claim(name) => Some(name.clone()),
+            _ => None,
+        });
+        let variables = self.routes.iter().flat_map(RouteConfig::variables);
+        let of_templates = variables.filter_map(|variable| match variable {
+            Variable::Claim(name) => Some(name.clone()),
+            _ => None,
+        });
+        let mut claims: Vec<String> = of_keys.chain(of_templates).collect();
+        claims.sort();
+        claims.dedup();
+        claims
+    }
+
+    /// The headers that routes, limits and credentials are made of.
+    pub fn reserved_headers(&self) -> Vec<HeaderName> {
+        let parts = self.limits.iter().flat_map(|limit| limit.key.parts());
+        let of_keys = parts.filter_map(|part| match part {
+            Part::Header(name) => Some(name),
+            _ => None,
+        });
+        let of_costs = self.limits.iter().filter_map(|limit| limit.cost.request_header());
+        let of_conditions = self.limits.iter().flat_map(|limit| &limit.when).flat_map(|when| &when.headers);
+        let of_routes = self.routes.iter().flat_map(|route| &route.matches.headers);
+        let mut names: Vec<HeaderName> = of_keys.chain(of_costs).cloned().collect();
+        names.extend(of_conditions.chain(of_routes).map(|(name, _)| name.clone()));
+        if let ApiKeySource::Header(name) = &self.api_key.source {
+            names.push(name.clone());
+        }
+        names.extend(self.jwt.iter().map(|jwt| jwt.header.clone()));
+        if let ForwardedHeader::Single(name) = &self.client_ip.header {
+            names.push(name.clone());
+        }
+        names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        names.dedup();
+        names
+    }
+
+    /// The key by which requests of a route are spread over the servers of its upstream, if they are spread by a key.
+    pub fn hash_key(&self, route: &RouteConfig) -> Option<&KeySpec> {
+        match &route.action {
+            Action::Forward { upstream, .. } => self.upstreams[*upstream].hashed_by(),
+            Action::Usage | Action::Respond { .. } | Action::Redirect { .. } => None,
+        }
+    }
+}

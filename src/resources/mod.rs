@@ -1,0 +1,212 @@
+//! A configuration together with what the files that it names hold: consumers, lists, certificates and keys.
+//!
+//! `config` says which files there are; here they are read. Their mistakes go into the report of the configuration, so
+//! that all of them are told at once.
+
+mod listener;
+mod lists;
+mod source;
+mod tokens;
+mod upstream;
+
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::sync::Arc;
+
+use self::lists::{address_lists, warn_of_lists};
+use crate::auth::Consumers;
+use crate::auth::jwt::KeySet;
+use crate::clock::today;
+use crate::config::{self, Config, ConsumersConfig, Folder, ListConfig, Report, nearest};
+use crate::file;
+use crate::file_watch::{Source as FileSource, Watched};
+use crate::lists::AddressList;
+use crate::tls::{ListenerFiles, UpstreamTls};
+
+pub use self::source::{Source, consumers_file};
+
+/// A valid configuration with what its files hold.
+#[derive(Clone, Debug)]
+pub struct LoadedConfig {
+    /// What gateway.yaml says.
+    pub config: Config,
+    /// What the other files hold.
+    pub resources: Resources,
+}
+
+/// What the files of a configuration hold.
+#[derive(Clone, Debug, Default)]
+pub struct Resources {
+    /// The known API keys; `None` if any key is accepted.
+    pub consumers: Option<Arc<Consumers>>,
+    /// The lists of addresses, in the order of [`Config::lists`].
+    pub lists: Vec<Arc<AddressList>>,
+    /// The certificates of listeners, in the order of [`Config::listeners`]; `None` for one without TLS.
+    pub listeners: Vec<Option<ListenerFiles>>,
+    /// The keys that tokens are verified with; `None` if they are fetched, or if there are no tokens.
+    pub token_keys: Option<Arc<KeySet>>,
+    /// TLS to upstreams, in the order of [`Config::upstreams`]; `None` for one without.
+    pub upstreams: Vec<Option<UpstreamTls>>,
+}
+
+/// A configuration that was read: what it means, if it is valid, and what is to be said about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration; `None` if there are errors.
+    pub config: Option<LoadedConfig>,
+    /// Errors and warnings.
+    pub report: Report,
+    /// The report with the lines that it is about; empty when there is nothing to say.
+    pub rendered: String,
+    /// The text that was read.
+    pub text: String,
+}
+
+impl LoadedConfig {
+    /// What is said of the consumers, and those that are known; `None` if any API key is accepted.
+    pub fn known_consumers(&self) -> Option<(&ConsumersConfig, &Consumers)> {
+        self.config.api_key.consumers.as_ref().zip(self.resources.consumers.as_deref())
+    }
+
+    /// The lists of addresses with what they hold.
+    pub fn all_lists(&self) -> impl Iterator<Item = (&ListConfig, &AddressList)> {
+        self.config.lists.iter().zip(self.resources.lists.iter().map(|list| &**list))
+    }
+}
+
+impl Deref for LoadedConfig {
+    type Target = Config;
+
+    #[inline]
+    fn deref(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl DerefMut for LoadedConfig {
+    fn deref_mut(&mut self) -> &mut Config {
+        &mut self.config
+    }
+}
+
+/// Reads a text as if it stood in `file`; other files that it names are looked for in `folder`.
+pub fn parse(text: String, file: &str, folder: &Path) -> Loaded {
+    parse_after(text, file, folder, None)
+}
+
+/// The same. Files that are as they were in `before`, the configuration in force, are not parsed again.
+fn parse_after(text: String, file: &str, folder: &Path, before: Option<&LoadedConfig>) -> Loaded {
+    let mut report = Report::default();
+    let folder = Folder { path: folder, read: &|path| file::read(path, file::SMALL).map(|(bytes, _)| bytes) };
+    let config = config::parse(&text, folder, &mut report);
+    let config = config.and_then(|config| {
+        let resources = load(&config, before, &mut report)?;
+        Some(LoadedConfig { config, resources })
+    });
+    report.sort();
+    let config = config.filter(|_| report.errors.is_empty());
+    let rendered = report.render(file, &text);
+    Loaded { config, report, rendered, text }
+}
+
+/// Reads all files of a configuration; `None` if any of them cannot be used.
+fn load(config: &Config, before: Option<&LoadedConfig>, report: &mut Report) -> Option<Resources> {
+    let known = before.and_then(|before| before.resources.consumers.as_ref());
+    let named = config.api_key.consumers.as_ref();
+    let consumers = named.map(|named| consumers(named, config, known, report));
+    let lists = address_lists(config, before, report);
+    warn_of_lists(config, &lists, report);
+    let now = today();
+    let listeners: Vec<_> = config
+        .listeners
+        .iter()
+        .map(|listener| listener.tls.as_ref().map(|tls| listener::files(tls, before, now, report)))
+        .collect();
+    let token_keys = config.jwt.as_ref().and_then(|jwt| tokens::keys(&jwt.keys, report));
+    if let Some(tls) = config.store.as_ref().and_then(|store| store.tls.as_ref()) {
+        upstream::check_redis(tls, report);
+    }
+    let upstreams: Vec<_> = config
+        .upstreams
+        .iter()
+        .map(|upstream| upstream.tls.as_ref().map(|tls| upstream::tls(tls, upstream.protocol, report)))
+        .collect();
+    Some(Resources {
+        consumers: all(consumers)?,
+        lists: lists.into_iter().collect::<Option<_>>()?,
+        listeners: listeners.into_iter().map(all).collect::<Option<_>>()?,
+        token_keys,
+        upstreams: upstreams.into_iter().map(all).collect::<Option<_>>()?,
+    })
+}
+
+/// `None` if something that is named could not be loaded.
+#[expect(clippy::option_option, reason = "whether it is named, and whether it could be loaded")]
+fn all<T>(loaded: Option<Option<T>>) -> Option<Option<T>> {
+    match loaded {
+        Some(None) => None,
+        Some(loaded) => Some(loaded),
+        None => Some(None),
+    }
+}
+
+fn consumers(
+    named: &ConsumersConfig,
+    config: &Config,
+    known: Option<&Arc<Consumers>>,
+    report: &mut Report,
+) -> Option<Arc<Consumers>> {
+    let path = &named.file.path;
+    let loaded = Consumers::load(path, known).and_then(|consumers| {
+        consumers.check_plans(&config.plans, &path.display().to_string())?;
+        Ok(consumers)
+    });
+    match loaded {
+        Ok(consumers) => {
+            if consumers.source().is_some_and(FileSource::open_to_others) {
+                let message = format!("{} can be read by every user of this machine", path.display());
+                report.warning(
+                    named.file.problem(message).help(
+                        "it tells the names of consumers and the digests of their keys; `chmod o-rw` it",
+                    ),
+                );
+            }
+            if named.required && consumers.is_empty() {
+                report.warning(
+                    named
+                        .file
+                        .problem("there are no consumers, so that every request is answered 401")
+                        .help("`sluicegate consumers add NAME` makes a key"),
+                );
+            }
+            warn_of_plans(config, &consumers, report);
+            Some(consumers)
+        }
+        Err(unusable) => {
+            let mut problem = named.file.problem(unusable.message);
+            if !path.exists() {
+                problem = problem.help("`sluicegate consumers add NAME` makes the file and a key");
+            }
+            problem.details = unusable.details;
+            report.error(problem);
+            None
+        }
+    }
+}
+
+/// Warns of plans that limits leave alone and that nobody can be on. Which plans tokens name is not known.
+fn warn_of_plans(config: &Config, consumers: &Consumers, report: &mut Report) {
+    if config.jwt.as_ref().is_some_and(|jwt| jwt.plan_claim.is_some()) {
+        return;
+    }
+    for plan in config.limits.iter().flat_map(|limit| &limit.exempt.plans) {
+        if consumers.plans().any(|known| known == plan.value) {
+            continue;
+        }
+        let problem = plan.problem(format!("no consumer is on the plan `{}`", plan.value));
+        report.warning(match nearest(&plan.value, consumers.plans()) {
+            Some(near) => problem.help(format!("did you mean `plan:{near}`?")),
+            None => problem.help("`sluicegate consumers add NAME --plan PLAN` makes one that is"),
+        });
+    }
+}
