@@ -337,7 +337,16 @@ impl RequestContext {
     /// The local response for an error, which is noted as the reason.
     pub fn refuse(&self, error: LocalError) -> LocalResponse {
         self.refused(error.reason(), Some(error.detail()));
-        error.response(self.id())
+        let response = error.response(self.id());
+        self.log_failure(response.status, error.detail());
+        response
+    }
+
+    /// Logs that the gateway answers with an error of its own.
+    #[cold]
+    fn log_failure(&self, status: StatusCode, detail: &str) {
+        let (peer, request, status) = (self.connection.peer, self.id().as_str(), status.as_u16());
+        tracing::debug!(%peer, request, status, detail, "request answered with an error");
     }
 
     /// The local response to a request that could not be forwarded. It says what failed, but names no server.

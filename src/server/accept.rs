@@ -178,11 +178,15 @@ fn turn_away(listener: &Listener, socket: &TcpListener, spare: &mut Spare) -> bo
 fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
     server.services.view(); // a new connection finds the listener as the configuration in force has it
     let Some(state) = listener.state() else { return };
+    let refuse = |why, reason: &str| {
+        listener.count_refusal(why);
+        tracing::debug!(%peer, listener = %listener.id, reason, "client connection refused");
+    };
     let Some(in_gateway) = server.budget.place() else {
-        return listener.count_refusal(Refusal::Gateway);
+        return refuse(Refusal::Gateway, "the gateway has as many connections as it may");
     };
     let Some(in_listener) = listener.place(state.most) else {
-        return listener.count_refusal(Refusal::Listener);
+        return refuse(Refusal::Listener, "the listener has as many connections as it may");
     };
     if !cfg!(target_os = "linux") {
         let _ = stream.set_nodelay(true); // what a listener hands on is the system's own affair

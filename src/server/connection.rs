@@ -1,6 +1,7 @@
 //! A connection: tell HTTP/1 from HTTP/2, serve, end.
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -163,15 +164,24 @@ async fn read_prefix(connection: &Connection, stream: &mut ClientStream, agreed:
         let read = poll_fn(|context| {
             connection.deadline.watch(context);
             match connection.worker.buffers.poll_read(stream, context, PREFIX) {
-                Poll::Ready(read) => Poll::Ready(read.ok()),
-                Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
-                Poll::Pending if connection.deadline.take_closing() => Poll::Ready(None),
+                Poll::Ready(read) => Poll::Ready(read.inspect_err(|error| connection.log_close(error)).ok()),
+                Poll::Pending if connection.deadline.socket_passed() => {
+                    connection.log_close("the first bytes did not arrive in time");
+                    Poll::Ready(None)
+                }
+                Poll::Pending if connection.deadline.take_closing() => {
+                    connection.log_close("draining");
+                    Poll::Ready(None)
+                }
                 Poll::Pending => Poll::Pending,
             }
         })
         .await?;
         match prefix.is_empty() {
-            _ if read.is_empty() => return None,
+            _ if read.is_empty() => {
+                connection.log_close("the client closed it before its first request");
+                return None;
+            }
             true => prefix = read,
             false => prefix.extend_from_slice(&read),
         }
@@ -258,6 +268,12 @@ impl Connection {
     pub(super) fn take_interims(&self) -> Option<Vec<Interim>> {
         let mut interims = self.interims.borrow_mut();
         (!interims.is_empty()).then(|| std::mem::take(&mut *interims))
+    }
+
+    /// Logs why the connection ends.
+    #[cold]
+    pub(super) fn log_close(&self, reason: impl Display) {
+        tracing::debug!(peer = %self.peer, listener = %self.listener.id, %reason, "client connection closed");
     }
 
     /// Whether no request is served.

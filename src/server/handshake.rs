@@ -70,8 +70,9 @@ pub(super) async fn handshake(
         match proxy_header(connection, &mut socket).await {
             Ok(Some(peer)) => connection.set_peer(peer),
             Ok(None) => {}
-            Err(()) => {
+            Err(reason) => {
                 refused(connection, Refusal::ProxyHeader);
+                connection.log_close(reason);
                 return None;
             }
         }
@@ -81,6 +82,7 @@ pub(super) async fn handshake(
         Ok(place) => connection.place = place,
         Err(Full) => {
             refused(connection, Refusal::Address);
+            connection.log_close("the client's address has as many connections as it may");
             return None;
         }
     }
@@ -122,17 +124,26 @@ async fn linger(connection: &Connection, mut socket: LazyTcpStream) {
 
 /// Where the PROXY header says that the connection comes from. A connection that does not begin with one is not read
 /// on: nobody would know whose it is.
-async fn proxy_header(connection: &Connection, socket: &mut LazyTcpStream) -> Result<Option<SocketAddr>, ()> {
+///
+/// # Errors
+/// Why the address is not known.
+async fn proxy_header(
+    connection: &Connection,
+    socket: &mut LazyTcpStream,
+) -> Result<Option<SocketAddr>, &'static str> {
     let mut header = vec![0; SHORTEST];
     let mut read = 0;
     loop {
         let wanted = socket.read_exact(&mut header[read..]);
-        in_time(connection, wanted).await.ok_or(())?.map_err(|_| ())?;
+        in_time(connection, wanted)
+            .await
+            .ok_or("its PROXY header did not arrive in time")?
+            .map_err(|_| "it ended before its PROXY header did")?;
         read = header.len();
         match proxy_protocol::decode(&header) {
             Progress::NeedMore(more) => header.resize(read + more, 0),
             Progress::Done(source) => return Ok(source),
-            Progress::Malformed => return Err(()),
+            Progress::Malformed => return Err("it does not begin with a PROXY header that can be read"),
         }
     }
 }
@@ -154,13 +165,19 @@ async fn tls_handshake(
             Ok((ClientStream::Tls(Box::new(stream)), session))
         }
         Some(Err((error, socket))) => {
-            tracing::debug!("no TLS with {} on {}: {error}", connection.peer, connection.listener.id);
+            connection.log_close(format_args!("the TLS handshake failed: {error}"));
             // Any other error is the socket's own.
             let told = error.kind() == ErrorKind::InvalidData;
             Err((Handshake::Failed, told.then_some(socket)))
         }
-        None if connection.deadline.was_given_up() => Err((Handshake::Shed, None)),
-        None => Err((Handshake::TimedOut, None)),
+        None if connection.deadline.was_given_up() => {
+            connection.log_close("too many TLS handshakes are under way, and this one was the oldest");
+            Err((Handshake::Shed, None))
+        }
+        None => {
+            connection.log_close("the TLS handshake did not end in time");
+            Err((Handshake::TimedOut, None))
+        }
     }
 }
 

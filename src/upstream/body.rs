@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::error::told;
 use super::h1_connection::H1Connection;
 use super::h2_pool::Stream;
 use super::headers;
@@ -163,6 +164,13 @@ impl Body {
             // One that fails fails again when the answer is asked for more.
             let _ = h1_connection.poll_upload(context, Some(&exchange.connection().worker.buffers));
         }
+    }
+
+    /// Logs why the response ends before its end.
+    #[cold]
+    pub(crate) fn log_failure(&self, error: &BodyError) {
+        let request = self.exchange.as_ref().map(|exchange| exchange.id().as_str());
+        tracing::debug!(request, error = told(error), "response body failed");
     }
 
     pub(crate) fn ends(&mut self, exchange: Box<RequestContext>) {

@@ -114,7 +114,7 @@ impl Address {
 
     /// A new connection that begins with `preamble`, within the time for connections.
     pub(super) async fn connect(&self, preamble: &[u8]) -> Result<ServerStream, ForwardError> {
-        self.in_time(async {
+        let connected = self.in_time(async {
             let mut stream = TcpStream::connect(self.at).await.map_err(ForwardError::Connect)?;
             let _ = stream.set_nodelay(true); // a latency matter only
             if !preamble.is_empty() {
@@ -126,8 +126,14 @@ impl Address {
                     tls.handshake(stream).await.map_err(|error| ForwardError::Handshake(error.into()))
                 }
             }
-        })
-        .await
+        });
+        let connected = connected.await;
+        let (server, address) = (&self.authority, self.at);
+        match &connected {
+            Ok(_) => tracing::debug!(server, %address, tls = self.is_tls(), "upstream connection opened"),
+            Err(error) => tracing::debug!(server, %address, error = error.told(), "no upstream connection"),
+        }
+        connected
     }
 
     /// What belongs to the making of a connection, within the time for that.

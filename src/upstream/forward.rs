@@ -127,13 +127,17 @@ async fn attempt(
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
     let config = upstream.config();
+    let name = &config.name;
     let now = || connection.worker.deadlines.now();
     let mut tried = Tried::new();
     let mut more = 0;
     upstream.budget.earn(config.retries.budget);
     loop {
         let permit = upstream.permit(exchange, &tried, now()).await;
-        let permit = permit.inspect_err(|error| exchange.not_asked(error))?;
+        let permit = permit.inspect_err(|error| {
+            tracing::debug!(request = exchange.id().as_str(), upstream = name, %error, "no upstream endpoint");
+            exchange.not_asked(error);
+        })?;
         let endpoint = Rc::clone(&permit.endpoint);
         exchange.hold_permit(permit);
         let result = ask(&endpoint.server, config, exchange, connection, outgoing).await;
@@ -143,6 +147,9 @@ async fn attempt(
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
+        let server = &endpoint.server.address.authority;
+        let request = exchange.id().as_str();
+        tracing::debug!(request, upstream = name, server, error = error.told(), "upstream request failed");
         let is_safe = match &error {
             error if error.is_unsent() => outgoing.is_whole(),
             ForwardError::Unanswered(_) => outgoing.is_repeatable(),
@@ -164,6 +171,7 @@ async fn attempt(
             return Err(error);
         }
         more += usize::from(is_free);
+        tracing::debug!(request = exchange.id().as_str(), upstream = name, "upstream request is retried");
         upstream.metrics.retried();
     }
 }

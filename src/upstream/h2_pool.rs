@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::ForwardError;
 use super::connect::{Address, ServerStream};
+use super::error::told;
 use super::upload::{Upload, UploadBody};
 
 /// Requests at once on one connection, if the server allows as many.
@@ -183,7 +184,12 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
     tokio::task::spawn_local(async move {
         poll_fn(|context| match &mut *driven.borrow_mut() {
             // Errors surface through the senders.
-            Some(driver) => Pin::new(driver).poll(context).map(drop),
+            Some(driver) => Pin::new(driver).poll(context).map(|ended| match ended {
+                Ok(()) => tracing::debug!("an HTTP/2 upstream connection ended"),
+                Err(error) => {
+                    tracing::debug!(error = told(&error), "an HTTP/2 upstream connection failed");
+                }
+            }),
             None => Poll::Ready(()),
         })
         .await;

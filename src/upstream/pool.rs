@@ -45,7 +45,11 @@ impl Pool {
             let mut h1_connection = self.idle.borrow_mut().pop()?.h1_connection;
             match h1_connection.idle_state() {
                 IdleState::Silent if self.member.is_kept(now) => return Some(h1_connection),
-                IdleState::Silent | IdleState::Closed => {}
+                IdleState::Silent => {}
+                IdleState::Closed => {
+                    let (upstream, server) = (&self.upstream, &self.member.authority);
+                    tracing::debug!(upstream, server, "an idle upstream connection was closed by the server");
+                }
                 IdleState::Unsolicited => self.unsolicited(now),
             }
         }

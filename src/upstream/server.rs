@@ -128,7 +128,14 @@ async fn ask_alone(
                 Some(Err(error)) => error,
             };
         let has_nothing = matches!(error, H1Error::Nothing(_));
-        if !(has_nothing && is_kept && outgoing.is_repeatable()) {
+        if has_nothing && is_kept && outgoing.is_repeatable() {
+            let (request, server) = (exchange.id().as_str(), &server.address.authority);
+            tracing::debug!(
+                request,
+                server,
+                "a reused upstream connection had ended; sent again on a new one"
+            );
+        } else {
             return Err(match outgoing.client_error() {
                 Some(fault) => fault,
                 None if has_nothing => ForwardError::Unanswered(error.into()),

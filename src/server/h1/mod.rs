@@ -52,22 +52,33 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
                 let serving = pin!(pipeline::serve(connection, &mut head, body));
                 match socket.attended(serving).await {
                     Some(response) => (terms, response),
-                    None => break, // nobody is there to be answered
+                    None => {
+                        connection.log_close("the client left before its response");
+                        break;
+                    }
                 }
             }
         };
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             boxed_future(|| tunnel::run(&socket, response)).await;
+            connection.log_close("its tunnel ended");
             break;
         }
         match write::send(&socket, terms, response).await {
             Sent::Whole => {
                 if !socket.take_back() || !(socket.has_ended() || drain(&socket).await) {
+                    connection.log_close("the rest of a request body was not read");
                     boxed_future(|| linger(&socket)).await;
                     break;
                 }
             }
             Sent::Last => {
+                connection.log_close(match () {
+                    () if refused => "what came was no request that can be served",
+                    () if connection.listener.ending.get() => "draining",
+                    () if !terms.keep_alive => "the client asked for one response only",
+                    () => "it ends with this response",
+                });
                 if refused || socket.has_unread() {
                     boxed_future(|| linger(&socket)).await;
                 }

@@ -72,21 +72,27 @@ impl Socket {
                 let nothing = state.read.is_empty();
                 match state.poll_fill(context, &self.connection) {
                     // Read first: a request that has arrived is served before the connection ends.
-                    Poll::Pending if nothing && deadline.take_closing() => return Poll::Ready(Next::End),
+                    Poll::Pending if nothing && deadline.take_closing() => return self.end("draining"),
                     Poll::Pending if !deadline.socket_passed() => return Poll::Pending,
-                    Poll::Pending if nothing => return Poll::Ready(Next::End),
+                    Poll::Pending if nothing => return self.end("no request came within the idle timeout"),
                     Poll::Pending => return Poll::Ready(Next::Refused(LocalError::Slow)),
                     Poll::Ready(Ok(0)) if !nothing => {
                         let what = LocalError::Malformed("the request ended before its head did");
                         return Poll::Ready(Next::Refused(what));
                     }
-                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
+                    Poll::Ready(Ok(0)) => return self.end("the client closed it between requests"),
+                    Poll::Ready(Err(error)) => return self.end(error),
                     Poll::Ready(Ok(_)) if nothing => self.within(times.head),
                     Poll::Ready(Ok(_)) => {}
                 }
             }
         })
         .await
+    }
+
+    fn end(&self, reason: impl std::fmt::Display) -> Poll<Next> {
+        self.connection.log_close(reason);
+        Poll::Ready(Next::End)
     }
 
     fn within(&self, span: std::time::Duration) {
@@ -253,6 +259,7 @@ impl Socket {
                 Poll::Ready(Ok(_)) => {}
             }
         };
+        tracing::debug!(peer = %self.connection.peer, %error, "request body failed");
         state.set_broken();
         Poll::Ready(Some(Err(error)))
     }

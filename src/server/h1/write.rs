@@ -77,11 +77,17 @@ pub(super) async fn send(socket: &Socket, terms: ResponseTerms, response: Respon
     let sent = poll_fn(|context| writer.poll(context)).await;
     buffers.give_back(writer.encoder.take_buffer());
     match sent {
-        Ok(()) if writer.failed => Sent::Broken { reset: framing == BodyFraming::UntilClose },
+        Ok(()) if writer.failed => {
+            socket.connection.log_close("the response could not be completed");
+            Sent::Broken { reset: framing == BodyFraming::UntilClose }
+        }
         Ok(()) if ends => Sent::Last,
         Ok(()) => Sent::Whole,
         // A client that is only slow would take the rest for whole.
-        Err(_) => Sent::Broken { reset: framing == BodyFraming::UntilClose },
+        Err(error) => {
+            socket.connection.log_close(format_args!("the response could not be sent: {error}"));
+            Sent::Broken { reset: framing == BodyFraming::UntilClose }
+        }
     }
 }
 
@@ -165,13 +171,16 @@ impl Writer<'_> {
                 self.body = None;
                 return false;
             }
-            let gathered = match Pin::new(body).poll_frame(context) {
+            let gathered = match Pin::new(&mut *body).poll_frame(context) {
                 Poll::Pending => return true,
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => self.encoder.write_data(data),
                     Err(frame) => self.encoder.finish(frame.trailers_ref().filter(|_| self.trailers)),
                 },
-                Poll::Ready(Some(Err(_))) => Err(LengthMismatch),
+                Poll::Ready(Some(Err(error))) => {
+                    body.log_failure(&error);
+                    Err(LengthMismatch)
+                }
                 Poll::Ready(None) => self.encoder.finish(None),
             };
             self.failed = gathered.is_err();

@@ -195,6 +195,7 @@ impl Sending<'_> {
                     }
                 },
                 Poll::Ready(Some(Err(error))) => {
+                    self.body.log_failure(&error);
                     self.session.borrow_mut().reset(self.key, reason(&error));
                     return Poll::Ready(());
                 }

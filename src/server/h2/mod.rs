@@ -59,7 +59,10 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
         task.enter(context);
         let polled = task.poll(context);
         match polled {
-            Poll::Ready(end) => task.socket.poll_end(context, &mut session.borrow_mut(), end),
+            Poll::Ready(end) => {
+                connection.log_close(end);
+                task.socket.poll_end(context, &mut session.borrow_mut(), end);
+            }
             Poll::Pending => task.exit(),
         }
         polled
@@ -108,6 +111,7 @@ impl Task<'_> {
         loop {
             self.requests.poll();
             if self.alive.is_over(&mut self.session.borrow_mut(), self.socket.heard(), self.connection) {
+                tracing::debug!(peer = %self.connection.peer, "the client did not answer a keepalive PING");
                 return Poll::Ready(End::Told(Reason::NO_ERROR));
             }
             // Read first: a request that has arrived is served before the connection ends. All that comes at once is
@@ -179,6 +183,7 @@ impl Task<'_> {
     fn heed_cut(&mut self) {
         let abort = self.session.borrow_mut().take_abort();
         if let Some((reason, ended)) = abort {
+            tracing::debug!(peer = %self.connection.peer, ?reason, "HTTP/2 connection aborted (GOAWAY)");
             self.connection.services.process.metrics.aborts.count(reason);
             ended.into_iter().for_each(|slot| self.requests.end(slot));
         }
@@ -209,6 +214,10 @@ impl Parting {
         let idle = connection.is_idle() && connection.deadline.socket_passed();
         let begins = !self.begun && (connection.deadline.take_closing() || idle);
         self.begun |= begins;
+        if begins {
+            let reason = if idle { "no request came within the idle timeout" } else { "draining" };
+            tracing::debug!(peer = %connection.peer, reason, "HTTP/2 connection is asked to end (GOAWAY)");
+        }
         begins
     }
 

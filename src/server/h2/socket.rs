@@ -19,15 +19,19 @@ use crate::worker_state::Deadline;
 const LEFT: usize = 64 << 10;
 
 /// Why a connection ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum End {
     /// The client, or the path to it, is gone.
+    #[error("the client, or the path to it, is gone")]
     Gone,
     /// All is done.
+    #[error("all requests are done")]
     Done,
     /// The client was told why, or is now.
+    #[error("GOAWAY {}", .0)]
     Told(Reason),
     /// It is aborted.
+    #[error("aborted: {}", AbortReason::NAMES[*.0 as usize])]
     Aborted(AbortReason),
 }
 

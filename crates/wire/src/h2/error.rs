@@ -25,7 +25,7 @@ impl H2Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionError {
     /// A connection error (RFC 9113 §5.4.1).
-    #[error("connection error {}", .0.0)]
+    #[error("connection error {}", .0)]
     Protocol(Reason),
     /// A flood was detected.
     #[error("too many {}", AbortReason::NAMES[*.0 as usize])]

@@ -260,6 +260,7 @@ impl Session {
                 Shutdown::Last(last) => last, // it must not increase
                 _ => self.last_stream,
             };
+            tracing::debug!(last_stream = last, %reason, "GOAWAY sent");
             frame::goaway(&mut self.out, last, reason);
         }
     }
@@ -447,6 +448,7 @@ impl Session {
     }
 
     fn write_reset(&mut self, id: u32, reason: Reason) {
+        tracing::debug!(stream = id, %reason, "RST_STREAM sent");
         frame::reset(&mut self.out, id, reason);
         self.floods.sent_reset(reason);
         self.wake_task();

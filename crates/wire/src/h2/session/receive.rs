@@ -112,7 +112,11 @@ impl Session {
                 }
                 Ok(key.map(|key| Event::Reset(key.slot)))
             }
-            received => received,
+            Err(error) => {
+                tracing::debug!(frame = head.kind, stream = head.stream, ?error, "HTTP/2 connection error");
+                received
+            }
+            Ok(_) => received,
         };
         match self.floods.take_abort() {
             None => {}
@@ -368,6 +372,7 @@ impl Session {
         if self.is_idle(head.stream) {
             return Err(H2Error::PROTOCOL);
         }
+        tracing::debug!(stream = head.stream, reason = %Reason(number(payload)), "RST_STREAM received");
         let key = self.streams.find(head.stream);
         self.floods.reset(key.and_then(|key| self.streams.get(key)).map(|stream| stream.opened));
         let Some(key) = key else { return Ok(None) };
@@ -442,6 +447,7 @@ impl Session {
             _ if head.stream != 0 => Err(H2Error::PROTOCOL),
             0..8 => Err(H2Error::SIZE),
             _ => {
+                tracing::debug!(reason = %Reason(number(&payload[4..])), "GOAWAY received");
                 self.client_goes_away = true;
                 Ok(None)
             }
