@@ -51,9 +51,8 @@ pub(super) fn json(out: &mut Vec<u8>, config: &AccessLogConfig, record: &Record,
 }
 
 fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, record: &Record, end: &End<'_>) {
-    let snapshot = end.snapshot;
     let name = known.name();
-    let limit_name = |index: &usize| snapshot.limits[*index].config.name.as_str();
+    let limit_name = |index: &usize| end.limits[*index].config.name.as_str();
     let (trace, head) = (end.trace.as_ref(), record.head.as_ref());
     match known {
         Known::Time => object.seconds(name, end.begun.as_nanos() / 1_000),
@@ -72,11 +71,8 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
         Known::Complete => object.truth(name, complete(record, end)),
         Known::BytesIn => object.number(name, end.received),
         Known::BytesOut => object.number(name, end.sent),
-        Known::Route => object.maybe(name, end.route.map(|route| snapshot.routes[route].name.as_bytes())),
-        Known::Listener => {
-            let listener = snapshot.config.listeners.get(end.listener);
-            object.maybe(name, listener.map(|listener| listener.name.as_bytes()));
-        }
+        Known::Route => object.maybe(name, end.route.map(str::as_bytes)),
+        Known::Listener => object.maybe(name, end.listener.map(str::as_bytes)),
         Known::Outcome => object.maybe(name, record.outcome.map(|outcome| outcome.name().as_bytes())),
         Known::Reason => object.maybe(name, end.reason.map(|reason| reason.name().as_bytes())),
         Known::Detail => object.maybe(name, record.detail.map(str::as_bytes)),
@@ -106,10 +102,7 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
             let user = record.token.as_ref().and_then(|token| token.user());
             object.maybe(name, user.map(str::as_bytes));
         }
-        Known::Upstream => {
-            let upstream = record.upstream.map(|index| snapshot.upstream(index).name.as_bytes());
-            object.maybe(name, upstream);
-        }
+        Known::Upstream => object.maybe(name, end.upstream.map(str::as_bytes)),
         Known::Server => object.maybe(name, record.server.as_ref().map(|server| server.as_bytes())),
         Known::UpstreamDuration => {
             if let Some(took) = record.upstream_took {

@@ -1,4 +1,4 @@
-//! What is remembered of a request until its line is written.
+//! What is known of a request until its line is written.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,27 +11,26 @@ use super::outcome::Outcome;
 use crate::auth::Identity;
 use crate::auth::jwt::Verified;
 use crate::config::{AccessLogConfig, Field, Known};
+use crate::limit::Limit;
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
-use crate::respond::{LimitResults, reported_verdict, retry_after};
-use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::RequestTarget;
 
-/// A request as its line tells it. It outlives the head.
+/// The record of a request. It outlives the head of the request.
 pub struct Record {
     pub(super) client: IpAddr,
     pub(super) peer: IpAddr,
     pub(super) scheme: &'static str,
     /// `None` if the request could not be read.
     pub(super) head: Option<Head>,
-    /// What the client was told of its refusal.
+    /// The detail of the refusal that the client gets.
     pub(super) detail: Option<&'static str>,
     pub(super) outcome: Option<Outcome>,
-    /// The limit that the headers speak of: its index, and what it has left.
+    /// The limit that the response headers report: its index, and what it has left.
     pub(super) limit: Option<(usize, u64)>,
-    /// What a refused client has to wait.
+    /// How long a refused client has to wait.
     pub(super) retry_after: Option<Span>,
     pub(super) delay: Span,
     /// Indices of limits that would have refused it.
@@ -43,13 +42,13 @@ pub struct Record {
     pub(super) upstream: Option<usize>,
     pub(super) server: Option<Box<str>>,
     pub(super) upstream_took: Option<Span>,
-    /// Why the upstream gave no answer.
+    /// Why the upstream did not respond.
     pub(super) upstream_error: Option<String>,
     wants_identity: bool,
     wants_server: bool,
 }
 
-/// What the log keeps of a request's head.
+/// What the log keeps of the head of a request.
 pub(super) struct Head {
     pub(super) method: Method,
     pub(super) target: RequestTarget,
@@ -57,27 +56,29 @@ pub(super) struct Head {
     pub(super) host: Option<Box<[u8]>>,
     pub(super) referer: Option<Box<[u8]>>,
     pub(super) agent: Option<Box<[u8]>>,
-    /// Of the headers that the log asks for, in its order.
+    /// The values of the headers that the log has, in the order of its fields.
     pub(super) headers: SmallVec<[Option<Box<[u8]>>; 0]>,
 }
 
-/// What is known when a request has ended.
+/// What is known of a request when it has ended.
 pub struct End<'a> {
-    /// The configuration that it was served under.
-    pub snapshot: &'a Snapshot,
-    /// The route's index.
-    pub route: Option<usize>,
-    /// The listener's index.
-    pub listener: usize,
-    /// When it came.
+    /// The limits of the configuration that it was served under, by index.
+    pub limits: &'a [Arc<Limit>],
+    /// The route's name.
+    pub route: Option<&'a str>,
+    /// The listener's name.
+    pub listener: Option<&'a str>,
+    /// The name of the upstream that it was forwarded to.
+    pub upstream: Option<&'a str>,
+    /// When its head arrived.
     pub begun: Time,
     /// How long it took.
     pub took: Span,
     /// The status.
     pub code: u16,
-    /// Why the gateway refused it, if it did.
+    /// Why the gateway refused it.
     pub reason: Option<RefusalReason>,
-    /// Whether its answer was given to the end.
+    /// Whether its response was sent to the end.
     pub complete: bool,
     /// Bytes of its body.
     pub received: u64,
@@ -89,25 +90,24 @@ pub struct End<'a> {
     pub trace: Option<Trace>,
 }
 
-/// What became of a request, as samples tell it.
+/// The kind of a request, by which it is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It was served.
     Ok,
-    /// The gateway turned it away.
+    /// The gateway refused it.
     Refused,
     /// It failed.
     Error,
 }
 
-/// A host or an authority without the user and the password in front of it, which are no request's business here and no
-/// log's.
+/// A host or an authority without user and password, which must not be logged.
 pub(super) fn without_user(host: &[u8]) -> &[u8] {
     host.iter().rposition(|byte| *byte == b'@').map_or(host, |at| &host[at + 1..])
 }
 
 impl Record {
-    /// What the log needs of a request that has just come.
+    /// A record with what the log needs from the head of a request.
     pub fn new(
         config: &AccessLogConfig,
         parts: &RequestHead,
@@ -141,7 +141,7 @@ impl Record {
         record
     }
 
-    /// What the log needs of a request that could not be read.
+    /// The record of a request that could not be parsed.
     pub fn unread(peer: IpAddr, scheme: &'static str) -> Box<Self> {
         let mut record = Self::blank(peer, peer, scheme);
         record.outcome = Some(Outcome::Unmatched);
@@ -173,17 +173,17 @@ impl Record {
         })
     }
 
-    /// Notes the outcome of a request whose limits are not evaluated.
+    /// Sets what the gateway did with the request.
     pub fn set_outcome(&mut self, outcome: Outcome) {
         self.outcome = Some(outcome);
     }
 
-    /// The gateway refuses it, and tells the client this.
-    pub fn refused(&mut self, detail: Option<&'static str>) {
+    /// Sets the detail that a refusal tells the client.
+    pub fn set_detail(&mut self, detail: Option<&'static str>) {
         self.detail = detail;
     }
 
-    /// Who sent it.
+    /// Sets the identity of the sender, if the log has fields for it.
     pub fn identified(&mut self, identity: &Identity<'_>) {
         if self.wants_identity {
             self.consumer = identity.consumer.map(|consumer| consumer.name.into());
@@ -192,35 +192,39 @@ impl Record {
         }
     }
 
-    /// Notes the decision of the limits.
-    pub fn evaluated(&mut self, LimitResults { selected, decision, .. }: LimitResults<'_, '_>) {
-        let served = decision.admitted && !decision.unavailable;
-        self.outcome = Some(if served { Outcome::Admitted } else { Outcome::Refused });
-        if decision.unavailable {
-            return; // no limit said anything
-        }
-        if let Some(at) = reported_verdict(selected, decision) {
-            let verdict = &decision.verdicts[at];
-            self.limit = Some((selected[at].index, verdict.usage.remaining));
-            self.retry_after = retry_after(verdict).filter(|_| !served);
-        }
-        self.delay = decision.delay;
-        for (selected, verdict) in selected.iter().zip(&decision.verdicts) {
-            match (verdict.answer, selected.limit.enforces()) {
-                (Err(_), _) if selected.candidate => self.candidate.push(selected.index),
-                (Err(_), false) => self.shadow.push(selected.index),
-                _ => {}
-            }
-        }
+    /// Sets the limit that the response headers report: its index, what it has left, and how long a refused client has to
+    /// wait.
+    pub fn set_limit(&mut self, index: usize, remaining: u64, retry_after: Option<Span>) {
+        self.limit = Some((index, remaining));
+        self.retry_after = retry_after;
     }
 
-    /// It goes to this upstream.
+    /// Sets how long limits delay the request.
+    pub fn set_delay(&mut self, delay: Span) {
+        self.delay = delay;
+    }
+
+    /// Adds a limit in shadow mode that would have refused the request.
+    pub fn add_shadow(&mut self, index: usize) {
+        self.shadow.push(index);
+    }
+
+    /// Adds a limit whose candidate quota would have refused the request.
+    pub fn add_candidate(&mut self, index: usize) {
+        self.candidate.push(index);
+    }
+
+    /// The index of the upstream that the request is forwarded to.
+    pub fn upstream(&self) -> Option<usize> {
+        self.upstream
+    }
+
+    /// Sets the upstream that the request is forwarded to.
     pub fn forwarded(&mut self, upstream: usize) {
         self.upstream = Some(upstream);
     }
 
-    /// This server was asked, and that took so long.
-    /// `failed` is why it gave no answer, if it gave none.
+    /// Sets the server that was asked, how long that took, and why it did not respond, if it did not.
     pub fn asked(&mut self, server: &str, took: Span, failed: Option<String>) {
         self.upstream_took = Some(took);
         self.upstream_error = failed;
@@ -229,12 +233,12 @@ impl Record {
         }
     }
 
-    /// No server could be asked.
+    /// Sets why no server could be asked.
     pub fn not_asked(&mut self, why: String) {
         self.upstream_error = Some(why);
     }
 
-    /// Which sample it belongs to.
+    /// The kind of sample that the request belongs to.
     pub(super) fn kind(&self, end: &End<'_>) -> Kind {
         match self.outcome {
             Some(Outcome::Refused | Outcome::Unmatched) => Kind::Refused,
@@ -243,7 +247,7 @@ impl Record {
         }
     }
 
-    /// Whether its answer has a body at all.
+    /// Whether a response to the request can have a body.
     pub(super) fn has_answer_body(&self) -> bool {
         self.head.as_ref().is_none_or(|head| head.method != Method::HEAD)
     }

@@ -38,15 +38,13 @@ pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &
     out.extend_from_slice(b"B ");
     write_decimal(out, tenths / 10);
     out.extend_from_slice(&[b'.', digit((tenths % 10) as u16), b'm', b's']);
-    let snapshot = end.snapshot;
-    let route = end.route.map(|route| snapshot.routes[route].name.as_bytes());
     // An admitted request names no limit: its answer's headers do.
     let limit =
         record.limit.filter(|_| matches!(end.reason, Some(RefusalReason::Limit | RefusalReason::Ban)));
     for (name, value) in [
-        (" route=", route),
+        (" route=", end.route.map(str::as_bytes)),
         (" reason=", end.reason.map(|reason| reason.name().as_bytes())),
-        (" limit=", limit.map(|(index, _)| snapshot.limits[index].config.name.as_bytes())),
+        (" limit=", limit.map(|(index, _)| end.limits[index].config.name.as_bytes())),
         (" server=", record.server.as_ref().map(|server| server.as_bytes())),
         (" id=", Some(end.id.as_bytes())),
     ] {

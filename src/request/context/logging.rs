@@ -8,6 +8,7 @@ use super::RequestContext;
 use crate::access_log::{End, Outcome, Record};
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
+use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::Target;
 use crate::upstream::ForwardError;
 use sluicegate_wire::RequestHead;
@@ -44,7 +45,7 @@ impl RequestContext {
     }
 
     pub(super) fn note_refusal(&self, detail: Option<&'static str>) {
-        self.note(|record| record.refused(detail));
+        self.note(|record| record.set_detail(detail));
     }
 
     /// Notes the route and the identity of the sender.
@@ -60,7 +61,27 @@ impl RequestContext {
 
     /// Logs the decision of the limits.
     pub fn log_evaluation(&self, evaluated: &Evaluated<'_>) {
-        self.note(|record| record.evaluated(evaluated.results()));
+        let Evaluated { matched: Matched { selected, .. }, decision, .. } = evaluated;
+        self.note(|record| {
+            let served = decision.admitted && !decision.unavailable;
+            record.set_outcome(if served { Outcome::Admitted } else { Outcome::Refused });
+            if decision.unavailable {
+                return; // there are no verdicts
+            }
+            if let Some(at) = reported_verdict(selected, decision) {
+                let verdict = &decision.verdicts[at];
+                let wait = retry_after(verdict).filter(|_| !served);
+                record.set_limit(selected[at].index, verdict.usage.remaining, wait);
+            }
+            record.set_delay(decision.delay);
+            for (selected, verdict) in selected.iter().zip(&decision.verdicts) {
+                match (verdict.answer, selected.limit.enforces()) {
+                    (Err(_), _) if selected.candidate => record.add_candidate(selected.index),
+                    (Err(_), false) => record.add_shadow(selected.index),
+                    _ => {}
+                }
+            }
+        });
     }
 
     /// Logs the upstream that the request is forwarded to.
@@ -84,10 +105,12 @@ impl RequestContext {
         let (Some(log), Some(record)) = (&self.view.access_log, self.record.take()) else { return };
         let worker = &self.connection.worker;
         let snapshot = &self.view.snapshot;
+        let listener = snapshot.config.listeners.get(self.connection.listener_index());
         let end = End {
-            snapshot,
-            route: self.route,
-            listener: self.connection.listener_index(),
+            limits: &snapshot.limits,
+            route: self.route.map(|route| snapshot.routes[route].name.as_str()),
+            listener: listener.map(|listener| listener.name.as_str()),
+            upstream: record.upstream().map(|upstream| snapshot.upstream(upstream).name.as_str()),
             begun: self.begun,
             took: now.since(self.begun),
             code: self.code,
