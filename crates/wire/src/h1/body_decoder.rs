@@ -229,11 +229,9 @@ fn trailers(read: &[u8]) -> Result<Option<(usize, HeaderMap)>, &'static str> {
     const BAD: &str = "the trailers are malformed";
     let mut fields = [httparse::EMPTY_HEADER; MAX_TRAILER_FIELDS];
     let (length, fields) = match httparse::parse_headers(read, &mut fields) {
-        Ok(httparse::Status::Complete(complete)) => complete,
+        Ok(httparse::Status::Complete(complete)) if complete.0 <= MAX_TRAILERS => complete,
         Ok(httparse::Status::Partial) if read.len() < MAX_TRAILERS => return Ok(None),
-        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            return Err("the trailers are too long");
-        }
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err("the trailers are too long"),
         Err(_) => return Err(BAD),
     };
     let bare = |at: usize| read[at] == b'\n' && (at == 0 || read[at - 1] != b'\r');
@@ -360,6 +358,8 @@ mod tests {
         assert!(collect(&[&many]).is_err_and(|error| error != "not ended"));
         let trailers = [&b"0\r\na: "[..], &[b'x'; 9_000]].concat();
         assert!(collect(&[&trailers]).is_err_and(|error| error != "not ended"));
+        let trailers = [&trailers[..], b"\r\n\r\n"].concat();
+        assert!(collect(&[&trailers]).is_err_and(|error| error != "not ended"), "also in one piece");
     }
 
     #[test]

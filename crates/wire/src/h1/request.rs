@@ -90,7 +90,10 @@ impl RequestDecoder {
             None
         };
         match parsed {
-            Some((length, request)) if length <= MAX_TARGET || length <= max_bytes() => Ok(Some(request)),
+            Some((length, request)) if length <= MAX_TARGET || length <= max_bytes() => {
+                read.advance(length);
+                Ok(Some(request))
+            }
             None if read.len() < MAX_TARGET || read.len() < max_bytes() => Ok(None),
             _ => Err(too_large(read)),
         }
@@ -110,7 +113,7 @@ fn too_large(read: &[u8]) -> HeadError {
 }
 
 /// Parses a complete head. Returns its length too.
-fn parse(read: &mut BytesMut, max_fields: usize) -> Result<Option<(usize, Request)>, HeadError> {
+fn parse(read: &[u8], max_fields: usize) -> Result<Option<(usize, Request)>, HeadError> {
     let usual = parse::request(read, max_fields.min(MAX_FIELDS));
     let ((method, target, is_http10), headers, length) = match usual {
         Some(usual) => usual,
@@ -136,7 +139,6 @@ fn parse(read: &mut BytesMut, max_fields: usize) -> Result<Option<(usize, Reques
     terms.keep_alive &= !control.closes;
     let expects = control.expects;
     let body = control.framing(is_http10)?;
-    read.advance(length);
     let version = if is_http10 { Version::HTTP_10 } else { Version::HTTP_11 };
     let head = RequestHead { method, target, version, headers };
     let expects_continue = expects && body != BodyDecoder::Ended;
@@ -258,4 +260,20 @@ fn unusual_target(method: &Method, target: &[u8]) -> Result<RequestTarget, HeadE
 
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|b| *b == b',').map(<[u8]>::trim_ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error of a head is about the head, not about the bytes that follow it.
+    #[test]
+    fn a_head_that_is_too_large_before_a_long_line() {
+        let head = format!("GET / HTTP/1.1\r\nx-large: {}\r\n\r\n", "x".repeat(9 << 10));
+        let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(9 << 10));
+        for (bytes, expected) in [(head + &long, HeadError::TooLarge), (long, HeadError::TargetTooLong)] {
+            let decoded = RequestDecoder::default().decode(&mut bytes.as_bytes().into(), || MAX_TARGET, 100);
+            assert_eq!(decoded.err(), Some(expected));
+        }
+    }
 }
