@@ -22,6 +22,7 @@ mod consumers;
 mod cors;
 mod costs;
 mod dead_upstream;
+mod debug_log;
 mod deploy;
 mod downgrade;
 mod drain;

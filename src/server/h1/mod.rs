@@ -74,7 +74,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
             }
             Sent::Last => {
                 connection.log_close(match () {
-                    () if refused => "what came was no request that can be served",
+                    () if refused => "no complete and valid request arrived",
                     () if connection.listener.ending.get() => "draining",
                     () if !terms.keep_alive => "the client asked for one response only",
                     () => "it ends with this response",

@@ -1,0 +1,82 @@
+//! `RUST_LOG=sluicegate=debug` tells why a connection was closed and why a request failed, without any secret.
+
+use crate::harness::{Gateway, ReservedPort, Setup, Upstream};
+
+const FILE: &str = "
+listen:
+  - {name: edge, address: \"{edge}\"}
+  - {name: proxied, address: \"{edge2}\", proxy_protocol: true}
+timeouts: {head: 500ms, idle: 500ms}
+upstreams:
+  api: {servers: [\"http://{upstream}\"], timeouts: {response: 300ms}, retries: {attempts: 0}}
+  dead: {servers: [\"http://{dead}\"], retries: {attempts: 0}}
+routes:
+  - {match: {path: /dead}, upstream: dead}
+  - {upstream: api}
+";
+/// Settings without any setting, and DATA on stream 0, which no client may send (RFC 9113 §6.1).
+const BROKEN_H2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+/// The lines of the log that have each of these words.
+fn lines(gateway: &Gateway, words: &[&str]) -> Vec<String> {
+    let log = gateway.log();
+    log.lines().filter(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn says(gateway: &Gateway, words: &[&str]) {
+    crate::harness::until(&format!("a line of the log has {words:?}"), || {
+        (!lines(gateway, words).is_empty()).then_some(())
+    });
+}
+
+#[test]
+fn the_log_tells_why_a_request_failed_and_why_a_connection_was_closed() {
+    let upstream = Upstream::scripted(|exchange| match &*exchange.seen.target {
+        "/broken" => {
+            exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf");
+            exchange.close();
+        }
+        "/silent" => exchange.silence(),
+        _ => exchange.answer(200, &[], b"done"),
+    });
+    let dead = ReservedPort::new();
+    let setup = Setup::default().upstream(&upstream).value("dead", dead.address).workers(1);
+    let gateway = setup.env("RUST_LOG", "sluicegate=debug").start(FILE);
+    let secrets = [("authorization", "Bearer secret-token"), ("x-api-key", "secret-key")];
+
+    assert_eq!(gateway.client().ask("GET", "/dead", &secrets).status, 502);
+    says(&gateway, &["upstream request failed", "upstream=\"dead\"", "Connection refused"]);
+    says(&gateway, &["request answered with an error", "status=502", "peer=127.0.0.1"]);
+    assert_eq!(gateway.client().ask("GET", "/silent", &secrets).status, 504);
+    says(&gateway, &["upstream request failed", "upstream=\"api\"", "no answer in time"]);
+
+    let mut client = gateway.client();
+    client.request("GET", "/broken", &secrets);
+    assert!(client.reader.response("GET").is_err());
+    says(&gateway, &["response body failed", "connection ended in the middle of its answer"]);
+    says(&gateway, &["client connection closed", "the response could not be completed"]);
+
+    let malformed = gateway.client().send("GET / HTTP/1.1\r\nno colon\r\n\r\n").response();
+    assert_eq!(malformed.status, 400);
+    says(&gateway, &["request answered with an error", "status=400"]);
+    assert_eq!(gateway.client().send("GET / HTTP/1.1\r\nhost:").response().status, 408);
+    says(&gateway, &["request answered with an error", "status=408"]);
+    let mut idle = gateway.client();
+    assert_eq!(idle.get("/").status, 200);
+    assert!(idle.is_closed());
+    says(&gateway, &["client connection closed", "no request came within the idle timeout"]);
+
+    let mut client = gateway.client();
+    client.send(BROKEN_H2);
+    says(&gateway, &["HTTP/2 connection error", "frame=0"]);
+    says(&gateway, &["GOAWAY sent", "reason=PROTOCOL_ERROR"]);
+    says(&gateway, &["client connection closed", "GOAWAY PROTOCOL_ERROR"]);
+
+    let mut client = crate::harness::Client::connect(gateway.edge2);
+    client.send("GET / HTTP/1.1\r\nhost: api.test\r\n\r\n");
+    assert!(client.is_closed());
+    says(&gateway, &["client connection closed", &format!("listener={}", gateway.edge2), "PROXY header"]);
+
+    assert!(!gateway.log().contains("secret"), "{}", gateway.log());
+}
