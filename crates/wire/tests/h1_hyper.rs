@@ -14,6 +14,8 @@ use std::path::Path;
 use bytes::BytesMut;
 use http::{HeaderMap, Method, StatusCode, Uri, Version};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use sluicegate_wire::Headers;
 use sluicegate_wire::h1::{BodyDecoder, Decoded, RequestDecoder, ResponseDecoder, ResponseHead};
 use sluicegate_wire::trailers::is_allowed_in_trailers;
@@ -190,6 +192,20 @@ fn entries_of_the_corpus() {
     let responses: usize =
         answers.iter().flat_map(|entry| methods().map(|method| compare_responses(entry, &method))).sum();
     assert!(requests > 15 && responses > 30, "{requests} requests and {responses} responses are accepted");
+}
+
+/// Many of the messages at random are accepted, so that there is something to compare.
+#[test]
+fn messages_are_accepted() {
+    let mut runner = TestRunner::deterministic();
+    let (mut requests, mut responses) = (0, 0);
+    for _ in 0..1_000 {
+        let bytes = messages::requests().new_tree(&mut runner).unwrap().current();
+        requests += compare_requests(&bytes);
+        let bytes = messages::response().new_tree(&mut runner).unwrap().current();
+        responses += compare_responses(&bytes, &Method::GET);
+    }
+    assert!(requests > 200 && responses > 200, "{requests} requests and {responses} responses are accepted");
 }
 
 fn cases() -> u32 {

@@ -203,7 +203,10 @@ fn target(path: &[u8]) -> Result<RequestTarget, RequestError> {
         let what = "the path of a request begins with a slash";
         return Err(RequestError::Refused(HeadError::Malformed(what)));
     }
-    RequestTarget::unusual(path).filter(|_| !path.is_empty()).ok_or(RequestError::Malformed)
+    // The fragment is removed, but other servers refuse the request for what is in it.
+    let fragment = path.iter().skip_while(|byte| **byte != b'#');
+    let is_valid = !path.is_empty() && fragment.copied().all(|byte| byte.is_ascii_graphic());
+    RequestTarget::unusual(path).filter(|_| is_valid).ok_or(RequestError::Malformed)
 }
 
 /// The target of CONNECT, and the fields without `host`.
@@ -339,6 +342,11 @@ mod tests {
             assert!(matches!(read(&with(more)), Err(RequestError::Malformed)), "{more:?}");
         }
         assert!(read(&with(&[("content-length", "1"), ("content-length", "1"), ("te", "trailers")])).is_ok());
+        let path = |path| read(&[&USUAL[..3], &[(":path", path)]].concat());
+        assert!(path("/a#b").is_ok_and(|(head, _)| head.target.path_and_query() == "/a"));
+        for fragment in ["/a#\u{87}", "/a# b", "/a#\0"] {
+            assert!(matches!(path(fragment), Err(RequestError::Malformed)), "{fragment:?}");
+        }
         for missing in [0, 1, 3] {
             let mut lines = USUAL.to_vec();
             lines.remove(missing);
