@@ -3,7 +3,7 @@
 //! Start with [`pipeline`]: route → identify → limits → forward | refuse.
 //!
 //! - [`client_address`]: the address of the client behind trusted proxies
-//! - [`limit_selection`]: which limits apply, with which key and cost ([`cost`])
+//! - `limit_selection`: which limits apply, with which key and cost (`cost`)
 //! - [`early_reject`]: requests that are answered before all of their limits are evaluated
 //! - [`verdict`]: what was found out about a request, and what its limits decided
 //! - [`Services`]: what a worker thread has for requests; [`View`]: the configuration in force as the worker sees it

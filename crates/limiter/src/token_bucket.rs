@@ -53,7 +53,7 @@ impl TokenBucket {
         self.emission_rate
     }
 
-    /// [`ask`](Algorithm::ask) of a key that owes nothing from `base + above` ticks since the Unix epoch on, with no
+    /// [`acquire`](Algorithm::acquire) of a key that owes nothing from `base + above` ticks since the Unix epoch on, with no
     /// number wider than a word. `above` is then that of the key as it is left.
     ///
     /// None, and nothing is changed, where a number does not fit or the clock shows less than `base`.

@@ -1,7 +1,7 @@
 //! HTTP/1.1 (RFC 9112): heads of requests and responses, and the framing of bodies in both directions.
 //!
 //! [`RequestDecoder`] reads what clients send, [`ResponseDecoder`] what upstreams answer; [`BodyDecoder`] reads the bodies
-//! of both. [`write`] writes heads, [`MessageEncoder`] writes a message with its body.
+//! of both. [`mod@write`] writes heads, [`MessageEncoder`] writes a message with its body.
 
 mod body_decoder;
 mod message_encoder;
