@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
+use sluicegate::client_address::resolve;
 use sluicegate::config::{ClientIpConfig, ForwardedHeader, normalize};
-use sluicegate::request::client_address::resolve;
 use sluicegate::request::early_reject::EarlyExit;
 use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;

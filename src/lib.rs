@@ -2,7 +2,7 @@
 //!
 //! The folders stand in the order in which a request meets them:
 //!
-//! 1. [`server`]: accept, connections, deadlines, drain
+//! 1. [`server`]: accept, connections, deadlines, drain; [`client_connection`]: what requests need of a connection
 //! 2. [`request`]: **read first** ([`request::pipeline`]): route → identify → limits → forward | refuse
 //! 3. [`route`] and [`auth`]: which route, and who sent the request
 //! 4. [`keys`]: parts of a request → one fingerprint per limit
@@ -17,6 +17,8 @@ pub mod admin;
 pub mod auth;
 mod boxed_future;
 pub mod cli;
+pub mod client_address;
+pub mod client_connection;
 pub mod clock;
 pub mod config;
 pub mod critical_task;

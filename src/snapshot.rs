@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use sluicegate_limiter::Time;
 
 use crate::auth::jwt::Jwt;
+use crate::client_connection::ListenerState;
 use crate::config::{
     Action, CorsConfig, Cost, DetailedCost, HeaderChange, KeySpec, LimitConfig, Mode, Part, RedisConfig,
     Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
@@ -18,7 +19,6 @@ use crate::limit::{Limit, StoreState, settings};
 use crate::resources::LoadedConfig;
 use crate::respond::StaticHeaders;
 use crate::route::{Asked, RouteTable, preflight};
-use crate::server::ListenerState;
 use crate::tls::UpstreamTls;
 use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
 

@@ -15,6 +15,7 @@ mod reference;
 mod registry;
 mod worker_counters;
 
+pub use abort_counts::AbortCounts;
 pub(crate) use exposition::{ExpectedSeries, Row, Scrape, one};
 pub use listeners::{Handshake, ListenerMetrics, Refusal};
 pub(crate) use prometheus::{Result, TEXT_FORMAT};

@@ -16,15 +16,15 @@ use sluicegate_limiter::Time;
 
 use super::view::View;
 use crate::access_log::Record;
+use crate::client_address;
+use crate::client_connection::Connection;
 use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::limit::Holds;
 use crate::message::{LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
-use crate::request::client_address;
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
-use crate::server::Connection;
 use crate::trace::Trace;
 use crate::upstream::{ForwardError, Permit, Response, Underscores, Upload};
 use crate::worker_state::Deadline;

@@ -2,14 +2,12 @@
 //!
 //! Start with [`pipeline`]: route → identify → limits → forward | refuse.
 //!
-//! - [`client_address`]: the address of the client behind trusted proxies
 //! - `limit_selection`: which limits apply, with which key and cost (`cost`)
 //! - [`early_reject`]: requests that are answered before all of their limits are evaluated
 //! - [`verdict`]: what was found out about a request, and what its limits decided
 //! - [`Services`]: what a worker thread has for requests; [`View`]: the configuration in force as the worker sees it
 //! - [`context`]: deadlines, holds and the log record of a request; dropping it settles them
 
-pub mod client_address;
 pub mod context;
 pub mod cost;
 pub mod early_reject;

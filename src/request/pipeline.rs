@@ -12,6 +12,7 @@ use sluicegate_limiter::{Span, Time};
 
 use crate::auth::{self, Identity};
 use crate::boxed_future::boxed_future;
+use crate::client_connection::{Connection, RequestBody};
 use crate::config::{PathError, normalize};
 use crate::limit::{self, Ask, Store, decide};
 use crate::lists;
@@ -21,11 +22,10 @@ use crate::request::cost::settled;
 use crate::request::early_reject::{self, EarlyExit, EarlyReject, respond_unauthenticated};
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched, Origin};
-use crate::request::{RequestContext, View};
+use crate::request::{RequestContext, Services, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::rewrite::Unwritable;
 use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
-use crate::server::{Connection, RequestBody};
 use crate::snapshot::{Route, Snapshot, Target};
 use crate::upstream::{self, ForwardError, Response};
 use sluicegate_wire::Headers;
@@ -174,8 +174,8 @@ fn is_chunked(headers: &Headers) -> bool {
 }
 
 /// The response to a request that could not be parsed. It is counted like any other.
-pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
-    let (view, now) = (connection.services.view(), connection.worker.clock().now());
+pub fn refuse(services: &Services, connection: &Rc<Connection>, error: LocalError) -> Response {
+    let (view, now) = (services.view(), connection.worker.clock().now());
     let context = RequestContext::new(connection, &view, now, None);
     let response = context.refuse(error);
     context.finish(response.into())
@@ -183,8 +183,13 @@ pub fn refuse(connection: &Rc<Connection>, error: LocalError) -> Response {
 
 /// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
 /// Parts of the request head may be gone afterwards.
-pub async fn serve(connection: &Rc<Connection>, parts: &mut RequestHead, body: RequestBody) -> Response {
-    let view = connection.services.view();
+pub async fn serve(
+    services: &Services,
+    connection: &Rc<Connection>,
+    parts: &mut RequestHead,
+    body: RequestBody,
+) -> Response {
+    let view = services.view();
     let now = connection.worker.clock().now();
     view.snapshot.underscores.clean(&mut parts.headers);
     let mut context = RequestContext::new(connection, &view, now, Some(parts));

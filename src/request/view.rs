@@ -17,6 +17,8 @@ use crate::upstream::Upstream;
 /// A snapshot with what one worker resolved of it: the worker's counters, its upstream connections, its connection to the
 /// store and its buffer of the access log.
 pub struct View {
+    /// What all threads share.
+    pub(super) process: Arc<ProcessState>,
     /// The configuration in force.
     pub snapshot: Arc<Snapshot>,
     routes: Vec<Arc<RouteMetrics>>,
@@ -32,7 +34,7 @@ pub struct View {
 impl View {
     pub(super) fn new(
         snapshot: Arc<Snapshot>,
-        process: &ProcessState,
+        process: &Arc<ProcessState>,
         worker: usize,
         before: Option<&View>,
     ) -> Self {
@@ -62,6 +64,7 @@ impl View {
             before.close();
         }
         Self {
+            process: Arc::clone(process),
             store,
             access_log,
             routes: routes.collect(),

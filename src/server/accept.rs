@@ -10,11 +10,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-use super::connection::{Connection, Listener, serve};
+use super::connection::serve;
 use super::connection_budget::{Spare, is_of_connection, is_out_of_files};
 use super::listeners::Server;
-use super::tcp_stream::LazyTcpStream;
 use super::{DETACH_GRACE, ListenSocket, detach};
+use crate::client_connection::{Connection, LazyTcpStream, Listener};
 use crate::metrics::Refusal;
 
 /// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
@@ -35,7 +35,7 @@ impl Server {
         // A latency matter, no reason to serve nobody. Connections that are accepted have it from their listener.
         let _ = socket2::SockRef::from(&socket).set_tcp_nodelay(true);
         let listener = Rc::new(Listener::new(opened.id, self.next_group()));
-        listener.find_in(&self.services.view().snapshot, &self.services.process.metrics, self.services.index);
+        self.find(&listener, &self.services.view().snapshot);
         self.listeners.borrow_mut().push(Rc::clone(&listener));
         tokio::task::spawn_local(accept(Rc::clone(self), listener, socket, opened.own));
     }
@@ -66,11 +66,7 @@ impl Server {
             listener.ending.set(true);
             listener.closed.notify_one();
             // It is looked after no more: this is the last time that it learns what it is now.
-            listener.find_in(
-                &self.services.view().snapshot,
-                &self.services.process.metrics,
-                self.services.index,
-            );
+            self.find(listener, &self.services.view().snapshot);
         }
         let services = Rc::clone(&self.services);
         tokio::task::spawn_local(async move {
@@ -191,8 +187,8 @@ fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: 
     if !cfg!(target_os = "linux") {
         let _ = stream.set_nodelay(true); // what a listener hands on is the system's own affair
     }
-    let connection = Connection::new(server, listener, peer, [in_gateway, in_listener]);
-    tokio::task::spawn_local(serve(connection, state, LazyTcpStream::New(stream)));
+    let connection = Connection::new(&server.services.worker, listener, peer, [in_gateway, in_listener]);
+    tokio::task::spawn_local(serve(Rc::clone(server), connection, state, LazyTcpStream::New(stream)));
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicI64;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::listener_state::CountGuard;
+use crate::client_connection::CountGuard;
 
 /// Kept for logs, watched files, the store and what the runtime needs for itself.
 const OWN: u64 = 32;

@@ -14,10 +14,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 
-use super::connection::Connection;
-use super::listener_state::{Full, ListenerState};
-use super::stream::ClientStream;
-use super::tcp_stream::LazyTcpStream;
+use super::listeners::Server;
+use crate::client_connection::{ClientStream, Connection, Full, LazyTcpStream, ListenerState};
 use crate::metrics::{Handshake, Refusal};
 use crate::tls::{ServerTls, TlsSession};
 use crate::worker_state::Deadline;
@@ -61,6 +59,7 @@ impl Handshakes {
 /// Brings a connection as far as HTTP: who the client is, and what its bytes come through. `None` if it does not come
 /// that far; then it is counted why.
 pub(super) async fn handshake(
+    server: &Server,
     connection: &mut Connection,
     state: &Arc<ListenerState>,
     mut socket: LazyTcpStream,
@@ -77,7 +76,7 @@ pub(super) async fn handshake(
             }
         }
     }
-    let config = Arc::clone(&connection.services.view().snapshot);
+    let config = Arc::clone(&server.services.view().snapshot);
     match state.place(connection.peer.ip(), &config.config.client_ip, &config.config.resources.lists) {
         Ok(place) => connection.place = place,
         Err(Full) => {
@@ -88,7 +87,7 @@ pub(super) async fn handshake(
     }
     let Some(tls) = &state.tls else { return Some(ClientStream::Plain(socket)) };
     // In a box, which is gone when the handshake is.
-    match Box::pin(tls_handshake(connection, tls, socket)).await {
+    match Box::pin(tls_handshake(&server.handshakes, connection, tls, socket)).await {
         Ok((stream, session)) => {
             let outcome = if session.resumed { Handshake::Resumed } else { Handshake::Full };
             connection.listener.count_handshake(outcome);
@@ -150,13 +149,14 @@ async fn proxy_header(
 
 /// The handshake of TLS. With the outcome of one that failed comes the socket of a client that was told why by an alert.
 async fn tls_handshake(
+    handshakes: &Handshakes,
     connection: &Connection,
     tls: &Arc<ServerTls>,
     socket: LazyTcpStream,
 ) -> Result<(ClientStream, TlsSession), (Handshake, Option<LazyTcpStream>)> {
     let worker = &connection.worker;
     connection.deadline.set_socket(Some(worker.deadlines.after(tls.timeout)));
-    let _under_way = connection.server.handshakes.begin(&connection.deadline);
+    let _under_way = handshakes.begin(&connection.deadline);
     let accepting = TlsAcceptor::from(Arc::clone(&tls.config)).accept(socket).into_fallible();
     match in_time(connection, accepting).await {
         Some(Ok(stream)) => {

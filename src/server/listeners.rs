@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::connection::Listener;
 use super::connection_budget::ConnectionBudget;
 use super::handshake::Handshakes;
+use crate::client_connection::Listener;
 use crate::critical_task::CriticalTasks;
 use crate::request::Services;
+use crate::snapshot::Snapshot;
 
 /// The listeners of one worker thread, and what their connections share.
 pub struct Server {
@@ -42,13 +43,16 @@ impl Server {
         let weak = Rc::downgrade(&server);
         services.on_reload(move |snapshot| {
             if let Some(server) = weak.upgrade() {
-                let Services { process, index, .. } = &*server.services;
-                for listener in server.listeners.borrow().iter() {
-                    listener.find_in(snapshot, &process.metrics, *index);
-                }
+                server.listeners.borrow().iter().for_each(|listener| server.find(listener, snapshot));
             }
         });
         server
+    }
+
+    /// Has a listener take its index and its state from a snapshot.
+    pub(super) fn find(&self, listener: &Listener, snapshot: &Snapshot) {
+        let Services { process, index, .. } = &*self.services;
+        listener.find_in(&snapshot.config.listeners, &snapshot.listener_states, &process.metrics, *index);
     }
 
     /// A number for the connections of a listener, never given twice.

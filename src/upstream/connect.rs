@@ -18,8 +18,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::ForwardError;
 use super::upstream_state::UpstreamState;
+use crate::client_connection::write_now;
 use crate::config::Protocol;
-use crate::server::write_now;
 use crate::tls::UpstreamTls;
 
 /// Sessions with servers that one worker remembers of one upstream, so that a handshake is a short one.

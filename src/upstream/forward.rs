@@ -11,10 +11,10 @@ use super::server::ask;
 use super::upload::UploadBody;
 use super::{ForwardError, headers, proxy, tunnel};
 use crate::auth::ConsumerHeaders;
+use crate::client_connection::{Connection, RequestBody};
 use crate::config::Protocol;
 use crate::metrics::UpstreamOutcome;
 use crate::request::RequestContext;
-use crate::server::{Connection, RequestBody};
 use sluicegate_wire::RequestHead;
 
 /// What the route says of forwarded requests.

@@ -16,7 +16,7 @@ use super::connect::{IdleState, ServerStream};
 use super::headers::strip_hop_by_hop;
 use super::outgoing::Outgoing;
 use super::sending::{Sending, Unfinished};
-use crate::server::Connection;
+use crate::client_connection::Connection;
 use crate::worker_state::Buffers;
 
 /// What is read at once behind something that is there already.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::forwarded_headers::{Kind, kind};
 use super::underscores::Underscores;
 use crate::auth::{ConsumerHeaders, disown, reads_like};
-use crate::server::Connection;
+use crate::client_connection::Connection;
 use sluicegate_wire::headers::{Headers, NameFilter};
 
 const X_FORWARDED_FOR: &str = "x-forwarded-for";

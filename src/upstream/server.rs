@@ -18,9 +18,9 @@ use super::pool::Pool;
 use super::upstream_state::UpstreamState;
 use super::{ForwardError, h2_client};
 use crate::boxed_future::boxed_future;
+use crate::client_connection::Connection;
 use crate::config::{Protocol, UpstreamConfig};
 use crate::request::RequestContext;
-use crate::server::Connection;
 use sluicegate_wire::RequestHead;
 
 /// A server as one worker sees it.

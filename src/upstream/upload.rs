@@ -12,9 +12,9 @@ use http_body::{Frame, SizeHint};
 use smallvec::SmallVec;
 
 use super::{ForwardError, headers};
+use crate::client_connection::{Connection, RequestBody, RequestBodyError};
 use crate::config::UpstreamConfig;
 use crate::request::RequestContext;
-use crate::server::{Connection, RequestBody, RequestBodyError};
 use crate::worker_state::Deadline;
 use sluicegate_wire::Headers;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::seconds;
+use crate::client_connection::PER_ADDRESS;
 use crate::config::{CertificateConfig, ListenerConfig, TlsConfig};
-use crate::server::PER_ADDRESS;
 use crate::tls::{KeyPair, ListenerFiles};
 
 pub(super) fn listener((listener, files): (&ListenerConfig, &Option<ListenerFiles>)) -> Value {

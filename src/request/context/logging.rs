@@ -122,7 +122,7 @@ impl RequestContext {
             trace: self.trace.get().copied().flatten(),
         };
         log.write(&record, &end, worker.number());
-        if self.connection.services.process.generation.load(Ordering::Acquire) != snapshot.generation {
+        if self.view.process.generation.load(Ordering::Acquire) != snapshot.generation {
             log.flush(); // the worker only flushes the log of the configuration in force
         }
     }

@@ -1,12 +1,6 @@
 //! HTTP/1.1 connections of clients (RFC 9112): one task each, which reads a head, has it served, writes the answer,
 //! and goes on to the next. A connection that waits holds no buffer.
 
-mod body;
-mod interim;
-mod peer_probe;
-mod socket;
-mod state;
-mod timeouts;
 mod tunnel;
 mod write;
 
@@ -18,29 +12,29 @@ use std::task::Poll;
 use bytes::BytesMut;
 use http::StatusCode;
 
-use self::socket::{Next, Socket};
-use self::state::MAX_DISCARD;
 use self::write::Sent;
-use super::connection::Connection;
-use super::request_body::RequestBody;
-use super::stream::ClientStream;
 use crate::boxed_future::boxed_future;
-use crate::request::pipeline;
+use crate::client_connection::h1::{Http1Body, MAX_DISCARD, Next, Socket, timeouts};
+use crate::client_connection::{ClientStream, Connection, RequestBody};
+use crate::request::{Services, pipeline};
 use sluicegate_wire::h1::{BodyDecoder, Request, ResponseTerms};
 
-pub use self::body::Http1Body;
-
 /// Serves a connection to its end. `read` is what was read of it already.
-pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, read: BytesMut) {
+pub(super) async fn serve(
+    services: &Services,
+    connection: &Rc<Connection>,
+    stream: ClientStream,
+    read: BytesMut,
+) {
     let socket = Rc::new(Socket::new(connection, stream, read));
     let (mut reset, mut refused) = (false, false);
     loop {
-        let (terms, response) = match socket.next().await {
+        let (terms, response) = match socket.next(|| services.view().snapshot.config.max_head).await {
             Next::End => break,
             Next::Refused(error) => {
                 refused = true;
                 socket.ends.set(true);
-                (ResponseTerms::default(), pipeline::refuse(connection, error))
+                (ResponseTerms::default(), pipeline::refuse(services, connection, error))
             }
             Next::Request(Request { mut head, body, terms, expects_continue }) => {
                 let has_body = body != BodyDecoder::Ended;
@@ -49,7 +43,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, rea
                     true => RequestBody::Http1(Http1Body::new(&socket, turn)),
                     false => RequestBody::None,
                 };
-                let serving = pin!(pipeline::serve(connection, &mut head, body));
+                let serving = pin!(pipeline::serve(services, connection, &mut head, body));
                 match socket.attended(serving).await {
                     Some(response) => (terms, response),
                     None => {

@@ -6,9 +6,8 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 
-use super::socket::Socket;
-use super::timeouts;
 use super::write::send_switch;
+use crate::client_connection::h1::{Socket, timeouts};
 use crate::upstream::{Response, Tunnel};
 
 /// One end of a tunnel.

@@ -11,8 +11,8 @@ use sluicegate_wire::Headers;
 use sluicegate_wire::h1::write::{ResponseHead, says_close, switch_head};
 use sluicegate_wire::h1::{BodyFraming, LengthMismatch, MessageEncoder, ResponseTerms};
 
-use super::socket::Socket;
-use crate::server::body_rate::SendRate;
+use crate::client_connection::body_rate::SendRate;
+use crate::client_connection::h1::Socket;
 use crate::upstream::{Body, Response};
 
 /// How an answer ended.

@@ -13,11 +13,10 @@ use http::{StatusCode, header};
 use http_body::Body as _;
 use sluicegate_wire::h2::{Reason, ResponseHead, Session, StreamKey};
 
-use super::super::body_rate::SendRate;
-use super::super::connection::Connection;
-use super::super::request_body::RequestBody;
 use super::stream_tasks::Next;
-use crate::request::pipeline;
+use crate::client_connection::body_rate::SendRate;
+use crate::client_connection::{Connection, RequestBody};
+use crate::request::{Services, pipeline};
 use crate::respond::LocalError;
 use crate::upstream::{Body, Response};
 use crate::worker_state::{Deadline, WorkerState};
@@ -25,6 +24,7 @@ use sluicegate_wire::RequestHead;
 
 /// A request that came.
 pub(super) struct Asked {
+    pub(super) services: Rc<Services>,
     pub(super) connection: Rc<Connection>,
     pub(super) session: Rc<RefCell<Session>>,
     pub(super) key: StreamKey,
@@ -38,13 +38,14 @@ pub(super) struct Asked {
 /// Serves one request after the other, each to the end of its answer.
 pub(super) async fn serve(next: Rc<Next>) -> Infallible {
     loop {
-        let Asked { connection, session, key, head, is_head, body } = next.wait().await;
+        let Asked { services, connection, session, key, head, is_head, body } = next.wait().await;
         let deadlines = &connection.worker.deadlines;
         // The exchange takes it over when it begins. Its body then says how long the client may leave the answer where
         // it is; it loses one that it leaves for too long.
         let deadline = deadlines.lend();
         {
-            let mut answering = pin!(answer(&connection, &deadline, &session, key, (head, is_head), body));
+            let mut answering =
+                pin!(answer(&services, &connection, &deadline, &session, key, (head, is_head), body));
             poll_fn(|context| {
                 deadline.watch(context);
                 match answering.as_mut().poll(context) {
@@ -60,6 +61,7 @@ pub(super) async fn serve(next: Rc<Next>) -> Infallible {
 }
 
 async fn answer(
+    services: &Services,
     connection: &Rc<Connection>,
     deadline: &Rc<Deadline>,
     session: &RefCell<Session>,
@@ -70,7 +72,7 @@ async fn answer(
     connection.next_stream.replace(Some(Rc::clone(deadline)));
     let response = match head {
         Ok(mut head) => {
-            let mut serving = pin!(pipeline::serve(connection, &mut head, body));
+            let mut serving = pin!(pipeline::serve(services, connection, &mut head, body));
             poll_fn(|context| {
                 if !session.borrow_mut().can_proceed(key) {
                     return Poll::Pending;
@@ -83,7 +85,7 @@ async fn answer(
             })
             .await
         }
-        Err(error) => pipeline::refuse(connection, error),
+        Err(error) => pipeline::refuse(services, connection, error),
     };
     if let Some(mut sending) = send_head(connection, session, key, is_head, response) {
         poll_fn(|context| sending.poll(context)).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluicegate_wire::h2::Session;
 
-use super::super::connection::Connection;
+use crate::client_connection::Connection;
 
 /// How long a connection is silent before its client is asked whether it lives.
 const SILENT: Duration = Duration::from_secs(45);

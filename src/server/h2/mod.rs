@@ -5,7 +5,6 @@
 //! writes, `stream_tasks` polls the requests, `answer` serves one of them, `keepalive` checks silent connections.
 
 mod answer;
-mod body;
 mod keepalive;
 mod socket;
 mod stream_tasks;
@@ -25,12 +24,9 @@ use self::answer::Asked;
 use self::keepalive::Keepalive;
 use self::socket::{End, Socket};
 use self::stream_tasks::{SLOTS, StreamTasks};
-use super::connection::Connection;
-use super::request_body::RequestBody;
-use super::stream::ClientStream;
+use crate::client_connection::{ClientStream, Connection, Http2Body, RequestBody};
+use crate::request::Services;
 use crate::respond::LocalError;
-
-pub use self::body::Http2Body;
 
 const _: () = assert!(STREAMS <= SLOTS, "each stream has a slot");
 /// What is read at once before others have their turn.
@@ -39,15 +35,21 @@ const READS: usize = 4;
 const PARTING: Duration = Duration::from_secs(2);
 
 /// Serves a connection to its end. `prefix` is what was read of it already.
-pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, prefix: Bytes) {
+pub(super) async fn serve(
+    services: &Rc<Services>,
+    connection: &Rc<Connection>,
+    stream: ClientStream,
+    prefix: Bytes,
+) {
     let worker = &connection.worker;
-    let view = connection.services.view();
+    let view = services.view();
     let config = &view.snapshot.config;
     let limits = HeadLimits { bytes: config.max_head, fields: worker.client().max_headers };
     let session = Session::new(limits, Arc::clone(&config.h2), worker.clock().uptime());
     let session = Rc::new(RefCell::new(session));
     drop(view); // it may be replaced long before the connection ends
     let mut task = Task {
+        services,
         connection,
         session: &session,
         socket: Socket::new(stream, connection, prefix),
@@ -61,7 +63,12 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
         match polled {
             Poll::Ready(end) => {
                 connection.log_close(end);
-                task.socket.poll_end(context, &mut session.borrow_mut(), end);
+                task.socket.poll_end(
+                    context,
+                    &mut session.borrow_mut(),
+                    end,
+                    &services.process.metrics.aborts,
+                );
             }
             Poll::Pending => task.exit(),
         }
@@ -74,6 +81,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, stream: ClientStream, pre
 
 /// A connection that is served.
 struct Task<'c> {
+    services: &'c Rc<Services>,
     connection: &'c Rc<Connection>,
     session: &'c Rc<RefCell<Session>>,
     socket: Socket,
@@ -158,7 +166,7 @@ impl Task<'_> {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
-        let Self { connection, session, socket, requests, .. } = self;
+        let Self { services, connection, session, socket, requests, .. } = self;
         socket.poll_read(context, session, |event| match event {
             Event::Reset(slot) => requests.end(slot),
             Event::Request { key, head, ended, is_head } => {
@@ -173,8 +181,9 @@ impl Task<'_> {
                     true => RequestBody::None,
                     false => RequestBody::Http2(Http2Body::new(session, key, length)),
                 };
+                let services = Rc::clone(services);
                 let (connection, session) = (Rc::clone(connection), Rc::clone(session));
-                requests.put(key.slot, Asked { connection, session, key, head, is_head, body });
+                requests.put(key.slot, Asked { services, connection, session, key, head, is_head, body });
             }
         })
     }
@@ -184,7 +193,7 @@ impl Task<'_> {
         let abort = self.session.borrow_mut().take_abort();
         if let Some((reason, ended)) = abort {
             tracing::debug!(peer = %self.connection.peer, ?reason, "HTTP/2 connection aborted (GOAWAY)");
-            self.connection.services.process.metrics.aborts.count(reason);
+            self.services.process.metrics.aborts.count(reason);
             ended.into_iter().for_each(|slot| self.requests.end(slot));
         }
     }

@@ -11,8 +11,8 @@ use sluicegate_wire::h2::frame::kind;
 use sluicegate_wire::h2::{AbortReason, ConnectionError, Event, Reason, Session};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::super::connection::Connection;
-use super::super::stream::ClientStream;
+use crate::client_connection::{ClientStream, Connection};
+use crate::metrics::AbortCounts;
 use crate::worker_state::Deadline;
 
 /// What is still read of a client that is aborted, so that closing does not take back what it was told.
@@ -191,8 +191,13 @@ impl Socket {
     }
 
     /// Ends the connection: the client is told why, as far as it listens.
-    pub(super) fn poll_end(&mut self, context: &mut Context<'_>, session: &mut Session, end: End) {
-        let aborts = &self.link.services.process.metrics.aborts;
+    pub(super) fn poll_end(
+        &mut self,
+        context: &mut Context<'_>,
+        session: &mut Session,
+        end: End,
+        aborts: &AbortCounts,
+    ) {
         match end {
             End::Gone | End::Done | End::Told(Reason::NO_ERROR) => {}
             End::Told(_) => aborts.count(AbortReason::Protocol),

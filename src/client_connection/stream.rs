@@ -11,7 +11,7 @@ use super::tcp_stream::LazyTcpStream;
 
 /// A connection of a client, with TLS or without.
 #[derive(Debug)]
-pub(super) enum ClientStream {
+pub(crate) enum ClientStream {
     /// Without TLS.
     Plain(LazyTcpStream),
     /// With TLS; most of it is memory of rustls, which is large.
@@ -20,7 +20,7 @@ pub(super) enum ClientStream {
 
 impl ClientStream {
     /// The socket under it.
-    pub(super) fn socket(&self) -> &LazyTcpStream {
+    pub(crate) fn socket(&self) -> &LazyTcpStream {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => stream.get_ref().0,
@@ -28,7 +28,7 @@ impl ClientStream {
     }
 
     /// The same, to have it watched.
-    pub(super) fn socket_mut(&mut self) -> &mut LazyTcpStream {
+    pub(crate) fn socket_mut(&mut self) -> &mut LazyTcpStream {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => stream.get_mut().0,
@@ -36,7 +36,7 @@ impl ClientStream {
     }
 
     /// Whether an orderly end is more than to close the socket.
-    pub(super) fn has_farewell(&self) -> bool {
+    pub(crate) fn has_farewell(&self) -> bool {
         match self {
             Self::Plain(_) => false,
             Self::Tls(_) => true,

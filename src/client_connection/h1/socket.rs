@@ -14,27 +14,27 @@ use tokio::io::AsyncWrite;
 use super::peer_probe::{PeerState, probe};
 use super::state::{MAX_DISCARD, Reader, Reading, State, Writing};
 use super::timeouts;
+use crate::client_connection::ClientStream;
+use crate::client_connection::Connection;
+use crate::client_connection::RequestBodyError;
+use crate::client_connection::body_rate::ReceiveRate;
 use crate::respond::LocalError;
-use crate::server::body_rate::ReceiveRate;
-use crate::server::connection::Connection;
-use crate::server::request_body::RequestBodyError;
-use crate::server::stream::ClientStream;
 use sluicegate_wire::h1::{BodyDecoder, Decoded, Request, RequestDecoder};
 
 /// Bytes of further requests that are read before the response to the one before them.
 const READ_AHEAD: usize = 16 << 10;
 
 /// The socket of a connection.
-pub(super) struct Socket {
-    pub(super) connection: Rc<Connection>,
+pub(crate) struct Socket {
+    pub(crate) connection: Rc<Connection>,
     /// The connection closes after the response in hand.
-    pub(super) ends: Cell<bool>,
+    pub(crate) ends: Cell<bool>,
     state: RefCell<State>,
 }
 
 /// What comes next on a connection.
 #[allow(clippy::large_enum_variant, reason = "the large one is what nearly always comes")]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// A request.
     Request(Request),
     /// What is no request, or came too late to be one.
@@ -44,7 +44,7 @@ pub(super) enum Next {
 }
 
 impl Socket {
-    pub(super) fn new(connection: &Rc<Connection>, stream: ClientStream, read: BytesMut) -> Self {
+    pub(crate) fn new(connection: &Rc<Connection>, stream: ClientStream, read: BytesMut) -> Self {
         Self {
             connection: Rc::clone(connection),
             ends: Cell::new(false),
@@ -52,8 +52,8 @@ impl Socket {
         }
     }
 
-    /// Waits for the next request, in the time that it may take.
-    pub(super) async fn next(&self) -> Next {
+    /// Waits for the next request, in the time that it may take. `max_head` returns the most bytes of its head.
+    pub(crate) async fn next(&self, max_head: impl Fn() -> usize) -> Next {
         let deadline = &self.connection.deadline;
         let mut decoder = RequestDecoder::default();
         let empty = self.state.borrow().read.is_empty();
@@ -63,8 +63,7 @@ impl Socket {
             deadline.watch(context);
             let state = &mut *self.state.borrow_mut();
             loop {
-                let max = || self.connection.services.view().snapshot.config.max_head;
-                match decoder.decode(&mut state.read, max, times.max_headers) {
+                match decoder.decode(&mut state.read, &max_head, times.max_headers) {
                     Ok(Some(request)) => return Poll::Ready(Next::Request(request)),
                     Ok(None) => {}
                     Err(error) => return Poll::Ready(Next::Refused(error.into())),
@@ -100,7 +99,7 @@ impl Socket {
     }
 
     /// Begins a request. Returns the number by which its body is read.
-    pub(super) fn begin(&self, decoder: BodyDecoder, expects_continue: bool, is_http10: bool) -> u64 {
+    pub(crate) fn begin(&self, decoder: BodyDecoder, expects_continue: bool, is_http10: bool) -> u64 {
         let state = &mut *self.state.borrow_mut();
         state.turn += 1;
         let reader = match decoder {
@@ -115,13 +114,13 @@ impl Socket {
     }
 
     /// The response begins.
-    pub(super) fn begin_response(&self) {
+    pub(crate) fn begin_response(&self) {
         self.state.borrow_mut().writing = Writing::Response;
         self.connection.deadline.set_socket(None);
     }
 
     /// Runs `work` for the client and sends interim responses meanwhile; `None` if the client goes away.
-    pub(super) async fn attended<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    pub(crate) async fn attended<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         poll_fn(|context| {
             let polled = work.as_mut().poll(context);
             if let Some(interims) = self.connection.take_interims() {
@@ -140,7 +139,7 @@ impl Socket {
     }
 
     /// Watches a client that waits for its response. Ready when it has gone away.
-    pub(super) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         let deadline = &self.connection.deadline;
         deadline.watch(context);
         let state = &mut *self.state.borrow_mut();
@@ -210,7 +209,7 @@ impl Socket {
     }
 
     /// The next frame of the body of a request.
-    pub(super) fn poll_body(
+    pub(crate) fn poll_body(
         &self,
         turn: u64,
         context: &mut Context<'_>,
@@ -265,19 +264,19 @@ impl Socket {
     }
 
     /// Whether the body of a request has ended.
-    pub(super) fn body_has_ended(&self, turn: u64) -> bool {
+    pub(crate) fn body_has_ended(&self, turn: u64) -> bool {
         let state = self.state.borrow();
         turn == state.turn && state.reading.has_ended()
     }
 
     /// The bytes of the body that are still to come, if that is known.
-    pub(super) fn body_left(&self, turn: u64) -> Option<u64> {
+    pub(crate) fn body_left(&self, turn: u64) -> Option<u64> {
         let state = self.state.borrow();
         if turn == state.turn { state.reading.remaining() } else { None }
     }
 
     /// The handler does not want the rest of a body.
-    pub(super) fn release(&self, turn: u64) {
+    pub(crate) fn release(&self, turn: u64) {
         let state = &mut *self.state.borrow_mut();
         if turn == state.turn {
             if let Reading::Body { reader, .. } = &mut state.reading {
@@ -288,7 +287,7 @@ impl Socket {
     }
 
     /// Takes the rest of the body from the handler after the response. False if the connection must not be read further.
-    pub(super) fn take_back(&self) -> bool {
+    pub(crate) fn take_back(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         state.turn += 1;
         state.reading.take_back();
@@ -296,12 +295,12 @@ impl Socket {
     }
 
     /// Whether the body has ended, so that the next request may follow.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.state.borrow().reading.has_ended()
     }
 
     /// Whether the rest of the body is short enough to be discarded.
-    pub(super) fn can_drain(&self) -> bool {
+    pub(crate) fn can_drain(&self) -> bool {
         let state = self.state.borrow();
         !state.reading.is_broken()
             && !state.awaits_continue()
@@ -310,7 +309,7 @@ impl Socket {
 
     /// Discards the rest of a body that the handler does not want. Ready with true when it has ended, and with false when it
     /// cannot be read to its end.
-    pub(super) fn poll_drain(&self, context: &mut Context<'_>) -> Poll<bool> {
+    pub(crate) fn poll_drain(&self, context: &mut Context<'_>) -> Poll<bool> {
         let state = &mut *self.state.borrow_mut();
         if state.awaits_continue() {
             return Poll::Pending;
@@ -340,7 +339,7 @@ impl Socket {
     }
 
     /// Writes some of a response, after interim responses.
-    pub(super) fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let state = &mut *self.state.borrow_mut();
         ready!(state.poll_interim(context))?;
         match &mut state.stream {
@@ -350,7 +349,7 @@ impl Socket {
     }
 
     /// Flushes the stream.
-    pub(super) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.state.borrow_mut().stream {
             Some(stream) => Pin::new(stream).poll_flush(context),
             None => Poll::Ready(Ok(())),
@@ -358,7 +357,7 @@ impl Socket {
     }
 
     /// Closes our side.
-    pub(super) fn poll_shutdown(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_shutdown(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.state.borrow_mut().stream {
             Some(stream) => Pin::new(stream).poll_shutdown(context),
             None => Poll::Ready(Ok(())),
@@ -366,7 +365,7 @@ impl Socket {
     }
 
     /// Reads bytes that are not HTTP, those that were read before first; none at the end.
-    pub(super) fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<BytesMut>> {
+    pub(crate) fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<BytesMut>> {
         let state = &mut *self.state.borrow_mut();
         if !state.read.is_empty() {
             return Poll::Ready(Ok(state.read.split()));
@@ -377,13 +376,13 @@ impl Socket {
 
     /// Whether the client has sent, or may be sending, bytes that nobody reads: closing at once would reset the connection, and
     /// the client might not see the response.
-    pub(super) fn has_unread(&self) -> bool {
+    pub(crate) fn has_unread(&self) -> bool {
         let state = self.state.borrow();
         !state.half_closed && (!state.read.is_empty() || !state.reading.has_ended())
     }
 
     /// Closes the layer below HTTP, if it has an orderly end: TLS.
-    pub(super) fn poll_farewell(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_farewell(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.state.borrow_mut().stream {
             Some(stream) if stream.has_farewell() => Pin::new(stream).poll_shutdown(context),
             _ => Poll::Ready(Ok(())),
@@ -391,7 +390,7 @@ impl Socket {
     }
 
     /// Closes the connection; with `reset`, so that a response that ends with the connection is not taken for complete.
-    pub(super) fn close(&self, reset: bool) {
+    pub(crate) fn close(&self, reset: bool) {
         let state = &mut *self.state.borrow_mut();
         let stream = state.stream.take();
         state.reading.take_back();

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
-use crate::server::connection::Interim;
-use crate::server::stream::ClientStream;
+use crate::client_connection::ClientStream;
+use crate::client_connection::Interim;
 use sluicegate_wire::h1::write::interim_head;
 
 /// Lets the client send its body; also probes whether a half-closed client still listens.
@@ -18,11 +18,11 @@ const UNTAKEN: usize = 64 << 10;
 
 /// Complete heads, of which the first may be sent in part.
 #[derive(Default)]
-pub(super) struct Interims(Bytes);
+pub(crate) struct Interims(Bytes);
 
 impl Interims {
     /// Adds `100 Continue`.
-    pub(super) fn add_continue(&mut self) {
+    pub(crate) fn add_continue(&mut self) {
         match self.0.is_empty() {
             true => self.0 = CONTINUE,
             false => self.0 = [&self.0[..], &CONTINUE].concat().into(),
@@ -30,7 +30,7 @@ impl Interims {
     }
 
     /// Adds interim responses of the upstream.
-    pub(super) fn add(&mut self, interims: &[Interim]) {
+    pub(crate) fn add(&mut self, interims: &[Interim]) {
         let mut heads = self.0.to_vec();
         for (status, headers) in interims {
             if heads.len() + headers.written_len() < UNTAKEN {
@@ -40,12 +40,12 @@ impl Interims {
         self.0 = heads.into();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Sends what was added.
-    pub(super) fn poll_send(
+    pub(crate) fn poll_send(
         &mut self,
         stream: Option<&mut ClientStream>,
         context: &mut Context<'_>,

@@ -9,38 +9,38 @@ use sluicegate_wire::h1::BodyDecoder;
 use tokio::io::AsyncReadExt;
 
 use super::interim::Interims;
-use crate::server::body_rate::ReceiveRate;
-use crate::server::connection::Connection;
-use crate::server::stream::ClientStream;
+use crate::client_connection::ClientStream;
+use crate::client_connection::Connection;
+use crate::client_connection::body_rate::ReceiveRate;
 
 /// Bytes that are read at once after some that are there already.
 const MORE: usize = 4 << 10;
 /// Bytes of a body that are read and discarded so that the client sees the response.
-pub(super) const MAX_DISCARD: u64 = 16 << 20;
+pub(crate) const MAX_DISCARD: u64 = 16 << 20;
 
 /// The state of a connection.
-pub(super) struct State {
+pub(crate) struct State {
     /// `None` once the connection is closed.
-    pub(super) stream: Option<ClientStream>,
+    pub(crate) stream: Option<ClientStream>,
     /// Bytes that were read and are not decoded yet.
-    pub(super) read: BytesMut,
+    pub(crate) read: BytesMut,
     /// The client has closed its side.
-    pub(super) half_closed: bool,
+    pub(crate) half_closed: bool,
     /// Interim responses on their way out.
-    pub(super) interim: Interims,
+    pub(crate) interim: Interims,
     /// The number of the request in hand. The body of another request gets no bytes.
-    pub(super) turn: u64,
-    pub(super) reading: Reading,
-    pub(super) writing: Writing,
+    pub(crate) turn: u64,
+    pub(crate) reading: Reading,
+    pub(crate) writing: Writing,
     /// Bytes that may still be discarded.
-    pub(super) discard_left: u64,
-    pub(super) rate: ReceiveRate,
+    pub(crate) discard_left: u64,
+    pub(crate) rate: ReceiveRate,
     /// The task of the connection, while somebody else reads the body.
-    pub(super) waker: Option<Waker>,
+    pub(crate) waker: Option<Waker>,
 }
 
 /// What is read from the connection.
-pub(super) enum Reading {
+pub(crate) enum Reading {
     /// The body of the request in hand, or what is left of it.
     Body {
         decoder: BodyDecoder,
@@ -53,7 +53,7 @@ pub(super) enum Reading {
 }
 
 /// Who reads the body.
-pub(super) enum Reader {
+pub(crate) enum Reader {
     /// Whoever handles the request; with its task, while it waits.
     Handler(Option<Waker>),
     /// The connection, which discards it.
@@ -62,7 +62,7 @@ pub(super) enum Reader {
 
 /// What is written to the connection.
 #[derive(Clone, Copy)]
-pub(super) enum Writing {
+pub(crate) enum Writing {
     /// The response has not begun: interim responses may be sent, except over HTTP/1.0.
     Interim {
         is_http10: bool,
@@ -75,23 +75,23 @@ pub(super) enum Writing {
 
 impl Reading {
     /// No body.
-    pub(super) const NOTHING: Self =
+    pub(crate) const NOTHING: Self =
         Self::Body { decoder: BodyDecoder::Ended, reader: Reader::Connection, expects_continue: false };
 
     /// Whether the body has ended, so that a request may follow.
     #[inline]
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         matches!(self, Self::Body { decoder: BodyDecoder::Ended, .. })
     }
 
     /// Whether nothing more can be decoded.
     #[inline]
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         matches!(self, Self::Broken)
     }
 
     /// The bytes that are still to come, if that is known.
-    pub(super) fn remaining(&self) -> Option<u64> {
+    pub(crate) fn remaining(&self) -> Option<u64> {
         match self {
             Self::Body { decoder, .. } => decoder.remaining(),
             Self::Broken => None,
@@ -99,7 +99,7 @@ impl Reading {
     }
 
     /// Leaves the rest of the body to the connection, and wakes the handler if it waits.
-    pub(super) fn take_back(&mut self) {
+    pub(crate) fn take_back(&mut self) {
         if let Self::Body { reader, .. } = self
             && let Reader::Handler(Some(waker)) = std::mem::replace(reader, Reader::Connection)
         {
@@ -110,7 +110,7 @@ impl Reading {
 
 impl State {
     /// The state of a new connection from which `read` was read.
-    pub(super) fn new(stream: ClientStream, read: BytesMut) -> Self {
+    pub(crate) fn new(stream: ClientStream, read: BytesMut) -> Self {
         Self {
             stream: Some(stream),
             read,
@@ -126,7 +126,7 @@ impl State {
     }
 
     /// Reads some more. Zero at the end.
-    pub(super) fn poll_fill(
+    pub(crate) fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
         connection: &Connection,
@@ -151,22 +151,22 @@ impl State {
     }
 
     /// Whether the socket is not registered with the runtime yet.
-    pub(super) fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.socket().is_new())
     }
 
     /// Registers the socket with the runtime. Returns whether that could be done.
-    pub(super) fn watch(&mut self) -> bool {
+    pub(crate) fn watch(&mut self) -> bool {
         self.stream.as_mut().is_some_and(|stream| stream.socket_mut().watched().is_ok())
     }
 
     /// Sends the rest of interim responses.
-    pub(super) fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.interim.poll_send(self.stream.as_mut(), context)
     }
 
     /// Whether the client waits for `100 Continue` and may never send the body.
-    pub(super) fn awaits_continue(&self) -> bool {
+    pub(crate) fn awaits_continue(&self) -> bool {
         match &self.reading {
             Reading::Body { expects_continue: true, decoder, .. } => {
                 self.read.is_empty() && *decoder != BodyDecoder::Ended
@@ -176,13 +176,13 @@ impl State {
     }
 
     /// Nothing more can be decoded.
-    pub(super) fn set_broken(&mut self) {
+    pub(crate) fn set_broken(&mut self) {
         self.reading = Reading::Broken;
         self.wake();
     }
 
     /// Wakes the task of the connection.
-    pub(super) fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use sluicegate_wire::RequestHead;
 
 use super::h1::Http1Body;
-use super::h2::Http2Body;
+use super::h2_body::Http2Body;
 
 /// What a client may still send over HTTP/2 after its request was answered. A longer body is reset.
 const MAX_DRAINED: u64 = 64 << 10;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 /// For the rest of a body that was answered before it had come.
-pub(super) const DRAIN: Duration = Duration::from_secs(10);
+pub(crate) const DRAIN: Duration = Duration::from_secs(10);
 /// For an answer, from a client's last byte until it is asked whether it still listens.
-pub(super) const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// For the next bytes of an answer to a client that sends nothing more.
-pub(super) const HALF_CLOSED: Duration = Duration::from_secs(10);
+pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(10);
 /// Between two looks at a socket that cannot be read at the moment: as often as there are any.
-pub(super) const LOOK: Duration = Duration::ZERO;
+pub(crate) const LOOK: Duration = Duration::ZERO;
 /// For the other side of a tunnel, once one side has said that it sends nothing more.
-pub(super) const HALF_TUNNEL: Duration = Duration::from_secs(60);
+pub(crate) const HALF_TUNNEL: Duration = Duration::from_secs(60);

@@ -17,7 +17,7 @@ const FIRST: usize = 4 << 10;
 
 /// A socket that does not block.
 #[derive(Debug)]
-pub(super) enum LazyTcpStream {
+pub(crate) enum LazyTcpStream {
     /// Nobody has waited for it yet.
     New(net::TcpStream),
     /// The runtime wakes whoever waits for it.
@@ -28,7 +28,7 @@ pub(super) enum LazyTcpStream {
 
 impl LazyTcpStream {
     /// Whether nobody has waited for it yet.
-    pub(super) fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         matches!(self, Self::New(_))
     }
 
@@ -36,7 +36,7 @@ impl LazyTcpStream {
     ///
     /// # Errors
     /// When the system watches no more.
-    pub(super) fn watched(&mut self) -> io::Result<&mut TcpStream> {
+    pub(crate) fn watched(&mut self) -> io::Result<&mut TcpStream> {
         if let Self::New(_) = self
             && let Self::New(socket) = std::mem::replace(self, Self::Lost)
         {
@@ -49,7 +49,7 @@ impl LazyTcpStream {
     }
 
     /// The handle for the system; `None` if it is lost.
-    pub(super) fn handle(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn handle(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::New(socket) => Some(socket.as_fd()),
             Self::Watched(socket) => Some(socket.as_fd()),

@@ -5,11 +5,11 @@ use std::task::{Context, Poll};
 
 use tokio::io::Interest;
 
-use crate::server::stream::ClientStream;
+use crate::client_connection::ClientStream;
 
 /// The state of a client, as its socket shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PeerState {
+pub(crate) enum PeerState {
     /// It is connected.
     Open,
     /// It has closed its side.
@@ -19,7 +19,7 @@ pub(super) enum PeerState {
 }
 
 /// What the socket says about the client beyond the bytes that were not read yet. `half_closed` if the end was read.
-pub(super) fn probe(stream: &mut ClientStream, half_closed: bool, context: &mut Context<'_>) -> PeerState {
+pub(crate) fn probe(stream: &mut ClientStream, half_closed: bool, context: &mut Context<'_>) -> PeerState {
     let Ok(socket) = stream.socket_mut().watched() else { return PeerState::Gone };
     if !matches!(socket.take_error(), Ok(None)) {
         return PeerState::Gone;

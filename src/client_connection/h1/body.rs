@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::Frame;
 
 use super::socket::Socket;
-use crate::server::request_body::RequestBodyError;
+use crate::client_connection::RequestBodyError;
 
 /// A body that is still on its way. Its client is given leave to send it, if it waits for that, when it is asked for
 /// the first time. Dropped before its end, it is left to the connection.
@@ -18,22 +18,22 @@ pub struct Http1Body {
 
 impl Http1Body {
     /// The body of the request that has just begun.
-    pub(super) fn new(socket: &Rc<Socket>, turn: u64) -> Self {
+    pub(crate) fn new(socket: &Rc<Socket>, turn: u64) -> Self {
         Self { socket: Rc::clone(socket), turn }
     }
 
-    pub(in crate::server) fn poll(
+    pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         self.socket.poll_body(self.turn, context)
     }
 
-    pub(in crate::server) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.socket.body_has_ended(self.turn)
     }
 
-    pub(in crate::server) fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         self.socket.body_left(self.turn)
     }
 }

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::client_address::trusts;
 use crate::config::{ClientIpConfig, ListenerConfig};
 use crate::keys::mask;
 use crate::lists::AddressList;
-use crate::request::client_address::trusts;
 use crate::tls::{ListenerFiles, ServerTls};
 
 /// Connections at once of one client address when nothing else is said: a tenth of a listener's, so that one client

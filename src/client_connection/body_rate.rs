@@ -6,7 +6,7 @@ const PATIENCE: u64 = 10_000;
 
 /// The pace of the body of a request.
 #[derive(Debug, Default)]
-pub(super) struct ReceiveRate {
+pub(crate) struct ReceiveRate {
     received: u64,
     /// Milliseconds in which it was waited for. The time in which nobody wanted any of it is not the client's.
     waited: u64,
@@ -15,18 +15,18 @@ pub(super) struct ReceiveRate {
 
 impl ReceiveRate {
     /// Some more has come.
-    pub(super) fn came(&mut self, bytes: usize, now: u64) {
+    pub(crate) fn came(&mut self, bytes: usize, now: u64) {
         self.received += bytes as u64;
         self.waited += self.since.take().map_or(0, |since| now.saturating_sub(since));
     }
 
     /// It is waited for.
-    pub(super) fn waits(&mut self, now: u64) {
+    pub(crate) fn waits(&mut self, now: u64) {
         self.since.get_or_insert(now);
     }
 
     /// Whether it comes slower than at `slowest` bytes a second of waiting, on average.
-    pub(super) fn is_too_slow(&self, now: u64, slowest: u64) -> bool {
+    pub(crate) fn is_too_slow(&self, now: u64, slowest: u64) -> bool {
         let waited = self.waited + self.since.map_or(0, |since| now.saturating_sub(since));
         waited > PATIENCE && self.received * 1_000 < waited.saturating_mul(slowest)
     }
@@ -35,7 +35,7 @@ impl ReceiveRate {
 /// The pace at which an answer is taken, judged anew after every ten seconds of waiting: what a client took fast does not
 /// count for ever.
 #[derive(Debug, Default)]
-pub(super) struct SendRate {
+pub(crate) struct SendRate {
     taken: u64,
     /// Milliseconds in which some of the answer waited to be sent.
     waited: u64,
@@ -44,14 +44,14 @@ pub(super) struct SendRate {
 
 impl SendRate {
     /// Some more was sent.
-    pub(super) fn took(&mut self, bytes: usize, now: u64) {
+    pub(crate) fn took(&mut self, bytes: usize, now: u64) {
         self.taken += bytes as u64;
         // One long pause is for the timeout of writes to judge.
         self.waited += self.since.take().map_or(0, |since| now.saturating_sub(since).min(PATIENCE));
     }
 
     /// The client has to make room before more can be sent. Whether it has been slower than `slowest` bytes a second.
-    pub(super) fn waits(&mut self, now: u64, slowest: u64) -> bool {
+    pub(crate) fn waits(&mut self, now: u64, slowest: u64) -> bool {
         self.since.get_or_insert(now);
         if self.waited <= PATIENCE {
             return false;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use sluicegate_wire::h2::{Session, StreamKey};
 
-use crate::server::request_body::RequestBodyError;
+use crate::client_connection::RequestBodyError;
 
 /// The body of a request on a stream. Dropped before its end, the rest is thrown away as it comes.
 pub struct Http2Body {
@@ -21,11 +21,11 @@ pub struct Http2Body {
 
 impl Http2Body {
     /// The body on this stream, which says that it is so long.
-    pub(super) fn new(session: &Rc<RefCell<Session>>, key: StreamKey, left: Option<u64>) -> Self {
+    pub(crate) fn new(session: &Rc<RefCell<Session>>, key: StreamKey, left: Option<u64>) -> Self {
         Self { session: Rc::clone(session), key, left, ended: false }
     }
 
-    pub(in super::super) fn poll(
+    pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
@@ -44,12 +44,12 @@ impl Http2Body {
         })
     }
 
-    pub(in super::super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended || self.session.borrow_mut().body_is_read(self.key)
     }
 
     /// How much is still to come, if the request says it.
-    pub(in super::super) fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         self.left
     }
 }

@@ -1,0 +1,91 @@
+//! A listener as one worker serves it.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use tokio::sync::Notify;
+
+use super::listener_state::{CountGuard, ListenerState};
+use crate::config::ListenerConfig;
+use crate::metrics::{Handshake, ListenerMetrics, Metrics, Refusal};
+
+/// The index of a listener that the configuration in force does not have. No route asks for it.
+const REMOVED: usize = usize::MAX;
+
+/// A listener as one worker serves it.
+pub struct Listener {
+    /// What tells it from others, whatever it is called.
+    pub id: String,
+    /// Its index in the snapshot in force, or [`REMOVED`].
+    index: Cell<usize>,
+    pub(crate) group: u64,
+    pub(crate) closed: Notify,
+    /// Whether its connections end with their next answer.
+    pub(crate) ending: Cell<bool>,
+    /// Whether its socket lives on elsewhere when it is closed here.
+    pub(crate) left: Cell<bool>,
+    connections: RefCell<Arc<AtomicI64>>,
+    metrics: RefCell<Arc<ListenerMetrics>>,
+    /// How connections find it; the last that the configuration had, once that has it no more.
+    state: RefCell<Option<Arc<ListenerState>>>,
+}
+
+impl Listener {
+    /// A listener that is not looked up yet.
+    pub(crate) fn new(id: String, group: u64) -> Self {
+        Self {
+            id,
+            index: Cell::new(REMOVED),
+            group,
+            closed: Notify::new(),
+            connections: RefCell::default(),
+            metrics: RefCell::default(),
+            state: RefCell::default(),
+            ending: Cell::new(false),
+            left: Cell::new(false),
+        }
+    }
+
+    /// Its index in the configuration in force; `usize::MAX` if that does not have the listener.
+    pub(crate) fn index(&self) -> usize {
+        self.index.get()
+    }
+
+    /// Takes its index and its state from the configuration that is now in force. `states` are in the order of `configs`.
+    pub(crate) fn find_in(
+        &self,
+        configs: &[ListenerConfig],
+        states: &[Arc<ListenerState>],
+        metrics: &Metrics,
+        worker: usize,
+    ) {
+        let found = configs.iter().enumerate().find(|(_, listener)| listener.id() == self.id);
+        self.index.set(found.map_or(REMOVED, |(index, _)| index));
+        if let Some((index, listener)) = found {
+            self.connections.replace(metrics.connections(&listener.name));
+            self.metrics.replace(metrics.listener(&listener.name, worker));
+            self.state.replace(Some(Arc::clone(&states[index])));
+        }
+    }
+
+    /// How new connections find it.
+    pub(crate) fn state(&self) -> Option<Arc<ListenerState>> {
+        self.state.borrow().clone()
+    }
+
+    /// A place among its connections; `None` if there are `most` already.
+    pub(crate) fn place(&self, most: i64) -> Option<CountGuard> {
+        CountGuard::one(&self.connections.borrow(), most)
+    }
+
+    /// Counts a connection that is not served.
+    pub(crate) fn count_refusal(&self, why: Refusal) {
+        self.metrics.borrow().refused(why);
+    }
+
+    /// Counts a handshake.
+    pub(crate) fn count_handshake(&self, outcome: Handshake) {
+        self.metrics.borrow().handshake(outcome);
+    }
+}

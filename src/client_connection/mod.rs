@@ -1,0 +1,27 @@
+//! A connection of a client, below the protocols: what requests and upstreams need of it. [`server`](crate::server) accepts
+//! connections and serves them.
+//!
+//! - [`Connection`]: the peer, its deadlines, its TLS session, and the interim responses that wait to be sent
+//! - [`Listener`] and [`ListenerState`]: where it came in; how many connections there may be
+//! - [`RequestBody`]: the body of a request over HTTP/1.1 ([`h1`]) or HTTP/2 (`h2_body`)
+//! - `stream`, `tcp_stream`: TLS or plain TCP; `body_rate`: the slowest rate that is accepted
+
+pub(crate) mod body_rate;
+mod connection;
+pub mod h1;
+mod h2_body;
+mod listener;
+mod listener_state;
+mod request_body;
+mod stream;
+mod tcp_stream;
+
+pub use connection::Connection;
+pub(crate) use connection::Interim;
+pub use h2_body::Http2Body;
+pub use listener::Listener;
+pub(crate) use listener_state::{CountGuard, Full};
+pub use listener_state::{ListenerState, PER_ADDRESS};
+pub use request_body::{RequestBody, RequestBodyError};
+pub(crate) use stream::ClientStream;
+pub(crate) use tcp_stream::{LazyTcpStream, write_now};
