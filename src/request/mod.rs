@@ -6,17 +6,20 @@
 //! - [`early_reject`]: requests that are answered before all of their limits are evaluated
 //! - [`verdict`]: what was found out about a request, and what its limits decided
 //! - [`Services`]: what a worker thread has for requests; [`View`]: the configuration in force as the worker sees it
-//! - [`context`]: deadlines, holds and the log record of a request; dropping it settles them
+//! - [`context`]: holds and facts of a request, and its [`Exchange`](crate::upstream::Exchange); dropping it settles them
+//! - [`ResponseBody`]: the body of the response, which ends the request when it is dropped
 
 pub mod context;
 pub mod cost;
 pub mod early_reject;
 pub(crate) mod limit_selection;
 pub mod pipeline;
+mod response_body;
 mod services;
 pub mod verdict;
 mod view;
 
 pub use context::RequestContext;
+pub use response_body::{Response, ResponseBody, Tunnel};
 pub use services::Services;
 pub use view::View;

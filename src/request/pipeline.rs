@@ -22,12 +22,12 @@ use crate::request::cost::settled;
 use crate::request::early_reject::{self, EarlyExit, EarlyReject, respond_unauthenticated};
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched, Origin};
-use crate::request::{RequestContext, Services, View};
+use crate::request::{RequestContext, Response, Services, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::rewrite::Unwritable;
 use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
 use crate::snapshot::{Route, Snapshot, Target};
-use crate::upstream::{self, ForwardError, Response};
+use crate::upstream::{self, ForwardError};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::RequestTarget;
@@ -211,7 +211,7 @@ pub async fn serve(
         boxed_future(|| context.wait_for_turn()).await;
     }
 
-    let mut response = match &route.target {
+    let mut response: upstream::Response = match &route.target {
         Target::Answer { status, body: content, content_type } => {
             body.drain(parts);
             let response = respond::fixed(*status, content.clone(), content_type);
@@ -246,11 +246,14 @@ pub async fn serve(
                 jwt.tell_upstream(&mut parts.headers, identity.token.as_deref());
             }
             let upstream = view.upstream(*index);
-            context.set_affinity(affinity);
             let consumer = auth::consumer_headers(&view.snapshot.config.api_key, identity.consumer);
-            match upstream::forward(connection, &context, upstream, route.forward, consumer, parts, body)
-                .await
-            {
+            let facts = context.forward_facts(route.forward, affinity, consumer);
+            let rules = |headers: &mut Headers| context.apply_header_rules(headers);
+            let result = match upstream::prepare(context.exchange(), upstream, &facts, parts, body, rules) {
+                Ok(mut outgoing) => upstream::forward(context.exchange(), upstream, &mut outgoing).await,
+                Err(error) => Err(error),
+            };
+            match result {
                 Ok(response) => {
                     context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
                     response

@@ -9,24 +9,21 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::error::told;
+use super::exchange::Exchange;
 use super::h1_connection::H1Connection;
 use super::h2_pool::Stream;
 use super::headers;
 use super::pool::Pool;
 use super::tunnel::Tunnel;
 use crate::message::{self, LocalBody, LocalResponse};
-use crate::request::RequestContext;
+use crate::worker_state::Buffers;
 use sluicegate_wire::h1::{BodyDecoder, Decoded, Response as Answer};
 
 /// A response with a body of any kind.
 pub type Response = message::Response<Body>;
 
-/// The body of an answer. Dropping it, at its end or before, ends the exchange.
-pub struct Body {
-    kind: Kind,
-    exchange: Option<Box<RequestContext>>,
-}
+/// The body of an answer.
+pub struct Body(Kind);
 
 enum Kind {
     Empty,
@@ -83,12 +80,11 @@ pub enum BodyError {
 
 impl From<LocalBody> for Body {
     fn from(body: LocalBody) -> Self {
-        let kind = match body {
+        Self(match body {
             LocalBody::Empty => Kind::Empty,
             LocalBody::Shared(bytes) => Kind::Full(bytes),
             LocalBody::Owned(text) => Kind::Text(text),
-        };
-        Self { kind, exchange: None }
+        })
     }
 }
 
@@ -102,18 +98,14 @@ impl From<LocalResponse> for Response {
 impl Body {
     /// No body.
     pub fn empty() -> Self {
-        Self { kind: Kind::Empty, exchange: None }
+        Self(Kind::Empty)
     }
 
     /// All of it, if it was written for this answer: whoever takes it gives it to the client whole.
     pub(crate) fn take_text(&mut self) -> Option<Vec<u8>> {
-        let Kind::Text(text) = &mut self.kind else { return None };
+        let Self(Kind::Text(text)) = self else { return None };
         let text = std::mem::take(text);
-        self.kind = Kind::Empty;
-        if let Some(exchange) = &self.exchange {
-            exchange.sent(text.len());
-            exchange.completed();
-        }
+        self.0 = Kind::Empty;
         Some(text)
     }
 
@@ -121,7 +113,7 @@ impl Body {
         if forwarded.body.is_end_stream() {
             return Self::empty();
         }
-        Self { kind: Kind::H2Body(forwarded), exchange: None }
+        Self(Kind::H2Body(forwarded))
     }
 
     /// The body of an answer on `wire`, which goes back to the pool behind it.
@@ -138,97 +130,65 @@ impl Body {
             h1_body.give_back();
             return Self::empty();
         }
-        Self { kind: Kind::H1Body(h1_body), exchange: None }
+        Self(Kind::H1Body(h1_body))
     }
 
     /// Another protocol in place of a body.
     pub(super) fn switched(h1_connection: H1Connection, idle: Duration) -> Self {
-        Self { kind: Kind::Switched(h1_connection, idle), exchange: None }
+        Self(Kind::Switched(h1_connection, idle))
     }
 
     /// The tunnel for another protocol, if the answer says that it was switched to.
     pub(crate) fn into_tunnel(self) -> Option<Tunnel> {
-        match (self.kind, self.exchange) {
-            (Kind::Switched(h1_connection, idle), Some(exchange)) => {
-                Some(Tunnel { h1_connection, exchange, idle })
-            }
+        match self.0 {
+            Kind::Switched(h1_connection, idle) => Some(Tunnel { h1_connection, idle }),
             _ => None,
         }
     }
 
     /// Goes on with the request's body while the client takes nothing of the answer.
-    pub(crate) fn poll_upload(&mut self, context: &mut Context<'_>) {
-        if let (Kind::H1Body(H1Body { h1_connection: Some(h1_connection), .. }), Some(exchange)) =
-            (&mut self.kind, &self.exchange)
-        {
+    pub(crate) fn poll_upload(&mut self, context: &mut Context<'_>, buffers: &Buffers) {
+        if let Kind::H1Body(H1Body { h1_connection: Some(h1_connection), .. }) = &mut self.0 {
             // One that fails fails again when the answer is asked for more.
-            let _ = h1_connection.poll_upload(context, Some(&exchange.connection().worker.buffers));
+            let _ = h1_connection.poll_upload(context, Some(buffers));
         }
     }
 
-    /// Logs why the response ends before its end.
-    #[cold]
-    pub(crate) fn log_failure(&self, error: &BodyError) {
-        let request = self.exchange.as_ref().map(|exchange| exchange.id().as_str());
-        tracing::debug!(request, error = told(error), "response body failed");
-    }
-
-    pub(crate) fn ends(&mut self, exchange: Box<RequestContext>) {
-        if http_body::Body::is_end_stream(self) {
-            exchange.completed();
-        }
-        self.exchange = Some(exchange);
-    }
-}
-
-impl http_body::Body for Body {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
+    /// The next frame. `None` is the end.
+    pub(crate) fn poll_frame(
+        &mut self,
         context: &mut Context<'_>,
+        exchange: &Exchange,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self { kind, exchange } = &mut *self;
-        if let Some(exchange) = exchange {
-            exchange.taken();
-        }
-        let is_over = exchange.as_deref().is_some_and(RequestContext::is_over);
-        let mut polled = match kind {
+        let mut polled = match &mut self.0 {
             Kind::Empty | Kind::Switched(..) => return Poll::Ready(None),
-            Kind::H2Body(_) | Kind::H1Body(_) if is_over => Poll::Ready(Some(Err(BodyError::Stalled))),
+            Kind::H2Body(_) | Kind::H1Body(_) if exchange.is_over() => {
+                return Poll::Ready(Some(Err(BodyError::Stalled)));
+            }
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
-                *kind = Kind::Empty;
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
+                self.0 = Kind::Empty;
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
             Kind::Text(text) => {
                 let text = std::mem::take(text);
-                *kind = Kind::Empty;
-                Poll::Ready(Some(Ok(Frame::data(text.into()))))
+                self.0 = Kind::Empty;
+                return Poll::Ready(Some(Ok(Frame::data(text.into()))));
             }
-            Kind::H2Body(forwarded) => forwarded.poll(context, exchange.as_deref()),
-            Kind::H1Body(h1_body) => h1_body.poll(context, exchange.as_deref()),
+            Kind::H2Body(forwarded) => forwarded.poll(context, exchange),
+            Kind::H1Body(h1_body) => h1_body.poll(context, exchange),
         };
-        if let (Poll::Ready(Some(Ok(frame))), Some(exchange)) = (&mut polled, exchange) {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            exchange.sent(bytes);
-            exchange.given(bytes);
-            if let Some(trailers) = frame.trailers_mut() {
-                headers::answer_trailers(trailers);
-            }
-        }
-        if !matches!(polled, Poll::Pending | Poll::Ready(Some(Err(_))))
-            && (matches!(polled, Poll::Ready(None)) || http_body::Body::is_end_stream(&*self))
-            && let Some(exchange) = &self.exchange
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled
+            && let Some(trailers) = frame.trailers_mut()
         {
-            exchange.completed();
+            headers::answer_trailers(trailers);
         }
         polled
     }
 
-    fn is_end_stream(&self) -> bool {
-        match &self.kind {
+    /// Whether no frame follows.
+    pub(crate) fn is_end_stream(&self) -> bool {
+        match &self.0 {
             Kind::Empty | Kind::Switched(..) => true,
             Kind::Full(_) | Kind::Text(_) => false,
             Kind::H2Body(forwarded) => forwarded.stream.is_none(),
@@ -236,8 +196,9 @@ impl http_body::Body for Body {
         }
     }
 
-    fn size_hint(&self) -> SizeHint {
-        match &self.kind {
+    /// The bytes that follow, as far as that is known.
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match &self.0 {
             Kind::Empty | Kind::Switched(..) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
@@ -253,20 +214,18 @@ impl H2Body {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
-        exchange: Option<&RequestContext>,
+        exchange: &Exchange,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if polled.is_pending() {
-            return match exchange.is_some_and(|exchange| exchange.stalled(context)) {
+            return match exchange.stalled(context) {
                 true => Poll::Ready(Some(Err(BodyError::Stalled))),
                 false => Poll::Pending,
             };
         }
-        if let Some(exchange) = exchange {
-            exchange.moved();
-            if let Some(stream) = &self.stream {
-                stream.heard(exchange.connection().worker.deadlines.now());
-            }
+        exchange.moved();
+        if let Some(stream) = &self.stream {
+            stream.heard(exchange.connection().worker.deadlines.now());
         }
         let frame = ready!(polled);
         if matches!(frame, Some(Ok(_))) && !self.body.is_end_stream() {
@@ -286,9 +245,9 @@ impl H1Body {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
-        exchange: Option<&RequestContext>,
+        exchange: &Exchange,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let buffers = exchange.map(|exchange| &exchange.connection().worker.buffers);
+        let buffers = Some(&exchange.connection().worker.buffers);
         if self
             .h1_connection
             .as_mut()
@@ -311,9 +270,7 @@ impl H1Body {
                     return Poll::Ready(None);
                 }
                 Ok(Decoded::NeedMore) => match h1_connection.poll_fill(context, buffers) {
-                    Poll::Pending if exchange.is_some_and(|exchange| exchange.stalled(context)) => {
-                        BodyError::Stalled
-                    }
+                    Poll::Pending if exchange.stalled(context) => BodyError::Stalled,
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(0)) if self.decoder == BodyDecoder::UntilClose => {
                         self.decoder = BodyDecoder::Ended;
@@ -321,9 +278,7 @@ impl H1Body {
                     }
                     Poll::Ready(Ok(0)) => BodyError::Connection(std::io::ErrorKind::UnexpectedEof.into()),
                     Poll::Ready(Ok(_)) => {
-                        if let Some(exchange) = exchange {
-                            exchange.moved();
-                        }
+                        exchange.moved();
                         continue;
                     }
                     Poll::Ready(Err(error)) => BodyError::Connection(error),

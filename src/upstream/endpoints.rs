@@ -13,13 +13,13 @@ use super::balance::{Dice, Place, choose};
 use super::body::Response;
 use super::connect::connector;
 use super::endpoint_state::EndpointState;
+use super::exchange::Exchange;
 use super::retry::Budget;
 use super::server::Server;
 use super::upstream_state::{Lasting, UpstreamState};
 use crate::boxed_future::boxed_future;
 use crate::config::UpstreamConfig;
 use crate::metrics::UpstreamMetrics;
-use crate::request::RequestContext;
 
 /// An upstream as one worker sees it.
 pub struct Upstream {
@@ -114,14 +114,15 @@ impl Upstream {
     }
 
     /// A permit for an endpoint that was not `tried`. If all are at `max_connections`, waits at most the connect timeout.
+    /// `affinity` is the hash for consistent balancing.
     pub(super) async fn permit(
         &self,
-        exchange: &RequestContext,
+        exchange: &Exchange,
+        affinity: Option<u64>,
         tried: &[Rc<Endpoint>],
         now: u64,
     ) -> Result<Permit, ForwardError> {
-        let key = exchange.affinity();
-        match self.choose(key, tried, now) {
+        match self.choose(affinity, tried, now) {
             Choice::Permit(permit) => return Ok(permit),
             Choice::Nobody => return Err(ForwardError::NoServer),
             Choice::Full => {}
@@ -131,7 +132,7 @@ impl Upstream {
             loop {
                 let mut freed = pin!(waiting.freed().notified());
                 freed.as_mut().enable(); // what is freed from here on is not missed
-                match self.choose(key, tried, now) {
+                match self.choose(affinity, tried, now) {
                     Choice::Permit(permit) => return Ok(permit),
                     Choice::Nobody => return Err(ForwardError::NoServer),
                     Choice::Full => freed.await,

@@ -1,21 +1,23 @@
 //! One request to an upstream: to one server, and to another where that is safe.
 
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use http::{StatusCode, Version, header};
+use http::{HeaderName, StatusCode, Version, header};
 
 use super::body::Response;
 use super::endpoints::{Tried, Upstream};
+use super::exchange::Exchange;
 use super::outgoing::Outgoing;
 use super::server::ask;
+use super::underscores::Underscores;
 use super::upload::UploadBody;
 use super::{ForwardError, headers, proxy, tunnel};
 use crate::auth::ConsumerHeaders;
 use crate::client_connection::{Connection, RequestBody};
 use crate::config::Protocol;
 use crate::metrics::UpstreamOutcome;
-use crate::request::RequestContext;
-use sluicegate_wire::RequestHead;
+use sluicegate_wire::{Headers, RequestHead};
 
 /// What the route says of forwarded requests.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +28,41 @@ pub struct ForwardPolicy {
     pub overrides: bool,
 }
 
+/// What the gateway found out about a request that its upstream is told, or that decides what it is told.
+pub struct ForwardFacts<'a> {
+    /// What the route says.
+    pub policy: ForwardPolicy,
+    /// The headers that name the consumer.
+    pub consumer: Option<ConsumerHeaders<'a>>,
+    /// The hash for consistent balancing.
+    pub affinity: Option<u64>,
+    /// The address of the client, which a trusted proxy may have forwarded.
+    pub client: IpAddr,
+    /// The address of the listener, if it is known.
+    pub listener: Option<SocketAddr>,
+    /// Whether the peer is a trusted proxy.
+    pub trusts_peer: bool,
+    /// The single-address header in which trusted proxies forward the client, if one is configured.
+    pub client_header: Option<&'a HeaderName>,
+    /// The policy for header names with underscores.
+    pub underscores: &'a Underscores,
+}
+
+impl ForwardFacts<'_> {
+    /// The addresses of the client and of the listener, for a PROXY header. An unknown port is 0, an unknown listener
+    /// 0.0.0.0:0.
+    fn addresses(&self, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
+        // A forwarded address has no port.
+        let port = if self.client == peer.ip().to_canonical() { peer.port() } else { 0 };
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        (SocketAddr::new(self.client, port), self.listener.unwrap_or(unknown))
+    }
+}
+
 /// A request that is counted when its outcome is known, or when the client leaves before.
 struct Counted<'a> {
     upstream: &'a Upstream,
-    exchange: &'a RequestContext,
+    exchange: &'a Exchange,
     outcome: UpstreamOutcome,
 }
 
@@ -43,43 +76,45 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Forwards a request and returns the answer's head with a body that streams. Of the request's head nothing may be left.
+/// Forwards a request that was [prepared](prepare) and returns the answer's head with a body that streams.
 ///
 /// # Errors
 /// When the upstream gave no answer, or the client's body was at fault.
 pub async fn forward(
-    connection: &Rc<Connection>,
-    exchange: &RequestContext,
+    exchange: &Exchange,
     upstream: &Upstream,
-    policy: ForwardPolicy,
-    consumer: Option<ConsumerHeaders<'_>>,
-    parts: &mut RequestHead,
-    body: RequestBody,
+    outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
-    let mut outgoing = prepare(connection, exchange, upstream, policy, consumer, parts, body)?;
     let mut counted = Counted { upstream, exchange, outcome: UpstreamOutcome::ClientLeft };
-    let result = attempt(connection, exchange, upstream, &mut outgoing).await;
+    let result = attempt(exchange, upstream, outgoing).await;
     counted.outcome = result.as_ref().map_or_else(ForwardError::outcome, |_| UpstreamOutcome::Answered);
     drop(counted);
     let mut response = result?;
     headers::strip_hop_by_hop(&mut response.headers);
-    if let Some(wanted) = outgoing.wanted.filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS) {
-        tunnel::say(&mut response.headers, &wanted);
+    if let Some(wanted) =
+        outgoing.wanted.as_deref().filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS)
+    {
+        tunnel::say(&mut response.headers, wanted);
         exchange.disable_total_timeout();
     }
     Ok(response)
 }
 
-/// The request as its upstream gets it. Apart, so that what it needs is not kept while the answer is waited for.
-fn prepare<'a>(
-    connection: &Rc<Connection>,
-    exchange: &RequestContext,
+/// The request as its upstream gets it. `header_rules` applies those of the route, after hop-by-hop headers are removed. It
+/// is not part of [`forward`], so that what it needs is not kept while the answer is waited for.
+///
+/// # Errors
+/// If the request body is longer than the route allows.
+pub fn prepare<'a>(
+    exchange: &Exchange,
     upstream: &Upstream,
-    policy: ForwardPolicy,
-    consumer: Option<ConsumerHeaders<'_>>,
+    facts: &ForwardFacts<'_>,
     parts: &'a mut RequestHead,
     body: RequestBody,
+    header_rules: impl FnOnce(&mut Headers),
 ) -> Result<Outgoing<'a>, ForwardError> {
+    let connection = exchange.connection();
+    let ForwardFacts { policy, trusts_peer, .. } = *facts;
     let announced = http_body::Body::size_hint(&body).exact();
     if policy.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
         body.drain(parts);
@@ -88,7 +123,7 @@ fn prepare<'a>(
     let config = upstream.config();
     let has_body = !http_body::Body::is_end_stream(&body);
     let preamble = config.proxy_protocol.map_or_else(proxy::Header::new, |version| {
-        let (client, to) = exchange.proxied_addresses();
+        let (client, to) = facts.addresses(connection.peer);
         proxy::header(version, client, to)
     });
     let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
@@ -96,51 +131,50 @@ fn prepare<'a>(
     let authority = &config.servers[0].authority;
     // Asked before Connection, which names TE, takes it away. Servers of HTTP/1.1 would need both.
     let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&parts.headers);
-    let trusted = exchange.trusts_peer();
-    if let Some(own) = exchange.client_header() {
-        headers::disown_client(&mut parts.headers, own, trusted);
+    if let Some(own) = facts.client_header {
+        headers::disown_client(&mut parts.headers, own, trusts_peer);
     }
-    rewrite(connection, parts, authority, has_body, trusted, policy.overrides);
+    rewrite(connection, parts, authority, has_body, trusts_peer, policy.overrides);
     if trailers {
         parts.headers.insert(header::TE, "trailers");
     }
     parts.headers.insert(headers::X_REQUEST_ID, exchange.id());
-    if let Some(consumer) = consumer {
+    if let Some(consumer) = facts.consumer {
         headers::set_consumer(&mut parts.headers, consumer);
     }
     if let Some(wanted) = &wanted {
         tunnel::say(&mut parts.headers, wanted);
     }
-    exchange.apply_header_rules(&mut parts.headers);
+    header_rules(&mut parts.headers);
     exchange.set_idle(config.idle);
-    let body = has_body.then(|| UploadBody::new(body, policy.max_body, exchange, &parts.headers, config));
+    let body = has_body
+        .then(|| UploadBody::new(body, policy.max_body, exchange, &parts.headers, facts.underscores, config));
     let upload = body.as_ref().map(|(_, upload)| Rc::clone(upload));
-    Ok(Outgoing { head: parts, body, upload, wanted, preamble })
+    Ok(Outgoing { head: parts, body, upload, wanted, affinity: facts.affinity, preamble })
 }
 
 /// Tries one server, and others while that is safe: what was never sent, and what does the same when it is done
 /// twice if no byte of an answer had come.
 async fn attempt(
-    connection: &Connection,
-    exchange: &RequestContext,
+    exchange: &Exchange,
     upstream: &Upstream,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
     let config = upstream.config();
     let name = &config.name;
-    let now = || connection.worker.deadlines.now();
+    let now = || exchange.connection().worker.deadlines.now();
     let mut tried = Tried::new();
     let mut more = 0;
     upstream.budget.earn(config.retries.budget);
     loop {
-        let permit = upstream.permit(exchange, &tried, now()).await;
+        let permit = upstream.permit(exchange, outgoing.affinity, &tried, now()).await;
         let permit = permit.inspect_err(|error| {
             tracing::debug!(request = exchange.id().as_str(), upstream = name, %error, "no upstream endpoint");
             exchange.not_asked(error);
         })?;
         let endpoint = Rc::clone(&permit.endpoint);
         exchange.hold_permit(permit);
-        let result = ask(&endpoint.server, config, exchange, connection, outgoing).await;
+        let result = ask(&endpoint.server, config, exchange, outgoing).await;
         upstream.note(&endpoint.member, &result, now());
         exchange.asked(&endpoint.server.address.authority, result.as_ref().err());
         let error = match result {

@@ -9,13 +9,13 @@ use hyper::body::Incoming;
 
 use super::ForwardError;
 use super::body::{Body, H2Body, Response};
+use super::exchange::Exchange;
 use super::h2_pool::{H2Pool, Stream};
 use super::outgoing::Outgoing;
 use super::server::Server;
 use super::upload::UploadBody;
 use crate::client_connection::Connection;
 use crate::config::UpstreamConfig;
-use crate::request::RequestContext;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::h1::{response_body, status_of};
@@ -28,10 +28,10 @@ const TRIES: usize = 3;
 pub(super) async fn ask(
     (server, h2_pool): (&Server, &Rc<H2Pool>),
     config: &UpstreamConfig,
-    exchange: &RequestContext,
-    connection: &Connection,
+    exchange: &Exchange,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
+    let connection = exchange.connection();
     let mut turn = 0;
     loop {
         turn += 1;

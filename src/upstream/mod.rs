@@ -1,6 +1,7 @@
 //! Forwards requests to upstreams and streams their responses back.
 //!
-//! - [`forward`](forward()): prepares the request, tries endpoints, retries where that is safe
+//! - [`prepare`] makes the request as its upstream gets it; [`forward`](forward()) tries endpoints, retries where that is safe
+//! - [`Exchange`]: one request and its response in progress, with deadlines, counted bytes and log record
 //! - `endpoints`: the endpoints as one worker sees them, and permits to use one; `balance` chooses
 //! - `upstream_state`, `endpoint_state`: what all workers share; `health` probes and resolves names
 //! - `server`, `pool`, `h1_connection`: HTTP/1.1 connections; `h2_pool`, `h2_client`: HTTP/2
@@ -13,6 +14,7 @@ mod connect;
 mod endpoint_state;
 mod endpoints;
 mod error;
+mod exchange;
 mod forward;
 mod forwarded_headers;
 mod h1_connection;
@@ -32,13 +34,14 @@ mod underscores;
 mod upload;
 mod upstream_state;
 
-pub use body::{Body, Response};
-pub(crate) use endpoints::Permit;
+pub use body::{Body, BodyError, Response};
 pub use endpoints::Upstream;
 pub use error::ForwardError;
-pub use forward::{ForwardPolicy, forward};
+pub(crate) use error::told;
+pub use exchange::Exchange;
+pub use forward::{ForwardFacts, ForwardPolicy, forward, prepare};
 pub use forwarded_headers::nominates;
+pub use outgoing::Outgoing;
 pub use tunnel::Tunnel;
 pub use underscores::Underscores;
-pub(crate) use upload::Upload;
 pub use upstream_state::{AddressStatus, ServerStatus, UpstreamState};

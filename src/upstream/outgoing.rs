@@ -7,7 +7,7 @@ use super::{ForwardError, proxy};
 use sluicegate_wire::RequestHead;
 
 /// A request on its way to a server.
-pub(super) struct Outgoing<'a> {
+pub struct Outgoing<'a> {
     pub(super) head: &'a RequestHead,
     /// Its body; `None` if it has none, or if a server may have got some of it.
     pub(super) body: Option<(UploadBody, Rc<Upload>)>,
@@ -15,6 +15,8 @@ pub(super) struct Outgoing<'a> {
     pub(super) upload: Option<Rc<Upload>>,
     /// The protocol that it asks to switch to.
     pub(super) wanted: Option<Vec<u8>>,
+    /// The hash for consistent balancing.
+    pub(super) affinity: Option<u64>,
     /// What a connection begins with.
     pub(super) preamble: proxy::Header,
 }
@@ -22,7 +24,7 @@ pub(super) struct Outgoing<'a> {
 impl<'a> Outgoing<'a> {
     /// A request of the gateway's own, without a body.
     pub(super) fn bare(head: &'a RequestHead) -> Self {
-        Self { head, body: None, upload: None, wanted: None, preamble: proxy::Header::new() }
+        Self { head, body: None, upload: None, wanted: None, affinity: None, preamble: proxy::Header::new() }
     }
 
     /// Whether it can be sent again after no byte of an answer has come: it does the same when it is done twice, and all

@@ -11,6 +11,7 @@ use tokio_rustls::TlsConnector;
 use super::body::{Body, Response};
 use super::connect::Address;
 use super::endpoint_state::EndpointState;
+use super::exchange::Exchange;
 use super::h1_connection::{H1Connection, H1Error};
 use super::h2_pool::H2Pool;
 use super::outgoing::Outgoing;
@@ -18,9 +19,7 @@ use super::pool::Pool;
 use super::upstream_state::UpstreamState;
 use super::{ForwardError, h2_client};
 use crate::boxed_future::boxed_future;
-use crate::client_connection::Connection;
 use crate::config::{Protocol, UpstreamConfig};
-use crate::request::RequestContext;
 use sluicegate_wire::RequestHead;
 
 /// A server as one worker sees it.
@@ -77,15 +76,12 @@ impl Server {
 pub(super) async fn ask(
     server: &Server,
     config: &UpstreamConfig,
-    exchange: &RequestContext,
-    connection: &Connection,
+    exchange: &Exchange,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
     match &server.h2_pool {
-        Some(h2_pool) => {
-            boxed_future(|| h2_client::ask((server, h2_pool), config, exchange, connection, outgoing)).await
-        }
-        None => ask_alone(server, config, exchange, connection, outgoing).await,
+        Some(h2_pool) => boxed_future(|| h2_client::ask((server, h2_pool), config, exchange, outgoing)).await,
+        None => ask_alone(server, config, exchange, outgoing).await,
     }
 }
 
@@ -97,10 +93,10 @@ pub(super) async fn ask(
 async fn ask_alone(
     server: &Server,
     config: &UpstreamConfig,
-    exchange: &RequestContext,
-    connection: &Connection,
+    exchange: &Exchange,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
+    let connection = exchange.connection();
     let now = connection.worker.deadlines.now();
     let is_alone = !outgoing.preamble.is_empty();
     let mut kept = if is_alone { None } else { server.pool.take(now) };

@@ -10,7 +10,7 @@ use http::{Version, header};
 use tokio::io::AsyncWrite;
 
 use super::h1_connection::H1Connection;
-use crate::request::RequestContext;
+use crate::worker_state::Buffers;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::h1::names_upgrade;
@@ -18,10 +18,9 @@ use sluicegate_wire::h1::names_upgrade;
 /// What there is room for in one read.
 const PIECE: usize = 4 << 10;
 
-/// The server's side of a tunnel. It is one exchange, which ends with it.
+/// The server's side of a tunnel.
 pub struct Tunnel {
     pub(super) h1_connection: H1Connection,
-    pub(super) exchange: Box<RequestContext>,
     pub(super) idle: Duration,
 }
 
@@ -32,22 +31,22 @@ impl Tunnel {
     }
 
     /// What the server says; nothing at its end.
-    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    pub(crate) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &Buffers,
+    ) -> Poll<io::Result<Bytes>> {
         let bytes = if self.h1_connection.read.is_empty() {
-            let buffers = &self.exchange.connection().worker.buffers;
             ready!(buffers.poll_read(self.h1_connection.stream(), context, PIECE))?.freeze()
         } else {
             self.h1_connection.read.split().freeze()
         };
-        self.exchange.sent(bytes.len());
         Poll::Ready(Ok(bytes))
     }
 
     /// Tells the server.
     pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(self.h1_connection.stream()).poll_write(context, bytes))?;
-        self.exchange.tunnelled(written);
-        Poll::Ready(Ok(written))
+        Pin::new(self.h1_connection.stream()).poll_write(context, bytes)
     }
 
     /// Sends what is under way to it.

@@ -11,11 +11,12 @@ use http::HeaderName;
 use http_body::{Frame, SizeHint};
 use smallvec::SmallVec;
 
+use super::exchange::Exchange;
+use super::underscores::Underscores;
 use super::{ForwardError, headers};
-use crate::client_connection::{Connection, RequestBody, RequestBodyError};
+use crate::client_connection::{RequestBody, RequestBodyError};
 use crate::config::UpstreamConfig;
-use crate::request::RequestContext;
-use crate::worker_state::Deadline;
+use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_wire::Headers;
 
 /// The body of a request on its way to an upstream.
@@ -44,7 +45,7 @@ pub(crate) struct Upload {
     waker: RefCell<Option<Waker>>,
     /// The fields that may come behind the body.
     announced: SmallVec<[HeaderName; 2]>,
-    connection: Rc<Connection>,
+    worker: Rc<WorkerState>,
     deadline: Rc<Deadline>,
     /// The client's time for the next bytes; the upstream's for its answer, and in the middle of that.
     patience: Duration,
@@ -94,7 +95,7 @@ impl Upload {
             (true, _) if self.deadline.request_is_set() => self.idle,
             (true, _) => return,
         };
-        self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
+        self.deadline.set_request(Some(self.worker.deadlines.after(within)));
     }
 
     /// The server takes nothing more of it, but may still answer: it is not the client who is waited for.
@@ -139,8 +140,9 @@ impl UploadBody {
     pub(super) fn new(
         body: RequestBody,
         max: Option<u64>,
-        exchange: &RequestContext,
+        exchange: &Exchange,
         head: &Headers,
+        underscores: &Underscores,
         config: &UpstreamConfig,
     ) -> (Self, Rc<Upload>) {
         let state = Rc::new(Upload {
@@ -152,14 +154,14 @@ impl UploadBody {
             answered: Cell::new(false),
             given_up: Cell::new(false),
             waker: RefCell::default(),
-            connection: Rc::clone(exchange.connection()),
+            worker: Rc::clone(&exchange.connection().worker),
             deadline: Rc::clone(exchange.deadline()),
-            announced: headers::announced(head, exchange.underscores()),
+            announced: headers::announced(head, underscores),
             patience: config.response.min(exchange.connection().worker.client().body),
             response: config.response,
             idle: config.idle,
         });
-        exchange.uploads(&state);
+        exchange.set_upload(&state);
         (Self { inner: Some(body), state: Some(Rc::clone(&state)) }, state)
     }
 }

@@ -10,27 +10,24 @@ use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::Target;
-use crate::upstream::ForwardError;
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
     /// Begins the record. `parts` is the head of the request, if it could be parsed.
     pub(super) fn begin_record(&self, parts: Option<&RequestHead>) {
         let Some(log) = &self.view.access_log else { return };
-        let peer = self.connection.peer_ip();
+        let peer = self.connection().peer_ip();
         let Some(parts) = parts else {
-            self.record.replace(Some(Record::unread(peer, self.connection.scheme())));
+            self.exchange.begin_record(Record::unread(peer, self.connection().scheme()));
             return;
         };
         let record = Record::new(log.config(), parts, self.client, peer, self.scheme(parts));
-        self.record.replace(Some(record));
+        self.exchange.begin_record(record);
         self.trace(&parts.headers);
     }
 
     fn note(&self, note: impl FnOnce(&mut Record)) {
-        if let Some(record) = &mut *self.record.borrow_mut() {
-            note(record);
-        }
+        self.exchange.note(note);
     }
 
     /// Notes that the request is rejected before its limits are evaluated.
@@ -89,23 +86,12 @@ impl RequestContext {
         self.note(|record| record.forwarded(upstream));
     }
 
-    /// Logs an attempt on a server, with the time since the request was released.
-    pub(crate) fn asked(&self, server: &str, failed: Option<&ForwardError>) {
-        let took = || self.connection.worker.clock().now().since(self.released);
-        self.note(|record| record.asked(server, took(), failed.map(ForwardError::told)));
-    }
-
-    /// Logs that no server was available.
-    pub(crate) fn not_asked(&self, why: &ForwardError) {
-        self.note(|record| record.not_asked(why.told()));
-    }
-
     /// Writes the record.
     pub(super) fn log(&self, now: Time) {
-        let (Some(log), Some(record)) = (&self.view.access_log, self.record.take()) else { return };
-        let worker = &self.connection.worker;
+        let (Some(log), Some(record)) = (&self.view.access_log, self.exchange.take_record()) else { return };
+        let worker = &self.connection().worker;
         let snapshot = &self.view.snapshot;
-        let listener = snapshot.config.listeners.get(self.connection.listener_index());
+        let listener = snapshot.config.listeners.get(self.connection().listener_index());
         let end = End {
             limits: &snapshot.limits,
             route: self.route.map(|route| snapshot.routes[route].name.as_str()),
@@ -115,9 +101,9 @@ impl RequestContext {
             took: now.since(self.begun),
             code: self.code,
             reason: self.reason.get(),
-            complete: self.complete.get(),
-            received: self.received(),
-            sent: self.sent.get(),
+            complete: self.exchange.is_complete(),
+            received: self.exchange.received(),
+            sent: self.exchange.sent(),
             id: self.id().clone(),
             trace: self.trace.get().copied().flatten(),
         };

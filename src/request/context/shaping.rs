@@ -14,10 +14,10 @@ use sluicegate_wire::RequestHead;
 impl RequestContext {
     /// Adopts the request id of a trusted proxy, and begins the log record.
     pub(super) fn adopt_forwarded(&self, parts: &RequestHead) {
-        if self.trusts_peer()
+        if self.trusts_peer
             && let Some(id) = parts.headers.get("x-request-id").and_then(RequestId::told)
         {
-            let _ = self.id.set(id); // the context is new
+            self.exchange.adopt_id(id);
         }
         self.begin_record(Some(parts));
     }
@@ -25,7 +25,7 @@ impl RequestContext {
     /// Notes the route, and renders the response header rules, which may depend on the identity of the sender.
     pub(super) fn set_route(&mut self, route: usize, parts: &RequestHead, identity: Option<&Identity<'_>>) {
         self.route = Some(route);
-        self.set_total(self.view.snapshot.config.routes[route].timeout);
+        self.exchange.set_total(self.view.snapshot.config.routes[route].timeout);
         let changes = self.view.snapshot.answer_headers(self.route);
         if !changes.is_empty() {
             self.answer_values = render(changes, &self.facts(parts, identity));
@@ -72,22 +72,22 @@ impl RequestContext {
     pub(super) fn trace(&self, headers: &Headers) -> Option<Trace> {
         *self.trace.get_or_init(|| {
             let config = &self.view.snapshot.config.trace;
-            Trace::of(config, headers, self.trusts_peer(), || self.connection.worker.number())
+            Trace::of(config, headers, self.trusts_peer, || self.connection().worker.number())
         })
     }
 
     /// The scheme that the client used, which a trusted proxy may have forwarded.
     pub(super) fn scheme(&self, parts: &RequestHead) -> &'static str {
-        match parts.headers.get("x-forwarded-proto").filter(|_| self.trusts_peer()) {
+        match parts.headers.get("x-forwarded-proto").filter(|_| self.trusts_peer) {
             Some(b"https") => "https",
             Some(b"http") => "http",
-            _ => self.connection.scheme(),
+            _ => self.connection().scheme(),
         }
     }
 
     fn facts<'a>(&'a self, parts: &'a RequestHead, identity: Option<&'a Identity<'a>>) -> Facts<'a> {
         let config = &self.view.snapshot.config;
-        let listener = config.listeners.get(self.connection.listener_index());
+        let listener = config.listeners.get(self.connection().listener_index());
         let listener = listener.map(|listener| listener.name.as_str());
         let route = self.route.map(|route| &config.routes[route]);
         let (client, id, scheme) = (self.client, self.id(), self.scheme(parts));

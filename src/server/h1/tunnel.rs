@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 
 use super::write::send_switch;
 use crate::client_connection::h1::{Socket, timeouts};
-use crate::upstream::{Response, Tunnel};
+use crate::request::{Response, Tunnel};
 
 /// One end of a tunnel.
 enum Side<'a> {

@@ -13,7 +13,7 @@ use sluicegate_wire::h1::{BodyFraming, LengthMismatch, MessageEncoder, ResponseT
 
 use crate::client_connection::body_rate::SendRate;
 use crate::client_connection::h1::Socket;
-use crate::upstream::{Body, Response};
+use crate::request::{Response, ResponseBody};
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ struct Writer<'a> {
     socket: &'a Socket,
     encoder: MessageEncoder,
     /// `None` once it has ended, and the exchange with it.
-    body: Option<Body>,
+    body: Option<ResponseBody>,
     trailers: bool,
     failed: bool,
     blocked: bool,

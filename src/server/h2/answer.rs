@@ -16,9 +16,9 @@ use sluicegate_wire::h2::{Reason, ResponseHead, Session, StreamKey};
 use super::stream_tasks::Next;
 use crate::client_connection::body_rate::SendRate;
 use crate::client_connection::{Connection, RequestBody};
+use crate::request::{Response, ResponseBody};
 use crate::request::{Services, pipeline};
 use crate::respond::LocalError;
-use crate::upstream::{Body, Response};
 use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_wire::RequestHead;
 
@@ -132,7 +132,7 @@ struct Sending<'s> {
     worker: &'s WorkerState,
     session: &'s RefCell<Session>,
     key: StreamKey,
-    body: Body,
+    body: ResponseBody,
     /// What it comes to, if that is known.
     length: Option<u64>,
     /// What there was no room for yet, and whether it is the last.

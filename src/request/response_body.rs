@@ -1,0 +1,137 @@
+//! The body of a response, which ends the request when it is dropped.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+use super::RequestContext;
+use crate::message;
+use crate::upstream::{self, Body, BodyError};
+
+/// A response to a client.
+pub type Response = message::Response<ResponseBody>;
+
+/// The body of a response. Dropping it, at its end or before, ends the request.
+pub struct ResponseBody {
+    body: Body,
+    context: Box<RequestContext>,
+}
+
+/// A connection to a server on which another protocol is spoken. Dropping it ends the request.
+pub struct Tunnel {
+    tunnel: upstream::Tunnel,
+    context: Box<RequestContext>,
+}
+
+impl ResponseBody {
+    /// The body of the response to the request of `context`.
+    pub(super) fn new(body: Body, context: Box<RequestContext>) -> Self {
+        if body.is_end_stream() {
+            context.exchange().set_complete();
+        }
+        Self { body, context }
+    }
+
+    /// The whole body, if it was written for this response alone: the caller gives all of it to the client.
+    pub(crate) fn take_text(&mut self) -> Option<Vec<u8>> {
+        let text = self.body.take_text()?;
+        let exchange = self.context.exchange();
+        exchange.add_sent(text.len());
+        exchange.set_complete();
+        Some(text)
+    }
+
+    /// The tunnel, if the response switches to another protocol.
+    pub(crate) fn into_tunnel(self) -> Option<Tunnel> {
+        let Self { body, context } = self;
+        body.into_tunnel().map(|tunnel| Tunnel { tunnel, context })
+    }
+
+    /// Continues to send the body of the request while the client takes nothing of the response.
+    pub(crate) fn poll_upload(&mut self, context: &mut Context<'_>) {
+        self.body.poll_upload(context, &self.context.exchange().connection().worker.buffers);
+    }
+
+    /// Logs why the response ends before its end.
+    #[cold]
+    pub(crate) fn log_failure(&self, error: &BodyError) {
+        let request = self.context.exchange().id().as_str();
+        tracing::debug!(request, error = upstream::told(error), "response body failed");
+    }
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Self { body, context: request } = &mut *self;
+        let exchange = request.exchange();
+        exchange.taken();
+        let polled = body.poll_frame(context, exchange);
+        let ended = match &polled {
+            Poll::Pending | Poll::Ready(Some(Err(_))) => false,
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                exchange.add_sent(bytes);
+                exchange.given(bytes);
+                body.is_end_stream()
+            }
+        };
+        if ended {
+            exchange.set_complete();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Tunnel {
+    /// The idle timeout.
+    pub(crate) fn idle(&self) -> Duration {
+        self.tunnel.idle()
+    }
+
+    /// Reads from the server; nothing at its end.
+    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let exchange = self.context.exchange();
+        self.tunnel.poll_read(context, &exchange.connection().worker.buffers).map_ok(|bytes| {
+            exchange.add_sent(bytes.len());
+            bytes
+        })
+    }
+
+    /// Writes to the server.
+    pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let exchange = self.context.exchange();
+        self.tunnel.poll_write(context, bytes).map_ok(|written| {
+            exchange.add_tunnelled(written);
+            written
+        })
+    }
+
+    /// Flushes what was written.
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tunnel.poll_flush(context)
+    }
+
+    /// Tells the server that nothing more is written.
+    pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tunnel.poll_shutdown(context)
+    }
+}

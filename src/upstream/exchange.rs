@@ -1,0 +1,243 @@
+//! One request and its response, as far as upstreams see them.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use sluicegate_limiter::Time;
+
+use super::ForwardError;
+use super::endpoints::Permit;
+use super::upload::Upload;
+use crate::access_log::Record;
+use crate::client_connection::Connection;
+use crate::message::RequestId;
+use crate::worker_state::Deadline;
+
+/// Bytes of a response for which a client on a multiplexed connection has the write timeout once.
+const PIECE: usize = 32 << 10;
+
+/// A request and its response in progress: deadlines, counted bytes, the permit for an endpoint, and the log record. The
+/// owner counts and logs it at the end.
+pub struct Exchange {
+    connection: Rc<Connection>,
+    /// The deadlines of the connection, or of the stream if the connection is multiplexed.
+    deadline: Rc<Deadline>,
+    /// When its leaky buckets released the request.
+    released: Time,
+    /// Taken from a trusted proxy, or generated at first use.
+    id: OnceCell<RequestId>,
+    /// The timeout between two reads of the upstream's response.
+    idle: Cell<Duration>,
+    /// Bytes of the response body that were given to the connection.
+    sent: Cell<u64>,
+    /// The permit for an endpoint.
+    permit: Cell<Option<Permit>>,
+    /// The state of the request body, if it is forwarded.
+    upload: OnceCell<Rc<Upload>>,
+    /// Bytes that the client sent through a tunnel.
+    tunnelled: Cell<u64>,
+    /// Whether the response body was given to the connection to its end.
+    complete: Cell<bool>,
+    /// The record for the access log, if there is one.
+    record: RefCell<Option<Box<Record>>>,
+}
+
+impl Exchange {
+    /// An exchange on a connection. Its deadlines are those of the request that begins next on the connection.
+    pub(crate) fn new(connection: &Rc<Connection>, now: Time) -> Self {
+        Self {
+            connection: Rc::clone(connection),
+            deadline: connection.request_deadline(),
+            released: now,
+            id: OnceCell::new(),
+            idle: Cell::new(Duration::from_secs(60)),
+            sent: Cell::new(0),
+            permit: Cell::new(None),
+            upload: OnceCell::new(),
+            tunnelled: Cell::new(0),
+            complete: Cell::new(false),
+            record: RefCell::new(None),
+        }
+    }
+
+    /// The connection of the client.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(super) fn deadline(&self) -> &Rc<Deadline> {
+        &self.deadline
+    }
+
+    /// When its leaky buckets released the request.
+    pub(crate) fn released(&self) -> Time {
+        self.released
+    }
+
+    pub(crate) fn set_released(&mut self, now: Time) {
+        self.released = now;
+    }
+
+    /// The id of the request: the same for the upstream, local responses and the log.
+    pub(crate) fn id(&self) -> &RequestId {
+        self.id.get_or_init(|| RequestId::of(self.connection.worker.number()))
+    }
+
+    /// Adopts the id that a trusted proxy gave the request, unless there is one already.
+    pub(crate) fn adopt_id(&self, id: RequestId) {
+        let _ = self.id.set(id);
+    }
+
+    /// Clears the write timeout of a stream: its client has taken what it was given. Over HTTP/1.1 the socket does that.
+    pub(crate) fn taken(&self) {
+        if self.connection.shared {
+            self.deadline.set_socket(None);
+        }
+    }
+
+    /// Arms the write timeout of a stream: the client has to take these bytes in time.
+    pub(crate) fn given(&self, bytes: usize) {
+        if self.connection.shared {
+            let within =
+                self.connection.worker.client().write.saturating_mul(
+                    1 + u32::try_from(bytes.saturating_sub(1) / PIECE).unwrap_or(u32::MAX - 1),
+                );
+            self.deadline.set_socket(Some(self.connection.worker.deadlines.after(within)));
+        }
+    }
+
+    /// Counts bytes of the response body.
+    pub(crate) fn add_sent(&self, bytes: usize) {
+        self.sent.set(self.sent.get() + bytes as u64);
+    }
+
+    /// Bytes of the response body that were given to the connection.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// Notes that the response body was given to the connection to its end.
+    pub(crate) fn set_complete(&self) {
+        self.complete.set(true);
+    }
+
+    /// Whether the response body was given to the connection to its end.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete.get()
+    }
+
+    /// Holds the permit for an endpoint until the end, in place of the one before.
+    pub(super) fn hold_permit(&self, permit: Permit) {
+        self.permit.set(Some(permit));
+    }
+
+    /// Notes the request body that is forwarded, to count its bytes.
+    pub(super) fn set_upload(&self, upload: &Rc<Upload>) {
+        let _ = self.upload.set(Rc::clone(upload)); // a request has one body
+    }
+
+    /// Counts bytes that the client sent through a tunnel.
+    pub(crate) fn add_tunnelled(&self, bytes: usize) {
+        self.tunnelled.set(self.tunnelled.get() + bytes as u64);
+    }
+
+    /// Bytes of the request body that were forwarded, or that the client sent through a tunnel.
+    pub(crate) fn received(&self) -> u64 {
+        self.upload.get().map_or(self.tunnelled.get(), |upload| upload.received.get())
+    }
+
+    /// Sets the timeout between two reads of the upstream's response.
+    pub(super) fn set_idle(&self, idle: Duration) {
+        self.idle.set(idle);
+    }
+
+    /// Waits for `future` at most this long. Progress of the request body extends the deadline.
+    pub(super) async fn in_time<T>(&self, within: Duration, future: impl Future<Output = T>) -> Option<T> {
+        self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
+        let mut future = pin!(future);
+        let result = poll_fn(|context| {
+            self.deadline.watch(context);
+            match future.as_mut().poll(context) {
+                Poll::Ready(value) => Poll::Ready(Some(value)),
+                Poll::Pending if self.deadline.request_passed() || self.is_over() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        self.deadline.set_request(None);
+        result
+    }
+
+    /// Sets the total timeout of the request.
+    pub(crate) fn set_total(&self, within: Option<Duration>) {
+        if let Some(within) = within {
+            self.deadline.set_total(Some(self.connection.worker.deadlines.after(within)));
+        }
+    }
+
+    /// Whether the total timeout has expired.
+    pub(super) fn is_over(&self) -> bool {
+        self.deadline.is_over(self.connection.worker.deadlines.now())
+    }
+
+    /// Disables the total timeout, for tunnels.
+    pub(super) fn disable_total_timeout(&self) {
+        self.deadline.set_total(None);
+    }
+
+    /// Whether the upstream has sent nothing for too long. Arms the deadline at the first call.
+    pub(super) fn stalled(&self, context: &Context<'_>) -> bool {
+        if self.deadline.request_passed() || self.is_over() {
+            return true;
+        }
+        if !self.deadline.request_is_set() {
+            self.deadline.watch(context);
+            self.deadline.set_request(Some(self.connection.worker.deadlines.after(self.idle.get())));
+        }
+        false
+    }
+
+    /// Clears the deadline: the upstream has sent something.
+    pub(super) fn moved(&self) {
+        self.deadline.set_request(None);
+    }
+
+    /// Ends the exchange on its connection: its deadlines are cleared.
+    pub(crate) fn end(&self) {
+        self.deadline.set_request(None);
+        self.deadline.set_total(None);
+        self.connection.end();
+    }
+
+    /// Begins the record for the access log.
+    pub(crate) fn begin_record(&self, record: Box<Record>) {
+        self.record.replace(Some(record));
+    }
+
+    /// Takes the record out.
+    pub(crate) fn take_record(&self) -> Option<Box<Record>> {
+        self.record.take()
+    }
+
+    /// Adds to the record, if there is one.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut Record)) {
+        if let Some(record) = &mut *self.record.borrow_mut() {
+            note(record);
+        }
+    }
+
+    /// Logs an attempt on a server, with the time since the request was released.
+    pub(super) fn asked(&self, server: &str, failed: Option<&ForwardError>) {
+        let took = || self.connection.worker.clock().now().since(self.released);
+        self.note(|record| record.asked(server, took(), failed.map(ForwardError::told)));
+    }
+
+    /// Logs that no server was available.
+    pub(super) fn not_asked(&self, why: &ForwardError) {
+        self.note(|record| record.not_asked(why.told()));
+    }
+}
