@@ -1,13 +1,14 @@
 -- sliding_log: period 6 bytes, 16777215 if more than 1024 words follow and otherwise the first live word 3, places held
--- 4, instant before the first live word 7, instant of the last word 7, places that were let go while they were held 1
--- (255 are that many or more); then words of 4 bytes, 2 bits and a number x:
+-- 4, instant before the first live word 7, instant of the last word 7, places that were let go while they were held (1
+-- byte, or 4 if they are more than 255); then words of 4 bytes, 2 bits and a number x:
 --   00 x microseconds later, one place        10 x microseconds later (only older versions write it)
 --   01 x * 2^20 microseconds later            11 x more places at the same instant
 --
 -- A log is read and written whole: the configuration allows at most 10,000 places.
 algorithms[4] = function()
     local kind = {}
-    local HEADER, LONG, IS_LONG = 28, 1024, 16777215
+    local HEADER, WIDE_HEADER = '>I6I3I4I7I7B', '>I6I3I4I7I7I4'
+    local LONG, IS_LONG = 1024, 16777215
     local STEP, PAUSE, MORE, ONE = 1073741824, 2147483648, 3221225472, 1073741823
     local FAR = 1048576
 
@@ -123,7 +124,7 @@ algorithms[4] = function()
         if sum > 0 then
             local hidden = log.base + log.period > math.max(now, log.newest) and log.let_go or 0
             drop(log, word, instant, sum)
-            log.let_go = math.min(hidden + sum, 255)
+            log.let_go = math.min(hidden + sum, ONE)
         end
     end
 
@@ -133,12 +134,14 @@ algorithms[4] = function()
         local value = get(log.name)
         log.value = value
         empty(log)
-        if #value <= HEADER or (#value - HEADER) % 4 ~= 0 then
+        local format = #value % 4 == 0 and HEADER or WIDE_HEADER
+        local header = struct.size(format)
+        if #value <= header or (#value - header) % 4 ~= 0 then
             return
         end
         local period, first
-        period, first, log.held, log.base, log.newest, log.let_go = struct.unpack('>I6I3I4I7I7B', value)
-        log.stop = (#value - HEADER) / 4
+        period, first, log.held, log.base, log.newest, log.let_go = struct.unpack(format, value)
+        log.stop = (#value - header) / 4
         -- Older versions kept a long log in another way, and no log is older than this one's period.
         local foreign = log.stop > LONG and first ~= IS_LONG
         first = first == IS_LONG and 0 or first
@@ -146,7 +149,7 @@ algorithms[4] = function()
             empty(log)
             return
         end
-        log.words, log.stop = string.sub(value, HEADER + 4 * first + 1), log.stop - first
+        log.words, log.stop = string.sub(value, header + 4 * first + 1), log.stop - first
         -- Whether a place is free is judged by the newest instant that the log has seen.
         local latest = math.max(now, log.newest) - math.min(period, log.period)
         log.changed = period ~= log.period
@@ -279,8 +282,8 @@ algorithms[4] = function()
             return
         end
         local long = log.stop > LONG and IS_LONG or 0
-        local header =
-            struct.pack('>I6I3I4I7I7B', log.period, long, log.held, log.base, log.newest, log.let_go)
+        local format = log.let_go > 255 and WIDE_HEADER or HEADER
+        local header = struct.pack(format, log.period, long, log.held, log.base, log.newest, log.let_go)
         set(log.name, log.value, header .. log.words, log.newest + log.period - now)
     end
 

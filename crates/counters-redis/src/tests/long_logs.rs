@@ -64,37 +64,31 @@ impl Pair<'_> {
     }
 }
 
-/// Thousands of places, taken one by one and in large costs, let go, given back, and over by and by: at every step
-/// the server says what the core says.
-#[test]
-fn a_log_of_thousands_of_places_answers_as_the_core() {
+/// Microseconds later, requests, and the cost of each.
+type Step = (u64, u32, u64);
+
+/// Random histories of a log of so many places a second: at every step the server says what the core says. One in
+/// `refunds` steps gives places back, or none.
+fn agree(count: u64, cases: u32, length: usize, refunds: usize, steps: impl Strategy<Value = Step>) {
     let server = Server::start();
     let store = std::cell::RefCell::new((server.connect_timeless(), 0));
-    let step = prop_oneof![
-        20 => (0..400_u64, Just(1_u32), 1..=2_u64),
-        2 => (0..400_u64, 1..=5_u32, 1..=2_u64),
-        1 => (0..100_000_u64, 0..=2_u32, 1..=5_000_u64),
-    ];
-    let cases =
-        (any::<bool>(), prop::collection::vec((step, any::<prop::sample::Index>()), 12_000), any::<bool>());
-    let config = ProptestConfig {
-        cases: 4,
-        max_shrink_iters: 0,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    let tried = TestRunner::new(config).run(&cases, |(counts, steps, refunds)| {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
+    let config =
+        ProptestConfig { cases, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() };
+    let histories =
+        (any::<bool>(), prop::collection::vec((steps, any::<prop::sample::Index>()), length), any::<bool>());
+    let tried = TestRunner::new(config).run(&histories, |(counts, steps, gives_back)| {
         let (store, number) = &mut *store.borrow_mut();
         *number += 1;
         store.now = NOW;
-        let quota = log(rate(5_000, 1_000_000), counts);
+        let quota = log(rate(count, 1_000_000), counts);
         let key = [format!("long:{number}")];
         let mut pair = Pair { store, quota, key, local: fresh(&quota), charged: Vec::new() };
         for ((later, requests, cost), which) in steps {
             pair.store.now += later;
             let at = which.index(1 << 16);
-            if refunds && at % 8 == 0 {
-                pair.refund(at)?;
+            if gives_back && at % refunds == 0 {
+                pair.refund(at / refunds)?;
                 continue;
             }
             pair.ask(requests, cost)?;
@@ -107,6 +101,47 @@ fn a_log_of_thousands_of_places_answers_as_the_core() {
     if let Err(failure) = tried {
         panic!("{}", failure.to_string().chars().take(400).collect::<String>());
     }
+}
+
+/// Thousands of places, taken one by one and in large costs, let go, given back, and over by and by.
+#[test]
+fn a_log_of_thousands_of_places_answers_as_the_core() {
+    let steps = prop_oneof![
+        20 => (0..400_u64, Just(1_u32), 1..=2_u64),
+        2 => (0..400_u64, 1..=5_u32, 1..=2_u64),
+        1 => (0..100_000_u64, 0..=2_u32, 1..=5_000_u64),
+    ];
+    agree(5_000, 4, 12_000, 8, steps);
+}
+
+/// Large costs, most of which are refused and let hundreds of places go, and many of which are given back.
+#[test]
+fn a_log_of_large_costs_answers_as_the_core() {
+    let steps = prop_oneof![
+        2 => (0..20_000_u64, 1..=3_u32, 1..=100_u64),
+        1 => (0..100_000_u64, 0..=2_u32, 1..=2_000_u64),
+    ];
+    agree(2_000, 100, 150, 3, steps);
+}
+
+/// A log holds all places again that it let go, however many, when the places that let them go are given back.
+#[test]
+fn places_that_were_let_go_are_held_again_when_newer_ones_are_given_back() {
+    let server = Server::start();
+    let store = &mut server.connect_timeless();
+    store.now = NOW;
+    let quota = log(rate(600, 1_000_000), true);
+    let key = ["let go".to_owned()];
+    let mut pair = Pair { store, quota, key, local: fresh(&quota), charged: Vec::new() };
+    for cost in [300, 100, 200, 300] {
+        pair.store.now += 1;
+        pair.ask(1, cost).unwrap();
+    }
+    assert_eq!(pair.charged.len(), 3, "the last is refused, and lets go of the first 300");
+    pair.refund(1).unwrap();
+    pair.refund(1).unwrap();
+    pair.ask(1, 1).unwrap();
+    assert_eq!(pair.charged.len(), 1, "the first 300 are held again, and the log is full");
 }
 
 /// A log as long as the configuration allows, taken in large costs and one by one, is full when it should be, and what
