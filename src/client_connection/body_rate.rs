@@ -1,56 +1,56 @@
-//! How fast a body comes, and how fast an answer is taken: a client that keeps a request open with a byte now and then is
-//! not waited for.
+//! The minimum rates of request bodies and of responses: a client that keeps a request open with a byte now and then times
+//! out.
 
-/// Milliseconds of waiting for the client before its pace counts.
+/// Milliseconds of waiting for the client before its rate is judged.
 const PATIENCE: u64 = 10_000;
 
-/// The pace of the body of a request.
+/// The rate of a request body.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveRate {
     received: u64,
-    /// Milliseconds in which it was waited for. The time in which nobody wanted any of it is not the client's.
+    /// Milliseconds of waiting for the client. Time in which nothing polled the body does not count.
     waited: u64,
     since: Option<u64>,
 }
 
 impl ReceiveRate {
-    /// Some more has come.
+    /// Counts received bytes; ends a wait.
     pub(crate) fn came(&mut self, bytes: usize, now: u64) {
         self.received += bytes as u64;
         self.waited += self.since.take().map_or(0, |since| now.saturating_sub(since));
     }
 
-    /// It is waited for.
+    /// Begins a wait for the client.
     pub(crate) fn waits(&mut self, now: u64) {
         self.since.get_or_insert(now);
     }
 
-    /// Whether it comes slower than at `slowest` bytes a second of waiting, on average.
+    /// Whether the average rate is below `slowest` bytes per second of waiting.
     pub(crate) fn is_too_slow(&self, now: u64, slowest: u64) -> bool {
         let waited = self.waited + self.since.map_or(0, |since| now.saturating_sub(since));
         waited > PATIENCE && self.received * 1_000 < waited.saturating_mul(slowest)
     }
 }
 
-/// The pace at which an answer is taken, judged anew after every ten seconds of waiting: what a client took fast does not
-/// count for ever.
+/// The rate at which a client takes a response. It is judged per ten seconds of waiting, so that a fast start does not excuse
+/// a slow rest.
 #[derive(Debug, Default)]
 pub(crate) struct SendRate {
     taken: u64,
-    /// Milliseconds in which some of the answer waited to be sent.
+    /// Milliseconds of waiting for the client to take bytes.
     waited: u64,
     since: Option<u64>,
 }
 
 impl SendRate {
-    /// Some more was sent.
+    /// Counts sent bytes; ends a wait.
     pub(crate) fn took(&mut self, bytes: usize, now: u64) {
         self.taken += bytes as u64;
-        // One long pause is for the timeout of writes to judge.
+        // The write timeout applies to a single long pause.
         self.waited += self.since.take().map_or(0, |since| now.saturating_sub(since).min(PATIENCE));
     }
 
-    /// The client has to make room before more can be sent. Whether it has been slower than `slowest` bytes a second.
+    /// Begins a wait until the client has taken bytes. Whether it was slower than `slowest` bytes per second.
     pub(crate) fn waits(&mut self, now: u64, slowest: u64) -> bool {
         self.since.get_or_insert(now);
         if self.waited <= PATIENCE {

@@ -16,41 +16,42 @@ use crate::worker_state::{Deadline, WorkerState};
 
 /// A connection of a client.
 pub struct Connection {
-    /// The clock, deadlines and buffers of its thread.
+    /// The clock, deadlines and buffers of the worker thread.
     pub worker: Rc<WorkerState>,
-    /// Where it came in.
+    /// The listener that accepted it.
     pub listener: Rc<Listener>,
-    /// Where it comes from.
+    /// The address of the peer, or the one that a PROXY header gave.
     pub peer: SocketAddr,
-    /// The address of the peer as upstreams are told.
+    /// The address of the peer as text, for headers to upstreams.
     pub peer_text: Box<[u8]>,
-    /// Its deadlines.
+    /// The deadlines of the connection.
     pub deadline: Rc<Deadline>,
-    /// Whether it speaks HTTP/2, so that requests share it.
+    /// Whether the protocol is HTTP/2, so that several requests share the connection.
     pub shared: bool,
-    /// What the handshake has told, where TLS is spoken.
+    /// The TLS session, if the listener uses TLS.
     pub tls: Option<Box<TlsSession>>,
-    /// Its place among those of its address, where these are counted.
+    /// Counts it among the connections of its client address, if these are limited.
     pub(crate) place: Option<AddressGuard>,
-    /// Its places among those of the listener and of the gateway.
+    /// Count it among the connections of the listener and of the gateway.
     _counted: [CountGuard; 2],
+    /// Requests in progress.
     exchanges: Cell<usize>,
-    /// Its request waits for its turn in a leaky bucket.
+    /// Whether its request waits in the queue of a leaky bucket.
     pub(crate) queued: Cell<bool>,
-    /// Over HTTP/2 the deadlines of the request that begins next.
+    /// Over HTTP/2, the deadlines of the request that begins next.
     pub(crate) next_stream: RefCell<Option<Rc<Deadline>>>,
-    /// Interim answers of upstreams to the request that is being polled, until whoever polls it sends them on.
+    /// Interim responses of the upstream to the request that is being polled. The protocol sends them after the poll.
     interims: RefCell<Vec<Interim>>,
 }
 
-/// An answer before the answer (RFC 9110 §15.2): its status and its fields.
+/// The status and the headers of an interim response (RFC 9110 §15.2).
 pub(crate) type Interim = (StatusCode, Headers);
 
-/// Interim answers that are sent on at once; more are left out.
+/// The most interim responses between two polls. More are dropped.
 const INTERIMS: usize = 16;
 
 impl Connection {
-    /// A connection from `peer` that has said nothing yet.
+    /// A connection from `peer` from which nothing was read yet.
     pub(crate) fn new(
         worker: &Rc<WorkerState>,
         listener: &Rc<Listener>,
@@ -81,29 +82,29 @@ impl Connection {
         self.listener.index()
     }
 
-    /// The scheme of its URLs.
+    /// The scheme of the URLs that are requested on it.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Takes the word of whoever passes its bytes on for where it comes from.
+    /// Sets the address of the peer to the one that a PROXY header gave.
     pub(crate) fn set_peer(&mut self, peer: SocketAddr) {
         self.peer = peer;
         self.peer_text = text(peer);
     }
 
-    /// The address of the peer.
+    /// The IP address of the peer; an IPv4-mapped address as IPv4.
     pub fn peer_ip(&self) -> IpAddr {
         self.peer.ip().to_canonical()
     }
 
-    /// An exchange begins: from here on its own deadlines count.
+    /// A request begins. From now on its own deadlines apply.
     pub(crate) fn begin(&self) {
         self.exchanges.set(self.exchanges.get() + 1);
         self.deadline.set_socket(None);
     }
 
-    /// An exchange has ended.
+    /// A request has ended. After the last one, the idle timeout applies.
     pub(crate) fn end(&self) {
         self.exchanges.set(self.exchanges.get() - 1);
         if self.exchanges.get() == 0 {
@@ -111,7 +112,7 @@ impl Connection {
         }
     }
 
-    /// Has the client sent an interim answer to the request that is being polled, if it may have it.
+    /// Queues an interim response to the request that is being polled.
     pub(crate) fn pass_on(&self, interim: Interim) {
         let mut interims = self.interims.borrow_mut();
         if interims.len() < INTERIMS {
@@ -119,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// Takes the interim answers to the request that was polled just now.
+    /// Takes the interim responses to the request that was just polled.
     pub(crate) fn take_interims(&self) -> Option<Vec<Interim>> {
         let mut interims = self.interims.borrow_mut();
         (!interims.is_empty()).then(|| std::mem::take(&mut *interims))
@@ -131,12 +132,12 @@ impl Connection {
         tracing::debug!(peer = %self.peer, listener = %self.listener.id, %reason, "client connection closed");
     }
 
-    /// Whether no request is served.
+    /// Whether no request is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.exchanges.get() == 0
     }
 
-    /// The deadlines of a request that begins: the connection's, or its own where requests share a connection.
+    /// The deadlines of a request that begins: its own if requests share the connection, else those of the connection.
     pub(crate) fn request_deadline(&self) -> Rc<Deadline> {
         if !self.shared {
             return Rc::clone(&self.deadline);
@@ -146,7 +147,7 @@ impl Connection {
     }
 }
 
-/// An address as upstreams are told. Those of IPv4 are written by hand: each connection has one.
+/// An address as text, without the port. IPv4 is written without the formatter, because every connection needs it.
 fn text(peer: SocketAddr) -> Box<[u8]> {
     let IpAddr::V4(address) = peer.ip().to_canonical() else {
         return peer.ip().to_string().into_bytes().into();

@@ -1,4 +1,4 @@
-//! The body of a request over HTTP/2. What is read gives its room back to the client.
+//! The body of a request over HTTP/2. Reading it returns flow-control window to the client.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,17 +10,17 @@ use sluicegate_wire::h2::{Session, StreamKey};
 
 use crate::client_connection::RequestBodyError;
 
-/// The body of a request on a stream. Dropped before its end, the rest is thrown away as it comes.
+/// The body of a request on a stream. If it is dropped before its end, the session discards the rest.
 pub struct Http2Body {
     session: Rc<RefCell<Session>>,
     key: StreamKey,
-    /// What is still to come of it, if the request says how long it is. The client is held to that.
+    /// The bytes still to come, if the request has a Content-Length. The session enforces it.
     left: Option<u64>,
     ended: bool,
 }
 
 impl Http2Body {
-    /// The body on this stream, which says that it is so long.
+    /// The body on the stream `key`; `left` is its Content-Length.
     pub(crate) fn new(session: &Rc<RefCell<Session>>, key: StreamKey, left: Option<u64>) -> Self {
         Self { session: Rc::clone(session), key, left, ended: false }
     }
@@ -48,7 +48,7 @@ impl Http2Body {
         self.ended || self.session.borrow_mut().body_is_read(self.key)
     }
 
-    /// How much is still to come, if the request says it.
+    /// The bytes still to come, if the request has a Content-Length.
     pub(crate) fn left(&self) -> Option<u64> {
         self.left
     }

@@ -10,29 +10,32 @@ use super::listener_state::{CountGuard, ListenerState};
 use crate::config::ListenerConfig;
 use crate::metrics::{Handshake, ListenerMetrics, Metrics, Refusal};
 
-/// The index of a listener that the configuration in force does not have. No route asks for it.
+/// The index of a listener that the configuration in force does not have. No route matches it.
 const REMOVED: usize = usize::MAX;
 
 /// A listener as one worker serves it.
 pub struct Listener {
-    /// What tells it from others, whatever it is called.
+    /// Identifies it across reloads, also if its name changes.
     pub id: String,
     /// Its index in the snapshot in force, or [`REMOVED`].
     index: Cell<usize>,
+    /// The group of the deadlines of its connections.
     pub(crate) group: u64,
+    /// Notified when it is closed.
     pub(crate) closed: Notify,
-    /// Whether its connections end with their next answer.
+    /// Whether its connections end with their next response.
     pub(crate) ending: Cell<bool>,
-    /// Whether its socket lives on elsewhere when it is closed here.
+    /// Whether another owner of its socket goes on accepting when it is closed here.
     pub(crate) left: Cell<bool>,
+    /// Its open connections, on all workers.
     connections: RefCell<Arc<AtomicI64>>,
     metrics: RefCell<Arc<ListenerMetrics>>,
-    /// How connections find it; the last that the configuration had, once that has it no more.
+    /// Its state in the configuration in force, or in the last configuration that had it.
     state: RefCell<Option<Arc<ListenerState>>>,
 }
 
 impl Listener {
-    /// A listener that is not looked up yet.
+    /// A listener that has no state yet.
     pub(crate) fn new(id: String, group: u64) -> Self {
         Self {
             id,
@@ -69,22 +72,22 @@ impl Listener {
         }
     }
 
-    /// How new connections find it.
+    /// Its state for new connections.
     pub(crate) fn state(&self) -> Option<Arc<ListenerState>> {
         self.state.borrow().clone()
     }
 
-    /// A place among its connections; `None` if there are `most` already.
+    /// Counts one more connection; `None` if there are `most` already.
     pub(crate) fn place(&self, most: i64) -> Option<CountGuard> {
         CountGuard::one(&self.connections.borrow(), most)
     }
 
-    /// Counts a connection that is not served.
+    /// Counts a refused connection in the metrics.
     pub(crate) fn count_refusal(&self, why: Refusal) {
         self.metrics.borrow().refused(why);
     }
 
-    /// Counts a handshake.
+    /// Counts a TLS handshake in the metrics.
     pub(crate) fn count_handshake(&self, outcome: Handshake) {
         self.metrics.borrow().handshake(outcome);
     }

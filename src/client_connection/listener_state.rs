@@ -1,4 +1,4 @@
-//! A listener as new connections find it: TLS, PROXY headers, and how many may be there at once.
+//! The state of a listener for new connections: TLS, PROXY headers, and the limits of open connections.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,45 +12,46 @@ use crate::keys::mask;
 use crate::lists::AddressList;
 use crate::tls::{ListenerFiles, ServerTls};
 
-/// Connections at once of one client address when nothing else is said: a tenth of a listener's, so that one client
-/// takes no listener from all others, while a large network behind one address is served.
+/// The default for open connections of one client address: a tenth of the default of a listener. One client cannot occupy
+/// a listener, and a large network behind one address is still served.
 pub const PER_ADDRESS: u64 = 1_000;
-/// Places are kept in so many parts with a lock each.
+/// Shards of the counters of addresses, with a lock each.
 const SHARDS: usize = 16;
 
-/// A listener as new connections find it. Immutable; a reload makes another.
+/// The state of a listener for new connections. Immutable; a reload makes another.
 pub struct ListenerState {
-    /// How TLS is spoken; `None` where it is not.
+    /// The TLS configuration; `None` without TLS.
     pub tls: Option<Arc<ServerTls>>,
     /// Whether connections begin with a PROXY header.
     pub proxy_protocol: bool,
-    /// Connections at once.
+    /// The most open connections.
     pub most: i64,
     id: String,
     per_address: u32,
-    /// Whether clients on this machine may have more: they are proxies and tunnels, or its owner.
+    /// Whether loopback addresses are not limited: they are local proxies and tunnels, or the operator.
     spares_loopback: bool,
     addresses: Arc<Addresses>,
 }
 
-/// How many connections each address has.
+/// The open connections of each address.
 #[derive(Default)]
 struct Addresses {
     shards: [Mutex<HashMap<IpAddr, u32>>; SHARDS],
     hasher: RandomState,
 }
 
-/// One connection of an address. Its place is free when this is dropped.
+/// Counts a connection of an address until it is dropped.
 pub struct AddressGuard {
     addresses: Arc<Addresses>,
     address: IpAddr,
 }
 
-/// One of a number of things. It is counted until this is dropped.
+/// Counts one until it is dropped.
 pub struct CountGuard(Arc<AtomicI64>);
 
 impl ListenerState {
-    /// The listeners of a configuration, with what their files hold; what was counted and remembered at those of `before` goes on.
+    /// The states of all listeners of a configuration. `files` are their loaded files. Counters and TLS session caches of
+    /// `before` are kept.
     pub fn all(
         listeners: &[ListenerConfig],
         files: &[Option<ListenerFiles>],
@@ -77,8 +78,10 @@ impl ListenerState {
         listeners.iter().zip(files).map(state).collect()
     }
 
-    /// A place for a connection from `address`; `Err` if that has as many as it may. Trusted proxies, which bring
-    /// the clients of everybody, need none.
+    /// Counts a connection from `address`; `None` if that is not limited, as trusted proxies are, whose clients share it.
+    ///
+    /// # Errors
+    /// If the address has as many connections as it may.
     pub fn place(
         &self,
         address: IpAddr,
@@ -102,7 +105,7 @@ impl ListenerState {
     }
 }
 
-/// There is no place.
+/// The address has as many connections as it may.
 #[derive(Clone, Copy, Debug)]
 pub struct Full;
 
@@ -126,7 +129,7 @@ impl Drop for AddressGuard {
 }
 
 impl CountGuard {
-    /// One more, unless there are `most` already.
+    /// Counts one more; `None` if there are `most` already.
     pub fn one(of: &Arc<AtomicI64>, most: i64) -> Option<Self> {
         let counted = Self(Arc::clone(of));
         (of.fetch_add(1, Ordering::Relaxed) < most).then_some(counted) // dropped where it is one too many

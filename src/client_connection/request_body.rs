@@ -1,4 +1,4 @@
-//! The body of a request, whatever protocol it comes over.
+//! The body of a request, over HTTP/1.1 or HTTP/2.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,35 +13,34 @@ use sluicegate_wire::RequestHead;
 use super::h1::Http1Body;
 use super::h2_body::Http2Body;
 
-/// What a client may still send over HTTP/2 after its request was answered. A longer body is reset.
+/// Bytes that a client may still send over HTTP/2 after the response. A longer body is reset.
 const MAX_DRAINED: u64 = 64 << 10;
 /// The time limit for that.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The body of a request on its way from the client.
 pub enum RequestBody {
-    /// There is none.
+    /// No body.
     None,
-    /// It is read off the connection as it is asked for. What is not asked for is read and thrown away by the
-    /// connection itself.
+    /// Read from the connection when it is polled. The connection reads and discards what is not polled.
     Http1(Http1Body),
-    /// It comes over a stream of HTTP/2.
+    /// The body on an HTTP/2 stream.
     Http2(Http2Body),
 }
 
-/// Why a body did not come whole. All of it is the client's doing.
+/// Why a body is incomplete. The client is the cause in all cases.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestBodyError {
-    /// It is not framed as RFC 9112 §7 has it.
+    /// Its framing violates RFC 9112 §7.
     #[error("{0}")]
     Malformed(&'static str),
-    /// The client broke off.
+    /// The client closed the connection before the end.
     #[error("the connection ended in the middle of a body")]
     BrokenOff,
-    /// It came slower than is waited for.
+    /// It came slower than the minimum rate.
     #[error("the body came too slowly")]
     Slow,
-    /// The stream was reset, or is malformed.
+    /// The stream was reset or is malformed.
     #[error("the stream of the body broke")]
     Http2,
 }

@@ -1,4 +1,4 @@
-//! What a client's bytes come through.
+//! The byte stream of a client: TCP or TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::tcp_stream::LazyTcpStream;
 pub(crate) enum ClientStream {
     /// Without TLS.
     Plain(LazyTcpStream),
-    /// With TLS; most of it is memory of rustls, which is large.
+    /// With TLS. Boxed, because the state of rustls is large.
     Tls(Box<TlsStream<LazyTcpStream>>),
 }
 
@@ -27,7 +27,7 @@ impl ClientStream {
         }
     }
 
-    /// The same, to have it watched.
+    /// The socket under it, to register it with the runtime.
     pub(crate) fn socket_mut(&mut self) -> &mut LazyTcpStream {
         match self {
             Self::Plain(socket) => socket,
@@ -35,7 +35,7 @@ impl ClientStream {
         }
     }
 
-    /// Whether an orderly end is more than to close the socket.
+    /// Whether an orderly end sends something (`close_notify`) before the socket is closed.
     pub(crate) fn has_farewell(&self) -> bool {
         match self {
             Self::Plain(_) => false,

@@ -1,5 +1,5 @@
-//! The socket of a client. The runtime is told of it when somebody has to wait for it: a connection that is there for
-//! one request, which has come by the time it is accepted, never has to be watched.
+//! The socket of a client, which is registered with the runtime at the first wait. A connection with a single request that
+//! has arrived by the time it is accepted is never registered.
 
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
@@ -12,30 +12,30 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// What is read at once of a socket that is not watched.
+/// Bytes of one read from a socket that is not registered.
 const FIRST: usize = 4 << 10;
 
 /// A socket that does not block.
 #[derive(Debug)]
 pub(crate) enum LazyTcpStream {
-    /// Nobody has waited for it yet.
+    /// Not registered: nothing had to wait for it yet.
     New(net::TcpStream),
-    /// The runtime wakes whoever waits for it.
+    /// Registered with the runtime.
     Watched(TcpStream),
-    /// The runtime could not watch it.
+    /// The registration failed.
     Lost,
 }
 
 impl LazyTcpStream {
-    /// Whether nobody has waited for it yet.
+    /// Whether it is not registered with the runtime yet.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self, Self::New(_))
     }
 
-    /// The socket, watched from now on.
+    /// The socket, registered with the runtime from now on.
     ///
     /// # Errors
-    /// When the system watches no more.
+    /// If the registration fails.
     pub(crate) fn watched(&mut self) -> io::Result<&mut TcpStream> {
         if let Self::New(_) = self
             && let Self::New(socket) = std::mem::replace(self, Self::Lost)
@@ -48,7 +48,7 @@ impl LazyTcpStream {
         }
     }
 
-    /// The handle for the system; `None` if it is lost.
+    /// The file descriptor; `None` if the registration failed.
     pub(crate) fn handle(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::New(socket) => Some(socket.as_fd()),
@@ -57,7 +57,7 @@ impl LazyTcpStream {
         }
     }
 
-    /// Does something at once if the socket is new and need not be waited for.
+    /// Does `work` if the socket is not registered; `None` if it is, or if `work` would block.
     fn at_once<T>(
         &mut self,
         work: impl FnOnce(&mut net::TcpStream) -> io::Result<T>,
@@ -67,7 +67,7 @@ impl LazyTcpStream {
     }
 }
 
-/// Reads from a socket that nobody has waited for.
+/// Reads from a socket that is not registered.
 #[inline(never)]
 fn read_first(socket: &net::TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<()> {
     let mut first = [const { MaybeUninit::uninit() }; FIRST];
@@ -77,16 +77,16 @@ fn read_first(socket: &net::TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes what there is room for at once. The system is asked directly: in a process with several threads the way through
-/// its library has a place to cancel them.
+/// Writes what the send buffer has room for. It calls the kernel directly, because `send` of libc is a cancellation point and
+/// costs more in a process with several threads.
 ///
 /// # Errors
-/// When there is no room, among others.
+/// `WouldBlock` if there is no room, and errors of the socket.
 pub(crate) fn write_now(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     socket.try_io(Interest::WRITABLE, || Ok(send(socket, bytes, SendFlags::NOSIGNAL)?))
 }
 
-/// What was done; `None` if it has to be waited for.
+/// The result; `None` if it is `WouldBlock`.
 fn unless_it_blocks<T>(done: io::Result<T>) -> Option<io::Result<T>> {
     let blocks = done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
     (!blocks).then_some(done)
@@ -111,7 +111,7 @@ impl AsyncWrite for LazyTcpStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // Nearly always there is room, so that nobody has to be noted as waiting for it.
+        // Nearly always there is room, so that no waker has to be registered.
         let written = match &mut *self {
             Self::New(socket) => unless_it_blocks(socket.write(bytes)),
             Self::Watched(socket) => unless_it_blocks(write_now(socket, bytes)),

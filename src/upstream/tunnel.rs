@@ -1,4 +1,4 @@
-//! A connection to a server on which another protocol is spoken from now on (RFC 9110 §7.8), such as WebSocket.
+//! A connection to a server that has switched to another protocol (RFC 9110 §7.8), such as WebSocket.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::h1::names_upgrade;
 
-/// What there is room for in one read.
+/// Bytes of one read.
 const PIECE: usize = 4 << 10;
 
 /// The server's side of a tunnel.
@@ -25,12 +25,12 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// How long nothing may move.
+    /// The idle timeout.
     pub(crate) fn idle(&self) -> Duration {
         self.idle
     }
 
-    /// What the server says; nothing at its end.
+    /// Reads from the server; nothing at its end.
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -44,17 +44,17 @@ impl Tunnel {
         Poll::Ready(Ok(bytes))
     }
 
-    /// Tells the server.
+    /// Writes to the server.
     pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(self.h1_connection.stream()).poll_write(context, bytes)
     }
 
-    /// Sends what is under way to it.
+    /// Flushes what was written.
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(self.h1_connection.stream()).poll_flush(context)
     }
 
-    /// Tells it that nothing more comes.
+    /// Tells the server that nothing more is written.
     pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(self.h1_connection.stream()).poll_shutdown(context)
     }

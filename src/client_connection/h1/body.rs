@@ -1,4 +1,4 @@
-//! The body of a request as whoever wants it reads it off the connection.
+//! The body of an HTTP/1.1 request, read from the connection by whoever handles the request.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -9,15 +9,15 @@ use http_body::Frame;
 use super::socket::Socket;
 use crate::client_connection::RequestBodyError;
 
-/// A body that is still on its way. Its client is given leave to send it, if it waits for that, when it is asked for
-/// the first time. Dropped before its end, it is left to the connection.
+/// A body on its way. The first poll sends `100 Continue` if the client waits for that. If it is dropped before its end, the
+/// connection discards the rest.
 pub struct Http1Body {
     socket: Rc<Socket>,
     turn: u64,
 }
 
 impl Http1Body {
-    /// The body of the request that has just begun.
+    /// The body of the request `turn`, which has just begun.
     pub(crate) fn new(socket: &Rc<Socket>, turn: u64) -> Self {
         Self { socket: Rc::clone(socket), turn }
     }

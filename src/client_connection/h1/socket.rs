@@ -18,7 +18,7 @@ use crate::client_connection::ClientStream;
 use crate::client_connection::Connection;
 use crate::client_connection::RequestBodyError;
 use crate::client_connection::body_rate::ReceiveRate;
-use crate::respond::LocalError;
+use sluicegate_wire::HeadError;
 use sluicegate_wire::h1::{BodyDecoder, Decoded, Request, RequestDecoder};
 
 /// Bytes of further requests that are read before the response to the one before them.
@@ -37,8 +37,8 @@ pub(crate) struct Socket {
 pub(crate) enum Next {
     /// A request.
     Request(Request),
-    /// What is no request, or came too late to be one.
-    Refused(LocalError),
+    /// What is no request; `None` if it came too slowly to be one.
+    Refused(Option<HeadError>),
     /// Nothing.
     End,
 }
@@ -66,7 +66,7 @@ impl Socket {
                 match decoder.decode(&mut state.read, &max_head, times.max_headers) {
                     Ok(Some(request)) => return Poll::Ready(Next::Request(request)),
                     Ok(None) => {}
-                    Err(error) => return Poll::Ready(Next::Refused(error.into())),
+                    Err(error) => return Poll::Ready(Next::Refused(Some(error))),
                 }
                 let nothing = state.read.is_empty();
                 match state.poll_fill(context, &self.connection) {
@@ -74,10 +74,10 @@ impl Socket {
                     Poll::Pending if nothing && deadline.take_closing() => return self.end("draining"),
                     Poll::Pending if !deadline.socket_passed() => return Poll::Pending,
                     Poll::Pending if nothing => return self.end("no request came within the idle timeout"),
-                    Poll::Pending => return Poll::Ready(Next::Refused(LocalError::Slow)),
+                    Poll::Pending => return Poll::Ready(Next::Refused(None)),
                     Poll::Ready(Ok(0)) if !nothing => {
-                        let what = LocalError::Malformed("the request ended before its head did");
-                        return Poll::Ready(Next::Refused(what));
+                        let what = HeadError::Malformed("the request ended before its head did");
+                        return Poll::Ready(Next::Refused(Some(what)));
                     }
                     Poll::Ready(Ok(0)) => return self.end("the client closed it between requests"),
                     Poll::Ready(Err(error)) => return self.end(error),

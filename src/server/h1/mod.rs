@@ -17,6 +17,7 @@ use crate::boxed_future::boxed_future;
 use crate::client_connection::h1::{Http1Body, MAX_DISCARD, Next, Socket, timeouts};
 use crate::client_connection::{ClientStream, Connection, RequestBody};
 use crate::request::{Services, pipeline};
+use crate::respond::LocalError;
 use sluicegate_wire::h1::{BodyDecoder, Request, ResponseTerms};
 
 /// Serves a connection to its end. `read` is what was read of it already.
@@ -32,6 +33,7 @@ pub(super) async fn serve(
         let (terms, response) = match socket.next(|| services.view().snapshot.config.max_head).await {
             Next::End => break,
             Next::Refused(error) => {
+                let error = error.map_or(LocalError::Slow, LocalError::from);
                 refused = true;
                 socket.ends.set(true);
                 (ResponseTerms::default(), pipeline::refuse(services, connection, error))
