@@ -34,6 +34,7 @@ pub mod process_state;
 pub mod refusal_reason;
 pub mod replay;
 pub mod request;
+mod request_value;
 pub mod resources;
 pub mod respond;
 pub mod rewrite;

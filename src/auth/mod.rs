@@ -17,7 +17,7 @@ use sluicegate_limiter::Time;
 
 use self::jwt::{Jwt, TokenError, Verified};
 use crate::config::ApiKeyConfig;
-use crate::keys;
+use crate::request_value;
 use sluicegate_wire::RequestHead;
 
 pub use self::consumers::{Consumer, Consumers};
@@ -81,7 +81,7 @@ fn consumer<'s>(
     parts: &RequestHead,
 ) -> Result<Option<Consumer<'s>>, Unproven> {
     let Some((settings, consumers)) = config.consumers.as_ref().zip(consumers) else { return Ok(None) };
-    let sent = keys::api_key(&config.source, &parts.headers, parts.target.query());
+    let sent = request_value::api_key(&config.source, &parts.headers, parts.target.query());
     let why = if sent.is_some() { Unproven::UnknownKey } else { Unproven::NoKey };
     let consumer = sent.and_then(|sent| consumers.find(sent.bytes()));
     if consumer.is_none() && settings.required {

@@ -10,12 +10,13 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 
-use http::{Method, header};
+use http::Method;
 pub use sluicegate_counters::{Fingerprint, KeySecret, KeyText};
 use smallvec::SmallVec;
 
 use crate::auth::jwt::Verified;
-use crate::config::{ApiKeyConfig, ApiKeySource, KeySpec, Part, form_decode};
+use crate::config::{ApiKeyConfig, KeySpec, Part};
+use crate::request_value::{self, Bytes, RequestValue, cookie, query_parameter};
 use crate::route::folded;
 use crate::tls::Identified;
 use sluicegate_wire::Headers;
@@ -54,23 +55,6 @@ pub struct Subject<'a> {
     pub token: Option<&'a Verified>,
     /// The owner of the client's verified certificate.
     pub certified: Option<&'a Identified>,
-}
-
-type Bytes = SmallVec<[u8; 16]>;
-
-/// The value of one part: most are bytes of the request itself.
-pub(crate) enum Found<'a> {
-    Borrowed(&'a [u8]),
-    Owned(Bytes),
-}
-
-impl Found<'_> {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Borrowed(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
-        }
-    }
 }
 
 /// The fingerprint of the request's key, or `None` if it lacks one of the parts. With `text`, the key in full
@@ -171,22 +155,26 @@ fn write_part(hasher: &mut impl Hasher, index: usize, bytes: &[u8]) {
     hasher.write(bytes);
 }
 
-fn first<'a>(alternatives: &'a [Part], subject: &'a Subject<'_>) -> Option<(usize, Found<'a>)> {
+fn first<'a>(alternatives: &'a [Part], subject: &'a Subject<'_>) -> Option<(usize, RequestValue<'a>)> {
     alternatives.iter().enumerate().find_map(|(index, part)| Some((index, value_of(part, subject)?)))
 }
 
 /// The request's value. What is empty, or given twice, is not there: a client cannot choose between two.
-fn value_of<'a>(part: &'a Part, subject: &'a Subject<'_>) -> Option<Found<'a>> {
+fn value_of<'a>(part: &'a Part, subject: &'a Subject<'_>) -> Option<RequestValue<'a>> {
     let bytes = match part {
-        Part::Ip => return Some(Found::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix)))),
+        Part::Ip => {
+            return Some(RequestValue::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix))));
+        }
         Part::IpPrefix(_) | Part::Ipv4Prefix(_) => {
             let counted = network_of(part, subject.client, subject.ipv6_prefix);
-            return Some(Found::Owned(address_bytes(counted)));
+            return Some(RequestValue::Owned(address_bytes(counted)));
         }
-        Part::Global => return Some(Found::Borrowed(b"")),
+        Part::Global => return Some(RequestValue::Borrowed(b"")),
         // An unknown key is no key, or a new one with each request would be a new counter with each.
         Part::ApiKey if subject.api_key.consumers.is_some() && subject.consumer.is_none() => return None,
-        Part::ApiKey => return api_key(&subject.api_key.source, subject.headers, subject.query),
+        Part::ApiKey => {
+            return request_value::api_key(&subject.api_key.source, subject.headers, subject.query);
+        }
         Part::Consumer => subject.consumer?.as_bytes(),
         Part::Host => subject.host.as_bytes(),
         Part::Method => subject.method.as_str().as_bytes(),
@@ -197,14 +185,14 @@ fn value_of<'a>(part: &'a Part, subject: &'a Subject<'_>) -> Option<Found<'a>> {
         }
         Part::Route => subject.route.as_bytes(),
         Part::Header(name) => subject.headers.only(name)?,
-        Part::Query(name) => return query(subject.query?, name),
+        Part::Query(name) => return query_parameter(subject.query?, name),
         Part::Cookie(name) => cookie(subject.headers, name)?,
         Part::User => subject.token?.user()?.as_bytes(),
         Part::Claim(name) => subject.token?.claim(name)?.as_bytes(),
         Part::TlsSubject => subject.certified?.subject.as_bytes(),
         Part::TlsFingerprint => subject.certified?.fingerprint.as_bytes(),
     };
-    (!bytes.is_empty()).then_some(Found::Borrowed(bytes))
+    (!bytes.is_empty()).then_some(RequestValue::Borrowed(bytes))
 }
 
 /// The network that a client at this address is counted as.
@@ -243,52 +231,10 @@ fn address_bytes(address: IpAddr) -> Bytes {
 }
 
 /// A path or a part of one; folded, it is the same however it is written.
-fn spelled(text: &str, fold: bool) -> Option<Found<'_>> {
+fn spelled(text: &str, fold: bool) -> Option<RequestValue<'_>> {
     let text = if fold { folded(text) } else { Cow::Borrowed(text) };
     (!text.is_empty()).then(|| match text {
-        Cow::Borrowed(text) => Found::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Found::Owned(Bytes::from_vec(text.into_bytes())),
-    })
-}
-
-/// The API key of a request: the only one, and not empty.
-pub(crate) fn api_key<'a>(
-    source: &'a ApiKeySource,
-    headers: &'a Headers,
-    in_query: Option<&'a str>,
-) -> Option<Found<'a>> {
-    match source {
-        ApiKeySource::Header(name) => headers.only(name).filter(|key| !key.is_empty()).map(Found::Borrowed),
-        ApiKeySource::Query(name) => query(in_query?, name),
-    }
-}
-
-fn cookie<'a>(headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
-    let mut found = headers.get_all(header::COOKIE).flat_map(|line| line.split(|b| *b == b';'));
-    let mut values = found.by_ref().filter_map(|pair| {
-        let pair = pair.trim_ascii();
-        let equals = pair.iter().position(|b| *b == b'=')?;
-        (pair[..equals].trim_ascii_end() == name.as_bytes()).then(|| pair[equals + 1..].trim_ascii())
-    });
-    let value = values.next()?;
-    if values.next().is_some() {
-        return None;
-    }
-    Some(value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value))
-}
-
-/// A query parameter, decoded: otherwise `%61` would be another key than `a`.
-fn query<'a>(query: &'a str, name: &str) -> Option<Found<'a>> {
-    let mut values = query.split('&').filter_map(|pair| {
-        let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (form_decode(found).as_ref() == name.as_bytes()).then_some(value)
-    });
-    let value = values.next()?;
-    if value.is_empty() || values.next().is_some() {
-        return None;
-    }
-    Some(match form_decode(value) {
-        Cow::Borrowed(bytes) => Found::Borrowed(bytes),
-        Cow::Owned(bytes) => Found::Owned(Bytes::from_vec(bytes)),
+        Cow::Borrowed(text) => RequestValue::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => RequestValue::Owned(Bytes::from_vec(text.into_bytes())),
     })
 }
