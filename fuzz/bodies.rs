@@ -6,13 +6,13 @@ use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
 use sluicegate::client_address::resolve;
-use sluicegate::config::{ClientIpConfig, ForwardedHeader, normalize};
 use sluicegate::request::early_reject::EarlyExit;
 use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
 use sluicegate::resources;
 use sluicegate::route::{folded, is_doubtful, is_plain};
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
+use sluicegate_config::{ClientIpConfig, ForwardedHeader, normalize};
 use sluicegate_limiter::Time;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;

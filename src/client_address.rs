@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use crate::config::{ClientIpConfig, ForwardedHeader};
 use crate::lists::AddressList;
+use sluicegate_config::{ClientIpConfig, ForwardedHeader};
 use sluicegate_wire::Headers;
 
 /// The most proxies in a row that are believed: more are a list that somebody made up.

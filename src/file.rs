@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::config::utf8_text;
+use sluicegate_config::utf8_text;
 
 /// The largest gateway.yaml.
 pub(crate) const CONFIG: u64 = 64 << 20;

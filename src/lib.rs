@@ -10,7 +10,8 @@
 //! 6. [`respond`] a local answer, or forward [`upstream`], with headers and path [`rewrite`]d; [`trace`]
 //! 7. [`metrics`], [`access_log`] and [`admin`]: what is counted, what is logged of requests, the API for operators
 //!
-//! [`config`] turns gateway.yaml into a [`snapshot`], [`runtime`] wires it all, [`cli`] is the commands.
+//! [`sluicegate_config`] parses gateway.yaml, [`resources`] loads the files that it names, and both become a
+//! [`snapshot`]. [`runtime`] wires it all, [`cli`] is the commands.
 
 pub mod access_log;
 pub mod admin;
@@ -20,7 +21,6 @@ pub mod cli;
 pub mod client_address;
 pub mod client_connection;
 pub mod clock;
-pub mod config;
 pub mod critical_task;
 mod file;
 pub mod file_watch;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::config::{Access, Exempt, parse_network};
 use crate::file_watch::{Mistakes, Source, Unusable, Watched};
+use sluicegate_config::{Access, Exempt, parse_network};
 
 /// The most lines of a list.
 const MOST: usize = 10_000_000;

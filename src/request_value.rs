@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use http::header;
 use smallvec::SmallVec;
 
-use crate::config::{ApiKeySource, form_decode};
+use sluicegate_config::{ApiKeySource, form_decode};
 use sluicegate_wire::Headers;
 
 /// A value that the request does not contain literally.

@@ -7,13 +7,10 @@ use std::sync::atomic::AtomicU64;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use sluicegate_limiter::Time;
+use sluicegate_wire::h2::FloodLimits;
 
 use crate::auth::jwt::Jwt;
 use crate::client_connection::ListenerState;
-use crate::config::{
-    Action, CorsConfig, Cost, DetailedCost, HeaderChange, KeySpec, LimitConfig, Mode, Part, RedisConfig,
-    Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
-};
 use crate::keys::KeySecret;
 use crate::limit::{Limit, StoreState, settings};
 use crate::resources::LoadedConfig;
@@ -21,6 +18,10 @@ use crate::respond::StaticHeaders;
 use crate::route::{Asked, RouteTable, preflight};
 use crate::tls::UpstreamTls;
 use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
+use sluicegate_config::{
+    Action, CorsConfig, Cost, DetailedCost, H2Config, HeaderChange, KeySpec, LimitConfig, Mode, Part,
+    RedisConfig, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
+};
 
 /// A configuration in force. Immutable; a reload makes another.
 pub struct Snapshot {
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub listener_states: Vec<Arc<ListenerState>>,
     /// Finds the index of a request's route.
     pub table: RouteTable,
+    /// The flood limits of HTTP/2 connections; a connection keeps the limits that it began with.
+    pub flood_limits: Arc<FloodLimits>,
     /// The routes.
     pub routes: Vec<Route>,
     /// All limits, used or not, in the order of the file.
@@ -172,6 +175,7 @@ impl SnapshotBuilder {
                 &config.resources.listeners,
                 before.map(|before| &before.listener_states[..]),
             ),
+            flood_limits: Arc::new(flood_limits(&config.h2)),
             table: RouteTable::new(&config.routes, &config.upstreams),
             routes: config
                 .routes
@@ -314,6 +318,29 @@ fn is_identity_independent(limit: &LimitConfig, known_keys: bool) -> bool {
         |part: &Part| part.is_of_user() || *part == Part::Consumer || (known_keys && *part == Part::ApiKey);
     let for_some = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
     !for_some && limit.exempt.consumers.is_empty() && !limit.key.parts().any(needs_proof)
+}
+
+/// The default limits with the floors that `config` sets.
+fn flood_limits(config: &H2Config) -> FloodLimits {
+    // In the order of `AbortReason`.
+    let floors = [
+        config.resets,
+        config.errors,
+        config.settings,
+        config.pings,
+        config.empty_data,
+        config.large_heads,
+        config.priorities,
+        config.window_updates,
+        config.others,
+    ];
+    let mut limits = FloodLimits::default();
+    for (budget, floor) in limits.budgets.iter_mut().zip(floors) {
+        if let Some(floor) = floor {
+            *budget = budget.with_floor(floor);
+        }
+    }
+    limits
 }
 
 impl Target {

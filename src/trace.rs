@@ -3,7 +3,7 @@
 //! The gateway is one span of the trace: it goes on with the id of the trace that it is told, names the span that it
 //! was told of as its parent, and gives the next server its own. It reports spans nowhere; the access log has the ids.
 
-use crate::config::{Accept, TraceConfig};
+use sluicegate_config::{Accept, TraceConfig};
 use sluicegate_wire::Headers;
 use sluicegate_wire::number::write_hex;
 

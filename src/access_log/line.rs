@@ -7,8 +7,8 @@ use http::Version;
 use sluicegate_limiter::Span;
 
 use super::record::{End, Record};
-use crate::config::form_decode;
-use crate::config::{AccessLogConfig, Field, Known};
+use sluicegate_config::form_decode;
+use sluicegate_config::{AccessLogConfig, Field, Known};
 use sluicegate_wire::RequestTarget;
 
 /// The bytes of a value that are written: the rest of a longer one is cut off.

@@ -22,7 +22,7 @@ use self::record::Kind;
 pub use self::record::{End, Record};
 use self::short::short;
 pub use self::writer::{Sink, try_open as try_log};
-use crate::config::{AccessLogConfig, LogFormat};
+use sluicegate_config::{AccessLogConfig, LogFormat};
 
 /// How the combined format writes a second.
 const CLF_DATE: &str = "%d/%b/%Y:%H:%M:%S +0000";

@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 use super::outcome::Outcome;
 use crate::auth::Identity;
 use crate::auth::jwt::Verified;
-use crate::config::{AccessLogConfig, Field, Known};
 use crate::limit::Limit;
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 use crate::trace::Trace;
+use sluicegate_config::{AccessLogConfig, Field, Known};
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::RequestTarget;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 
-use crate::config::LogTarget;
+use sluicegate_config::LogTarget;
 
 /// Who may read a log that is made here.
 const MODE: u32 = 0o640;

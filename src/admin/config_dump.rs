@@ -8,14 +8,14 @@ pub(super) use self::listeners::certificates;
 use serde_json::{Map, Value, json};
 use sluicegate_limiter::{Quota, Span};
 
-use crate::config::{
+use crate::lists::AddressList;
+use crate::snapshot::Snapshot;
+use crate::upstream::ServerStatus;
+use sluicegate_config::{
     Accept, AccessLogConfig, Action, ApiKeyConfig, ApiKeySource, Balance, Change, Config, Cost, Field,
     HeaderChange, HeaderFamilies, JwtConfig, JwtKeys, LimitConfig, ListConfig, LogFormat, LogTarget, Match,
     PathChange, RedisConfig, RedisServers, RouteConfig, Share, UpstreamConfig,
 };
-use crate::lists::AddressList;
-use crate::snapshot::Snapshot;
-use crate::upstream::ServerStatus;
 use sluicegate_wire::h2::{AbortReason, FrameBudget};
 
 /// What /config tells.
@@ -69,7 +69,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
             "idle": seconds(config.client.idle),
             "write": seconds(config.client.write),
         },
-        "h2": AbortReason::NAMES.iter().zip(&config.h2.budgets).map(h2_budget).collect::<Map<_, _>>(),
+        "h2": AbortReason::NAMES.iter().zip(&snapshot.flood_limits.budgets).map(h2_budget).collect::<Map<_, _>>(),
         "drain": { "delay": seconds(config.drain.delay), "deadline": seconds(config.drain.deadline) },
     })
 }

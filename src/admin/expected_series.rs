@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use sluicegate_limiter::Quota;
 
-use crate::config::{ListenerConfig, Mode, OnMissing, OnStoreFailure, RouteConfig};
 use crate::limit::Limit;
 use crate::metrics::{ExpectedSeries, Outcome, Refusal};
 use crate::refusal_reason::RefusalReason;
 use crate::snapshot::{Route, Snapshot, Target};
+use sluicegate_config::{ListenerConfig, Mode, OnMissing, OnStoreFailure, RouteConfig};
 
 /// The series that a configuration lets expect.
 pub(super) struct Expected<'s> {

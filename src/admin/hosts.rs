@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, Uri, header};
 
-use crate::config::host_name;
+use sluicegate_config::host_name;
 
 /// Whether a request names hosts that are the API's own: names and addresses of this machine, the address that the
 /// client has connected to, and what the configuration lists. Only HTTP/1.0 may name none, and no browser speaks it.

@@ -238,7 +238,7 @@ impl Admin {
         let Some(limit) = snapshot.limit(name) else {
             return problem(StatusCode::NOT_FOUND, &format!("there is no limit called `{name}`"));
         };
-        let key = crate::config::percent_decode(key);
+        let key = sluicegate_config::percent_decode(key);
         let prefix = snapshot.config.client_ip.ipv6_prefix;
         let readings = crate::keys::from_text(&limit.config.key, &key, prefix, &snapshot.secret);
         if readings.is_empty() {

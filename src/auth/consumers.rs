@@ -8,8 +8,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::MAX_KEY;
 use super::read::{Entry, read};
-use crate::config::nearest;
 use crate::file_watch::{Digest, Mistakes, Source, Unusable, Watched, sha256};
+use sluicegate_config::nearest;
 
 /// All consumers of a file. Immutable; a changed file makes another.
 pub struct Consumers {

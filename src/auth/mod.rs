@@ -16,8 +16,8 @@ use std::sync::Arc;
 use sluicegate_limiter::Time;
 
 use self::jwt::{Jwt, TokenError, Verified};
-use crate::config::ApiKeyConfig;
 use crate::request_value;
+use sluicegate_config::ApiKeyConfig;
 use sluicegate_wire::RequestHead;
 
 pub use self::consumers::{Consumer, Consumers};

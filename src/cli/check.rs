@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use super::{ConfigFile, ConfigOption, USERS_MISTAKE, fail, say};
 use crate::access_log::try_log;
-use crate::config::LogTarget;
 use crate::limit::try_store;
+use sluicegate_config::LogTarget;
 
 #[derive(clap::Args)]
 #[command(

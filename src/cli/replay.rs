@@ -15,11 +15,11 @@ use sluicegate_limiter::Time;
 use self::report::{Totals, escaped, of_unmatched};
 use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print, say};
 use crate::access_log::Outcome;
-use crate::config::Config;
-use crate::config::host_name;
 use crate::replay::{LogFile, Replay, RowWriter, parse};
 use crate::resources::Source;
 use crate::snapshot::{Snapshot, SnapshotBuilder};
+use sluicegate_config::Config;
+use sluicegate_config::host_name;
 
 #[derive(clap::Args)]
 #[command(

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use crate::config;
-
 pub(super) fn run() -> ExitCode {
-    super::print_and_exit(&format!("{:#}\n", config::schema()))
+    super::print_and_exit(&format!("{:#}\n", sluicegate_config::schema()))
 }

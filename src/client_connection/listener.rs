@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicI64;
 use tokio::sync::Notify;
 
 use super::listener_state::{CountGuard, ListenerState};
-use crate::config::ListenerConfig;
 use crate::metrics::{Handshake, ListenerMetrics, Metrics, Refusal};
+use sluicegate_config::ListenerConfig;
 
 /// The index of a listener that the configuration in force does not have. No route matches it.
 const REMOVED: usize = usize::MAX;

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::client_address::trusts;
-use crate::config::{ClientIpConfig, ListenerConfig};
 use crate::keys::mask;
 use crate::lists::AddressList;
 use crate::tls::{ListenerFiles, ServerTls};
+use sluicegate_config::{ClientIpConfig, ListenerConfig};
 
 /// The default for open connections of one client address: a tenth of the default of a listener. One client cannot occupy
 /// a listener, and a large network behind one address is still served.

@@ -170,7 +170,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> Digest {
 /// The text of a file.
 fn read(path: &Path, largest: u64) -> Result<(String, Source), Error> {
     let (bytes, metadata) = file::read(path, largest)?;
-    let text = crate::config::utf8_text(bytes)?;
+    let text = sluicegate_config::utf8_text(bytes)?;
     let digest = sha256(text.as_bytes());
     Ok((text, Source { stamp: Stamp::of(&metadata), digest }))
 }

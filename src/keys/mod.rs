@@ -15,10 +15,10 @@ pub use sluicegate_counters::{Fingerprint, KeySecret, KeyText};
 use smallvec::SmallVec;
 
 use crate::auth::jwt::Verified;
-use crate::config::{ApiKeyConfig, KeySpec, Part};
 use crate::request_value::{self, Bytes, RequestValue, cookie, query_parameter};
 use crate::route::folded;
 use crate::tls::Identified;
+use sluicegate_config::{ApiKeyConfig, KeySpec, Part};
 use sluicegate_wire::Headers;
 
 pub use self::network::{mask, network};

@@ -3,7 +3,7 @@
 use http::HeaderName;
 
 use super::KeyText;
-use crate::config::Part;
+use sluicegate_config::Part;
 
 /// Appends what this part is and its value. Not the index among its alternatives: limits that find the same
 /// value of the same part have the same key.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_limiter::{Quota, Time};
 
 use super::{Bans, Counters, Limit, LimitParts};
-use crate::config::{Config, LimitConfig, Mode};
 use crate::keys::KeySecret;
+use sluicegate_config::{Config, LimitConfig, Mode};
 
 /// Builds the limits of one configuration after those of another.
 struct Builder<'a> {

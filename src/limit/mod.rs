@@ -18,8 +18,8 @@ pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
 pub use self::selected::SelectedLimit;
 pub use self::store_settings::{settings, try_store};
-use crate::config::{Cost, LimitConfig, Mode, OnStoreFailure};
 use crate::keys::{self, Fingerprint, KeySecret};
+use sluicegate_config::{Cost, LimitConfig, Mode, OnStoreFailure};
 
 /// A limit of the configuration in force.
 pub struct Limit {

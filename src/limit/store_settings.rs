@@ -3,7 +3,7 @@
 use sluicegate_counters_redis::{Address, Deployment, Settings, TlsFiles, check_connection};
 
 use crate::clock::Clock;
-use crate::config::{RedisAddress, RedisConfig, RedisServers};
+use sluicegate_config::{RedisAddress, RedisConfig, RedisServers};
 
 /// Connects to the store of a configuration as a gateway does, and tries whether it can be counted in.
 ///

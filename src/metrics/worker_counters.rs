@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_counters_redis::{CallMetrics, Operation};
 use sluicegate_limiter::Span;
 
-use crate::config::OnStoreFailure;
 use crate::refusal_reason::RefusalReason;
+use sluicegate_config::OnStoreFailure;
 
 /// Upper bounds of the buckets of every histogram, in nanoseconds.
 pub(super) const BOUNDS: [u64; 17] = [
@@ -121,7 +121,7 @@ pub enum UpstreamOutcome {
 
 pub(super) const OUTCOMES: [&str; 6] =
     ["admitted", "refused", "shadow_refused", "exempt", "skipped", "candidate_refused"];
-/// As [`crate::config::OnStoreFailure`] counts them.
+/// As [`sluicegate_config::OnStoreFailure`] counts them.
 pub(super) const POLICIES: [&str; 3] = ["local", "open", "closed"];
 pub(super) const OPERATIONS: [&str; 4] = ["ok", "timeout", "error", "expired"];
 pub(super) const UPSTREAM_OUTCOMES: [&str; 8] = [

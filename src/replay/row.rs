@@ -8,10 +8,10 @@ use sluicegate_limiter::Span;
 use super::Request;
 use crate::access_log::Outcome;
 use crate::access_log::{is_among, shown_target};
-use crate::config::Part;
-use crate::config::{Config, has_secret_word, is_secret_header, secret_parameters};
 use crate::file_watch::sha256;
 use crate::keys::{KeyText, parts_of};
+use sluicegate_config::Part;
+use sluicegate_config::{Config, has_secret_word, is_secret_header, secret_parameters};
 use sluicegate_wire::number::hex;
 
 /// The decision on one request.

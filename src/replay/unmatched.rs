@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::config::normalize;
 use crate::request::early_reject::EarlyReject;
 use crate::route::{Asked, Misses, host};
 use crate::snapshot::Snapshot;
+use sluicegate_config::normalize;
 use sluicegate_wire::RequestHead;
 
 /// Routes are looked at so often in all to say why requests match none: with many routes not every request is

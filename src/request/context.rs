@@ -18,7 +18,6 @@ use super::view::View;
 use crate::auth::ConsumerHeaders;
 use crate::client_address;
 use crate::client_connection::Connection;
-use crate::config::{CorsConfig, DetailedCost, ForwardedHeader};
 use crate::limit::Holds;
 use crate::message::{LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
@@ -27,6 +26,7 @@ use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::trace::Trace;
 use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy};
+use sluicegate_config::{CorsConfig, DetailedCost, ForwardedHeader};
 use sluicegate_wire::RequestHead;
 
 /// The status in metrics and log of a request whose client disconnected before a response was available, as in nginx.

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, StatusCode};
 
-use crate::config::{Cost, DetailedCost};
+use sluicegate_config::{Cost, DetailedCost};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::headers::text;

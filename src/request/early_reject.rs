@@ -14,7 +14,6 @@ use sluicegate_limiter::Time;
 use crate::access_log::Outcome;
 use crate::auth::jwt::Jwt;
 use crate::auth::{self, Identity, Unproven};
-use crate::config::PathError;
 use crate::limit::{self, Ask, Store, decide_for_now};
 use crate::message::{LocalResponse, RequestId};
 use crate::request::RequestContext;
@@ -23,6 +22,7 @@ use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::snapshot::Target;
+use sluicegate_config::PathError;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 

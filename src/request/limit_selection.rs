@@ -9,7 +9,6 @@ use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::Identity;
-use crate::config::{Exempt, OnMissing, When};
 use crate::keys::{self, KeyText, Subject};
 use crate::limit::{Ask, SelectedLimit};
 use crate::lists::{self, AddressList};
@@ -19,6 +18,7 @@ use crate::request::verdict::{Matched, SkipReason};
 use crate::route::{LaxMatch, preflight};
 use crate::snapshot::Snapshot;
 use crate::tls::TlsSession;
+use sluicegate_config::{Exempt, OnMissing, When};
 use sluicegate_wire::RequestHead;
 
 /// A request whose route is known.

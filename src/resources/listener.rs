@@ -7,8 +7,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::LoadedConfig;
-use crate::config::{CertificateConfig, ClientAuthConfig, ListenerConfig, Mistake, Report, TlsConfig};
 use crate::tls::{ClientRoots, KeyPair, ListenerFiles, PairFile};
+use sluicegate_config::{CertificateConfig, ClientAuthConfig, ListenerConfig, Mistake, Report, TlsConfig};
 
 /// What the files of a listener's TLS hold; `None` if one of them cannot be used, which is reported.
 pub(super) fn files(

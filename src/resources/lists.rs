@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::LoadedConfig;
-use crate::config::{Config, FileRef, ListSource, Problem, Report, believes_everybody};
 use crate::file_watch::Watched;
 use crate::lists::AddressList;
+use sluicegate_config::{Config, FileRef, ListSource, Problem, Report, believes_everybody};
 
 /// The lists of a configuration; `None` for one whose file cannot be used, which is reported.
 pub(super) fn address_lists(

@@ -17,11 +17,12 @@ use self::lists::{address_lists, warn_of_lists};
 use crate::auth::Consumers;
 use crate::auth::jwt::KeySet;
 use crate::clock::today;
-use crate::config::{self, Config, ConsumersConfig, Folder, ListConfig, Report, nearest};
 use crate::file;
 use crate::file_watch::{Source as FileSource, Watched};
 use crate::lists::AddressList;
+use crate::route::warn_of_unreachable;
 use crate::tls::{ListenerFiles, UpstreamTls};
+use sluicegate_config::{Config, ConsumersConfig, Folder, ListConfig, Parsed, Report, nearest};
 
 pub use self::source::{Source, consumers_file};
 
@@ -98,8 +99,9 @@ pub fn parse(text: String, file: &str, folder: &Path) -> Loaded {
 fn parse_after(text: String, file: &str, folder: &Path, before: Option<&LoadedConfig>) -> Loaded {
     let mut report = Report::default();
     let folder = Folder { path: folder, read: &|path| file::read(path, file::SMALL).map(|(bytes, _)| bytes) };
-    let config = config::parse(&text, folder, &mut report);
-    let config = config.and_then(|config| {
+    let parsed = sluicegate_config::parse(&text, folder, &mut report);
+    let config = parsed.and_then(|Parsed { config, matches }| {
+        warn_of_unreachable(&matches, &mut report);
         let resources = load(&config, before, &mut report)?;
         Some(LoadedConfig { config, resources })
     });

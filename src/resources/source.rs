@@ -6,7 +6,7 @@ use std::io::{Error, stdin};
 use std::path::{Path, PathBuf};
 
 use super::{Loaded, LoadedConfig, parse_after};
-use crate::{config, file};
+use crate::file;
 
 /// Where a configuration is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Source {
     fn text(&self) -> Result<String, Error> {
         match self {
             Self::File(path) => file::read_any_text(path, file::CONFIG),
-            Self::Stdin => crate::config::utf8_text(file::bounded(stdin().lock(), 0, file::CONFIG)?),
+            Self::Stdin => sluicegate_config::utf8_text(file::bounded(stdin().lock(), 0, file::CONFIG)?),
         }
     }
 }
@@ -81,6 +81,6 @@ impl Source {
 /// When the configuration cannot be read as far as that.
 pub fn consumers_file(source: &Source) -> Result<Option<(PathBuf, Vec<String>)>, String> {
     let text = source.text().map_err(|error| format!("cannot read {source}: {error}"))?;
-    config::consumers_file(&text, source.folder())
+    sluicegate_config::consumers_file(&text, source.folder())
         .map_err(|report| report.render(&source.to_string(), &text).trim_end().to_owned())
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::upstream::check_roots;
 use crate::auth::jwt::KeySet;
-use crate::config::{At, FileRef, JwtKeys, Problem, Report, Secret};
 use crate::file;
+use sluicegate_config::{At, FileRef, JwtKeys, Problem, Report, Secret};
 
 /// The keys, as far as they are known without asking the issuer; what is wrong with them is reported.
 pub(super) fn keys(source: &JwtKeys, report: &mut Report) -> Option<Arc<KeySet>> {

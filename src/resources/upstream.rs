@@ -1,9 +1,9 @@
 //! Certificates and authorities of connections that the gateway opens: to upstreams, to Redis, to token issuers. They
 //! are tried here, so that a wrong file is a mistake of the configuration and not a connection that fails.
 
-use crate::config::{FileContent, FileRef, Problem, Protocol, RedisTls, Report, UpstreamTlsConfig};
 use crate::file_watch::Watched;
 use crate::tls::{PairFile, Pem, PemMistake, TlsFile, TlsFiles, TlsPart, UpstreamTls, pair};
+use sluicegate_config::{FileContent, FileRef, Problem, Protocol, RedisTls, Report, UpstreamTlsConfig};
 
 /// TLS to the servers of an upstream; `None` if a file cannot be used, which is reported.
 pub(super) fn tls(tls: &UpstreamTlsConfig, protocol: Protocol, report: &mut Report) -> Option<UpstreamTls> {

@@ -4,8 +4,8 @@
 use http::{StatusCode, header};
 
 use super::problem::X_REQUEST_ID;
-use crate::config::{CorsConfig, Origins};
 use crate::message::{LocalBody, LocalResponse, RequestId};
+use sluicegate_config::{CorsConfig, Origins};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 

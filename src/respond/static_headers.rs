@@ -7,8 +7,8 @@ use sluicegate_limiter::{FixedWindow, Quota, Time};
 
 use super::limits::POLICY;
 use super::problem::{NO_STORE, PROBLEM_JSON};
-use crate::config::{HeaderFamilies, LimitConfig};
 use crate::limit::Limit;
+use sluicegate_config::{HeaderFamilies, LimitConfig};
 use sluicegate_wire::Headers;
 
 /// The headers that all responses of a route to clients on one plan share.

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::auth::Identity;
-use crate::config::{Params, RouteConfig, Variable, normalize};
 use crate::message::RequestId;
 use crate::route::host;
+use sluicegate_config::{Params, RouteConfig, Variable, normalize};
 use sluicegate_wire::RequestHead;
 
 /// The parts of a request that templates refer to, as the client sent them.

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::Facts;
 use super::template::value;
 use crate::auth::{disown, reads_like};
-use crate::config::{Change, HeaderChange};
+use sluicegate_config::{Change, HeaderChange};
 use sluicegate_wire::Headers;
 
 /// The values of those templates that have variables, in the order of the changes.

@@ -1,7 +1,7 @@
 //! Templates filled in for a request.
 
 use super::Facts;
-use crate::config::{Piece, Template};
+use sluicegate_config::{Piece, Template};
 use sluicegate_wire::headers::is_value;
 
 /// The value for a request. `None` if nothing is left of it, or if it is none that a header can have: no user

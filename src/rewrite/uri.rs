@@ -6,7 +6,7 @@
 use http::uri::PathAndQuery;
 
 use super::Facts;
-use crate::config::{PathChange, Piece, RegexPiece, UriTemplate, Variable, normalize};
+use sluicegate_config::{PathChange, Piece, RegexPiece, UriTemplate, Variable, normalize};
 use sluicegate_wire::headers::is_value;
 
 /// That a path cannot be written as the route says: what came would lead out of it.

@@ -1,18 +1,35 @@
-//! Which routes are as wide as another, as far as one of its paths and one of its hosts tell.
+//! Warns of routes that no request reaches, because a route before them takes all their requests.
+
+use http::{HeaderName, HeaderValue, Method};
 
 use super::hosts::{HostIds, Hosts};
 use super::tree::Tree;
-use crate::config::{HostPattern, Match, PathEnd, PathPattern};
+use sluicegate_config::{At, HostPattern, Match, PathEnd, PathPattern, Report};
 
-/// Routes by their patterns.
-pub(crate) struct Coverage {
+/// Warns of each route whose requests are all taken by one route before it. `routes` are names and matches in order.
+pub(crate) fn warn_of_unreachable(routes: &[(At<String>, Match)], report: &mut Report) {
+    let wider = Coverage::new(routes.iter().map(|(_, matches)| matches));
+    for (index, (name, narrow)) in routes.iter().enumerate() {
+        if let Some(wide) = wider.first(index, narrow, |wide| covers(&routes[wide].1, narrow)) {
+            let wide = &routes[wide].0;
+            let (own, line, wide) = (&name.value, wide.at.line, &wide.value);
+            report
+                .warning(name.problem(format!("no request reaches the route `{own}`")).help(format!(
+                    "`{wide}` on line {line} matches all of them first; put `{own}` above it"
+                )));
+        }
+    }
+}
+
+/// The routes by their patterns.
+struct Coverage {
     tree: Tree<usize>,
     hosts: Hosts,
 }
 
 impl Coverage {
     /// These routes, which are known by where they stand.
-    pub(crate) fn new<'m>(routes: impl Iterator<Item = &'m Match>) -> Self {
+    fn new<'m>(routes: impl Iterator<Item = &'m Match>) -> Self {
         let (mut tree, mut hosts, mut named) = (Tree::new(), Hosts::default(), Vec::new());
         for (index, route) in routes.enumerate() {
             for path in &route.paths {
@@ -29,12 +46,7 @@ impl Coverage {
 
     /// The first route before `index` of which `covers` says that it covers this one. It is asked only of those with
     /// patterns that cover the first path and the first host.
-    pub(crate) fn first(
-        &self,
-        index: usize,
-        narrow: &Match,
-        covers: impl Fn(usize) -> bool,
-    ) -> Option<usize> {
+    fn first(&self, index: usize, narrow: &Match, covers: impl Fn(usize) -> bool) -> Option<usize> {
         let hosts = match narrow.hosts.first() {
             Some(HostPattern::Exact(name)) => self.hosts.of(name),
             Some(HostPattern::Below(names)) => self.hosts.all_below(names),
@@ -52,6 +64,39 @@ impl Coverage {
         let segments: Vec<Option<&str>> = path.into_iter().flat_map(PathPattern::literals).collect();
         self.tree.find_covering(&segments, path.map_or(PathEnd::Open, PathPattern::end), &hosts, &mut see);
         (first < index).then_some(first)
+    }
+}
+
+/// Whether `wide` takes every request that `narrow` takes, as far as the patterns tell.
+fn covers(wide: &Match, narrow: &Match) -> bool {
+    let subset = |own: bool, others: bool, all: bool| own || (!others && all);
+    let methods = |m: &Method| wide.methods.contains(m);
+    let paths = |path: &PathPattern| wide.paths.iter().any(|own| own.covers(path));
+    let hosts = |host: &HostPattern| wide.hosts.iter().any(|own| covers_host(own, host));
+    let headers = |(name, value): &(HeaderName, Option<HeaderValue>)| {
+        narrow.headers.iter().any(|(other, wanted)| name == other && (value.is_none() || value == wanted))
+    };
+    let everything = wide.paths.iter().any(PathPattern::is_everything);
+    let takes_options = |route: &Match| {
+        route.methods.is_empty() || route.methods.contains(&Method::OPTIONS) || route.preflight
+    };
+    (wide.listener.is_none() || wide.listener == narrow.listener)
+        && subset(wide.methods.is_empty(), narrow.methods.is_empty(), narrow.methods.iter().all(methods))
+        && (takes_options(wide) || !narrow.preflight)
+        && subset(
+            wide.paths.is_empty() || everything,
+            narrow.paths.is_empty(),
+            narrow.paths.iter().all(paths),
+        )
+        && subset(wide.hosts.is_empty(), narrow.hosts.is_empty(), narrow.hosts.iter().all(hosts))
+        && wide.headers.iter().all(headers)
+}
+
+fn covers_host(wide: &HostPattern, narrow: &HostPattern) -> bool {
+    match (wide, narrow) {
+        (HostPattern::Below(wide), HostPattern::Below(narrow)) => narrow.ends_with(wide.as_str()),
+        (_, HostPattern::Exact(name)) => wide.matches(name),
+        (HostPattern::Exact(_), HostPattern::Below(_)) => false,
     }
 }
 

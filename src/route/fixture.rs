@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::config::{Config, normalize};
 use crate::resources::parse;
+use sluicegate_config::{Config, normalize};
 
 /// A request.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::Version;
 use http::uri::Scheme;
 
-use crate::config::host_name;
+use sluicegate_config::host_name;
 use sluicegate_wire::RequestHead;
 
 /// That a request names no host, several, or something else than one.

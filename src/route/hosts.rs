@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use crate::config::HostPattern;
+use sluicegate_config::HostPattern;
 
 /// The numbers of all patterns that a host matches.
 pub(super) type HostIds = SmallVec<[usize; 4]>;

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::path_variants::{core, is_plain, undo};
 use super::tree::Tree;
-use crate::config::{
+use sluicegate_config::{
     Action, Params, PathEnd, PathPattern, RouteConfig, Segment, ServerConfig, UpstreamConfig,
 };
 

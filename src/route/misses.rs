@@ -1,7 +1,7 @@
 //! Why a route does not take a request.
 
 use super::table::{Asked, at_listener, has_headers, takes_method};
-use crate::config::{Match, Params};
+use sluicegate_config::{Match, Params};
 
 /// The parts of a request that a route does not match, a bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

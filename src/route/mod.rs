@@ -12,7 +12,7 @@ mod preflight;
 mod table;
 mod tree;
 
-pub(crate) use coverage::Coverage;
+pub(crate) use coverage::warn_of_unreachable;
 pub use host::{NoHost, host};
 pub use lax_match::LaxMatch;
 pub use misses::Misses;

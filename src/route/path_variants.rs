@@ -141,7 +141,7 @@ fn undo_once(text: &str) -> Option<Cow<'_, str>> {
         });
     }
     let bytes = undone.as_deref().unwrap_or(text.as_bytes());
-    if crate::config::is_overlong(bytes) {
+    if sluicegate_config::is_overlong(bytes) {
         return None;
     }
     Some(Cow::Owned(

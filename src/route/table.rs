@@ -8,7 +8,7 @@ use super::hosts::{HostIds, Hosts};
 use super::lax_match::LaxTable;
 use super::tree::{FEW, Tree};
 use super::{LaxMatch, preflight};
-use crate::config::{Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
+use sluicegate_config::{Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
 use sluicegate_wire::Headers;
 
 /// What a request asks for.

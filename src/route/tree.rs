@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::config::PathEnd;
+use sluicegate_config::PathEnd;
 
 /// So many things are looked through one by one.
 pub(super) const FEW: usize = 8;

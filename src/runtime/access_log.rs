@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 
 use super::worker::Command;
 use crate::access_log::Sink;
-use crate::config::{AccessLogConfig, LogTarget};
 use crate::metrics::Metrics;
 use crate::process_state::ProcessState;
+use sluicegate_config::{AccessLogConfig, LogTarget};
 
 /// How long the end of the gateway waits for the lines to be written.
 const FINISH: Duration = Duration::from_secs(2);

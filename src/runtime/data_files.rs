@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::supervisor::Supervisor;
-use crate::config::Config;
 use crate::file_watch::{Unusable, Watched};
 use crate::resources::LoadedConfig;
+use sluicegate_config::Config;
 
 impl Supervisor {
     /// Loads the files that have changed. The rest of the configuration stays as it is.

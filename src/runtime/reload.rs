@@ -13,11 +13,11 @@ use super::sockets::Held;
 use super::supervisor::Supervisor;
 use super::watched_files::WatchedFiles;
 use super::worker::Command;
-use crate::config::{Config, ListenerConfig};
 use crate::file;
 use crate::metrics::ConfiguredNames;
 use crate::resources::{Loaded, LoadedConfig, Source};
 use crate::snapshot::Snapshot;
+use sluicegate_config::{Config, ListenerConfig};
 
 /// How long a bad file may be half-written before it is reported.
 const HALF_WRITTEN: Duration = Duration::from_millis(100);

@@ -9,8 +9,8 @@ use std::net::{SocketAddr, TcpListener};
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-use crate::config::ListenerConfig;
 use crate::server::{self, ListenSocket};
+use sluicegate_config::ListenerConfig;
 
 /// All sockets of the process.
 #[derive(Default)]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::supervisor::Supervisor;
 use super::watched_files::What;
 use crate::clock::today;
-use crate::config::TlsConfig;
 use crate::file_watch::Unusable;
 use crate::resources::LoadedConfig;
 use crate::snapshot::Snapshot;
 use crate::tls::{ClientRoots, KeyPair, ListenerFiles, PairFile};
+use sluicegate_config::TlsConfig;
 
 impl Supervisor {
     /// Loads the certificates and authorities that have changed. They apply to new connections.

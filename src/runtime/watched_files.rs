@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use crate::auth::Consumers;
-use crate::config::{CertificateConfig, Config};
 use crate::file_watch::{Several, Watch};
 use crate::lists::AddressList;
 use crate::resources::LoadedConfig;
 use crate::tls::Pem;
+use sluicegate_config::{CertificateConfig, Config};
 
 /// The files that the configuration in force refers to.
 #[derive(Default)]

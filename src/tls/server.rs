@@ -10,7 +10,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, ServerConfig, ServerConnection};
 
 use super::{Identified, KeyPair, ListenerFiles, provider};
-use crate::config::{MinTls, TlsConfig};
+use sluicegate_config::{MinTls, TlsConfig};
 
 /// What is spoken above TLS, best first.
 const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];

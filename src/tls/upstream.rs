@@ -12,8 +12,8 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use super::pair::PairFile;
 use super::pem::{Pem, PemMistake, pair};
-use crate::config::Protocol;
 use crate::file_watch::{Unusable, Watched};
+use sluicegate_config::Protocol;
 
 /// TLS to the servers of an upstream.
 #[derive(Clone)]

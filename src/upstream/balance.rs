@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::config::Balance;
+use sluicegate_config::Balance;
 
 /// A server has too many requests of a key when it has a quarter more than its share of all, in hundredths …
 const BOUND: u64 = 125;
@@ -150,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::{KeySpec, Part};
+    use sluicegate_config::{KeySpec, Part};
 
     fn places(weights: &[u64]) -> Vec<Place> {
         let place = |(at, weight): (usize, &u64)| Place::new(*weight, mixed(at as u64), Rc::default());

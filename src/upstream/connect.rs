@@ -19,8 +19,8 @@ use tokio_rustls::client::TlsStream;
 use super::ForwardError;
 use super::upstream_state::UpstreamState;
 use crate::client_connection::write_now;
-use crate::config::Protocol;
 use crate::tls::UpstreamTls;
+use sluicegate_config::Protocol;
 
 /// Sessions with servers that one worker remembers of one upstream, so that a handshake is a short one.
 const SESSIONS: usize = 64;

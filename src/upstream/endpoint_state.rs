@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::balance::mixed;
 use super::log_throttle::LogThrottle;
-use crate::config::EjectionConfig;
+use sluicegate_config::EjectionConfig;
 
 /// The milliseconds for which no connection is kept to a server that sends bytes nobody asked for.
 const NOT_KEPT: u64 = 60_000;

@@ -18,8 +18,8 @@ use super::retry::Budget;
 use super::server::Server;
 use super::upstream_state::{Lasting, UpstreamState};
 use crate::boxed_future::boxed_future;
-use crate::config::UpstreamConfig;
 use crate::metrics::UpstreamMetrics;
+use sluicegate_config::UpstreamConfig;
 
 /// An upstream as one worker sees it.
 pub struct Upstream {

@@ -15,8 +15,8 @@ use super::upload::UploadBody;
 use super::{ForwardError, headers, proxy, tunnel};
 use crate::auth::ConsumerHeaders;
 use crate::client_connection::{Connection, RequestBody};
-use crate::config::Protocol;
 use crate::metrics::UpstreamOutcome;
+use sluicegate_config::Protocol;
 use sluicegate_wire::{Headers, RequestHead};
 
 /// What the route says of forwarded requests.

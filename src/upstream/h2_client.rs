@@ -15,7 +15,7 @@ use super::outgoing::Outgoing;
 use super::server::Server;
 use super::upload::UploadBody;
 use crate::client_connection::Connection;
-use crate::config::UpstreamConfig;
+use sluicegate_config::UpstreamConfig;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::h1::{response_body, status_of};

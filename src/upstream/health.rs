@@ -16,7 +16,7 @@ use super::error::told;
 use super::proxy;
 use super::server::Server;
 use super::upstream_state::{Members, UpstreamState};
-use crate::config::HealthConfig;
+use sluicegate_config::HealthConfig;
 use sluicegate_wire::RequestHead;
 
 /// The longest that a start or a reload waits for the addresses of names it does not know.

@@ -19,7 +19,7 @@ use super::pool::Pool;
 use super::upstream_state::UpstreamState;
 use super::{ForwardError, h2_client};
 use crate::boxed_future::boxed_future;
-use crate::config::{Protocol, UpstreamConfig};
+use sluicegate_config::{Protocol, UpstreamConfig};
 use sluicegate_wire::RequestHead;
 
 /// A server as one worker sees it.

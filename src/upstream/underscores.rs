@@ -8,7 +8,7 @@ use http::HeaderName;
 
 use super::forwarded_headers::kind;
 use super::headers::{X_CONSUMER_NAME, X_CONSUMER_PLAN, X_REQUEST_ID};
-use crate::config::Config;
+use sluicegate_config::Config;
 use sluicegate_wire::Headers;
 
 /// What frames a message, or what authenticating proxies say of a user, besides what [`kind`] knows.

@@ -15,8 +15,8 @@ use super::exchange::Exchange;
 use super::underscores::Underscores;
 use super::{ForwardError, headers};
 use crate::client_connection::{RequestBody, RequestBodyError};
-use crate::config::UpstreamConfig;
 use crate::worker_state::{Deadline, WorkerState};
+use sluicegate_config::UpstreamConfig;
 use sluicegate_wire::Headers;
 
 /// The body of a request on its way to an upstream.

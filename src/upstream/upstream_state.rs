@@ -8,8 +8,8 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use super::endpoint_state::EndpointState;
-use crate::config::UpstreamConfig;
 use crate::tls::UpstreamTls;
+use sluicegate_config::UpstreamConfig;
 
 /// Addresses of one server that are used.
 const MOST_ADDRESSES: usize = 32;

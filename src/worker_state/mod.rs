@@ -9,7 +9,7 @@ use std::cell::Cell;
 pub use self::buffers::Buffers;
 pub use self::deadline::{Deadline, Deadlines};
 use crate::clock::Clock;
-use crate::config::ClientConfig;
+use sluicegate_config::ClientConfig;
 
 /// The state of one worker thread.
 pub struct WorkerState {

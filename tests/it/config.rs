@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use sluicegate::config::{self, RedisAddress, RedisServers};
 use sluicegate::resources::{Loaded, parse};
+use sluicegate_config::{RedisAddress, RedisServers};
 
 /// A folder of this test's files, as seen from the root of the repository: tests run there.
 fn folder(name: &str) -> PathBuf {
@@ -214,14 +214,14 @@ fn a_truncated_store_reveals_no_secret() {
 fn the_schema_in_the_repository_is_this_one() {
     let file = Path::new("gateway.schema.json");
     let mut wrong = String::new();
-    compare(&format!("{:#}\n", config::schema()), file, &mut wrong);
+    compare(&format!("{:#}\n", sluicegate_config::schema()), file, &mut wrong);
     assert!(wrong.is_empty(), "{wrong}\n`sluicegate schema > gateway.schema.json` brings it up to date.");
 }
 
 /// What the good files use is what the schema knows, in both directions: a field that works is in a good file.
 #[test]
 fn the_schema_knows_every_field() {
-    let schema = config::schema();
+    let schema = sluicegate_config::schema();
     let mut walk = Walk { schema: &schema, used: HashSet::new() };
     for file in good() {
         walk.value(&yaml(&fs::read_to_string(&file).unwrap()), &[&schema], &file.display().to_string());
@@ -238,7 +238,7 @@ fn the_schema_knows_every_field() {
 /// The examples of the manual: a whole file is good, and a section has no key that the schema does not know.
 #[test]
 fn the_manual_is_right() {
-    let schema = config::schema();
+    let schema = sluicegate_config::schema();
     let mut walk = Walk { schema: &schema, used: HashSet::new() };
     for page in ["README.md", "docs/configuration.md"] {
         let text = fs::read_to_string(page).unwrap();

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 use serde_json::Value;
-use sluicegate::config::{Problem, schema};
 use sluicegate::resources::{Loaded, parse};
+use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
 const BEYOND: [(&str, &str); 107] = [

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::config::{CorsConfig, Origins};
+use sluicegate_config::{CorsConfig, Origins};
 
 /// Which pages may read answers.
 pub(super) fn cors(cors: &CorsConfig) -> Value {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::seconds;
 use crate::client_connection::PER_ADDRESS;
-use crate::config::{CertificateConfig, ListenerConfig, TlsConfig};
 use crate::tls::{KeyPair, ListenerFiles};
+use sluicegate_config::{CertificateConfig, ListenerConfig, TlsConfig};
 
 pub(super) fn listener((listener, files): (&ListenerConfig, &Option<ListenerFiles>)) -> Value {
     json!({

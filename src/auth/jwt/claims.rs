@@ -6,7 +6,7 @@ use sluicegate_limiter::{Span, Time};
 
 use super::TokenError;
 use super::token::Claims;
-use crate::config::JwtConfig;
+use sluicegate_config::JwtConfig;
 
 /// What is kept of a token whose signature is good.
 #[derive(Debug)]

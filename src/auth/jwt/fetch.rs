@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::KeySet;
-use crate::config::JwksUrl;
+use sluicegate_config::JwksUrl;
 
 /// The longest that a fetch takes, from the name of the host to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -12,9 +12,9 @@ use super::fetch::Fetcher;
 use super::keyset::hash;
 use super::schedule::Schedule;
 use crate::clock::Clock;
-use crate::config::{FileRef, JwksUrl, JwtKeys};
 use crate::file;
 use crate::file_watch;
+use sluicegate_config::{FileRef, JwksUrl, JwtKeys};
 
 /// How long a bad file may be half-written before it is reported.
 const HALF_WRITTEN: Duration = Duration::from_millis(100);

@@ -27,7 +27,7 @@ use self::keyset::{NoKey, hash};
 use self::remembered::Remembered;
 use self::token::Token;
 use super::headers::{disown, reads_like};
-use crate::config::JwtConfig;
+use sluicegate_config::JwtConfig;
 use sluicegate_wire::Headers;
 
 /// Verifies the tokens of requests.

@@ -1,7 +1,7 @@
 //! What a replay says at its end.
 
-use crate::config::Config;
 use crate::replay::{Replay, Unmatched};
+use sluicegate_config::Config;
 
 /// Lines that are named when they cannot be read.
 const NAMED: usize = 5;

@@ -4,10 +4,10 @@ use http::uri::PathAndQuery;
 
 use super::RequestContext;
 use crate::auth::Identity;
-use crate::config::UriTemplate;
 use crate::message::RequestId;
 use crate::rewrite::{self, Facts, Unwritable, apply, disown_changed, render};
 use crate::trace::Trace;
+use sluicegate_config::UriTemplate;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 

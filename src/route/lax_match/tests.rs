@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::fixture::{self, Request};
 use super::super::{Asked, RouteTable};
 use super::*;
-use crate::config::{Config, Match};
+use sluicegate_config::{Config, Match};
 
 type Found = Vec<(usize, String, Vec<(String, String)>)>;
 

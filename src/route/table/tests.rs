@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::fixture::{self, Request};
 use super::*;
-use crate::config::{HostPattern, PathPattern};
+use sluicegate_config::{HostPattern, PathPattern};
 
 /// Whether a path matches, and its parameters: pattern and path, segment by segment as they are written.
 fn slow_path<'a>(pattern: &str, path: &'a str) -> Option<Vec<(String, &'a str)>> {

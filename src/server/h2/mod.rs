@@ -45,7 +45,7 @@ pub(super) async fn serve(
     let view = services.view();
     let config = &view.snapshot.config;
     let limits = HeadLimits { bytes: config.max_head, fields: worker.client().max_headers };
-    let session = Session::new(limits, Arc::clone(&config.h2), worker.clock().uptime());
+    let session = Session::new(limits, Arc::clone(&view.snapshot.flood_limits), worker.clock().uptime());
     let session = Rc::new(RefCell::new(session));
     drop(view); // it may be replaced long before the connection ends
     let mut task = Task {

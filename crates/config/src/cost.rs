@@ -1,0 +1,64 @@
+//! What requests spend.
+
+use http::{HeaderName, Method};
+
+/// What a request spends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Always the same.
+    Constant(u64),
+    /// A whole number in a request header; 1 where it is missing or no number.
+    Header(HeaderName),
+    /// By what the request is, and by what comes of it.
+    Detailed(Box<DetailedCost>),
+}
+
+/// What a request spends, by what it is and by what comes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetailedCost {
+    /// For the request itself.
+    pub request: u64,
+    /// A request header whose number stands for `request`.
+    pub request_header: Option<HeaderName>,
+    /// For requests with these methods, instead.
+    pub methods: Vec<(Method, u64)>,
+    /// Only answers with these statuses cost anything, first to last; empty for all.
+    pub status: Vec<(u16, u16)>,
+    /// A header of the answer, whose number is charged too.
+    pub response_header: Option<HeaderName>,
+    /// For requests of the routes with these names, instead of any of these.
+    pub routes: Vec<(String, u64)>,
+    /// Whether the bytes of the request's body are charged too.
+    pub request_bytes: bool,
+    /// Whether the bytes of the answer's body are charged too.
+    pub response_bytes: bool,
+    /// What is taken before the answer is there; `None` for what the request itself costs.
+    pub reserve: Option<u64>,
+}
+
+impl Cost {
+    /// The request header that says what it spends.
+    #[inline]
+    pub fn request_header(&self) -> Option<&HeaderName> {
+        match self {
+            Self::Constant(_) => None,
+            Self::Header(name) => Some(name),
+            Self::Detailed(cost) => cost.request_header.as_ref(),
+        }
+    }
+
+    /// What a request spends on the route of this name, if that differs from others.
+    #[inline]
+    pub fn on_route(&self, name: &str) -> Option<u64> {
+        let Self::Detailed(cost) = self else { return None };
+        cost.routes.iter().find(|(route, _)| route == name).map(|(_, cost)| *cost)
+    }
+}
+
+impl DetailedCost {
+    /// Whether it is only known when the answer is there.
+    #[inline]
+    pub fn settles(&self) -> bool {
+        !self.status.is_empty() || self.response_header.is_some() || self.request_bytes || self.response_bytes
+    }
+}

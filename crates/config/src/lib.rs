@@ -1,0 +1,156 @@
+//! gateway.yaml: what it means, and everything that is wrong with it. All mistakes are reported at once, each at its place.
+//!
+//! A text becomes a tree (`node`), the tree a raw configuration (`raw`), and that a valid one (`validate`): [`Config`].
+//! [`Report`] collects the mistakes on the way.
+//!
+//! This crate never opens a socket or reads a clock. Of the files that a configuration names it reads, through
+//! [`Folder`], only small ones whose content is a value; what certificates, keys and lists of addresses contain is for
+//! its caller to check.
+//!
+//! Start reading at [`parse`], then [`Config`]. To add a field, begin with the mapping in `raw.rs` or `raw_*.rs`.
+
+mod at;
+mod calendar;
+mod client;
+mod conceal;
+mod cors;
+mod cost;
+mod drain;
+mod env;
+mod forms;
+mod h2;
+mod hints;
+mod host_name;
+mod jwt;
+mod key_spec;
+mod listener;
+mod lists;
+mod log;
+mod model;
+mod network;
+mod node;
+mod normal_path;
+mod pattern;
+mod percent;
+mod raw;
+mod raw_balance;
+mod raw_ban;
+mod raw_cors;
+mod raw_drain;
+mod raw_h2;
+mod raw_jwt;
+mod raw_listen;
+mod raw_log;
+mod raw_route;
+mod raw_shape;
+mod raw_store;
+mod raw_upstream;
+mod read;
+mod references;
+mod report;
+mod rewrite;
+mod route;
+mod schema;
+mod secret;
+mod store;
+mod suggest;
+mod syntax;
+mod template;
+mod upstream;
+mod validate;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+pub use at::{At, FileContent, FileRef, Folder, utf8_text};
+pub use client::ClientConfig;
+pub use cors::{Below, CorsConfig, Origins};
+pub use cost::{Cost, DetailedCost};
+pub use drain::DrainConfig;
+pub use h2::H2Config;
+pub use host_name::host_name;
+pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
+pub use key_spec::{KeySpec, Part};
+pub use listener::{
+    AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig,
+    MinTls, TlsConfig, TrustedList,
+};
+pub use lists::{Access, ListConfig, ListSource};
+pub use log::{
+    Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, Sample, Share, TraceConfig, has_secret_word,
+    is_secret_header, secret_parameters,
+};
+pub use model::{
+    ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, Mode, OnMissing,
+    OnStoreFailure, When,
+};
+pub use network::parse_network;
+pub use normal_path::{PathError, is_overlong, normalize};
+pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
+pub use percent::{form_decode, percent_decode};
+pub use report::nearest;
+pub use report::{Mistake, Place, Problem, Report};
+pub use rewrite::{Change, HeaderChange, PathChange, RegexPiece, UriTemplate};
+pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
+pub use secret::Secret;
+pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
+pub use template::{Piece, Template, Variable};
+pub use upstream::{
+    Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,
+    UpstreamTlsConfig,
+};
+pub use validate::believes_everybody;
+
+use node::Value;
+use read::Read;
+
+/// What a text describes, as far as it can be understood.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The configuration. It is valid only if the report has no errors.
+    pub config: Config,
+    /// The names and matches of all routes whose `match` is understood, in the order of the file.
+    pub matches: Vec<(At<String>, Match)>,
+}
+
+/// Parses the text of a configuration and adds everything that is wrong with it to `report`. `None` if nothing can be
+/// understood.
+pub fn parse(text: &str, folder: Folder<'_>, report: &mut Report) -> Option<Parsed> {
+    raw(text, report).map(|raw| validate::config(&raw, folder, report))
+}
+
+/// The file of consumers that a configuration names, and the plans that they can be on; none if they can be on any.
+///
+/// # Errors
+/// When the configuration cannot be read as far as that.
+pub fn consumers_file(text: &str, folder: &Path) -> Result<Option<(PathBuf, Vec<String>)>, Report> {
+    let mut report = Report::default();
+    let raw = raw(text, &mut report);
+    let plans = raw.as_ref().map(validate::plans).unwrap_or_default();
+    let named = raw.and_then(|raw| raw.auth?.value.api_key?.value.consumers);
+    match named {
+        Some(file) => Ok(Some((folder.join(&file.value), plans))),
+        None if report.errors.is_empty() => Ok(None),
+        None => Err(report),
+    }
+}
+
+fn raw(text: &str, report: &mut Report) -> Option<raw::RawConfig> {
+    let mut tree = node::parse(text).map_err(|problem| report.error(problem)).ok()?;
+    match &tree.value {
+        Value::Map(_) => {}
+        Value::Null => {
+            let problem = Problem::new(Place::START, "the file is empty");
+            report.error(problem.help("a gateway needs at least `listen` and `routes`"));
+            return None;
+        }
+        _ => return read::wrong_kind(&tree, "a mapping (`listen: …`, `routes: …`)", report),
+    }
+    env::substitute(&mut tree, &|name| std::env::var(name).ok(), report);
+    raw::RawConfig::read(&tree, report)
+}
+
+/// The JSON Schema of gateway.yaml.
+pub fn schema() -> serde_json::Value {
+    schema::schema()
+}

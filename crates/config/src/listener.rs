@@ -1,0 +1,158 @@
+//! The edge: addresses, operators, and who the client is.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::HeaderName;
+use ipnet::IpNet;
+
+use super::at::{At, FileRef};
+
+/// An address that serves clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerConfig {
+    /// The name that routes may ask for.
+    pub name: String,
+    /// The address.
+    pub address: SocketAddr,
+    /// How TLS is spoken; `None` where it is not.
+    pub tls: Option<TlsConfig>,
+    /// Whether connections begin with a PROXY header.
+    pub proxy_protocol: bool,
+    /// Connections at once.
+    pub max_connections: u64,
+    /// Connections at once of one client address; `None` for the default, which leaves this machine alone.
+    pub max_connections_per_ip: Option<u64>,
+}
+
+/// How a listener speaks TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The certificates, at least one. The first is for clients that ask for no name, or for one that no other has.
+    pub certificates: Vec<CertificateConfig>,
+    /// Whose certificates clients have to show; `None` if they are not asked.
+    pub client: Option<ClientAuthConfig>,
+    /// The oldest version that is spoken.
+    pub min_version: MinTls,
+    /// The longest that a handshake may take.
+    pub handshake_timeout: Duration,
+}
+
+/// A certificate of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateConfig {
+    /// The file of the certificate and its chain.
+    pub cert: FileRef,
+    /// The file of its private key.
+    pub key: FileRef,
+}
+
+/// Whose certificates clients have to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuthConfig {
+    /// The file of authorities.
+    pub ca: FileRef,
+    /// Whether clients without a certificate are turned away.
+    pub required: bool,
+}
+
+/// The oldest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinTls {
+    /// TLS 1.2.
+    V1_2,
+    /// TLS 1.3.
+    V1_3,
+}
+
+/// The address for operators.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// The address.
+    pub address: SocketAddr,
+    /// What changes need; empty for a read-only API.
+    pub token: String,
+    /// Hosts under which it answers, beside those of this machine: names in lower case, and addresses.
+    pub hosts: Vec<String>,
+}
+
+impl std::fmt::Debug for AdminConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdminConfig").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Which peers are believed, and in which header.
+#[derive(Clone, Debug)]
+pub struct ClientIpConfig {
+    /// The peers that are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The lists of more of them.
+    pub trusted_lists: Vec<TrustedList>,
+    /// The header that they write.
+    pub header: ForwardedHeader,
+    /// Bits of an IPv6 address that make one client.
+    pub ipv6_prefix: u8,
+}
+
+/// A list of peers that are believed.
+#[derive(Clone, Debug)]
+pub struct TrustedList {
+    /// An index into [`Config::lists`](super::Config::lists).
+    pub index: usize,
+    /// As `trusted_proxies` names it.
+    pub written: At<String>,
+}
+
+/// A header in which proxies name the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForwardedHeader {
+    /// X-Forwarded-For.
+    XForwardedFor,
+    /// Forwarded (RFC 7239).
+    Forwarded,
+    /// X-Real-IP.
+    XRealIp,
+    /// Another one, which holds one address: CF-Connecting-IP, say.
+    Single(HeaderName),
+}
+
+impl ForwardedHeader {
+    /// The header's name.
+    #[inline]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::XForwardedFor => "x-forwarded-for",
+            Self::Forwarded => "forwarded",
+            Self::XRealIp => "x-real-ip",
+            Self::Single(name) => name.as_str(),
+        }
+    }
+}
+
+impl ClientIpConfig {
+    /// Whether any peer may be one of the proxies that are believed.
+    #[inline]
+    pub const fn has_proxies(&self) -> bool {
+        !self.trusted_proxies.is_empty() || !self.trusted_lists.is_empty()
+    }
+}
+
+impl MinTls {
+    /// As the file writes it.
+    #[inline]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1_2 => "1.2",
+            Self::V1_3 => "1.3",
+        }
+    }
+}
+
+impl ListenerConfig {
+    /// What tells listeners apart across reloads: the address, so that a name may change. A port that the system
+    /// chooses is no address yet.
+    pub fn id(&self) -> String {
+        if self.address.port() == 0 { self.name.clone() } else { self.address.to_string() }
+    }
+}

@@ -1,0 +1,266 @@
+//! What is told of requests: the access log, and the trace that they belong to.
+
+use std::path::PathBuf;
+
+use http::HeaderName;
+
+use super::jwt::JwtConfig;
+use super::model::{ApiKeyConfig, ApiKeySource};
+
+/// Headers that are secrets, whatever they are called here.
+const SECRETS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
+/// Words in the names of headers and parameters whose values are secrets.
+const SECRET_WORDS: [&str; 5] = ["api-key", "apikey", "token", "secret", "passw"];
+/// A query parameter that is a secret everywhere (RFC 6750 §2.3).
+const ACCESS_TOKEN: &str = "access_token";
+
+/// Whether the value of a header is a secret.
+pub fn is_secret_header(name: &HeaderName, api_key: &ApiKeyConfig, jwt: Option<&JwtConfig>) -> bool {
+    SECRETS.contains(&name.as_str().replace('_', "-").as_str())
+        || has_secret_word(name.as_str())
+        || matches!(&api_key.source, ApiKeySource::Header(own) if own == name)
+        || jwt.is_some_and(|jwt| jwt.header == *name)
+}
+
+/// Whether a header or a parameter is called as secrets are.
+pub fn has_secret_word(name: &str) -> bool {
+    let plain = name.to_ascii_lowercase().replace('_', "-");
+    SECRET_WORDS.iter().any(|word| plain.contains(word))
+}
+
+/// The query parameters whose values are secrets whatever else the file says.
+pub fn secret_parameters(api_key: &ApiKeyConfig) -> Vec<String> {
+    let mut names = vec![ACCESS_TOKEN.to_owned()];
+    if let ApiKeySource::Query(name) = &api_key.source {
+        names.push(name.clone());
+    }
+    names
+}
+
+/// Where a line of each request goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLogConfig {
+    /// Where to.
+    pub target: LogTarget,
+    /// In which form.
+    pub format: LogFormat,
+    /// The members of a JSON line, in order.
+    pub fields: Vec<Field>,
+    /// Query parameters whose values are secrets, besides that of the API key.
+    pub redact: Vec<String>,
+    /// Which share of them is written.
+    pub sample: Sample,
+    /// Bytes that may wait to be written; what comes beyond them is dropped, and counted.
+    pub buffer: usize,
+}
+
+/// Where the lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard output.
+    Stdout,
+    /// A file, appended to.
+    File(PathBuf),
+}
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A few values in a fixed order, for people.
+    Short,
+    /// A JSON object.
+    Json,
+    /// The combined format of Apache and nginx.
+    Combined,
+}
+
+/// Which requests are written: the share of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Requests that were served.
+    pub ok: Share,
+    /// Requests that the gateway turned away: by limits, lists, for want of credentials or of a route.
+    pub refused: Share,
+    /// All others that ended with a status of 400 or above.
+    pub error: Share,
+}
+
+/// A share of all, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share(u32);
+
+impl Share {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Everything.
+    pub const ALL: Self = Self(1_000_000);
+
+    /// So many millionths, at most all.
+    pub fn millionths(number: u32) -> Self {
+        Self(number.min(Self::ALL.0))
+    }
+
+    /// Whether a random number is in the share.
+    #[inline]
+    pub fn takes(self, random: u64) -> bool {
+        self == Self::ALL || (u128::from(random) * u128::from(Self::ALL.0)) >> 64 < u128::from(self.0)
+    }
+
+    /// In per cent.
+    pub fn percent(self) -> f64 {
+        f64::from(self.0) / 10_000.0
+    }
+}
+
+/// A member of a JSON line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// One of the known members.
+    Known(Known),
+    /// A header of the request, under `headers`.
+    Header(HeaderName),
+}
+
+/// Declares the members that a JSON line can have, with their names.
+macro_rules! known {
+    ($($(#[$meta:meta])* $variant:ident = $name:literal $(, $usual:ident)?;)*) => {
+        /// The members that a JSON line can have.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Known { $($(#[$meta])* $variant,)* }
+
+        impl Known {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            /// Those of a log that does not choose.
+            pub const USUAL: &'static [Self] = &[$($(known!(@$usual $variant),)?)*];
+
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+    (@usual $variant:ident) => { Self::$variant };
+}
+
+known! {
+    /// When it came: seconds since the epoch.
+    Time = "time", usual;
+    /// The client's address.
+    ClientIp = "client_ip", usual;
+    /// The method.
+    Method = "method", usual;
+    /// The host as it was named.
+    Host = "host", usual;
+    /// Path and query as they came.
+    Path = "path", usual;
+    /// HTTP/1.1 and its like.
+    Protocol = "protocol", usual;
+    /// http or https.
+    Scheme = "scheme";
+    /// The status; 499 if the client left before there was one.
+    Status = "status", usual;
+    /// Seconds from its head to the end of its answer.
+    Duration = "duration", usual;
+    /// Whether the answer was sent to its end.
+    Complete = "complete", usual;
+    /// Bytes of the request's body that were forwarded.
+    BytesIn = "bytes_in", usual;
+    /// Bytes of the answer's body.
+    BytesOut = "bytes_out", usual;
+    /// The route.
+    Route = "route", usual;
+    /// The listener.
+    Listener = "listener";
+    /// The address of the peer.
+    Peer = "peer";
+    /// admitted, refused or unmatched.
+    Outcome = "outcome", usual;
+    /// Why the gateway refused it.
+    Reason = "reason", usual;
+    /// What the client was told of that.
+    Detail = "detail", usual;
+    /// The limit that the headers speak of.
+    Limit = "limit", usual;
+    /// What it has left.
+    Remaining = "remaining", usual;
+    /// Seconds until it is worth coming back.
+    RetryAfter = "retry_after", usual;
+    /// Seconds that leaky buckets held it.
+    Delay = "delay", usual;
+    /// Limits in shadow mode that would have refused it.
+    Shadow = "shadow", usual;
+    /// Limits whose candidate would have refused it.
+    Candidate = "candidate", usual;
+    /// The consumer.
+    Consumer = "consumer";
+    /// The plan.
+    Plan = "plan";
+    /// The user.
+    User = "user";
+    /// The upstream.
+    Upstream = "upstream", usual;
+    /// The server of the upstream.
+    Server = "server";
+    /// Seconds until the head of the upstream's answer.
+    UpstreamDuration = "upstream_duration", usual;
+    /// Why the upstream gave no answer.
+    UpstreamError = "upstream_error", usual;
+    /// The request's id.
+    RequestId = "request_id", usual;
+    /// The trace.
+    TraceId = "trace_id", usual;
+    /// The gateway's span in it.
+    SpanId = "span_id";
+    /// The span of whoever asked.
+    ParentId = "parent_id";
+    /// User-Agent.
+    UserAgent = "user_agent", usual;
+    /// Referer.
+    Referer = "referer", usual;
+}
+
+/// The members that a line of the short format is made of.
+pub(super) const SHORT: &[Known] = &[
+    Known::Time,
+    Known::ClientIp,
+    Known::Method,
+    Known::Host,
+    Known::Path,
+    Known::Status,
+    Known::BytesOut,
+    Known::Duration,
+    Known::Route,
+    Known::Reason,
+    Known::Limit,
+    Known::Server,
+    Known::RequestId,
+];
+
+/// How requests find their place in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceConfig {
+    /// Whose traceparent is gone on with.
+    pub accept: Accept,
+    /// Whether a trace begins here where none is gone on with.
+    pub create: bool,
+    /// The share of those that is marked as sampled.
+    pub sampled: Share,
+}
+
+/// Whose traceparent is gone on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// Everybody's.
+    Anybody,
+    /// That of trusted proxies.
+    Trusted,
+    /// Nobody's.
+    Nobody,
+}
+
+impl Default for TraceConfig {
+    fn default() -> Self {
+        Self { accept: Accept::Anybody, create: true, sampled: Share::NONE }
+    }
+}

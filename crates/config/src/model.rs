@@ -1,0 +1,193 @@
+//! gateway.yaml as it is meant: every reference resolved, every value checked. Nothing after this file fails.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, Method};
+use ipnet::IpNet;
+use sluicegate_limiter::{Ban, Quota};
+
+use super::at::{At, FileRef};
+use super::client::ClientConfig;
+use super::cors::CorsConfig;
+use super::cost::Cost;
+use super::drain::DrainConfig;
+use super::jwt::JwtConfig;
+use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
+use super::lists::ListConfig;
+use super::log::{AccessLogConfig, TraceConfig};
+use super::route::RouteConfig;
+use super::store::RedisConfig;
+use super::upstream::UpstreamConfig;
+use crate::h2::H2Config;
+use crate::{HeaderChange, KeySpec};
+
+/// A valid configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Addresses that serve clients, at least one.
+    pub listeners: Vec<ListenerConfig>,
+    /// The address for operators.
+    pub admin: Option<AdminConfig>,
+    /// Who the client is.
+    pub client_ip: ClientIpConfig,
+    /// API keys.
+    pub api_key: ApiKeyConfig,
+    /// How user tokens are verified; without it there are none.
+    pub jwt: Option<JwtConfig>,
+    /// Where shared counters live; without it all counters are local.
+    pub store: Option<RedisConfig>,
+    /// The lists of addresses, in the order of the file.
+    pub lists: Vec<ListConfig>,
+    /// The plans that consumers can be on, because a limit names them; none if no limit has numbers for any.
+    pub plans: Vec<String>,
+    /// The limits, in the order of the file.
+    pub limits: Vec<LimitConfig>,
+    /// The upstreams, in the order of the file.
+    pub upstreams: Vec<UpstreamConfig>,
+    /// The routes, in the order of the file.
+    pub routes: Vec<RouteConfig>,
+    /// Which pages of other origins may read answers to requests that no route takes.
+    pub cors: Option<Arc<CorsConfig>>,
+    /// Headers of answers to requests that no route takes.
+    pub answer_headers: Vec<HeaderChange>,
+    /// Where a line of each request goes; without it, nowhere.
+    pub access_log: Option<AccessLogConfig>,
+    /// How requests find their place in a trace.
+    pub trace: TraceConfig,
+    /// Serving threads; `None` is one per core.
+    pub workers: Option<usize>,
+    /// How long clients may take, and how much they may send.
+    pub client: ClientConfig,
+    /// The longest request head in bytes.
+    pub max_head: usize,
+    /// What a connection of HTTP/2 may send.
+    pub h2: H2Config,
+    /// How it goes down.
+    pub drain: DrainConfig,
+}
+
+/// API keys: where they are, and whose.
+#[derive(Clone, Debug)]
+pub struct ApiKeyConfig {
+    /// Where a request has its key.
+    pub source: ApiKeySource,
+    /// The known keys; without them any key is as good as another.
+    pub consumers: Option<ConsumersConfig>,
+}
+
+/// The known API keys.
+#[derive(Clone, Debug)]
+pub struct ConsumersConfig {
+    /// The file that they stand in.
+    pub file: FileRef,
+    /// Whether a request without one is answered 401.
+    pub required: bool,
+    /// Whether the upstream is told whose key it was.
+    pub forward: bool,
+}
+
+/// Where the API key is.
+#[derive(Clone, Debug)]
+pub enum ApiKeySource {
+    /// In this header.
+    Header(HeaderName),
+    /// In this query parameter.
+    Query(String),
+}
+
+/// A limit.
+#[derive(Clone, Debug)]
+pub struct LimitConfig {
+    /// Its name.
+    pub name: String,
+    /// What is counted apart.
+    pub key: KeySpec,
+    /// How it is counted.
+    pub quota: Quota,
+    /// The time zone in which its days, weeks and months begin, where the file names one.
+    pub zone: Option<String>,
+    /// How it is counted for those on a plan, by the plan's name.
+    pub plans: Vec<(String, Quota)>,
+    /// Another quota that is counted beside it and never enforced.
+    pub candidate: Option<Quota>,
+    /// The requests that it concerns; `None` for all.
+    pub when: Option<When>,
+    /// What a request spends.
+    pub cost: Cost,
+    /// Whether refusals lead to a ban.
+    pub ban: Option<Ban>,
+    /// Whether it refuses.
+    pub mode: Mode,
+    /// Whom it leaves alone.
+    pub exempt: Exempt,
+    /// What becomes of a request without the key.
+    pub on_missing: OnMissing,
+    /// Whether it is counted in the store, together with other gateways.
+    pub shared: bool,
+    /// Whether requests carry their key in full: a shared limit names it to the store, and a replay writes it.
+    pub whole_key: bool,
+    /// What becomes of a shared limit's requests while the store fails.
+    pub on_store_failure: OnStoreFailure,
+    /// Live counters it may hold.
+    pub max_keys: usize,
+}
+
+/// Whether a limit refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It refuses.
+    Enforce,
+    /// It counts and reports what it would have refused.
+    Shadow,
+    /// It does nothing.
+    Off,
+}
+
+/// Whom a limit leaves alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exempt {
+    /// Clients at these addresses.
+    pub networks: Vec<IpNet>,
+    /// Clients on these lists: indices into [`Config::lists`].
+    pub lists: Vec<usize>,
+    /// Keys of these values; a composite key is its values joined by commas.
+    pub values: Vec<String>,
+    /// Consumers of these names.
+    pub consumers: Vec<String>,
+    /// Those on these plans.
+    pub plans: Vec<At<String>>,
+}
+
+/// The requests that a limit concerns: all that is given fits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct When {
+    /// One of these methods; empty for any.
+    pub methods: Vec<Method>,
+    /// These headers with these values, or with any.
+    pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// A key of one of these values; empty for any.
+    pub keys: Vec<String>,
+}
+
+/// What becomes of a request without the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMissing {
+    /// All such requests share one bucket.
+    Shared,
+    /// The limit does not count it.
+    Skip,
+    /// It is answered 401.
+    Deny,
+}
+
+/// What becomes of a shared limit's requests while the store fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreFailure {
+    /// They are counted in the process.
+    #[default]
+    Local,
+    /// The limit admits them.
+    Open,
+    /// They are answered 503.
+    Closed,
+}

@@ -1,0 +1,253 @@
+//! Tree -> typed values, by one rule for every mapping: unknown and repeated keys are told, the rest is read on.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::at::At;
+use super::node::{Node, Value};
+use super::report::{Mistake, Place, Problem, Report, nearest};
+
+/// Something that a node can be read as. `None` means that the report now says why not.
+pub(super) trait Read: Sized {
+    /// Whether it is a field of the manual that this version does not have.
+    const LATER: bool = false;
+
+    fn read(node: &Node, report: &mut Report) -> Option<Self>;
+}
+
+/// A mapping whose keys are chosen by the user, in the file's order; `None` for a value that is wrong, so that its
+/// name is known all the same.
+#[derive(Clone, Debug)]
+pub(super) struct Named<T>(pub(super) Vec<(At<String>, Option<T>)>);
+
+/// A single value or a list of them.
+#[derive(Clone, Debug)]
+pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
+
+/// A field of the manual that this version does not have. Using it is an error, never silence.
+#[derive(Clone, Debug)]
+pub(super) struct Later;
+
+impl<T: Read> Read for At<T> {
+    const LATER: bool = T::LATER;
+
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        Some(Self { at: node.at, value: T::read(node, report)? })
+    }
+}
+
+impl Read for String {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        text(node, "a value", report)
+    }
+}
+
+impl Read for bool {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) if text.eq_ignore_ascii_case("true") => Some(true),
+            Value::Scalar(text) if text.eq_ignore_ascii_case("false") => Some(false),
+            _ => wrong_kind(node, "true or false", report),
+        }
+    }
+}
+
+impl Read for Later {
+    const LATER: bool = true;
+
+    /// The mapping that has this field reports it at its key; its value is never read.
+    fn read(_: &Node, _: &mut Report) -> Option<Self> {
+        None
+    }
+}
+
+impl<T: Read> Read for Vec<T> {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::List(items) => {
+                let read: Vec<T> = items.iter().filter_map(|item| T::read(item, report)).collect();
+                (items.is_empty() || !read.is_empty()).then_some(read) // of nothing but mistakes: no list at all
+            }
+            Value::Scalar(text) => wrong(node, "a list", Some(format!("write [{text}]")), report),
+            Value::Map(_) => wrong(
+                node,
+                "a list",
+                Some("a list has `- ` before each item, or brackets around them".to_owned()),
+                report,
+            ),
+            Value::Null | Value::Wrong => wrong_kind(node, "a list", report),
+        }
+    }
+}
+
+impl<T: Read> Read for OneOrMany<T> {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::List(_) => Vec::read(node, report).map(Self),
+            _ => Some(Self(vec![T::read(node, report)?])),
+        }
+    }
+}
+
+impl<T: Read> Read for Named<T> {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        if let Value::List(_) | Value::Null = &node.value {
+            let help = "write each with its name before it, `NAME: …`, or leave the field out";
+            return wrong(node, "a mapping of names", Some(help.to_owned()), report);
+        }
+        let entries = entries(node, "a mapping of names", report)?;
+        Some(Self(entries.into_iter().map(|(key, value)| (key, T::read(value, report))).collect()))
+    }
+}
+
+/// The node's single value.
+pub(super) fn text(node: &Node, expected: &str, report: &mut Report) -> Option<String> {
+    match &node.value {
+        Value::Scalar(text) => Some(text.clone()),
+        Value::Map(entries) => {
+            // `header: X-Tenant` is what YAML makes a mapping of, header:X-Tenant is what is meant.
+            let help = match entries.as_slice() {
+                [(Node { value: Value::Scalar(kind), .. }, Node { value: Value::Scalar(name), .. })]
+                    if ["header", "query", "cookie", "path"].contains(&kind.as_str()) =>
+                {
+                    Some(format!("write {kind}:{name}, without a space"))
+                }
+                _ => None,
+            };
+            wrong(node, expected, help, report)
+        }
+        _ => wrong_kind(node, expected, report),
+    }
+}
+
+/// The node's single value, read by `parse`, whose mistake is reported at the node.
+pub(super) fn parsed<T, E: Into<Mistake>>(
+    node: &Node,
+    expected: &str,
+    report: &mut Report,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Option<T> {
+    let text = text(node, expected, report)?;
+    parse(&text).map_err(|mistake| report.error(mistake.into().at(node.at))).ok()
+}
+
+pub(super) fn wrong_kind<T>(node: &Node, expected: &str, report: &mut Report) -> Option<T> {
+    wrong(node, expected, None, report)
+}
+
+/// Reports a value of the wrong kind, unless it is reported already.
+pub(super) fn wrong<T>(node: &Node, expected: &str, help: Option<String>, report: &mut Report) -> Option<T> {
+    if !matches!(node.value, Value::Wrong) {
+        let message = format!("expected {expected}, found {}", node.kind());
+        report.error(Mistake { message, help }.at(node.at));
+    }
+    None
+}
+
+/// Something of the manual that this version does not have.
+pub(super) fn not_available(at: Place, what: &str) -> Problem {
+    Problem::new(at, format!("{what} is not available in this version of sluicegate"))
+        .help("remove it; docs/configuration.md lists what this version has")
+}
+
+/// The entries of a mapping; a key given twice is an error at the second place.
+pub(super) fn entries<'a>(
+    node: &'a Node,
+    expected: &str,
+    report: &mut Report,
+) -> Option<Vec<(At<String>, &'a Node)>> {
+    let Value::Map(map) = &node.value else {
+        return wrong_kind(node, expected, report);
+    };
+    let mut entries: Vec<(At<String>, &Node)> = Vec::with_capacity(map.len());
+    let mut lines: HashMap<String, u64> = HashMap::with_capacity(map.len());
+    for (key, value) in map {
+        let Some(name) = At::<String>::read(key, report) else { continue };
+        match lines.entry(name.value.clone()) {
+            Entry::Occupied(line) => report.error(
+                name.problem(format!("`{}` is given twice", name.value))
+                    .help(format!("the first one is on line {}; keep one of them", line.get())),
+            ),
+            Entry::Vacant(line) => {
+                line.insert(name.at.line);
+                entries.push((name, value));
+            }
+        }
+    }
+    Some(entries)
+}
+
+/// A field: its key, and whether it is for a later version.
+pub(super) type Field = (&'static str, bool);
+
+/// Reports a key that no field has. Answers which one was probably meant.
+pub(super) fn unknown_key(
+    key: &At<String>,
+    what: &str,
+    fields: &[Field],
+    report: &mut Report,
+) -> Option<&'static str> {
+    let problem = key.problem(format!("unknown key `{}` in {what}", key.value));
+    let meant = nearest(&key.value, fields.iter().map(|(name, _)| *name));
+    report.error(match meant {
+        Some(name) => problem.help(format!("did you mean `{name}`?")),
+        None => {
+            let known: Vec<&str> = fields.iter().filter(|(_, later)| !later).map(|(name, _)| *name).collect();
+            problem.help(format!("known keys: {}", known.join(", ")))
+        }
+    });
+    meant
+}
+
+/// Declares a mapping of the file: its fields, what reads them, and what editors are told of them.
+macro_rules! mapping {
+    ($(#[$meta:meta])* $what:literal struct $name:ident {
+        $($(#[$field_meta:meta])* $field:ident $(= $key:literal)? : $ty:ty),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, schemars::JsonSchema)]
+        #[schemars(deny_unknown_fields)]
+        pub(super) struct $name {
+            #[schemars(skip)]
+            #[allow(dead_code, reason = "not every mapping is named in an error of its own")]
+            pub(super) at: Place,
+            /// Fields that are given and wrong: they are reported, and none of them is missing.
+            #[schemars(skip)]
+            #[allow(dead_code, reason = "not every mapping has fields that can be missing")]
+            pub(super) wrong: Vec<&'static str>,
+            $($(#[$field_meta])* $(#[schemars(rename = $key)])? pub(super) $field: Option<At<$ty>>,)*
+        }
+
+        impl $name {
+            pub(super) fn empty(at: Place) -> Self {
+                Self { at, wrong: Vec::new(), $($field: None),* }
+            }
+        }
+
+        impl Read for $name {
+            fn read(node: &Node, report: &mut Report) -> Option<Self> {
+                const FIELDS: &[crate::read::Field] =
+                    &[$((mapping!(@key $field $($key)?), <$ty as Read>::LATER)),*];
+                let mut mapping = Self::empty(node.at);
+                for (key, value) in entries(node, concat!($what, " (a mapping)"), report)? {
+                    match key.value.as_str() {
+                        $(mapping!(@key $field $($key)?) => {
+                            if <$ty as Read>::LATER {
+                                report.error(not_available(key.at, &format!("`{}`", key.value)));
+                            }
+                            mapping.$field = At::read(value, report);
+                            if mapping.$field.is_none() {
+                                mapping.wrong.push(mapping!(@key $field $($key)?));
+                            }
+                        })*
+                        _ => mapping.wrong.extend(unknown_key(&key, $what, FIELDS, report)),
+                    }
+                }
+                Some(mapping)
+            }
+        }
+    };
+    (@key $field:ident $key:literal) => { $key };
+    (@key $field:ident) => { stringify!($field) };
+}
+pub(super) use mapping;

@@ -1,0 +1,167 @@
+//! Upstreams and their servers.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use http::{HeaderValue, StatusCode};
+use rustls_pki_types::ServerName;
+
+use super::at::FileRef;
+use crate::KeySpec;
+
+/// An API behind the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamConfig {
+    /// Its name.
+    pub name: String,
+    /// Its servers and their shares, at least one.
+    pub servers: Vec<ServerConfig>,
+    /// How requests are spread over them.
+    pub balance: Balance,
+    /// How often the names of servers are looked up.
+    pub resolve: Duration,
+    /// For a connection.
+    pub connect: Duration,
+    /// For the head of an answer.
+    pub response: Duration,
+    /// For the next bytes, and for the next request on a kept connection.
+    pub idle: Duration,
+    /// For the next bytes of a tunnel, in either direction.
+    pub tunnel: Duration,
+    /// What is spoken to the servers.
+    pub protocol: Protocol,
+    /// TLS to those servers that have it; there is one if any has.
+    pub tls: Option<UpstreamTlsConfig>,
+    /// Whether each connection begins with the address of its client.
+    pub proxy_protocol: Option<ProxyVersion>,
+    /// How servers are asked whether they are well; `None` if they are not asked.
+    pub health: Option<HealthConfig>,
+    /// How failures take a server out; `None` if they do not.
+    pub ejection: Option<EjectionConfig>,
+    /// How often a request is tried on another server.
+    pub retries: RetryConfig,
+    /// Requests that one server has at once, of all workers together; `None` for no bound.
+    pub max_connections: Option<usize>,
+    /// Requests that wait while all servers have as many as they may.
+    pub max_pending: usize,
+}
+
+/// TLS to the servers of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamTlsConfig {
+    /// The authorities that are trusted; `None` for those of the system.
+    pub ca: Option<FileRef>,
+    /// The gateway's certificate chain and its private key.
+    pub client: Option<(FileRef, FileRef)>,
+    /// The name that certificates have to be for; `None` for the host of the server.
+    pub server_name: Option<ServerName<'static>>,
+    /// Whether certificates are verified.
+    pub verify: bool,
+}
+
+impl UpstreamConfig {
+    /// What keeps requests on one server.
+    #[inline]
+    pub fn hashed_by(&self) -> Option<&KeySpec> {
+        match &self.balance {
+            Balance::Hash(key) => Some(key),
+            Balance::RoundRobin | Balance::LeastRequests | Balance::Random => None,
+        }
+    }
+}
+
+/// What is spoken to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1: one request at a time on a connection.
+    Http1,
+    /// HTTP/2: many. Without TLS by prior knowledge.
+    Http2,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyVersion {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+impl Protocol {
+    /// What it is called in a handshake (ALPN, RFC 7301).
+    pub const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+}
+
+/// A server of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// HOST:PORT; the host may be a name.
+    pub authority: String,
+    /// Whether it is https.
+    pub tls: bool,
+    /// Its share of the requests.
+    pub weight: u32,
+}
+
+/// How requests are spread over the servers of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// In turn, by weight.
+    RoundRobin,
+    /// To the one with the fewest requests for its weight.
+    LeastRequests,
+    /// To the one of two, drawn by weight, that has fewer.
+    Random,
+    /// Those with the same key to the same one, unless it has too many.
+    Hash(KeySpec),
+}
+
+/// How servers are asked whether they are well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthConfig {
+    /// What is asked for.
+    pub path: PathAndQuery,
+    /// The host that is named; `None` for the server's own.
+    pub host: Option<HeaderValue>,
+    /// From one question to the next.
+    pub every: Duration,
+    /// For connection and answer together.
+    pub timeout: Duration,
+    /// So many good answers in a row bring a server back.
+    pub healthy: u32,
+    /// So many bad ones take it out.
+    pub unhealthy: u32,
+    /// Statuses of good answers.
+    pub status: Vec<RangeInclusive<u16>>,
+}
+
+/// How failures take a server out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EjectionConfig {
+    /// So many in a row.
+    pub failures: u32,
+    /// For how long at first.
+    pub span: Duration,
+    /// For how long at most, when it keeps failing.
+    pub max: Duration,
+    /// At most this share of the upstream's servers at once, in percent.
+    pub share: u8,
+    /// Statuses that count as failures beside answers that never came.
+    pub status: Vec<StatusCode>,
+}
+
+/// How often a request is tried on another server, where that is safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryConfig {
+    /// At most, for one request.
+    pub attempts: u32,
+    /// Retries for a hundred requests.
+    pub budget: u32,
+}

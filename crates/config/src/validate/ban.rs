@@ -1,0 +1,53 @@
+//! Bans: after how many refusals, and for how long.
+
+use sluicegate_limiter::{Ban, MAX_BAN_AFTER, MAX_PERIOD, MIN_PERIOD, Span};
+
+use super::{in_range, missing, value};
+use crate::Part;
+use crate::at::At;
+use crate::model::{LimitConfig, Mode};
+use crate::raw::RawLimit;
+use crate::raw_ban::RawBanFields;
+use crate::report::{Mistake, Report};
+use crate::values;
+
+/// The limit's ban. `None` if what is given is wrong, and that is reported.
+pub(super) fn ban(raw: &RawLimit, report: &mut Report) -> Option<Option<Ban>> {
+    let Some(ban) = &raw.ban else {
+        return (!raw.wrong.contains(&"ban")).then_some(None);
+    };
+    let RawBanFields { at, wrong, after, within, span } = &ban.value.0;
+    let count = after.as_ref().map_or(Some(1), |after| in_range(after, 1..=MAX_BAN_AFTER, "after", report));
+    let lasts = span.as_ref().and_then(|text| self::span(text, "a ban", report));
+    if span.is_none() {
+        missing(*at, "a ban", ("for", "15min"), wrong, report);
+    }
+    let sight = match within {
+        Some(text) => self::span(text, "`within`", report),
+        None if count.is_some_and(|count| count > 1) => {
+            missing(*at, "a ban after several refusals", ("within", "1min"), wrong, report);
+            None
+        }
+        None => Some(Span::ZERO), // of one refusal nothing has to be remembered
+    };
+    let numbers = wrong.iter().all(|field| !["after", "within", "for"].contains(field));
+    Some(Some(Ban::new(count?, sight?, lasts?)?)).filter(|_| numbers)
+}
+
+fn span(text: &At<String>, what: &str, report: &mut Report) -> Option<Span> {
+    value(text, report, |text| match values::span(text)? {
+        span if (MIN_PERIOD..=MAX_PERIOD).contains(&span) => Ok(span),
+        _ => Err(Mistake::new(format!("{what} is between 1ms and 366 days long, not {text}"))),
+    })
+}
+
+/// What works, but bans more than is meant.
+pub(super) fn doubts(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
+    let of_all = limit.key.parts().all(|part| matches!(part, Part::Global));
+    if limit.ban.is_some() && of_all && limit.mode == Mode::Enforce {
+        report.warning(
+            name.problem(format!("a ban of `{}` refuses everybody", name.value))
+                .help("all clients share its one key; ban on a limit with `key: ip` or a verified key"),
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! Clients: how long they may take, and how much they may send.
+
+use std::time::Duration;
+
+use super::{in_range, underscores, value};
+use crate::at::At;
+use crate::client::ClientConfig;
+use crate::raw::RawConfig;
+use crate::report::{Mistake, Report};
+use crate::values;
+
+/// The longest time that can be meant: a longer one is a mistake of the unit.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(super) fn client(raw: &RawConfig, report: &mut Report) -> ClientConfig {
+    let usual = ClientConfig::default();
+    let times = raw.timeouts.as_ref().map(|times| &times.value);
+    let mut time = |text: Option<&At<String>>| text.and_then(|text| timeout(text, report));
+    let head = time(times.and_then(|t| t.head.as_ref())).unwrap_or(usual.head);
+    let body = time(times.and_then(|t| t.body.as_ref())).unwrap_or(usual.body);
+    let idle = time(times.and_then(|t| t.idle.as_ref())).unwrap_or(usual.idle);
+    let write = time(times.and_then(|t| t.write.as_ref())).unwrap_or(usual.write);
+    let request = time(times.and_then(|t| t.request.as_ref()));
+    let min_body_rate = raw.min_body_rate.as_ref().and_then(|text| value(text, report, values::bytes));
+    let min_send_rate = raw.min_send_rate.as_ref().and_then(|text| value(text, report, values::bytes));
+    let max_headers = raw.max_headers.as_ref().and_then(|n| in_range(n, 10..=256, "max_headers", report));
+    ClientConfig {
+        head,
+        body,
+        idle,
+        write,
+        request,
+        min_body_rate: min_body_rate.unwrap_or(usual.min_body_rate),
+        min_send_rate: min_send_rate.unwrap_or(usual.min_send_rate),
+        max_headers: max_headers.map_or(usual.max_headers, |n| n as usize),
+        underscores: underscores::forwarded(raw, report),
+    }
+}
+
+/// A time that somebody waits for somebody.
+pub(super) fn timeout(text: &At<String>, report: &mut Report) -> Option<Duration> {
+    value(text, report, |text| match values::duration(text)? {
+        Duration::ZERO => Err(Mistake::new("a timeout is longer than nothing")),
+        duration if duration > LONGEST => Err(Mistake::new(format!("a timeout is at most 24h, not {text}"))),
+        duration => Ok(duration),
+    })
+}

@@ -1,0 +1,173 @@
+//! The edge: addresses and operators.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::section::Section;
+use super::tls;
+use super::{check_name, empty, in_range, missing, secret, value};
+use crate::at::{At, Folder};
+use crate::forms::{RawCount, RawListener};
+use crate::host_name;
+use crate::listener::{AdminConfig, ListenerConfig};
+use crate::raw::RawConfig;
+use crate::raw_listen::RawAdmin;
+use crate::report::{Mistake, Report};
+
+/// Connections at once of a listener when nothing else is said.
+const CONNECTIONS: u64 = 10_000;
+/// More than a process has file descriptors for.
+const MOST_CONNECTIONS: u64 = 10_000_000;
+
+pub(super) fn listeners(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Section<ListenerConfig> {
+    let mut all = Section::new("listener", raw.wrong.contains(&"listen"));
+    let Some(listen) = &raw.listen else {
+        missing(raw.at, "the file", ("listen", "[0.0.0.0:8080]"), &raw.wrong, report);
+        return all;
+    };
+    if listen.value.is_empty() {
+        empty(listen.at, "listen", "a gateway listens somewhere: `listen: [0.0.0.0:8080]`", report);
+    }
+    for RawListener(raw) in &listen.value {
+        let address = raw.address.as_ref().and_then(|text| value(text, report, address));
+        let tls = raw.tls.as_ref().map(|raw| tls::tls(&raw.value, folder, report));
+        let most = |raw: Option<&At<RawCount>>, field, report: &mut Report| {
+            raw.and_then(|count| in_range(count, 1..=MOST_CONNECTIONS, field, report))
+        };
+        let max_connections = most(raw.max_connections.as_ref(), "max_connections", report);
+        let per_ip = most(raw.max_connections_per_ip.as_ref(), "max_connections_per_ip", report);
+        let Some(text) = &raw.address else {
+            missing(raw.at, "a listener", ("address", "0.0.0.0:8080"), &raw.wrong, report);
+            if let Some(name) = &raw.name {
+                all.push(name.clone(), None);
+            }
+            continue;
+        };
+        let name = raw.name.as_ref().unwrap_or(text);
+        if raw.name.is_some() {
+            check_name(name, "listener", report);
+        }
+        let in_the_way =
+            |own| all.valid().find(move |(_, other)| overlap(other.address, own)).map(|at| (own, at));
+        if let Some((own, (at, other))) = address.and_then(in_the_way) {
+            let message = match own == other.address {
+                true => format!("two listeners have the address {own}"),
+                false => format!("two listeners share addresses: {} and {own}", other.address),
+            };
+            let line = at.at.line;
+            report.error(
+                text.problem(message).help(format!("the first one is on line {line}; keep one of them")),
+            );
+        } else if let Some((at, _)) = all.valid().find(|(_, other)| other.name == name.value) {
+            report.error(
+                name.problem(format!("two listeners are called `{}`", name.value))
+                    .help(format!("the first one is on line {}", at.at.line)),
+            );
+        }
+        let listener = address.map(|address| ListenerConfig {
+            name: name.value.clone(),
+            address,
+            tls,
+            proxy_protocol: raw.proxy_protocol.as_ref().is_some_and(|on| on.value),
+            max_connections: max_connections.unwrap_or(CONNECTIONS),
+            max_connections_per_ip: per_ip,
+        });
+        all.push(name.clone(), listener);
+    }
+    all
+}
+
+/// Whether two sockets on these addresses would be in each other's way: with one port, and one of them may stand
+/// for the other's address too.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let (a, b) = (canonical(a), canonical(b));
+    let stands_for = |wide: IpAddr, narrow: IpAddr| {
+        wide.is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4()) // [::] takes IPv4 as well
+    };
+    a.port() == b.port()
+        && a.port() != 0
+        && (a.ip() == b.ip() || stands_for(a.ip(), b.ip()) || stands_for(b.ip(), a.ip()))
+}
+
+/// An address of IPv4 also where it is written as one of IPv6.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn address(text: &str) -> Result<SocketAddr, Mistake> {
+    text.parse().map_err(|_| {
+        let message = format!("expected an address such as 0.0.0.0:8080 or [::]:8080, found `{text}`");
+        Mistake { message, help: address_help(text) }
+    })
+}
+
+fn address_help(text: &str) -> Option<String> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let too_large = || Some("a port is at most 65535".to_owned());
+    if let Some((_, rest)) = text.split_once("://") {
+        let rest = rest.trim_end_matches('/');
+        return rest.parse::<SocketAddr>().ok().map(|address| format!("write {address}"));
+    }
+    if is_number(text) {
+        return if text.parse::<u16>().is_ok() { Some(format!("write 0.0.0.0:{text}")) } else { too_large() };
+    }
+    if let Some((host, port)) = text.rsplit_once(':').filter(|(_, port)| is_number(port)) {
+        return match host {
+            _ if port.parse::<u16>().is_err() => too_large(),
+            "" | "*" => Some(format!("write 0.0.0.0:{port}")),
+            _ if host.parse::<Ipv6Addr>().is_ok() => Some(format!("write [{host}]:{port}")),
+            _ if text.parse::<IpAddr>().is_ok() => Some(format!("the port is missing: [{text}]:8080")),
+            _ => {
+                Some(format!("an address, not a name: 127.0.0.1:{port} is this machine, 0.0.0.0:{port} all"))
+            }
+        };
+    }
+    let address = text.trim_matches(['[', ']']).parse::<IpAddr>().ok()?;
+    Some(format!("the port is missing: {}", SocketAddr::new(address, 8080)))
+}
+
+pub(super) fn admin(
+    raw: &RawAdmin,
+    listeners: &Section<ListenerConfig>,
+    folder: Folder<'_>,
+    report: &mut Report,
+) -> Option<AdminConfig> {
+    let Some(text) = &raw.address else {
+        missing(raw.at, "admin", ("address", "127.0.0.1:9090"), &raw.wrong, report);
+        return None;
+    };
+    let address = value(text, report, address)?;
+    if let Some((_, listener)) = listeners.valid().find(|(_, listener)| overlap(listener.address, address)) {
+        report.error(
+            text.problem(format!("admin has the same address as the listener `{}`", listener.name))
+                .help("metrics and state are never on an address that serves clients; use another port"),
+        );
+    }
+    let token = secret(raw.token.as_ref(), folder, report)?;
+    if token.is_empty() && !address.ip().to_canonical().is_loopback() && !raw.wrong.contains(&"token") {
+        report.warning(
+            text.problem("admin is reachable from other machines, without a token")
+                .help("anyone there can read the state; use 127.0.0.1, or guard the port"),
+        );
+    }
+    let hosts = raw
+        .hosts
+        .iter()
+        .flat_map(|hosts| &hosts.value)
+        .filter_map(|text| value(text, report, admin_host))
+        .collect();
+    Some(AdminConfig { address, token, hosts })
+}
+
+/// A host as Host names it, without a port.
+fn admin_host(text: &str) -> Result<String, Mistake> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(address.to_canonical().to_string());
+    }
+    let known = host_name(text.as_bytes()).filter(|_| !text.contains(':'));
+    known.map(Cow::into_owned).ok_or_else(|| {
+        Mistake::new(format!("`{text}` is not a host"))
+            .help("a name or an address, without a port: gateway.internal")
+    })
+}

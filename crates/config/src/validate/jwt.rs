@@ -1,0 +1,231 @@
+//! User tokens: where they come from, what verifies them.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::{HeaderName, Uri, header};
+
+use super::{empty, header_name, secret, value};
+use crate::at::{At, Folder};
+use crate::forms::RawSecret;
+use crate::jwt::{JwksUrl, JwtConfig, JwtKeys};
+use crate::raw_jwt::{RawJwks, RawJwt};
+use crate::read::OneOrMany;
+use crate::report::{Mistake, Place, Problem, Report};
+use crate::secret::Secret;
+use crate::values;
+
+const LEEWAY: Duration = Duration::from_secs(30);
+const MAX_LEEWAY: Duration = Duration::from_secs(3600);
+const REFRESH: Duration = Duration::from_secs(600);
+const DAY: Duration = Duration::from_secs(86_400);
+/// Headers that make the message another, or that the gateway writes itself.
+const NOT_FORWARDED: [&str; 14] = [
+    "connection",
+    "content-length",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-consumer-name",
+    "x-consumer-plan",
+    "x-real-ip",
+    "x-request-id",
+];
+
+pub(super) fn jwt(
+    At { at, value: raw }: &At<RawJwt>,
+    folder: Folder<'_>,
+    report: &mut Report,
+) -> Option<JwtConfig> {
+    let header =
+        raw.header.as_ref().map_or(Some(header::AUTHORIZATION), |text| value(text, report, header_name));
+    let audience = audience(raw.audience.as_ref(), report);
+    for (name, text) in
+        [("issuer", &raw.issuer), ("user_claim", &raw.user_claim), ("plan_claim", &raw.plan_claim)]
+    {
+        if let Some(text) = text.as_ref().filter(|text| text.value.is_empty()) {
+            empty(text.at, name, "leave it out, or say what it is", report);
+        }
+    }
+    let leeway = raw.leeway.as_ref().map_or(Some(LEEWAY), |text| {
+        between(text, "leeway", (Duration::ZERO, "0s"), (MAX_LEEWAY, "1h"), report)
+    });
+    let forward = forward(raw, header.as_ref(), report);
+    let keys = keys(*at, raw, folder, report);
+    if audience.is_empty() && raw.audience.is_none() && !raw.wrong.contains(&"audience") {
+        report.warning(
+            Problem::new(*at, "tokens that are meant for other services are accepted here too")
+                .help("name yours: `audience: api`, as the issuer writes it into the claim aud"),
+        );
+    }
+    // What is wrong is reported and left at its default, so that the files of keys are tried all the same.
+    Some(JwtConfig {
+        header: header.unwrap_or(header::AUTHORIZATION),
+        issuer: raw.issuer.as_ref().map(|text| text.value.clone()),
+        audience,
+        keys: keys?,
+        user_claim: raw.user_claim.as_ref().map_or("sub", |text| &text.value).to_owned(),
+        plan_claim: raw.plan_claim.as_ref().map(|text| text.value.clone()),
+        leeway: leeway.unwrap_or(LEEWAY),
+        require_exp: raw.require_exp.as_ref().is_none_or(|require| require.value),
+        required: raw.required.as_ref().is_some_and(|required| required.value),
+        forward,
+    })
+}
+
+fn audience(raw: Option<&At<OneOrMany<At<String>>>>, report: &mut Report) -> Vec<String> {
+    let Some(raw) = raw else { return Vec::new() };
+    if raw.value.0.is_empty() || raw.value.0.iter().any(|text| text.value.is_empty()) {
+        empty(raw.at, "audience", "leave it out, or say what it is", report);
+    }
+    raw.value.0.iter().map(|text| text.value.clone()).collect()
+}
+
+fn between(
+    text: &At<String>,
+    field: &str,
+    (least, least_text): (Duration, &str),
+    (most, most_text): (Duration, &str),
+    report: &mut Report,
+) -> Option<Duration> {
+    value(text, report, |text| match text {
+        "0" | "0s" if least.is_zero() => Ok(least),
+        _ => match values::duration(text)? {
+            fits if (least..=most).contains(&fits) => Ok(fits),
+            _ => Err(Mistake::new(format!("`{field}` is between {least_text} and {most_text}, not {text}"))),
+        },
+    })
+}
+
+fn forward(raw: &RawJwt, token: Option<&HeaderName>, report: &mut Report) -> Vec<(HeaderName, String)> {
+    let mut told: Vec<(HeaderName, String)> = Vec::new();
+    for (name, claim) in raw.forward.as_ref().map_or(&[][..], |forward| &forward.value.0) {
+        let Some(header) = value(name, report, header_name) else { continue };
+        let plain = header.as_str().replace('_', "-"); // as many servers read it
+        let own = NOT_FORWARDED.contains(&plain.as_str())
+            || plain.starts_with("proxy-")
+            || plain.starts_with("x-forwarded-");
+        if own || token == Some(&header) {
+            report.error(
+                name.problem(format!("a claim cannot be forwarded as `{}`", name.value)).help(
+                    "that header means something else already; take a name of your own, such as X-User",
+                ),
+            );
+        } else if told.iter().any(|(other, _)| *other == header) {
+            report.error(name.problem(format!("`{}` is given twice", name.value)));
+        } else if let Some(claim) = claim {
+            if claim.value.is_empty() {
+                report.error(claim.problem("the claim needs a name").help("such as `X-User: sub`"));
+            }
+            told.push((header, claim.value.clone()));
+        }
+    }
+    told
+}
+
+fn keys(at: Place, raw: &RawJwt, folder: Folder<'_>, report: &mut Report) -> Option<JwtKeys> {
+    let given: Vec<(&str, Place)> = [
+        ("jwks", raw.jwks.as_ref().map(|jwks| jwks.at)),
+        ("secret", raw.secret.as_ref().map(|secret| secret.at)),
+        ("public_key", raw.public_key.as_ref().map(|key| key.at)),
+    ]
+    .into_iter()
+    .filter_map(|(name, at)| Some((name, at?)))
+    .collect();
+    match given.as_slice() {
+        [] if !["jwks", "secret", "public_key"].iter().any(|name| raw.wrong.contains(name)) => report.error(
+            Problem::new(at, "auth.jwt needs one of `jwks`, `secret` and `public_key`")
+                .help("such as `jwks: {url: https://id.example.com/.well-known/jwks.json}`"),
+        ),
+        [(first, _), more @ ..] => {
+            for (name, at) in more {
+                let problem = Problem::new(*at, format!("auth.jwt has `{first}` and `{name}`"));
+                report.error(problem.help("keep one of them: tokens are signed by one issuer, in one way"));
+            }
+        }
+        [] => {}
+    }
+    let jwks = raw.jwks.as_ref().and_then(|jwks| self::jwks(jwks, folder, report));
+    let mut text = |raw: Option<&At<RawSecret>>| {
+        let raw = raw?;
+        Some(At { at: raw.at, value: Secret::new(secret(Some(raw), folder, report)?) })
+    };
+    let secret = text(raw.secret.as_ref()).map(JwtKeys::Secret);
+    let public = text(raw.public_key.as_ref()).map(JwtKeys::PublicKey);
+    jwks.or(secret).or(public)
+}
+
+fn jwks(At { at, value: raw }: &At<RawJwks>, folder: Folder<'_>, report: &mut Report) -> Option<JwtKeys> {
+    let refresh = raw.refresh.as_ref().map_or(Some(REFRESH), |text| {
+        between(text, "refresh", (Duration::from_secs(1), "1s"), (DAY, "1d"), report)
+    });
+    let roots = raw.ca.as_ref().map(|path| folder.content(path, report));
+    match (&raw.file, &raw.url) {
+        (Some(_), Some(url)) => {
+            report.error(url.problem("jwks has `file` and `url`").help("keep one of them"));
+            None
+        }
+        (Some(path), None) => {
+            for (name, at) in
+                [("refresh", raw.refresh.as_ref().map(|t| t.at)), ("ca", raw.ca.as_ref().map(|t| t.at))]
+            {
+                if let Some(at) = at {
+                    let problem = Problem::new(at, format!("`{name}` means nothing for a file"));
+                    report.error(problem.help("remove it; a file is watched"));
+                }
+            }
+            Some(JwtKeys::File(folder.file(path)))
+        }
+        (None, Some(url)) => {
+            let read = value(url, report, self::url)?;
+            if let Some(text) = raw.ca.as_ref().filter(|_| !read.tls) {
+                report.error(text.problem("`ca` means nothing without https://"));
+            }
+            Some(JwtKeys::Url(JwksUrl { refresh: refresh.unwrap_or(REFRESH), ca: roots.flatten(), ..read }))
+        }
+        (None, None) => {
+            if !["file", "url"].iter().any(|name| raw.wrong.contains(name)) {
+                report.error(
+                    Problem::new(*at, "jwks needs `file` or `url`").help("such as `jwks: {file: jwks.json}`"),
+                );
+            }
+            None
+        }
+    }
+}
+
+fn url(text: &str) -> Result<JwksUrl, Mistake> {
+    let expected = || Mistake::new("expected a URL such as https://id.example.com/.well-known/jwks.json");
+    let uri: Uri = text.parse().map_err(|_| expected())?;
+    let tls = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return Err(expected()),
+    };
+    let authority = uri.authority().ok_or_else(expected)?;
+    if authority.as_str().contains('@') {
+        return Err(Mistake::new("the URL of a JWK set holds no user or password"));
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let here =
+        host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if !tls && !here {
+        return Err(Mistake::new("keys that come over http:// can be anybody's")
+            .help("use https://; http:// leads to this machine only"));
+    }
+    let port = match authority.port_u16() {
+        Some(0) => return Err(expected()),
+        Some(port) => port,
+        None if tls => 443,
+        None => 80,
+    };
+    let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    // A query may hold a key of ours for the issuer, which no log has to know.
+    let shown = text.split('?').next().unwrap_or_default().to_owned();
+    Ok(JwksUrl { text: shown, tls, host, port, path, refresh: REFRESH, ca: None })
+}

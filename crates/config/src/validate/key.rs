@@ -1,0 +1,239 @@
+//! Keys: what a limit counts apart, and whom it leaves alone.
+
+use std::ops::RangeInclusive;
+
+use http::HeaderName;
+
+use super::header_name;
+use super::limit::Given;
+use crate::at::At;
+use crate::model::Exempt;
+use crate::parse_network;
+use crate::read::OneOrMany;
+use crate::report::{Problem, Report, nearest};
+use crate::{KeySpec, Part};
+
+/// Keys without a name of their own.
+const PLAIN: [(&str, Part); 11] = [
+    ("ip", Part::Ip),
+    ("api_key", Part::ApiKey),
+    ("consumer", Part::Consumer),
+    ("global", Part::Global),
+    ("host", Part::Host),
+    ("method", Part::Method),
+    ("path", Part::Path),
+    ("route", Part::Route),
+    ("user", Part::User),
+    ("tls:subject", Part::TlsSubject),
+    ("tls:fingerprint", Part::TlsFingerprint),
+];
+/// Bits of IPv6 addresses that can be a key: below are parts of the world, and the bits of IPv4.
+const IPV6_BITS: RangeInclusive<u8> = 32..=128;
+/// Bits of IPv4 addresses that can be a key: below are parts of the world, and all 32 are `ip`.
+const IPV4_BITS: RangeInclusive<u8> = 8..=31;
+/// Keys with one, and an example of it.
+const NAMED: [(&str, &str); 5] = [
+    ("path", "path:id"),
+    ("header", "header:X-Tenant"),
+    ("query", "query:key"),
+    ("cookie", "cookie:session"),
+    ("jwt", "jwt:tenant"),
+];
+
+pub(super) fn key(raw: &At<OneOrMany<At<String>>>, given: Given<'_>, report: &mut Report) -> Option<KeySpec> {
+    if raw.value.0.is_empty() {
+        report.error(raw.problem("the key is empty").help("such as `key: ip`"));
+        return None;
+    }
+    // All of it is read, so that all that is wrong is told at once.
+    let all: Vec<Option<Vec<Part>>> =
+        raw.value.0.iter().map(|text| alternatives(text, given, report)).collect();
+    all.into_iter().collect::<Option<Vec<_>>>().map(KeySpec::new)
+}
+
+/// `a | b`: the first that the request has.
+fn alternatives(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Vec<Part>> {
+    if text.value.trim().is_empty() {
+        report.error(text.problem("the key is empty").help("such as `key: ip`"));
+        return None;
+    }
+    let mut from = 0;
+    let mut parts = Vec::new();
+    for piece in text.value.split('|') {
+        let name = piece.trim();
+        if name.is_empty() {
+            report.error(
+                text.problem("a `|` of the key has nothing beside it").help("such as `key: api_key | ip`"),
+            );
+            return None;
+        }
+        let start = from + piece.len() - piece.trim_start().len();
+        parts.push(part(&text.piece(start, name), given, report));
+        from += piece.len() + 1;
+    }
+    parts.into_iter().collect()
+}
+
+fn part(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Part> {
+    let part = text.value.as_str();
+    if part == "consumer" && !given.consumers {
+        report.error(
+            text.problem("the key `consumer` needs consumers, and the file has none")
+                .help("such as `auth: {api_key: {consumers: consumers.yaml}}`"),
+        );
+        return None;
+    }
+    if (part == "user" || part.starts_with("jwt:")) && !given.jwt {
+        report.error(
+            text.problem(format!("the key `{part}` needs `auth.jwt`"))
+                .help("only a verified token says who a user is: `auth: {jwt: {jwks: {url: https://…}}}`"),
+        );
+        return None;
+    }
+    if matches!(part, "tls:subject" | "tls:fingerprint") && !given.certified {
+        report
+            .error(text.problem(format!("the key `{part}` needs a listener with `client_ca`")).help(
+                "only a verified certificate says who a client is: `tls: {client_ca: clients.pem, …}`",
+            ));
+        return None;
+    }
+    if let Some((_, known)) = PLAIN.iter().find(|(name, _)| *name == part) {
+        return Some(known.clone());
+    }
+    if let Some(bits) = part.strip_prefix("ip/") {
+        let number = bits.parse().ok().filter(|number: &u8| number.to_string() == bits);
+        let part = match number {
+            Some(bits) if IPV4_BITS.contains(&bits) => Some(Part::Ipv4Prefix(bits)),
+            Some(bits) if IPV6_BITS.contains(&bits) => Some(Part::IpPrefix(bits)),
+            _ => None,
+        };
+        if part.is_none() {
+            let message = "`ip/` needs the bits of a network: 8 to 31 of IPv4, or 32 to 128 of IPv6";
+            let help =
+                "such as ip/24 or ip/64; addresses of the other family are counted as `ip` counts them";
+            report.error(text.problem(message).help(help));
+        }
+        return part;
+    }
+    match named(part) {
+        Ok(part) => Some(part),
+        Err(help) => {
+            report.error(
+                help.map_or_else(|| unknown(text), |(message, help)| text.problem(message).help(help)),
+            );
+            None
+        }
+    }
+}
+
+/// `header:NAME` and its like; `Err(None)` if it is nothing of the kind.
+fn named(part: &str) -> Result<Part, Option<(String, String)>> {
+    let (kind, name) = part.split_once(':').ok_or(None)?;
+    let (_, example) = NAMED.iter().find(|(known, _)| *known == kind).ok_or(None)?;
+    if name.is_empty() {
+        return Err(Some((format!("`{kind}:` needs a name"), format!("such as {example}"))));
+    }
+    let header = || {
+        let bad = |_| Some((format!("`{name}` is not a header name"), format!("such as {example}")));
+        HeaderName::from_bytes(name.as_bytes()).map_err(bad)
+    };
+    Ok(match kind {
+        "path" => Part::Param(name.to_owned()),
+        "query" => Part::Query(name.to_owned()),
+        "cookie" => Part::Cookie(name.to_owned()),
+        "jwt" => Part::Claim(name.to_owned()),
+        _ => Part::Header(header()?),
+    })
+}
+
+fn unknown(text: &At<String>) -> Problem {
+    let known = PLAIN.iter().map(|(name, _)| *name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
+    let problem = text.problem(format!("unknown key `{}`", text.value));
+    match nearest(&text.value, known) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None => problem.help(
+            "known keys: ip, ip/BITS, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, tls:subject, tls:fingerprint",
+        ),
+    }
+}
+
+pub(super) fn exempt(
+    raw: Option<&At<Vec<At<String>>>>,
+    key: Option<&KeySpec>,
+    given: Given<'_>,
+    report: &mut Report,
+) -> Exempt {
+    let by_address = key.is_some_and(|key| key.parts().all(Part::is_of_address));
+    let mut exempt = Exempt::default();
+    let names_consumer = key.is_some_and(|key| key.parts().any(|part| *part == Part::Consumer));
+    for text in raw.map_or(&[][..], |raw| &raw.value) {
+        if let Some(name) = text.value.strip_prefix("list:") {
+            let name = text.piece("list:".len(), name);
+            exempt.lists.extend(given.lists.find(&name, report).map(|(index, _)| index));
+            continue;
+        }
+        if let Some(plan) = text.value.strip_prefix("plan:") {
+            if !given.consumers && !given.jwt {
+                report.error(nobody_is(text, "auth.api_key.consumers, or auth.jwt with a plan_claim"));
+            }
+            exempt.plans.push(At { at: text.at, value: plan.to_owned() });
+            continue;
+        }
+        if let Some(consumer) = text.value.strip_prefix("consumer:").filter(|_| !names_consumer) {
+            if !given.consumers {
+                report.error(nobody_is(text, "auth.api_key.consumers names them"));
+            }
+            exempt.consumers.push(consumer.to_owned());
+            continue;
+        }
+        match parse_network(&text.value) {
+            Ok(network) => exempt.networks.push(network),
+            Err(message) if looks_like_address(&text.value) => report.error(text.problem(message)),
+            Err(_) if by_address => report.error(
+                text.problem(format!("`{}` is no address, and this limit has no other key", text.value))
+                    .help("write an address, a network such as 10.0.0.0/8, or list:NAME"),
+            ),
+            Err(_) => exempt.values.push(text.value.clone()),
+        }
+    }
+    exempt
+}
+
+/// An exemption that nobody can have, because nothing says who is who.
+fn nobody_is(text: &At<String>, help: &str) -> Problem {
+    text.problem(format!("nobody is `{}`: the file does not say who clients are", text.value)).help(help)
+}
+
+/// Whether a text was probably meant as an address or a network, right or wrong. A key value that looks like one
+/// would never be found again; `/cafe` and `1.10` are values.
+fn looks_like_address(text: &str) -> bool {
+    let count = |wanted: char| text.chars().filter(|c| *c == wanted).count();
+    let v4 = text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_digit() || b".:/".contains(&b))
+        && (count('.') >= 2 || count('/') > 0);
+    let v6 = count(':') >= 2 && text.bytes().all(|b| b.is_ascii_hexdigit() || b".:/[]".contains(&b));
+    v4 || v6
+}
+
+/// The header of `header:NAME`, where `text` begins with that.
+pub(super) fn header(text: &At<String>, name: &str, report: &mut Report) -> Option<HeaderName> {
+    let name = text.piece(text.value.len() - name.len(), name);
+    super::value(&name, report, header_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_like_address;
+
+    #[test]
+    fn what_is_meant_as_an_address_is_told_from_key_values() {
+        for text in ["10.0.0.256", "10.0.0.1:80", "10.0.0", "10.0/8", "fd00::/129", "[::1]:80", "1:2:3"] {
+            assert!(looks_like_address(text), "{text}");
+        }
+        for text in
+            ["k1", "1.10", "/cafe", "/", "dead.beef", "007", "ab:cd", "api.example.com", "GET", "de/fr"]
+        {
+            assert!(!looks_like_address(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Limits: whose requests, how many, and what can be doubted about them.
+
+use std::time::Duration;
+
+use super::ban;
+use super::cost;
+use super::key::{self, exempt};
+use super::plan;
+use super::quota::quota;
+use super::section::Section;
+use super::{in_range, missing, word};
+use crate::at::At;
+use crate::cost::Cost;
+use crate::listener::ClientIpConfig;
+use crate::lists::ListConfig;
+use crate::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure};
+use crate::raw::RawLimit;
+use crate::read::not_available;
+use crate::report::{Problem, Report};
+use crate::route::RouteConfig;
+use crate::values::grouped;
+use sluicegate_limiter::{MAX_SHARED_LOG_PLACES, Quota};
+
+use crate::Part;
+
+/// The longest that a bucket in the store may take to drain: 200 years.
+const LONGEST_DRAIN: Duration = Duration::from_secs(200 * 31_557_600);
+/// Live counters of a limit when nothing else is said.
+const MAX_KEYS: u64 = 1_000_000;
+
+/// What else the file has that limits refer to.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub(super) lists: &'a Section<ListConfig>,
+    pub(super) store: bool,
+    pub(super) consumers: bool,
+    pub(super) jwt: bool,
+    /// Whether a listener verifies clients' certificates.
+    pub(super) certified: bool,
+}
+
+pub(super) fn limit(
+    name: &At<String>,
+    raw: &RawLimit,
+    given: Given<'_>,
+    report: &mut Report,
+) -> Option<LimitConfig> {
+    if raw.key.is_none() {
+        missing(name.at, &format!("the limit `{}`", name.value), ("key", "ip"), &raw.wrong, report);
+    }
+    let key = raw.key.as_ref().and_then(|key| key::key(key, given, report));
+    let quota = quota(name, raw, report);
+    let cost = match &raw.cost {
+        Some(cost) => cost::cost(cost, quota.as_ref(), report),
+        None => Some(Cost::Constant(1)),
+    };
+    cost::check_overdraft(raw, cost.as_ref(), report);
+    let ban = ban::ban(raw, report);
+    let modes = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow), ("off", Mode::Off)];
+    let mode = raw.mode.as_ref().map_or(Some(Mode::Enforce), |text| word(text, "mode", &modes, report));
+    let missings = [("shared", OnMissing::Shared), ("skip", OnMissing::Skip), ("deny", OnMissing::Deny)];
+    let on_missing = raw
+        .on_missing
+        .as_ref()
+        .map_or(Some(OnMissing::Shared), |text| word(text, "on_missing", &missings, report));
+    let max_keys =
+        raw.max_keys.as_ref().map_or(Some(MAX_KEYS), |n| in_range(n, 1..=1_000_000_000, "max_keys", report));
+    let shared = shared(raw, given.store, report);
+    let on_store_failure = on_store_failure(raw, shared, report);
+    if let Some(text) = &raw.sync {
+        check_sync(text, report);
+    }
+    if let Some((quota, true)) = quota.as_ref().zip(shared) {
+        check_shared(quota, raw, report);
+    }
+    let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), given, report);
+    // What is wrong with the limit itself would be told again for each of its variants.
+    let sound = quota.is_some();
+    let plans = if sound { plan::plans(name, raw, cost.as_ref(), report) } else { None };
+    let candidate = if sound { plan::candidate(name, raw, cost.as_ref(), report) } else { None };
+    for quota in plans.iter().flatten().map(|(_, quota)| quota).chain(candidate.iter().flatten()) {
+        if shared == Some(true) {
+            check_shared(quota, raw, report);
+        }
+    }
+    if let (Some(plans), false, false) = (&raw.plans, given.consumers, given.jwt) {
+        report.error(
+            plans
+                .problem("`plans` need something that says who is on which")
+                .help("auth.api_key.consumers with a plan for each, or auth.jwt with a plan_claim"),
+        );
+    }
+    let when = plan::when(raw.when.as_ref(), report);
+    Some(LimitConfig {
+        name: name.value.clone(),
+        key: key?,
+        quota: quota?,
+        zone: raw.zone.as_ref().map(|zone| zone.value.clone()),
+        plans: plans?,
+        candidate: candidate?,
+        when,
+        cost: cost?,
+        ban: ban?,
+        mode: mode?,
+        exempt,
+        on_missing: on_missing?,
+        shared: shared?,
+        whole_key: shared?,
+        on_store_failure: on_store_failure?,
+        max_keys: max_keys? as usize,
+    })
+}
+
+/// Whether the store counts it.
+fn shared(raw: &RawLimit, has_store: bool, report: &mut Report) -> Option<bool> {
+    let Some(scope) = &raw.scope else {
+        return (!raw.wrong.contains(&"scope")).then_some(has_store);
+    };
+    match scope.value.as_str() {
+        "local" => Some(false),
+        "shared" if has_store => Some(true),
+        "shared" => {
+            report.error(
+                scope
+                    .problem("a shared scope needs a store, and the file has none")
+                    .help("such as `store: {redis: {url: redis://127.0.0.1:6379}}`, or leave `scope` out"),
+            );
+            None
+        }
+        // Nothing is "near" here: who writes `global` wants the opposite of `local`.
+        other => {
+            report.error(scope.problem(format!("unknown scope `{other}`")).help("known: shared, local"));
+            None
+        }
+    }
+}
+
+fn on_store_failure(raw: &RawLimit, shared: Option<bool>, report: &mut Report) -> Option<OnStoreFailure> {
+    let Some(text) = &raw.on_store_failure else { return Some(OnStoreFailure::default()) };
+    let words = [
+        ("local", OnStoreFailure::Local),
+        ("open", OnStoreFailure::Open),
+        ("closed", OnStoreFailure::Closed),
+    ];
+    let policy = word(text, "on_store_failure", &words, report);
+    if shared == Some(false) {
+        let problem = text.problem("`on_store_failure` means nothing for a limit that no store counts");
+        report.error(match &raw.scope {
+            Some(_) => problem.help("remove it, or `scope: local`"),
+            None => problem.help("remove it: without `store` all limits are counted in this process"),
+        });
+    }
+    policy
+}
+
+fn check_sync(text: &At<String>, report: &mut Report) {
+    if text.value == "leased" {
+        report.error(not_available(text.at, "`sync: leased`").help("use exact"));
+    } else {
+        word(text, "sync", &[("exact", ())], report);
+    }
+}
+
+/// Refuses what a store cannot count.
+fn check_shared(quota: &Quota, raw: &RawLimit, report: &mut Report) {
+    check_drain(quota, raw, report);
+    let Quota::SlidingLog(_, rate) = quota else { return };
+    if let Some(text) = raw.rate.as_ref().filter(|_| rate.count() > MAX_SHARED_LOG_PLACES) {
+        let (most, count) = (grouped(MAX_SHARED_LOG_PLACES), grouped(rate.count()));
+        report.error(
+            text.problem(format!(
+                "`rate`: a sliding_log holds at most {most} places a key where it is shared, not {count}"
+            ))
+            .help("use `algorithm: sliding_window`, a lower rate, or `scope: local`"),
+        );
+    }
+}
+
+/// Times in the store are whole microseconds in a double. In 200 years from now they still are.
+fn check_drain(quota: &Quota, raw: &RawLimit, report: &mut Report) {
+    let (Quota::TokenBucket(_, rate, burst) | Quota::LeakyBucket(_, rate, burst)) = quota else { return };
+    let drain = u128::from(*burst) * u128::from(rate.period().as_nanos()) / u128::from(rate.count());
+    let place = raw.burst.as_ref().map(|burst| burst.at).or(raw.rate.as_ref().map(|rate| rate.at));
+    if let Some(place) = place.filter(|_| drain > LONGEST_DRAIN.as_nanos()) {
+        report.error(
+            Problem::new(place, "at this rate the whole burst takes more than 200 years to come back").help(
+                "a shared limit cannot count that; lower the burst, raise the rate, or use `scope: local`",
+            ),
+        );
+    }
+}
+
+/// What works, but perhaps not as meant.
+pub(super) fn doubts(
+    limits: &Section<LimitConfig>,
+    routes: &[RouteConfig],
+    client_ip: &ClientIpConfig,
+    api_key: &ApiKeyConfig,
+    report: &mut Report,
+) {
+    let enforced_by_address =
+        |limit: &LimitConfig| limit.mode == Mode::Enforce && limit.key.parts().all(Part::is_of_address);
+    let guards: Vec<bool> = limits.valid().map(|(_, limit)| enforced_by_address(limit)).collect();
+    let guarded = |route: &RouteConfig| route.limits.iter().any(|used| guards.get(*used) == Some(&true));
+    let unverified = |limit: &LimitConfig, part: &Part| match (part, &api_key.consumers) {
+        // An unknown key counts as none, so that changing it changes nothing, unless none goes free.
+        (Part::ApiKey, Some(consumers)) => !consumers.required && limit.on_missing == OnMissing::Skip,
+        (part, _) => matches!(part, Part::ApiKey | Part::Header(_) | Part::Query(_) | Part::Cookie(_)),
+    };
+    let mut users: Vec<Vec<&RouteConfig>> = limits.valid().map(|_| Vec::new()).collect();
+    routes.iter().for_each(|route| route.limits.iter().for_each(|used| users[*used].push(route)));
+    for ((name, limit), users) in limits.valid().zip(&users) {
+        if users.is_empty() && report.errors.is_empty() {
+            report.warning(
+                name.problem(format!("no route uses the limit `{}`", name.value))
+                    .help("add it to the `limits` of a route"),
+            );
+        }
+        if limit.key.parts().any(|part| unverified(limit, part)) && users.iter().any(|route| !guarded(route))
+        {
+            report.warning(
+                name.problem(format!("a client can escape `{}` by changing what it sends", name.value))
+                    .help("nothing verifies this key; put a limit with `key: ip` (or `global`) beside it"),
+            );
+        }
+        ban::doubts(name, limit, report);
+        cost::doubts(name, limit, report);
+        let chosen = match &limit.cost {
+            Cost::Constant(_) => false,
+            Cost::Header(_) => true,
+            Cost::Detailed(cost) => cost.request_header.is_some(),
+        };
+        if chosen && !client_ip.has_proxies() && !users.is_empty() {
+            report.warning(
+                name.problem(format!("clients choose what their requests cost in `{}`", name.value)).help(
+                    "nothing verifies the header; let a trusted proxy write it, or give a constant cost",
+                ),
+            );
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The access log and traces.
+
+use super::{empty, value, word};
+use crate::at::{At, Folder};
+use crate::jwt::JwtConfig;
+use crate::log::{
+    Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, SHORT, Sample, Share, TraceConfig,
+    is_secret_header, secret_parameters,
+};
+use crate::model::ApiKeyConfig;
+use crate::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawTrace};
+use crate::report::{Mistake, Report, nearest};
+use crate::values;
+
+const BUFFER: u64 = 1 << 20;
+
+pub(super) fn access_log(
+    raw: Option<&At<RawAccessLog>>,
+    folder: Folder<'_>,
+    api_key: &ApiKeyConfig,
+    jwt: Option<&JwtConfig>,
+    report: &mut Report,
+) -> Option<AccessLogConfig> {
+    let raw = match raw.map(|raw| &raw.value.0) {
+        Some(None) => return None,
+        Some(Some(raw)) => raw,
+        None => {
+            return Some(AccessLogConfig {
+                target: LogTarget::Stdout,
+                format: LogFormat::Short,
+                fields: short(),
+                redact: secret_parameters(api_key),
+                sample: Sample::ALL,
+                buffer: BUFFER as usize,
+            });
+        }
+    };
+    let formats = [("json", LogFormat::Json), ("combined", LogFormat::Combined), ("short", LogFormat::Short)];
+    let format = raw.format.as_ref().and_then(|text| word(text, "format", &formats, report));
+    let fields = fields(raw, format, api_key, jwt, report);
+    let buffer = raw.buffer.as_ref().and_then(|text| {
+        value(text, report, |text| match values::bytes(text)? {
+            bytes @ 0x1_0000..=0x4000_0000 => Ok(bytes),
+            _ => Err(Mistake::new(format!("`buffer` is between 64KiB and 1GiB, not {text}"))),
+        })
+    });
+    let mut redact = secret_parameters(api_key);
+    redact.extend(raw.redact.iter().flat_map(|names| &names.value.0).map(|name| name.value.clone()));
+    let sample = raw.sample.as_ref().map_or(Sample::ALL, |sample| self::sample(&sample.value, report));
+    if let Some(path) = raw.path.as_ref().filter(|path| path.value.is_empty()) {
+        empty(path.at, "path", "write stdout, or the name of a file", report);
+    }
+    Some(AccessLogConfig {
+        target: match raw.path.as_ref().map_or("stdout", |path| &path.value) {
+            "stdout" => LogTarget::Stdout,
+            file => LogTarget::File(folder.join(file)),
+        },
+        format: format.unwrap_or(LogFormat::Json),
+        fields,
+        redact,
+        sample,
+        buffer: buffer.unwrap_or(BUFFER) as usize,
+    })
+}
+
+fn fields(
+    raw: &RawAccessLogFields,
+    format: Option<LogFormat>,
+    api_key: &ApiKeyConfig,
+    jwt: Option<&JwtConfig>,
+    report: &mut Report,
+) -> Vec<Field> {
+    let is_short = format == Some(LogFormat::Short);
+    let Some(all) = &raw.fields else {
+        return if is_short { short() } else { Known::USUAL.iter().copied().map(Field::Known).collect() };
+    };
+    if is_short || format == Some(LogFormat::Combined) {
+        let name = if is_short { "short" } else { "combined" };
+        report.error(
+            all.problem(format!("`fields` means nothing for the {name} format"))
+                .help("it always has the same; use `format: json`"),
+        );
+    }
+    if all.value.is_empty() {
+        empty(all.at, "fields", "leave it out for the usual ones", report);
+    }
+    let mut fields = Vec::new();
+    for text in &all.value {
+        let Some(field) = field(text, api_key, jwt, report) else { continue };
+        match fields.contains(&field) {
+            true => report.error(text.problem(format!("the field `{}` is given twice", text.value))),
+            false => fields.push(field),
+        }
+    }
+    fields
+}
+
+fn short() -> Vec<Field> {
+    SHORT.iter().copied().map(Field::Known).collect()
+}
+
+fn field(
+    text: &At<String>,
+    api_key: &ApiKeyConfig,
+    jwt: Option<&JwtConfig>,
+    report: &mut Report,
+) -> Option<Field> {
+    if let Some(name) = text.value.strip_prefix("header:") {
+        let name = super::key::header(text, name, report)?;
+        if is_secret_header(&name, api_key, jwt) {
+            report.error(
+                text.problem(format!("the header `{name}` is a secret, and is never logged"))
+                    .help("`consumer` and `user` say who it was"),
+            );
+            return None;
+        }
+        return Some(Field::Header(name));
+    }
+    if let Some(known) = Known::ALL.iter().find(|known| known.name() == text.value) {
+        return Some(Field::Known(*known));
+    }
+    let problem = text.problem(format!("unknown field `{}`", text.value));
+    let names = Known::ALL.iter().map(|known| known.name());
+    report.error(match nearest(&text.value, names.clone()) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None => problem.help(format!("known: {}, header:NAME", names.collect::<Vec<_>>().join(", "))),
+    });
+    None
+}
+
+fn sample(raw: &RawSample, report: &mut Report) -> Sample {
+    let mut read = |text: &At<String>| value(text, report, share).unwrap_or(Share::ALL);
+    match raw {
+        RawSample::All(text) => {
+            let share = read(text);
+            Sample { ok: share, refused: share, error: share }
+        }
+        RawSample::Fields(fields) => {
+            let mut of = |text: &Option<At<String>>| text.as_ref().map_or(Share::ALL, &mut read);
+            Sample { ok: of(&fields.ok), refused: of(&fields.refused), error: of(&fields.error) }
+        }
+    }
+}
+
+/// `10%`, `0.01%`.
+fn share(text: &str) -> Result<Share, Mistake> {
+    let bad = || Mistake::new(format!("expected a share such as 10% or 0.1%, found `{text}`"));
+    let Some(number) = text.trim().strip_suffix('%') else {
+        return Err(match text.parse::<f64>() {
+            Ok(_) => bad().help(format!("write {text}%")),
+            Err(_) => bad(),
+        });
+    };
+    let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() > 4 {
+        return Err(bad().help("up to four digits behind the point"));
+    }
+    let fraction: u32 = format!("{fraction:0<4}").parse().map_err(|_| bad())?;
+    match whole.parse::<u32>() {
+        Ok(whole) if whole < 100 || (whole == 100 && fraction == 0) => {
+            Ok(Share::millionths(whole * 10_000 + fraction))
+        }
+        _ => Err(Mistake::new(format!("a share is between 0% and 100%, not {text}"))),
+    }
+}
+
+pub(super) fn trace(raw: Option<&At<RawTrace>>, report: &mut Report) -> TraceConfig {
+    let mut config = TraceConfig::default();
+    let Some(raw) = raw.map(|raw| &raw.value) else { return config };
+    let words =
+        [("anybody", Accept::Anybody), ("trusted_proxies", Accept::Trusted), ("nobody", Accept::Nobody)];
+    if let Some(text) = &raw.accept {
+        config.accept = word(text, "accept", &words, report).unwrap_or(config.accept);
+    }
+    config.create = raw.create.as_ref().is_none_or(|create| create.value);
+    if let Some(text) = &raw.sampled {
+        config.sampled = value(text, report, share).unwrap_or(config.sampled);
+        if !config.create {
+            report.error(
+                text.problem("`sampled` means nothing without `create`")
+                    .help("whoever begins a trace says whether it is sampled"),
+            );
+        }
+    }
+    config
+}
+
+impl Sample {
+    const ALL: Self = Self { ok: Share::ALL, refused: Share::ALL, error: Share::ALL };
+}

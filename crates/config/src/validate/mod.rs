@@ -1,0 +1,264 @@
+//! Raw -> valid: every value checked, every name resolved, everything wrong reported.
+
+mod api_key;
+mod balance;
+mod ban;
+mod client;
+mod client_ip;
+mod cors;
+mod cost;
+mod drain;
+mod edge;
+mod h2;
+mod jwt;
+mod key;
+mod limit;
+mod lists;
+mod log;
+mod matching;
+mod path;
+mod plan;
+mod quota;
+mod redis_tls;
+mod redis_url;
+mod route;
+mod section;
+mod shape;
+mod store;
+mod template;
+mod tls;
+mod underscores;
+mod upstream;
+mod upstream_tls;
+mod uri;
+
+use std::ops::RangeInclusive;
+
+use http::HeaderName;
+
+use crate::Parsed;
+use crate::at::{At, Folder, utf8_text};
+use crate::forms::{RawCount, RawSecret};
+use crate::listener::ListenerConfig;
+use crate::model::Config;
+use crate::raw::RawConfig;
+use crate::report::{Mistake, Place, Problem, Report, nearest};
+use crate::route::HeaderFamilies;
+use crate::store::{RedisConfig, RedisServers};
+use crate::values;
+pub use client_ip::believes_everybody;
+pub(super) use plan::known as plans;
+use section::Section;
+
+/// The longest request head when nothing else is said.
+const MAX_HEAD: u64 = 32 << 10;
+/// Names go into metrics, headers and files.
+const MAX_NAME: usize = 64;
+
+/// The configuration as far as it can be understood: what is wrong is in the report.
+pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Parsed {
+    let listeners = edge::listeners(raw, folder, report);
+    let certified =
+        |(_, listener): (_, &ListenerConfig)| listener.tls.as_ref().is_some_and(|tls| tls.client.is_some());
+    let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
+    let raw_auth = raw.auth.as_ref().map(|auth| &auth.value);
+    let auth_wrong = raw.wrong.contains(&"auth");
+    let plans = plans(raw);
+    let raw_api_key = raw_auth.and_then(|auth| auth.api_key.as_ref());
+    let api_key = api_key::api_key(raw_api_key, folder, report);
+    let jwt = raw_auth.and_then(|auth| auth.jwt.as_ref()).and_then(|raw| jwt::jwt(raw, folder, report));
+    let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
+    let lists = lists::lists(raw, folder, report);
+    let (client_ip, proxy_files) = client_ip::client_ip(raw.client_ip.as_ref(), folder, &lists, report);
+    let access = lists::on_top(raw, &lists, report);
+    let limits = Section::new("limit", raw.wrong.contains(&"limits"));
+    let given = limit::Given {
+        lists: &lists,
+        store: raw.store.is_some() || raw.wrong.contains(&"store"),
+        consumers: raw_auth.map_or(auth_wrong, |auth| {
+            api_key::has_consumers(auth.api_key.as_ref()) || auth.wrong.contains(&"api_key")
+        }),
+        jwt: raw_auth.map_or(auth_wrong, |auth| auth.jwt.is_some() || auth.wrong.contains(&"jwt")),
+        certified: !listeners.is_complete() || listeners.valid().any(certified),
+    };
+    let limits =
+        limits.read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, given, report));
+    let upstreams = Section::new("upstream", raw.wrong.contains(&"upstreams"));
+    let upstreams = upstreams.read(raw.upstreams.as_ref(), report, |name, raw, report| {
+        upstream::upstream(name, raw, (folder, given), report)
+    });
+    let client = client::client(raw, report);
+    let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
+    let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));
+    let names = template::Names { matches: None, consumers: given.consumers, jwt: given.jwt };
+    let told = jwt.as_ref().map_or(&[][..], |jwt| &jwt.forward);
+    let requests = shape::headers(raw.request_headers.as_ref(), shape::Of::Requests, told, names, report);
+    let answers = shape::headers(raw.response_headers.as_ref(), shape::Of::Answers, told, names, report);
+    let cors = cors::cors(raw.cors.as_ref(), report);
+    let known = route::Known {
+        cors: cors.as_ref(),
+        names,
+        told,
+        requests: &requests,
+        answers: &answers,
+        listeners: &listeners,
+        lists: &lists,
+        access: &access,
+        limits: &limits,
+        upstreams: &upstreams,
+        headers: families,
+        max_body,
+        timeout: client.request,
+        in_cluster: matches!(&store, Some(RedisConfig { servers: RedisServers::Cluster(_), .. })),
+    };
+    let (routes, matches) = route::all(raw, &known, report);
+    cost::routes(raw, &limits, &routes, report);
+    limit::doubts(&limits, &routes, &client_ip, &api_key, report);
+    lists::doubts(&lists, &access, &routes, &limits, &client_ip.trusted_lists, report);
+    upstream::doubts(&upstreams, &routes, report);
+
+    let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));
+    let access_log = log::access_log(raw.access_log.as_ref(), folder, &api_key, jwt.as_ref(), report);
+    let trace = log::trace(raw.trace.as_ref(), report);
+    let config = Config {
+        cors,
+        answer_headers: answers,
+        access_log,
+        trace,
+        client_ip,
+        listeners: listeners.into_valid(),
+        admin,
+        api_key,
+        jwt,
+        store,
+        lists: lists.into_valid().into_iter().chain(proxy_files).collect(),
+        plans,
+        limits: limits.into_valid(),
+        upstreams: upstreams.into_valid(),
+        routes,
+        workers: workers.map(|n| n as usize),
+        client,
+        max_head: raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD) as usize,
+        h2: h2::h2(raw, report),
+        drain: drain::drain(raw, report),
+    };
+    Parsed { config, matches }
+}
+
+fn max_head(text: &At<String>, report: &mut Report) -> Option<u64> {
+    value(text, report, |text| match values::bytes(text)? {
+        bytes @ 0x2000..=0x10_0000 => Ok(bytes),
+        _ => Err(Mistake::new(format!("`max_head` is between 8KiB and 1MiB, not {text}"))),
+    })
+}
+
+fn max_body(text: &At<String>, report: &mut Report) -> Option<u64> {
+    value(text, report, |text| {
+        values::bytes(text).map_err(|mistake| match text.contains(|c: char| c.is_ascii_digit()) {
+            true => mistake,
+            false => mistake.help("leave `max_body` out for no bound"),
+        })
+    })
+}
+
+/// `text` read by `parse`, whose mistake is reported at its place.
+fn value<T, E: Into<Mistake>>(
+    text: &At<String>,
+    report: &mut Report,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Option<T> {
+    parse(&text.value).map_err(|mistake| report.error(mistake.into().at(text.at))).ok()
+}
+
+fn in_range(
+    count: &At<RawCount>,
+    range: RangeInclusive<u64>,
+    field: &str,
+    report: &mut Report,
+) -> Option<u64> {
+    let n = count.value.0;
+    if range.contains(&n) {
+        return Some(n);
+    }
+    let message = values::outside(&format!("`{field}`"), *range.start(), *range.end(), n);
+    report.error(count.problem(message));
+    None
+}
+
+/// A secret, empty if there is none; `None` if its file cannot be read, and that is reported.
+fn secret(raw: Option<&At<RawSecret>>, folder: Folder<'_>, report: &mut Report) -> Option<String> {
+    match raw.map(|raw| &raw.value) {
+        None => Some(String::new()),
+        Some(RawSecret::Value(value)) => Some(value.clone()),
+        Some(RawSecret::File(path)) => {
+            let bytes = folder.content(path, report)?.bytes;
+            let text = utf8_text(bytes)
+                .map_err(|error| report.error(path.problem(format!("cannot read {}: {error}", path.value))));
+            text.ok().map(|text| text.trim().to_owned())
+        }
+    }
+}
+
+/// One of a few words.
+fn word<T: Copy>(text: &At<String>, what: &str, words: &[(&str, T)], report: &mut Report) -> Option<T> {
+    if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text.value) {
+        return Some(*meaning);
+    }
+    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    let problem = text.problem(format!("unknown {what} `{}`", text.value));
+    report.error(match nearest(&text.value, known.iter().copied()) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None => problem.help(format!("known: {}", known.join(", "))),
+    });
+    None
+}
+
+/// Reports a field that `what` needs and does not have. One that is among the `wrong` ones is there, and reported.
+fn missing(at: Place, what: &str, (field, example): (&str, &str), wrong: &[&str], report: &mut Report) {
+    if !wrong.contains(&field) {
+        report.error(
+            Problem::new(at, format!("{what} needs `{field}`")).help(format!("such as `{field}: {example}`")),
+        );
+    }
+}
+
+/// Reports a list without items.
+fn empty(at: Place, field: &str, help: &str, report: &mut Report) {
+    report.error(Problem::new(at, format!("`{field}` is empty")).help(help));
+}
+
+/// Names go into label values and structured headers as they are.
+fn check_name(name: &At<String>, what: &str, report: &mut Report) {
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    if name.value.is_empty() || name.value.len() > MAX_NAME || !name.value.bytes().all(good) {
+        let article = if what.starts_with('u') { "an" } else { "a" };
+        report.error(
+            name.problem(format!("`{}` cannot be the name of {article} {what}", name.value))
+                .help(format!("use up to {MAX_NAME} letters, digits, dots, hyphens and underscores")),
+        );
+    }
+}
+
+fn header_name(text: &str) -> Result<HeaderName, Mistake> {
+    HeaderName::from_bytes(text.as_bytes()).map_err(|_| match text {
+        "" => Mistake::new("a header needs a name"),
+        _ => Mistake::new(format!("`{text}` is not a header name")),
+    })
+}
+
+fn families(raw: Option<&At<Vec<At<String>>>>, report: &mut Report) -> Option<HeaderFamilies> {
+    let mut families = HeaderFamilies { x_ratelimit: false, ietf: false, retry_after: false };
+    for text in &raw?.value {
+        match word(text, "header family", &[("x-ratelimit", 0), ("ietf", 1), ("retry-after", 2)], report) {
+            Some(0) => families.x_ratelimit = true,
+            Some(1) => families.ietf = true,
+            Some(_) => families.retry_after = true,
+            None => {}
+        }
+    }
+    Some(families)
+}
+
+impl HeaderFamilies {
+    const ALL: Self = Self { x_ratelimit: true, ietf: true, retry_after: true };
+}

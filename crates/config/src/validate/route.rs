@@ -1,0 +1,312 @@
+//! Routes: what they match, where they lead, which limits they ask.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use super::client::timeout;
+use super::lists::of_route;
+use super::matching::matches;
+use super::section::Section;
+use super::template::Names;
+use super::{check_name, cors, empty, families, in_range, missing, value, word};
+use super::{shape, uri};
+use crate::HeaderChange;
+use crate::Part;
+use crate::at::At;
+use crate::cors::CorsConfig;
+use crate::forms::{RawAnswer, RawCount};
+use crate::listener::ListenerConfig;
+use crate::lists::{Access, ListConfig};
+use crate::model::{LimitConfig, Mode};
+use crate::raw::RawConfig;
+use crate::raw_route::RawRoute;
+use crate::report::{Problem, Report};
+use crate::route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
+use crate::upstream::UpstreamConfig;
+
+/// What routes refer to.
+pub(super) struct Known<'a> {
+    pub(super) listeners: &'a Section<ListenerConfig>,
+    pub(super) lists: &'a Section<ListConfig>,
+    /// Whom the file lets in.
+    pub(super) access: &'a Access,
+    pub(super) limits: &'a Section<LimitConfig>,
+    pub(super) upstreams: &'a Section<UpstreamConfig>,
+    pub(super) headers: HeaderFamilies,
+    /// Which pages may read answers.
+    pub(super) cors: Option<&'a Arc<CorsConfig>>,
+    pub(super) max_body: Option<u64>,
+    /// From a request's head to the last byte of its answer.
+    pub(super) timeout: Option<Duration>,
+    /// What templates can name.
+    pub(super) names: Names<'a>,
+    /// Headers in which the upstream is told of users.
+    pub(super) told: &'a [(HeaderName, String)],
+    /// Headers that are changed on all routes.
+    pub(super) requests: &'a [HeaderChange],
+    pub(super) answers: &'a [HeaderChange],
+    /// Whether shared counters live on several servers.
+    pub(super) in_cluster: bool,
+}
+
+/// The most limits that one route may ask.
+const MAX_LIMITS: usize = 32;
+
+/// The routes, and the names and matches of those whose `match` is understood.
+pub(super) fn all(
+    raw: &RawConfig,
+    known: &Known<'_>,
+    report: &mut Report,
+) -> (Vec<RouteConfig>, Vec<(At<String>, Match)>) {
+    let Some(raws) = &raw.routes else {
+        missing(raw.at, "the file", ("routes", "[{name: all, upstream: api}]"), &raw.wrong, report);
+        return (Vec::new(), Vec::new());
+    };
+    if raws.value.is_empty() {
+        empty(raws.at, "routes", "such as `routes: [{name: all, upstream: api}]`", report);
+    }
+    let mut routes: Vec<RouteConfig> = Vec::new();
+    let mut lines: HashMap<String, u64> = HashMap::new();
+    let mut matched: Vec<(At<String>, Match)> = Vec::new();
+    for (index, raw) in raws.value.iter().enumerate() {
+        let unnamed = At { at: raw.at, value: format!("route-{}", index + 1) };
+        let name = raw.name.clone().unwrap_or(unnamed);
+        check_name(&name, "route", report);
+        if let Some(line) = lines.get(&name.value) {
+            let help = match raw.name {
+                Some(_) => format!("the first one is on line {line}"),
+                None => format!(
+                    "this one is called by its number, for it has no name; the first one is on line {line}"
+                ),
+            };
+            report.error(name.problem(format!("two routes are called `{}`", name.value)).help(help));
+        }
+        lines.entry(name.value.clone()).or_insert(name.at.line);
+        let mut sound = !raw.wrong.contains(&"match");
+        let mut matches = raw.matches.as_ref().map_or_else(Match::default, |raw| {
+            let before = report.errors.len();
+            let matches = matches(&raw.value, known, report);
+            sound &= raw.value.wrong.is_empty() && report.errors.len() == before;
+            matches
+        });
+        let words = [("counted", false), ("exempt", true)];
+        let preflight = raw.preflight.as_ref().and_then(|text| word(text, "preflight", &words, report));
+        matches.preflight = preflight.unwrap_or(false);
+        // What is not understood would be taken for a match of everything.
+        if sound {
+            matched.push((name.clone(), matches.clone()));
+        }
+        let limits = limits(raw, known, sound.then_some(&matches), report);
+        routes.extend(route(&name, raw, matches, limits, known, report));
+    }
+    (routes, matched)
+}
+
+fn route(
+    name: &At<String>,
+    raw: &RawRoute,
+    matches: Match,
+    limits: Vec<usize>,
+    known: &Known<'_>,
+    report: &mut Report,
+) -> Option<RouteConfig> {
+    let max_body = raw.max_body.as_ref().and_then(|text| super::max_body(text, report)).or(known.max_body);
+    let timeout = raw.timeout.as_ref().and_then(|text| timeout(text, report)).or(known.timeout);
+    let reject = raw.reject.as_ref().map(|reject| {
+        if raw.limits.as_ref().is_none_or(|limits| limits.value.is_empty()) && raw.wrong.is_empty() {
+            report.warning(
+                reject
+                    .problem("`reject` has no effect without `limits`")
+                    .help("name the limits that may refuse, or remove it"),
+            );
+        }
+        let reject = &reject.value;
+        Reject {
+            status: status(reject.status.as_ref(), StatusCode::TOO_MANY_REQUESTS, 400..=599, report),
+            body: reject.body.as_ref().map_or_else(String::new, |body| body.value.clone()),
+            content_type: content_type(reject.content_type.as_ref(), report),
+        }
+    });
+    let headers = families(raw.headers.as_ref(), report).unwrap_or(known.headers);
+    let access = of_route(raw, known.access, known.lists, report);
+    let cors = cors::of_route(raw, known.cors, report);
+    let names = Names { matches: Some(&matches), ..known.names };
+    let shape = self::shape(raw, names, known, report);
+    let action = action(name, raw, names, known, report)?;
+    Some(RouteConfig {
+        name: name.value.clone(),
+        matches,
+        access,
+        cors,
+        action,
+        limits,
+        headers,
+        reject,
+        max_body,
+        timeout,
+        shape,
+    })
+}
+
+fn shape(raw: &RawRoute, names: Names<'_>, known: &Known<'_>, report: &mut Report) -> ShapeConfig {
+    let forwarded = [
+        ("request_headers", raw.request_headers.as_ref().map(|raw| raw.at)),
+        ("strip_prefix", raw.strip_prefix.as_ref().map(|raw| raw.at)),
+        ("rewrite", raw.rewrite.as_ref().map(|raw| raw.at)),
+    ];
+    if raw.respond.is_some() || raw.redirect.is_some() {
+        for (field, at) in forwarded.into_iter().filter_map(|(field, at)| Some((field, at?))) {
+            let message = format!("`{field}` means nothing for a route that forwards nothing");
+            report.error(Problem::new(at, message).help("it changes what an upstream gets"));
+        }
+    }
+    let own = |raw, of, report: &mut Report| shape::headers(raw, of, known.told, names, report);
+    let request = own(raw.request_headers.as_ref(), shape::Of::Requests, report);
+    let answer = own(raw.response_headers.as_ref(), shape::Of::Answers, report);
+    ShapeConfig {
+        request: known.requests.iter().cloned().chain(request).collect(),
+        answer: known.answers.iter().cloned().chain(answer).collect(),
+        path: uri::path(raw, names, report),
+    }
+}
+
+/// The limits of a route; `matches` if that is known.
+fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &mut Report) -> Vec<usize> {
+    let mut limits = Vec::new();
+    let mut in_store: Vec<(&At<String>, &LimitConfig)> = Vec::new();
+    for name in raw.limits.as_ref().map_or(&[][..], |limits| &limits.value) {
+        let Some((index, limit)) = known.limits.find(name, report) else { continue };
+        if limits.contains(&index) {
+            report.error(name.problem(format!("the limit `{}` is given twice", name.value)));
+            continue;
+        }
+        for part in limit.key.parts() {
+            let (Part::Param(param), Some(matches)) = (part, matches) else { continue };
+            if matches.paths.is_empty() || !matches.paths.iter().all(|path| path.has_param(param)) {
+                report.error(
+                    name.problem(format!(
+                        "`{}` counts by path:{param}, which this path does not have",
+                        name.value
+                    ))
+                    .help(format!("match a path with {{{param}}}, such as /items/{{{param}}}")),
+                );
+            }
+        }
+        limits.push(index);
+        if limit.shared && limit.mode != Mode::Off {
+            in_store.push((name, limit));
+        }
+    }
+    if known.in_cluster {
+        doubt_one_step(&in_store, report);
+    }
+    if limits.len() > MAX_LIMITS {
+        report.error(Problem::new(raw.at, format!("a route asks at most {MAX_LIMITS} limits")));
+    }
+    limits
+}
+
+/// Keys that are alike are kept on one server of a cluster; of others nobody knows.
+fn doubt_one_step(limits: &[(&At<String>, &LimitConfig)], report: &mut Report) {
+    let Some((_, first)) = limits.first() else { return };
+    if let Some((name, other)) = limits.iter().find(|(_, limit)| limit.key != first.key) {
+        report.warning(
+            name.problem(format!(
+                "a decision of `{}` and `{}` is not one atomic step in a cluster",
+                first.name, other.name
+            ))
+            .help("limits with different keys are taken in order and given back when a later one refuses"),
+        );
+    }
+}
+
+fn action(
+    name: &At<String>,
+    raw: &RawRoute,
+    names: Names<'_>,
+    known: &Known<'_>,
+    report: &mut Report,
+) -> Option<Action> {
+    let words = [("normalized", false), ("original", true)];
+    let original_path = raw.forward_path.as_ref().and_then(|text| word(text, "forward_path", &words, report));
+    let words = [("removed", false), ("forwarded", true)];
+    let overrides = raw.override_headers.as_ref();
+    let overrides = overrides.and_then(|text| word(text, "override_headers", &words, report));
+    let given = [
+        ("upstream", raw.upstream.as_ref().map(|raw| raw.at)),
+        ("respond", raw.respond.as_ref().map(|raw| raw.at)),
+        ("redirect", raw.redirect.as_ref().map(|raw| raw.at)),
+    ];
+    let mut there = given.iter().filter_map(|(field, at)| Some((field, (*at)?)));
+    if let (Some((first, _)), Some((second, at))) = (there.next(), there.next()) {
+        let message = format!("the route `{}` has both `{first}` and `{second}`", name.value);
+        let help = "keep one: a request is forwarded, or answered by the gateway";
+        report.error(Problem::new(at, message).help(help));
+        return None;
+    }
+    if let (None, Some(path)) = (&raw.upstream, &raw.forward_path)
+        && (raw.respond.is_some() || raw.redirect.is_some())
+    {
+        report.error(path.problem("`forward_path` means nothing for a route that responds itself"));
+    }
+    if let (None, Some(text)) = (&raw.upstream, &raw.override_headers)
+        && (raw.respond.is_some() || raw.redirect.is_some())
+    {
+        report.error(text.problem("`override_headers` means nothing for a route that responds itself"));
+    }
+    if let Some(upstream) = &raw.upstream {
+        let (upstream, _) = known.upstreams.find(upstream, report)?;
+        return Some(Action::Forward {
+            upstream,
+            original_path: original_path.unwrap_or(false),
+            overrides: overrides.unwrap_or(false),
+        });
+    }
+    if let Some(redirect) = &raw.redirect {
+        return uri::redirect(&redirect.value.0, names, report);
+    }
+    if let Some(respond) = &raw.respond {
+        return Some(answer(respond, report));
+    }
+    if !given.iter().any(|(field, _)| raw.wrong.contains(field)) {
+        report.error(
+            name.problem(format!("the route `{}` leads nowhere", name.value))
+                .help("give it an `upstream`, or an answer of its own: `respond: {status: 200}`"),
+        );
+    }
+    None
+}
+
+fn answer(At { value: raw, .. }: &At<RawAnswer>, report: &mut Report) -> Action {
+    let RawAnswer::Fixed(raw) = raw else { return Action::Usage };
+    let status = status(raw.status.as_ref(), StatusCode::OK, 200..=599, report);
+    let body = raw.body.as_ref().map_or_else(String::new, |body| body.value.clone());
+    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if let Some(at) = raw.body.as_ref().filter(|body| bodiless && !body.value.is_empty()) {
+        report.warning(at.problem(format!("an answer with status {} has no body", status.as_u16())));
+    }
+    Action::Respond { status, body, content_type: content_type(raw.content_type.as_ref(), report) }
+}
+
+fn status(
+    raw: Option<&At<RawCount>>,
+    usual: StatusCode,
+    range: RangeInclusive<u64>,
+    report: &mut Report,
+) -> StatusCode {
+    let code = raw.and_then(|raw| in_range(raw, range, "status", report));
+    code.and_then(|code| StatusCode::from_u16(code as u16).ok()).unwrap_or(usual)
+}
+
+fn content_type(raw: Option<&At<String>>, report: &mut Report) -> HeaderValue {
+    let usual = HeaderValue::from_static("text/plain; charset=utf-8");
+    let Some(text) = raw else { return usual };
+    value(text, report, |text| {
+        HeaderValue::from_str(text).map_err(|_| format!("`{text}` is not a content type"))
+    })
+    .unwrap_or(usual)
+}

@@ -1,0 +1,93 @@
+//! TLS of listeners: the files of certificates and authorities, and how handshakes are made.
+
+use std::time::Duration;
+
+use super::{empty, missing, value, word};
+use crate::at::{At, FileRef, Folder};
+use crate::listener::{CertificateConfig, ClientAuthConfig, MinTls, TlsConfig};
+use crate::raw_listen::{RawCertificate, RawTls};
+use crate::report::{Mistake, Report};
+use crate::values;
+
+/// The longest that a handshake may take when nothing else is said.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How a listener speaks TLS. What is wrong is reported and left at its default, so that all files are tried.
+pub(super) fn tls(raw: &RawTls, folder: Folder<'_>, report: &mut Report) -> TlsConfig {
+    let certificates = certificates(raw, folder, report);
+    let client = client(raw, folder, report);
+    let versions = [("1.2", MinTls::V1_2), ("1.3", MinTls::V1_3)];
+    let min_version =
+        raw.min_version.as_ref().and_then(|text| word(text, "version of TLS", &versions, report));
+    let timeout = raw.handshake_timeout.as_ref().and_then(|text| value(text, report, handshake_timeout));
+    TlsConfig {
+        certificates,
+        client,
+        min_version: min_version.unwrap_or(MinTls::V1_2),
+        handshake_timeout: timeout.unwrap_or(HANDSHAKE),
+    }
+}
+
+fn handshake_timeout(text: &str) -> Result<Duration, Mistake> {
+    let span = values::duration(text)?;
+    if (Duration::from_millis(100)..=Duration::from_secs(300)).contains(&span) {
+        return Ok(span);
+    }
+    Err(Mistake::new(format!("`handshake_timeout` is between 100ms and 5min, not {text}")))
+}
+
+fn certificates(raw: &RawTls, folder: Folder<'_>, report: &mut Report) -> Vec<CertificateConfig> {
+    let Some(given) = &raw.certificates else {
+        missing(raw.at, "tls", ("certificates", "[{cert: edge.pem, key: edge.key}]"), &raw.wrong, report);
+        return Vec::new();
+    };
+    if given.value.0.is_empty() {
+        empty(given.at, "certificates", "such as [{cert: edge.pem, key: edge.key}]", report);
+    }
+    let mut all: Vec<CertificateConfig> = Vec::new();
+    for raw in &given.value.0 {
+        let Some(certificate) = certificate(raw, folder, report) else { continue };
+        if all.iter().any(|one| one.cert == certificate.cert) {
+            let text = &certificate.cert.written;
+            report.error(text.problem(format!("{} is given twice", text.value)).help("keep one of them"));
+        }
+        all.push(certificate);
+    }
+    all
+}
+
+fn certificate(raw: &RawCertificate, folder: Folder<'_>, report: &mut Report) -> Option<CertificateConfig> {
+    if raw.cert.is_none() {
+        missing(raw.at, "a certificate", ("cert", "edge.pem"), &raw.wrong, report);
+    }
+    if raw.key.is_none() {
+        missing(raw.at, "a certificate", ("key", "edge.key"), &raw.wrong, report);
+    }
+    let (cert_text, key_text) = (raw.cert.as_ref()?, raw.key.as_ref()?);
+    let (cert, key) = (file(cert_text, folder, report), file(key_text, folder, report));
+    Some(CertificateConfig { cert: cert?, key: key? })
+}
+
+fn client(raw: &RawTls, folder: Folder<'_>, report: &mut Report) -> Option<ClientAuthConfig> {
+    let words = [("required", true), ("optional", false)];
+    let required = raw.client_auth.as_ref().map(|text| word(text, "client_auth", &words, report));
+    let Some(text) = &raw.client_ca else {
+        if let Some(given) = raw.client_auth.as_ref().filter(|_| !raw.wrong.contains(&"client_ca")) {
+            report.error(
+                given
+                    .problem("`client_auth` needs `client_ca`")
+                    .help("a file of the authorities that clients' certificates come from"),
+            );
+        }
+        return None;
+    };
+    Some(ClientAuthConfig { ca: file(text, folder, report)?, required: required.flatten().unwrap_or(true) })
+}
+
+fn file(text: &At<String>, folder: Folder<'_>, report: &mut Report) -> Option<FileRef> {
+    if text.value.is_empty() {
+        report.error(text.problem("a file needs a name").help("such as edge.pem"));
+        return None;
+    }
+    Some(folder.file(text))
+}
