@@ -1,17 +1,16 @@
 //! Sluicegate: a rate-limiting edge gateway.
 //!
-//! The folders stand in the order in which a request meets them:
+//! The modules, top to bottom; each imports only modules below it:
 //!
-//! 1. [`server`]: accept, connections, deadlines, drain; [`client_connection`]: what requests need of a connection
-//! 2. [`request`]: **read first** ([`request::pipeline`]): route → identify → limits → forward | refuse
-//! 3. [`route`] and [`auth`]: which route, and who sent the request
-//! 4. [`keys`]: parts of a request → one fingerprint per limit
-//! 5. [`limit`]: check all, then charge all
-//! 6. [`respond`] a local answer, or forward [`upstream`], with headers and path [`rewrite`]d; [`trace`]
-//! 7. [`metrics`], [`access_log`] and [`admin`]: what is counted, what is logged of requests, the API for operators
-//!
-//! [`sluicegate_config`] parses gateway.yaml, [`resources`] loads the files that it names, and both become a
-//! [`snapshot`]. [`runtime`] wires it all, [`cli`] is the commands.
+//! 1. [`cli`]: the commands; [`runtime`]: the life of the process; [`admin`]: the API for operators; [`replay`]: past logs
+//! 2. [`server`]: accept, handshake, and the serve loops of HTTP/1.1 and HTTP/2
+//! 3. [`request`]: **read first** ([`request::pipeline`]): route → identify → limits → forward | refuse
+//! 4. [`respond`]: local answers; [`upstream`]: servers, connections to them, retries
+//! 5. [`client_connection`]: the client half of a connection
+//! 6. [`snapshot`]: a configuration in force; [`resources`]: the files that it names
+//! 7. [`auth`], [`route`], [`keys`], [`rewrite`], [`limit`], [`lists`]: the parts of a decision
+//! 8. [`access_log`], [`process_log`], [`metrics`], [`trace`]: what is recorded; [`tls`], [`file_watch`], [`worker_state`],
+//!    [`clock`]: leaves
 
 pub mod access_log;
 pub mod admin;
