@@ -83,7 +83,7 @@ fn a_dead_idle_connection_is_no_error() {
             let answer = client.get("/");
             assert_eq!(answer.status, 200, "turn {turn}, reset {reset}: {}", answer.text());
         }
-        for turn in 0..50 {
+        for turn in 0..10 {
             until("the gateway can know that it has closed", || {
                 (gateway.connections_to(upstream.address) == 0).then_some(())
             });
