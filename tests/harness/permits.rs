@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 /// Tests with Redis servers that run at the same time.
 const REDIS: usize = 8;
@@ -38,16 +38,20 @@ impl Permit {
     }
 }
 
-/// The first of these files that nobody has locked. The lock ends with the file, also if the process is killed.
+/// A lock on the first of these files that nobody has locked, or on the next one in turn once it is free. The lock ends with
+/// the file, also if the process is killed.
 fn lock(group: &str, permits: usize) -> File {
+    static TURN: AtomicUsize = AtomicUsize::new(0);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("permits");
     std::fs::create_dir_all(&folder).unwrap();
-    let files: Vec<File> =
+    let mut files: Vec<File> =
         (0..permits).map(|at| File::create(folder.join(format!("{group}-{at}"))).unwrap()).collect();
-    loop {
-        if let Some(at) = files.iter().position(|file| file.try_lock().is_ok()) {
-            return files.into_iter().nth(at).unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let free = files.iter().position(|file| file.try_lock().is_ok());
+    // Processes and the threads of each are spread over the files, so that as many tests wait for each of them.
+    let at = free.unwrap_or_else(|| {
+        let turn = std::process::id() as usize + TURN.fetch_add(1, Ordering::Relaxed);
+        files[turn % permits].lock().unwrap();
+        turn % permits
+    });
+    files.swap_remove(at)
 }

@@ -41,16 +41,18 @@ pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option
         if begun.elapsed() > limit {
             return None;
         }
-        std::thread::sleep(POLL);
+        // What is looked at is mostly another process, which tells nobody when it changes.
+        std::thread::park_timeout(POLL);
     }
 }
 
 /// Polls until `look` is true without blocking other tasks of the same thread. Panics at the deadline.
 pub async fn eventually(what: &str, mut look: impl FnMut() -> bool) {
     let begun = Instant::now();
+    let mut pace = tokio::time::interval(POLL);
     while !look() {
         assert!(begun.elapsed() < deadline(), "not within {:?}: {what}", deadline());
-        tokio::time::sleep(POLL).await;
+        pace.tick().await;
     }
 }
 
