@@ -2,7 +2,9 @@
 //! never used as an answer (RFC 9110 §8.6, §15; RFC 9112 §6, §7.1).
 
 use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, block, frame, get, pseudo};
-use crate::harness::{Gateway, Setup, Upstream, until};
+use crate::harness::{Client, Gateway, Setup, Upstream, until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
                    routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -129,26 +131,39 @@ fn warnings(gateway: &Gateway) -> usize {
     gateway.log().matches("bytes that no request asked for").count()
 }
 
-/// A server that sends bytes nobody asked for is told of once, counted, and asked on new connections from then on.
+/// A server that sends bytes nobody asked for is told of once, counted, and asked on new connections from then on. What
+/// comes before the next request is sent is meant: later bytes cannot be told from the answer to that request.
 #[test]
 fn connections_with_unsolicited_bytes_are_not_kept() {
+    const GOOD: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood";
+    const EVIL: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
     for target in ["/behind", "/later"] {
-        let upstream = Upstream::scripted(|exchange| {
-            exchange.answer(200, &[], b"good");
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&sent);
+        let upstream = Upstream::scripted(move |exchange| {
+            _ = exchange.body();
             match exchange.seen.target.as_str() {
-                "/behind" | "/later" => {
-                    _ = exchange.write("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil")
+                "/behind" => _ = exchange.write([GOOD, EVIL].concat()),
+                "/later" => _ = exchange.write(GOOD) && exchange.write(EVIL),
+                _ => {
+                    exchange.write(GOOD);
+                    return;
                 }
-                _ => {}
             }
+            counter.fetch_add(1, Ordering::SeqCst);
         });
         let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
         let unsolicited = || gateway.metric("sluicegate_upstream_unsolicited_total", &[("upstream", "api")]);
         let mut client = gateway.client();
+        let get_both = |client: &mut Client| {
+            let before = sent.load(Ordering::SeqCst);
+            assert_eq!(client.get(target).text(), "good");
+            until("both answers are sent", || (sent.load(Ordering::SeqCst) > before).then_some(()));
+        };
         assert_eq!(client.get("/").text(), "good");
         assert_eq!(client.get("/").text(), "good");
         assert_eq!((upstream.connections(), unsolicited()), (1, 0.0));
-        assert_eq!(client.get(target).text(), "good");
+        get_both(&mut client);
         // Found out when the connection is used next, or looked at.
         until("it is counted", || {
             assert_eq!(client.get("/").text(), "good");
@@ -160,7 +175,7 @@ fn connections_with_unsolicited_bytes_are_not_kept() {
             assert_eq!(client.post("/", &[], b"body").text(), "good");
         }
         assert_eq!(upstream.connections(), before + 10, "each on a connection of its own");
-        assert_eq!(client.get(target).text(), "good");
+        get_both(&mut client);
         assert_eq!(client.get("/").text(), "good");
         assert_eq!(warnings(&gateway), 1, "{}", gateway.log());
     }
