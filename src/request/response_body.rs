@@ -60,7 +60,7 @@ impl ResponseBody {
     #[cold]
     pub(crate) fn log_failure(&self, error: &BodyError) {
         let request = self.context.exchange().id().as_str();
-        tracing::debug!(request, error = upstream::told(error), "response body failed");
+        tracing::debug!(request, error = upstream::error_chain(error), "response body failed");
     }
 }
 
@@ -74,7 +74,7 @@ impl http_body::Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self { body, context: request } = &mut *self;
         let exchange = request.exchange();
-        exchange.taken();
+        exchange.clear_write_timeout();
         let polled = body.poll_frame(context, exchange);
         let ended = match &polled {
             Poll::Pending | Poll::Ready(Some(Err(_))) => false,
@@ -82,7 +82,7 @@ impl http_body::Body for ResponseBody {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
                 exchange.add_sent(bytes);
-                exchange.given(bytes);
+                exchange.arm_write_timeout(bytes);
                 body.is_end_stream()
             }
         };

@@ -6,28 +6,28 @@ use std::rc::Rc;
 use sluicegate_config::Balance;
 
 /// A server has too many requests of a key when it has a quarter more than its share of all, in hundredths …
-const BOUND: u64 = 125;
+const LOAD_BOUND: u64 = 125;
 /// … but never below so many: few requests say nothing of a load.
-const FEW: u64 = 4;
+const MIN_BOUND: u64 = 4;
 
 /// A server among others.
-pub(super) struct Place {
+pub(super) struct Candidate {
     /// Its share.
     pub(super) weight: u64,
     /// Tells it from others, the same on every gateway.
     pub(super) identity: u64,
     /// Requests that this worker has there.
     pub(super) in_flight: Rc<Cell<u32>>,
-    /// How much its turn is due.
-    due: Cell<i64>,
+    /// How much its turn is current_weight.
+    current_weight: Cell<i64>,
 }
 
 /// Numbers that nobody has to guess right. Xorshift, one for each worker.
-pub(super) struct Dice(Cell<u64>);
+pub(super) struct RandomSource(Cell<u64>);
 
-impl Place {
+impl Candidate {
     pub(super) fn new(weight: u64, identity: u64, in_flight: Rc<Cell<u32>>) -> Self {
-        Self { weight: weight.max(1), identity, in_flight, due: Cell::new(0) }
+        Self { weight: weight.max(1), identity, in_flight, current_weight: Cell::new(0) }
     }
 
     fn load(&self) -> u64 {
@@ -35,14 +35,14 @@ impl Place {
     }
 
     /// Whether it has less for its weight than another: a / b < c / d without a division.
-    fn has_less(&self, other: &Self) -> bool {
+    fn is_less_loaded(&self, other: &Self) -> bool {
         self.load() * other.weight < other.load() * self.weight
     }
 }
 
-impl Dice {
+impl RandomSource {
     pub(super) fn new(seed: u64) -> Self {
-        Self(Cell::new(mixed(seed) | 1))
+        Self(Cell::new(mix(seed) | 1))
     }
 
     fn below(&self, bound: u64) -> u64 {
@@ -55,53 +55,59 @@ impl Dice {
     }
 }
 
-/// One of `fit`, which are indices into `places`; `None` if there is none. `key` is the hash of what requests are
+/// One of `eligible`, which are indices into `candidates`; `None` if there is none. `key` is the hash of what requests are
 /// kept together by, if this one has it.
 pub(super) fn choose(
     balance: &Balance,
-    places: &[Place],
-    fit: &[usize],
+    candidates: &[Candidate],
+    eligible: &[usize],
     key: Option<u64>,
-    dice: &Dice,
+    random: &RandomSource,
 ) -> Option<usize> {
     match (balance, key) {
-        (_, _) if fit.len() <= 1 => fit.first().copied(),
-        (Balance::RoundRobin, _) => turn(places, fit.iter().copied()),
-        (Balance::LeastRequests, _) | (Balance::Hash(_), None) => least(places, fit),
-        (Balance::Random, _) => one_of_two(places, fit, dice),
-        (Balance::Hash(_), Some(key)) => by_key(places, fit, key),
+        (_, _) if eligible.len() <= 1 => eligible.first().copied(),
+        (Balance::RoundRobin, _) => round_robin(candidates, eligible.iter().copied()),
+        (Balance::LeastRequests, _) | (Balance::Hash(_), None) => least_requests(candidates, eligible),
+        (Balance::Random, _) => two_random_choices(candidates, eligible, random),
+        (Balance::Hash(_), Some(key)) => rendezvous_hash(candidates, eligible, key),
     }
 }
 
 /// Smooth weighted round robin: 2:1 gives a b a a b a …, spread as evenly as it can be.
-fn turn(places: &[Place], fit: impl Iterator<Item = usize>) -> Option<usize> {
+fn round_robin(candidates: &[Candidate], eligible: impl Iterator<Item = usize>) -> Option<usize> {
     let (mut total, mut first) = (0, None::<usize>);
-    for index in fit {
-        let place = &places[index];
-        place.due.set(place.due.get() + place.weight as i64); // weights are small
-        total += place.weight as i64;
-        if first.is_none_or(|first| places[first].due.get() < place.due.get()) {
+    for index in eligible {
+        let candidate = &candidates[index];
+        candidate.current_weight.set(candidate.current_weight.get() + candidate.weight as i64); // weights are small
+        total += candidate.weight as i64;
+        if first.is_none_or(|first| candidates[first].current_weight.get() < candidate.current_weight.get()) {
             first = Some(index);
         }
     }
     let chosen = first?;
-    places[chosen].due.set(places[chosen].due.get() - total);
+    candidates[chosen].current_weight.set(candidates[chosen].current_weight.get() - total);
     Some(chosen)
 }
 
 /// The one with the fewest requests for its weight; those that are equal take turns.
-fn least(places: &[Place], fit: &[usize]) -> Option<usize> {
-    let least = fit.iter().copied().reduce(|a, b| if places[b].has_less(&places[a]) { b } else { a })?;
-    turn(places, fit.iter().copied().filter(|index| !places[least].has_less(&places[*index])))
+fn least_requests(candidates: &[Candidate], eligible: &[usize]) -> Option<usize> {
+    let least = eligible
+        .iter()
+        .copied()
+        .reduce(|a, b| if candidates[b].is_less_loaded(&candidates[a]) { b } else { a })?;
+    round_robin(
+        candidates,
+        eligible.iter().copied().filter(|index| !candidates[least].is_less_loaded(&candidates[*index])),
+    )
 }
 
 /// Of two that are drawn by weight the one with fewer requests for its weight.
-fn one_of_two(places: &[Place], fit: &[usize], dice: &Dice) -> Option<usize> {
-    let draw = |but: Option<usize>| {
-        let drawn = || fit.iter().copied().filter(|index| Some(*index) != but);
-        let mut left = dice.below(drawn().map(|index| places[index].weight).sum());
+fn two_random_choices(candidates: &[Candidate], eligible: &[usize], random: &RandomSource) -> Option<usize> {
+    let draw = |excluded: Option<usize>| {
+        let drawn = || eligible.iter().copied().filter(|index| Some(*index) != excluded);
+        let mut left = random.below(drawn().map(|index| candidates[index].weight).sum());
         drawn().find(|index| {
-            let weight = places[*index].weight;
+            let weight = candidates[*index].weight;
             let found = left < weight;
             left = left.saturating_sub(weight);
             found
@@ -109,36 +115,36 @@ fn one_of_two(places: &[Place], fit: &[usize], dice: &Dice) -> Option<usize> {
     };
     let first = draw(None)?;
     let second = draw(Some(first))?;
-    Some(if places[second].has_less(&places[first]) { second } else { first })
+    Some(if candidates[second].is_less_loaded(&candidates[first]) { second } else { first })
 }
 
 /// Weighted rendezvous hashing: every server draws a number for the key, the highest has it. So a server that goes
 /// takes only its own keys along. A server above its bound is passed over.
-fn by_key(places: &[Place], fit: &[usize], key: u64) -> Option<usize> {
+fn rendezvous_hash(candidates: &[Candidate], eligible: &[usize], key: u64) -> Option<usize> {
     let (mut load, mut weight) = (1, 0);
-    for place in fit.iter().map(|index| &places[*index]) {
-        load += place.load();
-        weight += place.weight;
+    for candidate in eligible.iter().map(|index| &candidates[*index]) {
+        load += candidate.load();
+        weight += candidate.weight;
     }
-    let has_room = |place: &Place| {
-        let bound = (BOUND * load * place.weight).div_ceil(100 * weight);
-        place.load() < bound.max(FEW)
+    let has_room = |candidate: &Candidate| {
+        let bound = (LOAD_BOUND * load * candidate.weight).div_ceil(100 * weight);
+        candidate.load() < bound.max(MIN_BOUND)
     };
-    let score = |place: &Place| {
-        let drawn = mixed(key ^ place.identity) >> 11; // as many bits as a f64 holds
+    let score = |candidate: &Candidate| {
+        let drawn = mix(key ^ candidate.identity) >> 11; // as many bits as a f64 holds
         let drawn = (drawn as f64 + 0.5) / (1_u64 << 53) as f64;
-        -(place.weight as f64) / drawn.ln()
+        -(candidate.weight as f64) / drawn.ln()
     };
     let best = |all: &mut dyn Iterator<Item = usize>| {
-        let scored = all.map(|index| (score(&places[index]), index));
+        let scored = all.map(|index| (score(&candidates[index]), index));
         scored.reduce(|a, b| if b.0 > a.0 { b } else { a }).map(|(_, index)| index)
     };
-    best(&mut fit.iter().copied().filter(|index| has_room(&places[*index])))
-        .or_else(|| best(&mut fit.iter().copied()))
+    best(&mut eligible.iter().copied().filter(|index| has_room(&candidates[*index])))
+        .or_else(|| best(&mut eligible.iter().copied()))
 }
 
 /// A number with no likeness to `number` (SplitMix64's last step).
-pub(super) fn mixed(number: u64) -> u64 {
+pub(super) fn mix(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -152,13 +158,13 @@ mod tests {
     use super::*;
     use sluicegate_config::{KeySpec, Part};
 
-    fn places(weights: &[u64]) -> Vec<Place> {
-        let place = |(at, weight): (usize, &u64)| Place::new(*weight, mixed(at as u64), Rc::default());
-        weights.iter().enumerate().map(place).collect()
+    fn candidates(weights: &[u64]) -> Vec<Candidate> {
+        let candidate = |(at, weight): (usize, &u64)| Candidate::new(*weight, mix(at as u64), Rc::default());
+        weights.iter().enumerate().map(candidate).collect()
     }
 
-    fn all(places: &[Place]) -> Vec<usize> {
-        (0..places.len()).collect()
+    fn all(candidates: &[Candidate]) -> Vec<usize> {
+        (0..candidates.len()).collect()
     }
 
     fn hash() -> Balance {
@@ -167,13 +173,13 @@ mod tests {
 
     /// How many of some requests each gets; `stay` if they do not end meanwhile.
     fn spread(balance: &Balance, weights: &[u64], count: u64, stay: bool) -> Vec<u32> {
-        let (places, dice) = (places(weights), Dice::new(7));
+        let (candidates, random) = (candidates(weights), RandomSource::new(7));
         let mut spread = vec![0; weights.len()];
         for key in 0..count {
-            let chosen = choose(balance, &places, &all(&places), Some(mixed(key)), &dice).unwrap();
+            let chosen = choose(balance, &candidates, &all(&candidates), Some(mix(key)), &random).unwrap();
             spread[chosen] += 1;
             if stay {
-                places[chosen].in_flight.set(places[chosen].in_flight.get() + 1);
+                candidates[chosen].in_flight.set(candidates[chosen].in_flight.get() + 1);
             }
         }
         spread
@@ -182,8 +188,8 @@ mod tests {
     #[test]
     fn turns_follow_the_weights() {
         let turns = |weights: &[u64], count: usize| -> Vec<usize> {
-            let places = places(weights);
-            (0..count).map(|_| turn(&places, 0..weights.len()).unwrap()).collect()
+            let candidates = candidates(weights);
+            (0..count).map(|_| round_robin(&candidates, 0..weights.len()).unwrap()).collect()
         };
         assert_eq!(turns(&[1], 2), [0, 0]);
         assert_eq!(turns(&[1, 1], 4), [0, 1, 0, 1]);
@@ -206,16 +212,16 @@ mod tests {
 
     #[test]
     fn the_least_loaded_is_asked() {
-        let (places, dice) = (places(&[1, 1, 2]), Dice::new(1));
-        for (place, load) in places.iter().zip([2, 1, 3]) {
-            place.in_flight.set(load);
+        let (candidates, random) = (candidates(&[1, 1, 2]), RandomSource::new(1));
+        for (candidate, load) in candidates.iter().zip([2, 1, 3]) {
+            candidate.in_flight.set(load);
         }
-        let fit = all(&places);
-        assert_eq!(choose(&Balance::LeastRequests, &places, &fit, None, &dice), Some(1));
-        assert_eq!(choose(&hash(), &places, &fit, None, &dice), Some(1), "without a key");
-        assert_eq!(choose(&Balance::LeastRequests, &places, &[0, 2], None, &dice), Some(2));
-        assert_eq!(choose(&Balance::Random, &places, &[0, 1], None, &dice), Some(1));
-        assert_eq!(choose(&Balance::Random, &places, &[], None, &dice), None);
+        let eligible = all(&candidates);
+        assert_eq!(choose(&Balance::LeastRequests, &candidates, &eligible, None, &random), Some(1));
+        assert_eq!(choose(&hash(), &candidates, &eligible, None, &random), Some(1), "without a key");
+        assert_eq!(choose(&Balance::LeastRequests, &candidates, &[0, 2], None, &random), Some(2));
+        assert_eq!(choose(&Balance::Random, &candidates, &[0, 1], None, &random), Some(1));
+        assert_eq!(choose(&Balance::Random, &candidates, &[], None, &random), None);
     }
 
     proptest! {
@@ -224,12 +230,12 @@ mod tests {
         fn a_server_that_goes_moves_only_its_own_keys(
             weights in prop::collection::vec(1_u64..20, 2..12), gone in 0_usize..12, seed: u64,
         ) {
-            let (places, dice) = (places(&weights), Dice::new(1));
+            let (candidates, random) = (candidates(&weights), RandomSource::new(1));
             let gone = gone % weights.len();
-            let (before, after): (Vec<_>, Vec<_>) = (all(&places), all(&places).into_iter().filter(|i| *i != gone).collect());
-            for key in (0..200).map(|key| mixed(seed ^ key)) {
-                let was = choose(&hash(), &places, &before, Some(key), &dice).unwrap();
-                let is = choose(&hash(), &places, &after, Some(key), &dice).unwrap();
+            let (before, after): (Vec<_>, Vec<_>) = (all(&candidates), all(&candidates).into_iter().filter(|i| *i != gone).collect());
+            for key in (0..200).map(|key| mix(seed ^ key)) {
+                let was = choose(&hash(), &candidates, &before, Some(key), &random).unwrap();
+                let is = choose(&hash(), &candidates, &after, Some(key), &random).unwrap();
                 prop_assert!(was == gone || was == is);
             }
         }
@@ -237,15 +243,15 @@ mod tests {
         /// Nobody has much more than its share, even if all requests have the same key.
         #[test]
         fn no_key_overloads_a_server(weights in prop::collection::vec(1_u64..5, 2..8), key: u64, count in 1_u64..500) {
-            let (places, dice) = (places(&weights), Dice::new(1));
+            let (candidates, random) = (candidates(&weights), RandomSource::new(1));
             for _ in 0..count {
-                let chosen = choose(&hash(), &places, &all(&places), Some(key), &dice).unwrap();
-                places[chosen].in_flight.set(places[chosen].in_flight.get() + 1);
+                let chosen = choose(&hash(), &candidates, &all(&candidates), Some(key), &random).unwrap();
+                candidates[chosen].in_flight.set(candidates[chosen].in_flight.get() + 1);
             }
             let total: u64 = weights.iter().sum();
-            for place in &places {
-                let bound = (count * place.weight * BOUND).div_ceil(100 * total).max(FEW);
-                prop_assert!(place.load() <= bound, "{} of {count}, at most {bound}", place.load());
+            for candidate in &candidates {
+                let bound = (count * candidate.weight * LOAD_BOUND).div_ceil(100 * total).max(MIN_BOUND);
+                prop_assert!(candidate.load() <= bound, "{} of {count}, at most {bound}", candidate.load());
             }
         }
     }

@@ -109,11 +109,11 @@ impl Body {
         Some(text)
     }
 
-    pub(super) fn forwarded(forwarded: H2Body) -> Self {
-        if forwarded.body.is_end_stream() {
+    pub(super) fn h2_body(body: H2Body) -> Self {
+        if body.body.is_end_stream() {
             return Self::empty();
         }
-        Self(Kind::H2Body(forwarded))
+        Self(Kind::H2Body(body))
     }
 
     /// The body of an answer on `wire`, which goes back to the pool behind it.
@@ -127,7 +127,7 @@ impl Body {
         let mut h1_body =
             H1Body { decoder, h1_connection: Some(h1_connection), keeps: answer.keep_alive, pool, now };
         if h1_body.decoder == BodyDecoder::Ended {
-            h1_body.give_back();
+            h1_body.release_connection();
             return Self::empty();
         }
         Self(Kind::H1Body(h1_body))
@@ -175,7 +175,7 @@ impl Body {
                 self.0 = Kind::Empty;
                 return Poll::Ready(Some(Ok(Frame::data(text.into()))));
             }
-            Kind::H2Body(forwarded) => forwarded.poll(context, exchange),
+            Kind::H2Body(body) => body.poll(context, exchange),
             Kind::H1Body(h1_body) => h1_body.poll(context, exchange),
         };
         if let Poll::Ready(Some(Ok(frame))) = &mut polled
@@ -191,7 +191,7 @@ impl Body {
         match &self.0 {
             Kind::Empty | Kind::Switched(..) => true,
             Kind::Full(_) | Kind::Text(_) => false,
-            Kind::H2Body(forwarded) => forwarded.stream.is_none(),
+            Kind::H2Body(body) => body.stream.is_none(),
             Kind::H1Body(h1_body) => h1_body.decoder == BodyDecoder::Ended && h1_body.h1_connection.is_none(),
         }
     }
@@ -202,7 +202,7 @@ impl Body {
             Kind::Empty | Kind::Switched(..) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
-            Kind::H2Body(forwarded) => forwarded.body.size_hint(),
+            Kind::H2Body(body) => body.body.size_hint(),
             Kind::H1Body(h1_body) => {
                 h1_body.decoder.remaining().map_or_else(SizeHint::new, SizeHint::with_exact)
             }
@@ -218,14 +218,14 @@ impl H2Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if polled.is_pending() {
-            return match exchange.stalled(context) {
+            return match exchange.has_stalled(context) {
                 true => Poll::Ready(Some(Err(BodyError::Stalled))),
                 false => Poll::Pending,
             };
         }
-        exchange.moved();
+        exchange.clear_stall_timeout();
         if let Some(stream) = &self.stream {
-            stream.heard(exchange.connection().worker.deadlines.now());
+            stream.note_read(exchange.connection().worker.deadlines.now());
         }
         let frame = ready!(polled);
         if matches!(frame, Some(Ok(_))) && !self.body.is_end_stream() {
@@ -261,16 +261,16 @@ impl H1Body {
             let error = match self.decoder.decode(&mut h1_connection.read) {
                 Ok(Decoded::Frame(frame)) => {
                     if self.decoder == BodyDecoder::Ended {
-                        self.give_back();
+                        self.release_connection();
                     }
                     return Poll::Ready(Some(Ok(frame)));
                 }
                 Ok(Decoded::End) => {
-                    self.give_back();
+                    self.release_connection();
                     return Poll::Ready(None);
                 }
                 Ok(Decoded::NeedMore) => match h1_connection.poll_fill(context, buffers) {
-                    Poll::Pending if exchange.stalled(context) => BodyError::Stalled,
+                    Poll::Pending if exchange.has_stalled(context) => BodyError::Stalled,
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(0)) if self.decoder == BodyDecoder::UntilClose => {
                         self.decoder = BodyDecoder::Ended;
@@ -278,7 +278,7 @@ impl H1Body {
                     }
                     Poll::Ready(Ok(0)) => BodyError::Connection(std::io::ErrorKind::UnexpectedEof.into()),
                     Poll::Ready(Ok(_)) => {
-                        exchange.moved();
+                        exchange.clear_stall_timeout();
                         continue;
                     }
                     Poll::Ready(Err(error)) => BodyError::Connection(error),
@@ -292,7 +292,7 @@ impl H1Body {
 
     /// The body has ended: the connection is kept, unless the server wants it closed, has said more than it was asked, or
     /// has not taken all of the request.
-    fn give_back(&mut self) {
+    fn release_connection(&mut self) {
         let Some(mut h1_connection) =
             self.h1_connection.take().filter(|h1_connection| self.keeps && h1_connection.is_sent())
         else {

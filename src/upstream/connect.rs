@@ -26,7 +26,7 @@ use sluicegate_config::Protocol;
 const SESSIONS: usize = 64;
 
 /// How some servers say that they close a connection on which no request came.
-const TIMED_OUT: [&[u8; 12]; 2] = [b"HTTP/1.1 408", b"HTTP/1.0 408"];
+const REQUEST_TIMEOUTS: [&[u8; 12]; 2] = [b"HTTP/1.1 408", b"HTTP/1.0 408"];
 
 /// What a connection without a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +56,11 @@ pub(super) struct Address {
     tls: Option<Tls>,
     within: Duration,
     /// What the file says of it.
-    speech: Speech,
+    options: ConnectionOptions,
 }
 
 /// What is spoken to a server, as far as its connections depend on it.
-type Speech = (Protocol, bool, Option<UpstreamTls>, Duration);
+type ConnectionOptions = (Protocol, bool, Option<UpstreamTls>, Duration);
 
 struct Tls {
     connector: TlsConnector,
@@ -75,7 +75,7 @@ pub(super) fn connector(upstream: &UpstreamState) -> Option<TlsConnector> {
     Some(TlsConnector::from(Arc::new(client)))
 }
 
-fn speech(authority: &str, upstream: &UpstreamState) -> Speech {
+fn options(authority: &str, upstream: &UpstreamState) -> ConnectionOptions {
     let config = &upstream.config;
     let tls = config.servers.iter().any(|server| server.tls && server.authority == authority);
     (config.protocol, tls, upstream.tls.clone().filter(|_| tls), config.connect)
@@ -89,22 +89,22 @@ impl Address {
         connector: Option<&TlsConnector>,
     ) -> Self {
         let config = &upstream.config;
-        let speech = speech(authority, upstream);
+        let options = options(authority, upstream);
         let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let said = upstream.tls.as_ref().and_then(|tls| tls.server_name.clone());
-        let name = said.or_else(|| ServerName::try_from(host.to_owned()).ok()).filter(|_| speech.1);
+        let configured = upstream.tls.as_ref().and_then(|tls| tls.server_name.clone());
+        let name = configured.or_else(|| ServerName::try_from(host.to_owned()).ok()).filter(|_| options.1);
         let tls = connector.zip(name).map(|(connector, name)| Tls {
             connector: connector.clone(),
             name,
             protocol: config.protocol,
         });
-        Self { authority: authority.to_owned(), at, tls, within: config.connect, speech }
+        Self { authority: authority.to_owned(), at, tls, within: config.connect, options }
     }
 
     /// Whether its connections are made as `upstream` says.
-    pub(super) fn is_as(&self, upstream: &UpstreamState) -> bool {
-        self.speech == speech(&self.authority, upstream)
+    pub(super) fn connects_as(&self, upstream: &UpstreamState) -> bool {
+        self.options == options(&self.authority, upstream)
     }
 
     /// Whether it is https.
@@ -114,7 +114,7 @@ impl Address {
 
     /// A new connection that begins with `preamble`, within the time for connections.
     pub(super) async fn connect(&self, preamble: &[u8]) -> Result<ServerStream, ForwardError> {
-        let connected = self.in_time(async {
+        let connected = self.with_connect_timeout(async {
             let mut stream = TcpStream::connect(self.at).await.map_err(ForwardError::Connect)?;
             let _ = stream.set_nodelay(true); // a latency matter only
             if !preamble.is_empty() {
@@ -131,13 +131,15 @@ impl Address {
         let (server, address) = (&self.authority, self.at);
         match &connected {
             Ok(_) => tracing::debug!(server, %address, tls = self.is_tls(), "upstream connection opened"),
-            Err(error) => tracing::debug!(server, %address, error = error.told(), "no upstream connection"),
+            Err(error) => {
+                tracing::debug!(server, %address, error = error.message(), "no upstream connection")
+            }
         }
         connected
     }
 
     /// What belongs to the making of a connection, within the time for that.
-    pub(super) async fn in_time<T>(
+    pub(super) async fn with_connect_timeout<T>(
         &self,
         connecting: impl Future<Output = Result<T, ForwardError>>,
     ) -> Result<T, ForwardError> {
@@ -162,7 +164,7 @@ impl Tls {
 impl ServerStream {
     /// Whether it is open and nothing came that nobody asked for. It is of no use any more unless it is silent.
     pub(super) fn idle_state(&mut self) -> IdleState {
-        let mut start = [0; TIMED_OUT[0].len()];
+        let mut start = [0; REQUEST_TIMEOUTS[0].len()];
         let read = match self {
             Self::Plain(socket) => match socket.try_read(&mut start) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IdleState::Silent,
@@ -179,8 +181,8 @@ impl ServerStream {
                 }
             }
         };
-        let is_farewell = read == 0 || TIMED_OUT.iter().any(|farewell| start == **farewell);
-        if is_farewell { IdleState::Closed } else { IdleState::Unsolicited }
+        let is_close = read == 0 || REQUEST_TIMEOUTS.iter().any(|response| start == **response);
+        if is_close { IdleState::Closed } else { IdleState::Unsolicited }
     }
 
     /// Sends all of `bytes`.

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::balance::mixed;
+use super::balance::mix;
 use super::log_throttle::LogThrottle;
 use sluicegate_config::EjectionConfig;
 
 /// The milliseconds for which no connection is kept to a server that sends bytes nobody asked for.
-const NOT_KEPT: u64 = 60_000;
+const UNSOLICITED_PENALTY: u64 = 60_000;
 
 /// An address of a server.
 pub(super) struct EndpointState {
@@ -19,8 +19,8 @@ pub(super) struct EndpointState {
     pub(super) address: SocketAddr,
     /// Tells it from others, the same on every gateway.
     pub(super) identity: u64,
-    /// Whether it answers when it is asked.
-    answers: AtomicBool,
+    /// Whether it is_healthy when it is asked.
+    is_healthy: AtomicBool,
     /// Failures in a row.
     failures: AtomicU32,
     /// The milliseconds until which it is out; 0 if it never was.
@@ -30,9 +30,9 @@ pub(super) struct EndpointState {
     /// Requests that it has, counted only where they are bounded.
     in_use: AtomicUsize,
     /// The milliseconds until which its connections are not kept; 0 if they always were.
-    not_kept_until: AtomicU64,
+    keep_after: AtomicU64,
     /// Whether requests fail, as operators are told.
-    pub(super) trouble: LogThrottle,
+    pub(super) failure_log: LogThrottle,
 }
 
 impl EndpointState {
@@ -42,25 +42,25 @@ impl EndpointState {
         Self {
             authority: authority.to_owned(),
             address,
-            identity: mixed(bytes.fold(0, |hash, byte| mixed(hash ^ u64::from(byte)))),
-            answers: AtomicBool::new(true),
+            identity: mix(bytes.fold(0, |hash, byte| mix(hash ^ u64::from(byte)))),
+            is_healthy: AtomicBool::new(true),
             failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             ejections: AtomicU32::new(0),
             in_use: AtomicUsize::new(0),
-            not_kept_until: AtomicU64::new(0),
-            trouble: LogThrottle::default(),
+            keep_after: AtomicU64::new(0),
+            failure_log: LogThrottle::default(),
         }
     }
 
     /// Whether requests go there. `now` is the gateway's milliseconds, here and below.
-    pub(super) fn is_well(&self, now: u64) -> bool {
-        self.answers.load(Ordering::Relaxed) && !self.is_ejected(now)
+    pub(super) fn is_available(&self, now: u64) -> bool {
+        self.is_healthy.load(Ordering::Relaxed) && !self.is_ejected(now)
     }
 
-    /// Whether it answers when it is asked.
-    pub(super) fn answers(&self) -> bool {
-        self.answers.load(Ordering::Relaxed)
+    /// Whether it is_healthy when it is asked.
+    pub(super) fn is_healthy(&self) -> bool {
+        self.is_healthy.load(Ordering::Relaxed)
     }
 
     /// Whether failures have taken it out.
@@ -68,20 +68,20 @@ impl EndpointState {
         now < self.ejected_until.load(Ordering::Relaxed)
     }
 
-    /// Notes whether it answers; whether that is news.
-    pub(super) fn set_answers(&self, answers: bool) -> bool {
-        self.answers.swap(answers, Ordering::Relaxed) != answers
+    /// Notes whether it is_healthy; whether that is news.
+    pub(super) fn set_healthy(&self, is_healthy: bool) -> bool {
+        self.is_healthy.swap(is_healthy, Ordering::Relaxed) != is_healthy
     }
 
     /// Notes that it has served a request.
-    pub(super) fn succeeded(&self) {
+    pub(super) fn add_success(&self) {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
     /// Notes that it has failed; how often in a row.
-    pub(super) fn failed(&self) -> u32 {
+    pub(super) fn add_failure(&self) -> u32 {
         self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
@@ -103,20 +103,20 @@ impl EndpointState {
     }
 
     /// Forgets failures and ejections.
-    pub(super) fn forgive(&self) {
+    pub(super) fn reset_failures(&self) {
         self.failures.store(0, Ordering::Relaxed);
         self.ejected_until.store(0, Ordering::Relaxed);
         self.ejections.store(0, Ordering::Relaxed);
     }
 
     /// Whether its connections are kept for further requests.
-    pub(super) fn is_kept(&self, now: u64) -> bool {
-        now >= self.not_kept_until.load(Ordering::Relaxed)
+    pub(super) fn keeps_connections(&self, now: u64) -> bool {
+        now >= self.keep_after.load(Ordering::Relaxed)
     }
 
     /// Has none of its connections kept for a while; whether they were until now.
-    pub(super) fn stop_keeping(&self, now: u64) -> bool {
-        now >= self.not_kept_until.swap(now.saturating_add(NOT_KEPT), Ordering::Relaxed)
+    pub(super) fn stop_keeping_connections(&self, now: u64) -> bool {
+        now >= self.keep_after.swap(now.saturating_add(UNSOLICITED_PENALTY), Ordering::Relaxed)
     }
 
     /// Whether it has less than `max` requests.
@@ -125,13 +125,13 @@ impl EndpointState {
     }
 
     /// Takes one of its `max` places, if one is free.
-    pub(super) fn enter(&self, max: usize) -> bool {
+    pub(super) fn acquire(&self, max: usize) -> bool {
         let next = |taken| (taken < max).then_some(taken + 1);
         self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
     /// Gives a place back.
-    pub(super) fn leave(&self) {
+    pub(super) fn release(&self) {
         self.in_use.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -153,10 +153,10 @@ mod tests {
             share: 50,
             status: Vec::new(),
         };
-        let member = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
+        let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
         let out = |now| {
-            let span = member.eject(now, &config).as_millis();
-            assert!(member.is_ejected(now) && !member.is_ejected(now + span as u64));
+            let span = endpoint.eject(now, &config).as_millis();
+            assert!(endpoint.is_ejected(now) && !endpoint.is_ejected(now + span as u64));
             span
         };
         assert_eq!(out(1_000), 100);
@@ -168,17 +168,25 @@ mod tests {
 
     #[test]
     fn connections_are_kept_again_after_a_minute() {
-        let member = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
-        assert!(member.is_kept(0) && member.stop_keeping(1_000) && !member.is_kept(1_000));
-        assert!(!member.stop_keeping(60_999), "it is known already");
-        assert!(!member.is_kept(120_998) && member.is_kept(120_999) && member.stop_keeping(120_999));
+        let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
+        assert!(
+            endpoint.keeps_connections(0)
+                && endpoint.stop_keeping_connections(1_000)
+                && !endpoint.keeps_connections(1_000)
+        );
+        assert!(!endpoint.stop_keeping_connections(60_999), "it is known already");
+        assert!(
+            !endpoint.keeps_connections(120_998)
+                && endpoint.keeps_connections(120_999)
+                && endpoint.stop_keeping_connections(120_999)
+        );
     }
 
     #[test]
     fn places_are_counted() {
-        let member = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
-        assert!(member.enter(2) && member.enter(2) && !member.enter(2) && !member.has_room(2));
-        member.leave();
-        assert!(member.has_room(2) && member.enter(2));
+        let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
+        assert!(endpoint.acquire(2) && endpoint.acquire(2) && !endpoint.acquire(2) && !endpoint.has_room(2));
+        endpoint.release();
+        assert!(endpoint.has_room(2) && endpoint.acquire(2));
     }
 }

@@ -9,14 +9,14 @@ use smallvec::SmallVec;
 use tokio_rustls::TlsConnector;
 
 use super::ForwardError;
-use super::balance::{Dice, Place, choose};
+use super::balance::{Candidate, RandomSource, choose};
 use super::body::Response;
 use super::connect::connector;
 use super::endpoint_state::EndpointState;
 use super::exchange::Exchange;
 use super::retry::Budget;
 use super::server::Server;
-use super::upstream_state::{Lasting, UpstreamState};
+use super::upstream_state::{PersistentState, UpstreamState};
 use crate::boxed_future::boxed_future;
 use crate::metrics::UpstreamMetrics;
 use sluicegate_config::UpstreamConfig;
@@ -27,7 +27,7 @@ pub struct Upstream {
     /// Remembers the sessions of TLS.
     connector: Option<TlsConnector>,
     set: RefCell<EndpointSet>,
-    dice: Dice,
+    random: RandomSource,
     pub(super) budget: Budget,
     pub(super) metrics: Arc<UpstreamMetrics>,
 }
@@ -35,14 +35,14 @@ pub struct Upstream {
 /// The endpoints of one version of the upstream state.
 struct EndpointSet {
     version: u64,
-    places: Vec<Place>,
-    /// In the order of `places`.
+    candidates: Vec<Candidate>,
+    /// In the order of `candidates`.
     endpoints: Vec<Rc<Endpoint>>,
 }
 
 /// An endpoint: one address of a server, with the connections of this worker.
 pub(super) struct Endpoint {
-    pub(super) member: Arc<EndpointState>,
+    pub(super) state: Arc<EndpointState>,
     pub(super) server: Server,
     /// Requests in flight from this worker.
     in_flight: Rc<Cell<u32>>,
@@ -52,7 +52,7 @@ pub(super) struct Endpoint {
 pub(crate) struct Permit {
     pub(super) endpoint: Rc<Endpoint>,
     /// Notified on release, if `max_connections` limits the requests in flight.
-    counted: Option<Arc<Lasting>>,
+    counted: Option<Arc<PersistentState>>,
 }
 
 /// The endpoints that were tried for a request.
@@ -80,7 +80,7 @@ impl Upstream {
             state: Arc::clone(state),
             set: RefCell::new(EndpointSet::new(state, &endpoints, connector.as_ref())),
             connector,
-            dice: Dice::new(seed),
+            random: RandomSource::new(seed),
             budget: Budget::new(),
             metrics,
         }
@@ -127,7 +127,7 @@ impl Upstream {
             Choice::Nobody => return Err(ForwardError::NoServer),
             Choice::Full => {}
         }
-        let waiting = self.state.lasting().wait(self.config().max_pending).ok_or(ForwardError::Busy)?;
+        let waiting = self.state.persistent().wait(self.config().max_pending).ok_or(ForwardError::Busy)?;
         let wait = async {
             loop {
                 let mut freed = pin!(waiting.freed().notified());
@@ -140,105 +140,103 @@ impl Upstream {
             }
         };
         exchange
-            .in_time(self.config().connect, boxed_future(|| wait))
+            .with_timeout(self.config().connect, boxed_future(|| wait))
             .await
             .unwrap_or(Err(ForwardError::Busy))
     }
 
     /// Whether there is a healthy endpoint that was not `tried`.
     pub(super) fn has_others(&self, tried: &[Rc<Endpoint>], now: u64) -> bool {
-        !self.set.borrow().candidates(tried, now).0.is_empty()
+        !self.set.borrow().eligible(tried, now).0.is_empty()
     }
 
     /// Whether the server of `endpoint` has another healthy address that was not `tried`.
     pub(super) fn has_siblings(&self, endpoint: &Endpoint, tried: &[Rc<Endpoint>], now: u64) -> bool {
         let set = self.set.borrow();
-        let authority = &endpoint.member.authority;
-        set.candidates(tried, now).0.iter().any(|index| set.endpoints[*index].member.authority == *authority)
+        let authority = &endpoint.state.authority;
+        set.eligible(tried, now).0.iter().any(|index| set.endpoints[*index].state.authority == *authority)
     }
 
     fn choose(&self, key: Option<u64>, tried: &[Rc<Endpoint>], now: u64) -> Choice {
         self.follow();
         let set = self.set.borrow();
-        let (mut fit, all_are_ill) = set.candidates(tried, now);
-        if fit.is_empty() {
+        let (mut eligible, is_panic) = set.eligible(tried, now);
+        if eligible.is_empty() {
             return Choice::Nobody;
         }
-        if all_are_ill && tried.is_empty() {
+        if is_panic && tried.is_empty() {
             self.metrics.all_were_ill();
         }
         let max = self.config().max_connections;
         loop {
             if let Some(max) = max {
-                fit.retain(|index| set.endpoints[*index].member.has_room(max));
+                eligible.retain(|index| set.endpoints[*index].state.has_room(max));
             }
-            let chosen = choose(&self.config().balance, &set.places, &fit, key, &self.dice);
+            let chosen = choose(&self.config().balance, &set.candidates, &eligible, key, &self.random);
             let Some(endpoint) = chosen.map(|index| &set.endpoints[index]) else { return Choice::Full };
             // Another worker may have taken the last permit since the check.
-            if max.is_none_or(|max| endpoint.member.enter(max)) {
+            if max.is_none_or(|max| endpoint.state.acquire(max)) {
                 endpoint.in_flight.set(endpoint.in_flight.get() + 1);
-                let counted = max.map(|_| Arc::clone(self.state.lasting()));
+                let counted = max.map(|_| Arc::clone(self.state.persistent()));
                 return Choice::Permit(Permit { endpoint: Rc::clone(endpoint), counted });
             }
         }
     }
 
     /// Records the result of a request for logs and health.
-    pub(super) fn note(&self, member: &EndpointState, result: &Result<Response, ForwardError>, now: u64) {
+    pub(super) fn note(&self, endpoint: &EndpointState, result: &Result<Response, ForwardError>, now: u64) {
         let statuses =
             self.config().ejection.as_ref().map(|ejection| &ejection.status[..]).unwrap_or_default();
         match result {
-            Ok(_) => self.state.note_response(member),
-            Err(error) if error.blames_server() => self.state.note_failure(member, &error.told(), now),
+            Ok(_) => self.state.note_response(endpoint),
+            Err(error) if error.blames_server() => self.state.note_failure(endpoint, &error.message(), now),
             Err(_) => {}
         }
         match result {
-            Ok(response) if statuses.contains(&response.status) => self.state.failed(member, now),
-            Ok(_) => member.succeeded(),
-            Err(error) if error.blames_server() => self.state.failed(member, now),
+            Ok(response) if statuses.contains(&response.status) => self.state.failed(endpoint, now),
+            Ok(_) => endpoint.add_success(),
+            Err(error) if error.blames_server() => self.state.failed(endpoint, now),
             Err(_) => {}
         }
     }
 }
 
 impl EndpointSet {
+    /// The endpoints of the state in its present version. Those that are `known` and still apply keep their connections.
     fn new(state: &UpstreamState, known: &[Rc<Endpoint>], connector: Option<&TlsConnector>) -> Self {
-        let version = state.version(); // looked at first: what changes meanwhile is then seen the next time
-        let members = state.members();
-        let endpoints: Vec<Rc<Endpoint>> = members
-            .iter()
-            .map(|(member, _)| {
-                let same = known.iter().find(|endpoint| Arc::ptr_eq(&endpoint.member, member));
-                let same = same.filter(|endpoint| endpoint.server.speaks_as(state));
-                same.map_or_else(|| Rc::new(Endpoint::new(member, state, connector)), Rc::clone)
-            })
-            .collect();
-        let place = |(endpoint, (member, weight)): (&Rc<Endpoint>, &(Arc<EndpointState>, u64))| {
-            Place::new(*weight, member.identity, Rc::clone(&endpoint.in_flight))
-        };
-        Self { version, places: endpoints.iter().zip(members.iter()).map(place).collect(), endpoints }
+        let version = state.version(); // read first, so that a change during this function is seen at the next check
+        let (mut endpoints, mut candidates) = (Vec::new(), Vec::new());
+        for (shared, weight) in state.endpoints().iter() {
+            let same = known.iter().find(|endpoint| Arc::ptr_eq(&endpoint.state, shared));
+            let same = same.filter(|endpoint| endpoint.server.connects_as(state));
+            let endpoint = same.map_or_else(|| Rc::new(Endpoint::new(shared, state, connector)), Rc::clone);
+            candidates.push(Candidate::new(*weight, shared.identity, Rc::clone(&endpoint.in_flight)));
+            endpoints.push(endpoint);
+        }
+        Self { version, candidates, endpoints }
     }
 
     /// The endpoints that a request may use: the healthy ones, or all if none is healthy (panic mode). The flag is set in
     /// panic mode.
-    fn candidates(&self, tried: &[Rc<Endpoint>], now: u64) -> (SmallVec<[usize; 16]>, bool) {
+    fn eligible(&self, tried: &[Rc<Endpoint>], now: u64) -> (SmallVec<[usize; 16]>, bool) {
         let is_new =
             |index: &usize| !tried.iter().any(|endpoint| Rc::ptr_eq(endpoint, &self.endpoints[*index]));
-        let well = (0..self.endpoints.len()).filter(|index| self.endpoints[*index].member.is_well(now));
-        let well: SmallVec<[usize; 16]> = well.collect();
-        match well.is_empty() {
-            false if tried.is_empty() => (well, false),
-            false => (well.into_iter().filter(is_new).collect(), false),
+        let available =
+            (0..self.endpoints.len()).filter(|index| self.endpoints[*index].state.is_available(now));
+        let available: SmallVec<[usize; 16]> = available.collect();
+        match available.is_empty() {
+            false if tried.is_empty() => (available, false),
+            false => (available.into_iter().filter(is_new).collect(), false),
             true => ((0..self.endpoints.len()).filter(is_new).collect(), true),
         }
     }
 }
 
 impl Endpoint {
-    fn new(member: &Arc<EndpointState>, state: &UpstreamState, connector: Option<&TlsConnector>) -> Self {
+    fn new(state: &Arc<EndpointState>, upstream: &UpstreamState, connector: Option<&TlsConnector>) -> Self {
         Self {
-            server: Server::new(member, state, connector),
-            member: Arc::clone(member),
+            server: Server::new(state, upstream, connector),
+            state: Arc::clone(state),
             in_flight: Rc::default(),
         }
     }
@@ -247,9 +245,9 @@ impl Endpoint {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.endpoint.in_flight.set(self.endpoint.in_flight.get() - 1);
-        if let Some(lasting) = &self.counted {
-            self.endpoint.member.leave();
-            lasting.freed();
+        if let Some(persistent) = &self.counted {
+            self.endpoint.state.release();
+            persistent.freed();
         }
     }
 }

@@ -68,8 +68,8 @@ impl ForwardError {
 
     /// What operators are told of it.
     #[cold]
-    pub(crate) fn told(&self) -> String {
-        told(self)
+    pub(crate) fn message(&self) -> String {
+        error_chain(self)
     }
 
     /// Whether it is the server's failure, and not the client's or our own.
@@ -102,7 +102,7 @@ impl ForwardError {
 }
 
 /// An error with what caused it.
-pub(crate) fn told(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)
         .collect::<Vec<_>>()

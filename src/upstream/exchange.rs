@@ -93,14 +93,14 @@ impl Exchange {
     }
 
     /// Clears the write timeout of a stream: its client has taken what it was given. Over HTTP/1.1 the socket does that.
-    pub(crate) fn taken(&self) {
+    pub(crate) fn clear_write_timeout(&self) {
         if self.connection.shared {
             self.deadline.set_socket(None);
         }
     }
 
     /// Arms the write timeout of a stream: the client has to take these bytes in time.
-    pub(crate) fn given(&self, bytes: usize) {
+    pub(crate) fn arm_write_timeout(&self, bytes: usize) {
         if self.connection.shared {
             let within =
                 self.connection.worker.client().write.saturating_mul(
@@ -156,7 +156,11 @@ impl Exchange {
     }
 
     /// Waits for `future` at most this long. Progress of the request body extends the deadline.
-    pub(super) async fn in_time<T>(&self, within: Duration, future: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn with_timeout<T>(
+        &self,
+        within: Duration,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
         self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
         let mut future = pin!(future);
         let result = poll_fn(|context| {
@@ -190,7 +194,7 @@ impl Exchange {
     }
 
     /// Whether the upstream has sent nothing for too long. Arms the deadline at the first call.
-    pub(super) fn stalled(&self, context: &Context<'_>) -> bool {
+    pub(super) fn has_stalled(&self, context: &Context<'_>) -> bool {
         if self.deadline.request_passed() || self.is_over() {
             return true;
         }
@@ -202,7 +206,7 @@ impl Exchange {
     }
 
     /// Clears the deadline: the upstream has sent something.
-    pub(super) fn moved(&self) {
+    pub(super) fn clear_stall_timeout(&self) {
         self.deadline.set_request(None);
     }
 
@@ -231,13 +235,13 @@ impl Exchange {
     }
 
     /// Logs an attempt on a server, with the time since the request was released.
-    pub(super) fn asked(&self, server: &str, failed: Option<&ForwardError>) {
+    pub(super) fn log_attempt(&self, server: &str, failed: Option<&ForwardError>) {
         let took = || self.connection.worker.clock().now().since(self.released);
-        self.note(|record| record.asked(server, took(), failed.map(ForwardError::told)));
+        self.note(|record| record.asked(server, took(), failed.map(ForwardError::message)));
     }
 
     /// Logs that no server was available.
-    pub(super) fn not_asked(&self, why: &ForwardError) {
-        self.note(|record| record.not_asked(why.told()));
+    pub(super) fn log_no_endpoint(&self, why: &ForwardError) {
+        self.note(|record| record.not_asked(why.message()));
     }
 }

@@ -9,7 +9,7 @@ use super::body::Response;
 use super::endpoints::{Tried, Upstream};
 use super::exchange::Exchange;
 use super::outgoing::Outgoing;
-use super::server::ask;
+use super::server::send_request;
 use super::underscores::Underscores;
 use super::upload::UploadBody;
 use super::{ForwardError, headers, proxy, tunnel};
@@ -24,7 +24,7 @@ use sluicegate_wire::{Headers, RequestHead};
 pub struct ForwardPolicy {
     /// The longest request body in bytes.
     pub max_body: Option<u64>,
-    /// Whether headers that ask the upstream for another path or method are forwarded.
+    /// Whether headers that send_request the upstream for another path or method are forwarded.
     pub overrides: bool,
 }
 
@@ -67,7 +67,7 @@ struct Counted<'a> {
 }
 
 /// The servers that refuse to be connected before a request is given up.
-const MOST_TRIED: usize = 8;
+const MAX_REFUSED: usize = 8;
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
@@ -91,10 +91,10 @@ pub async fn forward(
     drop(counted);
     let mut response = result?;
     headers::strip_hop_by_hop(&mut response.headers);
-    if let Some(wanted) =
-        outgoing.wanted.as_deref().filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS)
+    if let Some(upgrade) =
+        outgoing.upgrade.as_deref().filter(|_| response.status == StatusCode::SWITCHING_PROTOCOLS)
     {
-        tunnel::say(&mut response.headers, wanted);
+        tunnel::set_upgrade(&mut response.headers, upgrade);
         exchange.disable_total_timeout();
     }
     Ok(response)
@@ -127,7 +127,7 @@ pub fn prepare<'a>(
         proxy::header(version, client, to)
     });
     let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
-    let wanted = if may_switch { tunnel::wanted(parts) } else { None };
+    let upgrade = if may_switch { tunnel::requested_upgrade(parts) } else { None };
     let authority = &config.servers[0].authority;
     // Asked before Connection, which names TE, takes it away. Servers of HTTP/1.1 would need both.
     let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&parts.headers);
@@ -142,15 +142,15 @@ pub fn prepare<'a>(
     if let Some(consumer) = facts.consumer {
         headers::set_consumer(&mut parts.headers, consumer);
     }
-    if let Some(wanted) = &wanted {
-        tunnel::say(&mut parts.headers, wanted);
+    if let Some(upgrade) = &upgrade {
+        tunnel::set_upgrade(&mut parts.headers, upgrade);
     }
     header_rules(&mut parts.headers);
     exchange.set_idle(config.idle);
     let body = has_body
         .then(|| UploadBody::new(body, policy.max_body, exchange, &parts.headers, facts.underscores, config));
     let upload = body.as_ref().map(|(_, upload)| Rc::clone(upload));
-    Ok(Outgoing { head: parts, body, upload, wanted, affinity: facts.affinity, preamble })
+    Ok(Outgoing { head: parts, body, upload, upgrade, affinity: facts.affinity, preamble })
 }
 
 /// Tries one server, and others while that is safe: what was never sent, and what does the same when it is done
@@ -164,26 +164,26 @@ async fn attempt(
     let name = &config.name;
     let now = || exchange.connection().worker.deadlines.now();
     let mut tried = Tried::new();
-    let mut more = 0;
+    let mut extra_attempts = 0;
     upstream.budget.earn(config.retries.budget);
     loop {
         let permit = upstream.permit(exchange, outgoing.affinity, &tried, now()).await;
         let permit = permit.inspect_err(|error| {
             tracing::debug!(request = exchange.id().as_str(), upstream = name, %error, "no upstream endpoint");
-            exchange.not_asked(error);
+            exchange.log_no_endpoint(error);
         })?;
         let endpoint = Rc::clone(&permit.endpoint);
         exchange.hold_permit(permit);
-        let result = ask(&endpoint.server, config, exchange, outgoing).await;
-        upstream.note(&endpoint.member, &result, now());
-        exchange.asked(&endpoint.server.address.authority, result.as_ref().err());
+        let result = send_request(&endpoint.server, config, exchange, outgoing).await;
+        upstream.note(&endpoint.state, &result, now());
+        exchange.log_attempt(&endpoint.server.address.authority, result.as_ref().err());
         let error = match result {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
         let server = &endpoint.server.address.authority;
         let request = exchange.id().as_str();
-        tracing::debug!(request, upstream = name, server, error = error.told(), "upstream request failed");
+        tracing::debug!(request, upstream = name, server, error = error.message(), "upstream request failed");
         let is_safe = match &error {
             error if error.is_unsent() => outgoing.is_whole(),
             ForwardError::Unanswered(_) => outgoing.is_repeatable(),
@@ -192,19 +192,19 @@ async fn attempt(
         tried.push(Rc::clone(&endpoint));
         let now = now();
         if is_safe && error.is_unsent() && upstream.has_siblings(&endpoint, &tried, now) {
-            more += 1; // of a name with several addresses one that is left decides, not the first
+            extra_attempts += 1; // of a name with several addresses one that is left decides, not the first
             continue;
         }
         // Who refuses to be connected has no work with it: such tries count for nothing while another server is left.
-        let is_free = config.retries.attempts > 0 && error.is_refused() && tried.len() < MOST_TRIED;
+        let is_free = config.retries.attempts > 0 && error.is_refused() && tried.len() < MAX_REFUSED;
         let again = is_safe
-            && (is_free || tried.len() <= more + config.retries.attempts as usize)
+            && (is_free || tried.len() <= extra_attempts + config.retries.attempts as usize)
             && upstream.has_others(&tried, now)
             && (is_free || upstream.budget.spend(now));
         if !again {
             return Err(error);
         }
-        more += usize::from(is_free);
+        extra_attempts += usize::from(is_free);
         tracing::debug!(request = exchange.id().as_str(), upstream = name, "upstream request is retried");
         upstream.metrics.retried();
     }

@@ -15,12 +15,12 @@ use tokio::io::AsyncReadExt;
 use super::connect::{IdleState, ServerStream};
 use super::headers::strip_hop_by_hop;
 use super::outgoing::Outgoing;
-use super::sending::{Sending, Unfinished};
+use super::request_writer::{RequestWriter, WriteAborted};
 use crate::client_connection::Connection;
 use crate::worker_state::Buffers;
 
 /// What is read at once behind something that is there already.
-const MORE: usize = 16 << 10;
+const READ_SIZE: usize = 16 << 10;
 
 /// A connection to a server.
 pub(super) struct H1Connection {
@@ -35,9 +35,9 @@ enum UploadState {
     /// To its end.
     Sent,
     /// There is more of its body to be sent.
-    Going(Box<Sending>),
+    InProgress(Box<RequestWriter>),
     /// The server took nothing more, though there was more. Its answer may still come.
-    Cut,
+    Aborted,
 }
 
 /// Why there is no answer.
@@ -45,10 +45,10 @@ enum UploadState {
 pub(super) enum H1Error {
     /// The connection ended before any byte of an answer.
     #[error("the connection ended before an answer")]
-    Nothing(#[source] io::Error),
+    NoResponse(#[source] io::Error),
     /// What came is no answer.
     #[error("{0}")]
-    NoAnswer(&'static str),
+    InvalidResponse(&'static str),
     /// The client's body did not come whole.
     #[error("the request's body did not come whole")]
     Upload,
@@ -84,8 +84,8 @@ impl H1Connection {
         context: &mut Context<'_>,
         buffers: Option<&Buffers>,
     ) -> Result<(), H1Error> {
-        let UploadState::Going(sending) = &mut self.upload else { return Ok(()) };
-        match sending.poll(&mut self.stream, context) {
+        let UploadState::InProgress(writer) = &mut self.upload else { return Ok(()) };
+        match writer.poll(&mut self.stream, context) {
             Poll::Pending => return Ok(()),
             Poll::Ready(Ok(out)) => {
                 self.upload = UploadState::Sent;
@@ -93,15 +93,15 @@ impl H1Connection {
                     buffers.give_back(out);
                 }
             }
-            Poll::Ready(Err(Unfinished::Server)) => self.upload = UploadState::Cut,
-            Poll::Ready(Err(Unfinished::Client)) => return Err(H1Error::Upload),
+            Poll::Ready(Err(WriteAborted::Server)) => self.upload = UploadState::Aborted,
+            Poll::Ready(Err(WriteAborted::Client)) => return Err(H1Error::Upload),
         }
         Ok(())
     }
 
     /// Sends a request and waits for the head of its answer; interim answers are passed on to `client`. A body is taken out
     /// of `outgoing`; if the answer begins before it is sent, the rest is sent by [`poll_upload`](Self::poll_upload).
-    pub(super) async fn ask(
+    pub(super) async fn send_request(
         &mut self,
         outgoing: &mut Outgoing<'_>,
         client: Option<&Connection>,
@@ -111,7 +111,7 @@ impl H1Connection {
         request_head(&mut head, outgoing.head);
         match outgoing.body.take() {
             Some((body, upload)) => {
-                self.upload = UploadState::Going(Box::new(Sending::new(head, body, upload)));
+                self.upload = UploadState::InProgress(Box::new(RequestWriter::new(head, body, upload)));
             }
             None => {
                 head.extend_from_slice(b"\r\n");
@@ -119,12 +119,12 @@ impl H1Connection {
                 if let Some(buffers) = buffers {
                     buffers.give_back(head);
                 }
-                sent.map_err(H1Error::Nothing)?;
+                sent.map_err(H1Error::NoResponse)?;
             }
         }
-        let decoder = ResponseDecoder { method: &outgoing.head.method, upgrade: outgoing.wanted.as_deref() };
+        let decoder = ResponseDecoder { method: &outgoing.head.method, upgrade: outgoing.upgrade.as_deref() };
         loop {
-            match decoder.decode(&mut self.read).map_err(H1Error::NoAnswer)? {
+            match decoder.decode(&mut self.read).map_err(H1Error::InvalidResponse)? {
                 Some(ResponseHead::Final(response)) => return Ok(response),
                 Some(ResponseHead::Interim(status, mut headers)) => {
                     // Clients have leave to send their bodies from the gateway itself.
@@ -143,12 +143,16 @@ impl H1Connection {
             });
             match read.await? {
                 Ok(0) if self.read.is_empty() => {
-                    return Err(H1Error::Nothing(io::ErrorKind::UnexpectedEof.into()));
+                    return Err(H1Error::NoResponse(io::ErrorKind::UnexpectedEof.into()));
                 }
-                Ok(0) => return Err(H1Error::NoAnswer("the connection ended in the head of the answer")),
+                Ok(0) => {
+                    return Err(H1Error::InvalidResponse("the connection ended in the head of the answer"));
+                }
                 Ok(_) => {}
-                Err(error) if self.read.is_empty() => return Err(H1Error::Nothing(error)),
-                Err(_) => return Err(H1Error::NoAnswer("the connection broke in the head of the answer")),
+                Err(error) if self.read.is_empty() => return Err(H1Error::NoResponse(error)),
+                Err(_) => {
+                    return Err(H1Error::InvalidResponse("the connection broke in the head of the answer"));
+                }
             }
         }
     }
@@ -161,13 +165,13 @@ impl H1Connection {
     ) -> Poll<io::Result<usize>> {
         if let Some(buffers) = buffers.filter(|_| self.read.is_empty()) {
             self.read = BytesMut::new(); // whoever waits keeps none
-            let read = buffers.poll_read(&mut self.stream, context, MORE);
+            let read = buffers.poll_read(&mut self.stream, context, READ_SIZE);
             return read.map_ok(|read| {
                 self.read = read;
                 self.read.len()
             });
         }
-        self.read.reserve(MORE);
+        self.read.reserve(READ_SIZE);
         // A read keeps nothing between polls, so a new one each time loses nothing.
         pin!(self.stream.read_buf(&mut self.read)).poll(context)
     }

@@ -21,22 +21,22 @@ use sluicegate_wire::RequestHead;
 use sluicegate_wire::h1::{response_body, status_of};
 
 /// Connections that are tried for a request that none of them has taken.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Sends a request and waits for the head of its answer. It is sent again when its connection ends and took none of it,
 /// or if it can be repeated.
-pub(super) async fn ask(
+pub(super) async fn send_request(
     (server, h2_pool): (&Server, &Rc<H2Pool>),
     config: &UpstreamConfig,
     exchange: &Exchange,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
     let connection = exchange.connection();
-    let mut turn = 0;
+    let mut attempt = 0;
     loop {
-        turn += 1;
+        attempt += 1;
         let now = connection.worker.deadlines.now();
-        let mut stream = h2_pool.place(now).await?;
+        let mut stream = h2_pool.open_stream(now).await?;
         let (body, upload) = match outgoing.body.take() {
             Some((body, upload)) => (body, Some(upload)),
             None => (UploadBody::empty(), None),
@@ -44,11 +44,12 @@ pub(super) async fn ask(
         let mut request = outgoing.head.clone().with_body(body);
         prepare(&mut request, server);
         let mut sender = stream.sender();
-        let mut failed = match exchange.in_time(config.response, sender.try_send_request(request)).await {
+        let mut failed = match exchange.with_timeout(config.response, sender.try_send_request(request)).await
+        {
             None => {
                 let error = outgoing.timeout();
                 if matches!(error, ForwardError::ResponseTimeout) {
-                    stream.unheard();
+                    stream.note_timeout();
                 }
                 return Err(error);
             }
@@ -56,8 +57,8 @@ pub(super) async fn ask(
                 if let Some(upload) = &upload {
                     upload.set_answered();
                 }
-                stream.ends(upload);
-                return answer(response, stream, connection, &outgoing.head.method);
+                stream.set_upload(upload);
+                return convert_response(response, stream, connection, &outgoing.head.method);
             }
             Some(Err(failed)) => failed,
         };
@@ -66,30 +67,30 @@ pub(super) async fn ask(
         outgoing.body = unsent.map(Request::into_body).zip(upload);
         let error = failed.into_error();
         let fault = outgoing.client_error();
-        if !is_of_stream(&error) && fault.is_none() {
+        if !is_stream_error(&error) && fault.is_none() {
             stream.retire();
         }
         let again = is_unsent
             || (outgoing.is_whole() && is_refused(&error))
-            || (outgoing.is_repeatable() && stream.is_kept());
-        if !again || turn >= TRIES {
+            || (outgoing.is_repeatable() && stream.is_reused());
+        if !again || attempt >= MAX_ATTEMPTS {
             return Err(match fault {
                 Some(fault) => fault,
-                None if is_of_stream(&error) => ForwardError::Broken(error.into()),
+                None if is_stream_error(&error) => ForwardError::Broken(error.into()),
                 None => ForwardError::Unanswered(error.into()),
             });
         }
     }
 }
 
-/// Asks a question of the gateway's own, and says with which status it is answered.
+/// Asks a request of the gateway's own, and says with which status it is answered.
 pub(super) async fn probe(
     (server, h2_pool): (&Server, &Rc<H2Pool>),
-    question: &RequestHead,
+    request: &RequestHead,
 ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
-    let stream = h2_pool.place(0).await?;
-    stream.retire(); // the next question finds out anew whether there is a way
-    let mut request = question.clone().with_body(UploadBody::empty());
+    let stream = h2_pool.open_stream(0).await?;
+    stream.retire(); // the next request finds out anew whether there is a way
+    let mut request = request.clone().with_body(UploadBody::empty());
     request.headers_mut().remove(header::CONNECTION);
     prepare(&mut request, server);
     Ok(stream.sender().send_request(request).await?.status())
@@ -110,30 +111,30 @@ fn prepare(request: &mut Request<UploadBody>, server: &Server) {
     *request.version_mut() = Version::HTTP_2;
 }
 
-fn answer(
+fn convert_response(
     response: http::Response<Incoming>,
     stream: Stream,
     connection: &Connection,
     method: &Method,
 ) -> Result<Response, ForwardError> {
-    stream.heard(connection.worker.deadlines.now());
+    stream.note_read(connection.worker.deadlines.now());
     let (head, body) = response.into_parts();
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(ForwardError::Broken("the protocol was switched unasked".into()));
     }
     // What is malformed over HTTP/1.1 is no better here.
-    let no_answer = |what: &'static str| ForwardError::Broken(what.into());
-    let status = status_of(head.status.as_u16()).map_err(no_answer)?;
+    let broken = |what: &'static str| ForwardError::Broken(what.into());
+    let status = status_of(head.status.as_u16()).map_err(broken)?;
     let mut headers = Headers::from(&head.headers);
-    response_body(status, false, &mut headers, method).map_err(no_answer)?;
-    let forwarded = H2Body { body, stream: Some(stream) };
-    Ok(Response { status, headers, body: Body::forwarded(forwarded) })
+    response_body(status, false, &mut headers, method).map_err(broken)?;
+    let body = H2Body { body, stream: Some(stream) };
+    Ok(Response { status, headers, body: Body::h2_body(body) })
 }
 
 /// Whether the server says that it has not looked at the request (RFC 9113 §8.7): the stream was refused, or is beyond
 /// the last one of a connection that is going down.
 fn is_refused(error: &hyper::Error) -> bool {
-    of_http2(error).is_some_and(|error| {
+    h2_error(error).is_some_and(|error| {
         let reason = error.reason();
         error.is_remote()
             && ((error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM))
@@ -142,11 +143,11 @@ fn is_refused(error: &hyper::Error) -> bool {
 }
 
 /// Whether only this request is concerned, and its connection goes on.
-fn is_of_stream(error: &hyper::Error) -> bool {
-    of_http2(error).is_some_and(h2::Error::is_reset)
+fn is_stream_error(error: &hyper::Error) -> bool {
+    h2_error(error).is_some_and(h2::Error::is_reset)
 }
 
-fn of_http2(error: &hyper::Error) -> Option<&h2::Error> {
+fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(found) = error.downcast_ref() {

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::ForwardError;
 use super::connect::{Address, ServerStream};
-use super::error::told;
+use super::error::error_chain;
 use super::upload::{Upload, UploadBody};
 
 /// Requests at once on one connection, if the server allows as many.
@@ -31,21 +31,21 @@ const MAX_HEAD: u32 = 64 << 10;
 /// Streams that were ended here, on which the server may not have heard of it.
 const RESETS: usize = 1 << 10;
 /// What stands for the server's bound on streams before it has told one.
-const UNTOLD: usize = STREAMS + 1;
+const MAX_STREAMS_UNKNOWN: usize = STREAMS + 1;
 /// How long the kernel goes on sending what a server does not acknowledge.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Open streams on which nothing comes: a ping, and the time for its answer. gRPC servers take more than one ping in
 /// five minutes for an attack.
 const PING: (Duration, Duration) = (Duration::from_secs(310), Duration::from_secs(20));
 
-type Driver = http2::Connection<TokioIo<ServerStream>, UploadBody, Local>;
+type Driver = http2::Connection<TokioIo<ServerStream>, UploadBody, LocalExecutor>;
 
 /// The connections of one worker to one server.
 pub(super) struct H2Pool {
     address: Rc<Address>,
     connections: RefCell<Vec<Rc<H2Connection>>>,
     /// The connection that is being made; requests wait for it together.
-    dial: RefCell<Option<Rc<Dial>>>,
+    pending: RefCell<Option<Rc<PendingConnect>>>,
 }
 
 /// A connection.
@@ -55,15 +55,15 @@ struct H2Connection {
     driver: Rc<RefCell<Option<Driver>>>,
     streams: Cell<usize>,
     /// The worker's milliseconds at which the server was heard last, and at which a stream ended last.
-    heard: Cell<u64>,
-    last: Cell<u64>,
+    last_read: Cell<u64>,
+    last_used: Cell<u64>,
     /// Whether it has answered anything.
-    proved: Cell<bool>,
+    has_answered: Cell<bool>,
 }
 
 /// A pending connection.
 #[derive(Default)]
-struct Dial {
+struct PendingConnect {
     done: Notify,
     result: OnceCell<Result<(), ForwardError>>,
 }
@@ -72,7 +72,7 @@ struct Dial {
 pub(super) struct Stream {
     connection: Rc<H2Connection>,
     pool: Rc<H2Pool>,
-    begun: u64,
+    opened_at: u64,
     /// The worker's milliseconds of the latest sign of life.
     now: Cell<u64>,
     /// The request's body, which ends with its answer.
@@ -82,33 +82,33 @@ pub(super) struct Stream {
 impl H2Pool {
     /// No connection yet.
     pub(super) fn new(address: &Rc<Address>) -> Self {
-        Self { address: Rc::clone(address), connections: RefCell::default(), dial: RefCell::default() }
+        Self { address: Rc::clone(address), connections: RefCell::default(), pending: RefCell::default() }
     }
 
     /// A place for a request at `now`, the worker's milliseconds, if need be on a new connection.
-    pub(super) async fn place(self: &Rc<Self>, now: u64) -> Result<Stream, ForwardError> {
+    pub(super) async fn open_stream(self: &Rc<Self>, now: u64) -> Result<Stream, ForwardError> {
         loop {
-            if let Some(connection) = self.with_room() {
+            if let Some(connection) = self.with_capacity() {
                 connection.streams.set(connection.streams.get() + 1);
                 let pool = Rc::clone(self);
-                return Ok(Stream { connection, pool, begun: now, now: Cell::new(now), upload: None });
+                return Ok(Stream { connection, pool, opened_at: now, now: Cell::new(now), upload: None });
             }
-            let dial = self.dial(now);
-            let done = dial.done.notified();
-            if dial.result.get().is_none() {
+            let pending = self.pending_connect(now);
+            let done = pending.done.notified();
+            if pending.result.get().is_none() {
                 done.await;
             }
-            if let Some(Err(error)) = dial.result.get() {
+            if let Some(Err(error)) = pending.result.get() {
                 return Err(error.again());
             }
         }
     }
 
     /// The first connection with room for a stream, so that the others become idle and are closed.
-    fn with_room(&self) -> Option<Rc<H2Connection>> {
+    fn with_capacity(&self) -> Option<Rc<H2Connection>> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| connection.is_open());
-        let free = connections.iter().find(|connection| connection.streams.get() < connection.most());
+        let free = connections.iter().find(|connection| connection.streams.get() < connection.max_streams());
         let any = || {
             connections
                 .iter()
@@ -118,20 +118,20 @@ impl H2Pool {
         free.or_else(any).map(Rc::clone)
     }
 
-    fn dial(self: &Rc<Self>, now: u64) -> Rc<Dial> {
-        let mut making = self.dial.borrow_mut();
-        if let Some(dial) = &*making {
-            return Rc::clone(dial);
+    fn pending_connect(self: &Rc<Self>, now: u64) -> Rc<PendingConnect> {
+        let mut current = self.pending.borrow_mut();
+        if let Some(pending) = &*current {
+            return Rc::clone(pending);
         }
-        let dial = Rc::new(Dial::default());
-        *making = Some(Rc::clone(&dial));
+        let pending = Rc::new(PendingConnect::default());
+        *current = Some(Rc::clone(&pending));
         // A task of its own: other requests wait for the connection too, if the first client disconnects.
-        let guard = DialGuard { pool: Rc::clone(self), dial: Rc::clone(&dial) };
+        let guard = PendingConnectGuard { pool: Rc::clone(self), pending: Rc::clone(&pending) };
         tokio::task::spawn_local(async move {
-            let made = guard.pool.address.in_time(connect(&guard.pool.address, now)).await;
-            let _ = guard.dial.result.set(made.map(|made| guard.pool.connections.borrow_mut().push(made)));
+            let made = guard.pool.address.with_connect_timeout(connect(&guard.pool.address, now)).await;
+            let _ = guard.pending.result.set(made.map(|made| guard.pool.connections.borrow_mut().push(made)));
         });
-        dial
+        pending
     }
 
     /// Drops connections that are closed, or were not used for `idle`. `now` is the worker's milliseconds.
@@ -139,7 +139,7 @@ impl H2Pool {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         self.connections.borrow_mut().retain(|connection| {
             connection.is_open()
-                && (connection.streams.get() > 0 || now.saturating_sub(connection.last.get()) < idle)
+                && (connection.streams.get() > 0 || now.saturating_sub(connection.last_used.get()) < idle)
         });
     }
 }
@@ -149,12 +149,12 @@ impl H2Pool {
 async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, ForwardError> {
     let stream = address.connect(&[]).await?;
     // A server that is gone without a word holds up all requests of the connection at once.
-    let _ = SockRef::from(stream.socket()).set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    let _ = SockRef::from(stream.socket()).set_tcp_user_timeout(Some(TCP_USER_TIMEOUT));
     let waker: Rc<RefCell<Option<Waker>>> = Rc::default();
-    let (sender, mut driver) = http2::Builder::new(Local(Rc::clone(&waker)))
+    let (sender, mut driver) = http2::Builder::new(LocalExecutor(Rc::clone(&waker)))
         .initial_stream_window_size(WINDOW.0)
         .initial_connection_window_size(WINDOW.1)
-        .initial_max_send_streams(UNTOLD)
+        .initial_max_send_streams(MAX_STREAMS_UNKNOWN)
         .max_send_buf_size(SEND_BUFFER)
         // Clients that leave in the middle of their answers are none of the server's faults, nor of others' requests.
         .max_local_error_reset_streams(None)
@@ -173,7 +173,7 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
             Poll::Ready(Ok(())) => {
                 Poll::Ready(Err(ForwardError::Handshake("it does not speak HTTP/2".into())))
             }
-            Poll::Pending if driver.current_max_send_streams() == UNTOLD => Poll::Pending,
+            Poll::Pending if driver.current_max_send_streams() == MAX_STREAMS_UNKNOWN => Poll::Pending,
             Poll::Pending => Poll::Ready(Ok(())),
         }
     })
@@ -187,7 +187,7 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
             Some(driver) => Pin::new(driver).poll(context).map(|ended| match ended {
                 Ok(()) => tracing::debug!("an HTTP/2 upstream connection ended"),
                 Err(error) => {
-                    tracing::debug!(error = told(&error), "an HTTP/2 upstream connection failed");
+                    tracing::debug!(error = error_chain(&error), "an HTTP/2 upstream connection failed");
                 }
             }),
             None => Poll::Ready(()),
@@ -200,9 +200,9 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
         sender,
         driver,
         streams: Cell::new(0),
-        heard: Cell::new(now),
-        last: Cell::new(now),
-        proved: Cell::new(false),
+        last_read: Cell::new(now),
+        last_used: Cell::new(now),
+        has_answered: Cell::new(false),
     }))
 }
 
@@ -212,7 +212,7 @@ impl H2Connection {
     }
 
     /// Streams that the server allows at once.
-    fn most(&self) -> usize {
+    fn max_streams(&self) -> usize {
         self.driver.borrow().as_ref().map_or(0, |driver| driver.current_max_send_streams().min(STREAMS))
     }
 }
@@ -224,26 +224,26 @@ impl Stream {
     }
 
     /// Whether the connection has answered other requests before.
-    pub(super) fn is_kept(&self) -> bool {
-        self.connection.proved.get()
+    pub(super) fn is_reused(&self) -> bool {
+        self.connection.has_answered.get()
     }
 
     /// Has the request's body end with this place.
-    pub(super) fn ends(&mut self, upload: Option<Rc<Upload>>) {
+    pub(super) fn set_upload(&mut self, upload: Option<Rc<Upload>>) {
         self.upload = upload;
     }
 
     /// Something came from the server, at `now`.
-    pub(super) fn heard(&self, now: u64) {
-        self.connection.proved.set(true);
-        self.connection.heard.set(now);
+    pub(super) fn note_read(&self, now: u64) {
+        self.connection.has_answered.set(true);
+        self.connection.last_read.set(now);
         self.now.set(now);
     }
 
     /// No answer came in time. A connection on which nothing at all came meanwhile gets no further request: its server
     /// may be gone without a word.
-    pub(super) fn unheard(&self) {
-        if self.connection.heard.get() <= self.begun {
+    pub(super) fn note_timeout(&self) {
+        if self.connection.last_read.get() <= self.opened_at {
             self.retire();
         }
     }
@@ -257,32 +257,32 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.connection.streams.set(self.connection.streams.get() - 1);
-        self.connection.last.set(self.connection.last.get().max(self.now.get()));
+        self.connection.last_used.set(self.connection.last_used.get().max(self.now.get()));
         if let Some(upload) = &self.upload {
-            upload.give_up();
+            upload.cancel();
         }
     }
 }
 
 /// Completes a pending connection, also if its task panics.
-struct DialGuard {
+struct PendingConnectGuard {
     pool: Rc<H2Pool>,
-    dial: Rc<Dial>,
+    pending: Rc<PendingConnect>,
 }
 
-impl Drop for DialGuard {
+impl Drop for PendingConnectGuard {
     fn drop(&mut self) {
-        let _ = self.dial.result.set(Err(ForwardError::ConnectTimeout)); // there is a result, or there never is one
-        self.pool.dial.take();
-        self.dial.done.notify_waiters();
+        let _ = self.pending.result.set(Err(ForwardError::ConnectTimeout)); // there is a result, or there never is one
+        self.pool.pending.take();
+        self.pending.done.notify_waiters();
     }
 }
 
 /// Runs the tasks of a connection on the thread that serves it, and tells whoever waits for it that one has moved.
 #[derive(Clone)]
-struct Local(Rc<RefCell<Option<Waker>>>);
+struct LocalExecutor(Rc<RefCell<Option<Waker>>>);
 
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for Local {
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
         let waiting = Rc::clone(&self.0);
         tokio::task::spawn_local(async move {

@@ -12,10 +12,10 @@ use tokio::task::AbortHandle;
 
 use super::connect::connector;
 use super::endpoint_state::EndpointState;
-use super::error::told;
+use super::error::error_chain;
 use super::proxy;
 use super::server::Server;
-use super::upstream_state::{Members, UpstreamState};
+use super::upstream_state::{UpstreamState, WeightedEndpoints};
 use sluicegate_config::HealthConfig;
 use sluicegate_wire::RequestHead;
 
@@ -84,21 +84,21 @@ impl UpstreamState {
 
     /// Has every address asked, and no other.
     fn probe_all(self: &Arc<Self>, probes: &mut Vec<(Arc<EndpointState>, Ended)>) {
-        let members: Arc<Members> = self.members();
-        probes.retain(|(probed, _)| members.iter().any(|(member, _)| Arc::ptr_eq(member, probed)));
-        for (member, _) in members.iter() {
-            if !probes.iter().any(|(probed, _)| Arc::ptr_eq(member, probed)) {
-                let probing = tokio::task::spawn_local(Arc::clone(self).probe(Arc::clone(member)));
-                probes.push((Arc::clone(member), Ended(probing.abort_handle())));
+        let endpoints: Arc<WeightedEndpoints> = self.endpoints();
+        probes.retain(|(probed, _)| endpoints.iter().any(|(endpoint, _)| Arc::ptr_eq(endpoint, probed)));
+        for (endpoint, _) in endpoints.iter() {
+            if !probes.iter().any(|(probed, _)| Arc::ptr_eq(endpoint, probed)) {
+                let probing = tokio::task::spawn_local(Arc::clone(self).probe(Arc::clone(endpoint)));
+                probes.push((Arc::clone(endpoint), Ended(probing.abort_handle())));
             }
         }
     }
 
     /// Asks one address for ever whether it is well.
-    async fn probe(self: Arc<Self>, member: Arc<EndpointState>) {
+    async fn probe(self: Arc<Self>, endpoint: Arc<EndpointState>) {
         let Some(config) = &self.config.health else { return };
         let connector = connector(&self);
-        let server = Server::new(&member, &self, connector.as_ref());
+        let server = Server::new(&endpoint, &self, connector.as_ref());
         let preamble = self.config.proxy_protocol.map_or_else(proxy::Header::new, proxy::own);
         let question = question(config, &server);
         let mut in_a_row = 0;
@@ -108,14 +108,14 @@ impl UpstreamState {
                 tokio::time::timeout(config.timeout, ask(&server, config, &question, &preamble)).await;
             let answer = asked.unwrap_or_else(|_| Err(format!("no answer within {:?}", config.timeout)));
             if answer.is_ok() {
-                self.note_response(&member);
+                self.note_response(&endpoint);
             }
             // What counts is how often the opposite of what is believed was seen.
-            in_a_row = if answer.is_ok() == member.answers() { 0 } else { in_a_row + 1 };
+            in_a_row = if answer.is_ok() == endpoint.is_healthy() { 0 } else { in_a_row + 1 };
             let enough = if answer.is_ok() { config.healthy } else { config.unhealthy };
-            if in_a_row >= enough && member.set_answers(answer.is_ok()) {
+            if in_a_row >= enough && endpoint.set_healthy(answer.is_ok()) {
                 in_a_row = 0;
-                let (name, server, address) = (&self.config.name, &member.authority, member.address);
+                let (name, server, address) = (&self.config.name, &endpoint.authority, endpoint.address);
                 match answer {
                     Ok(()) => tracing::info!("{name}: {server} ({address}) is well again"),
                     Err(why) => tracing::warn!("{name}: {server} ({address}) is not well: {why}"),
@@ -145,7 +145,7 @@ async fn ask(
     question: &RequestHead,
     preamble: &[u8],
 ) -> Result<(), String> {
-    let status = server.probe(question, preamble).await.map_err(|error| told(&*error))?.as_u16();
+    let status = server.probe(question, preamble).await.map_err(|error| error_chain(&*error))?.as_u16();
     match config.status.iter().any(|good| good.contains(&status)) {
         true => Ok(()),
         false => Err(format!("it answers {status}")),

@@ -5,7 +5,7 @@
 //! - `endpoints`: the endpoints as one worker sees them, and permits to use one; `balance` chooses
 //! - `upstream_state`, `endpoint_state`: what all workers share; `health` probes and resolves names
 //! - `server`, `pool`, `h1_connection`: HTTP/1.1 connections; `h2_pool`, `h2_client`: HTTP/2
-//! - `upload`, `sending`, `body`, `tunnel`: bodies in both directions, and switched protocols
+//! - `upload`, `request_writer`, `body`, `tunnel`: bodies in both directions, and switched protocols
 //! - `headers`, `forwarded_headers`, `underscores`: which headers pass
 
 mod balance;
@@ -26,8 +26,8 @@ mod log_throttle;
 mod outgoing;
 mod pool;
 mod proxy;
+mod request_writer;
 mod retry;
-mod sending;
 mod server;
 mod tunnel;
 mod underscores;
@@ -37,7 +37,7 @@ mod upstream_state;
 pub use body::{Body, BodyError, Response};
 pub use endpoints::Upstream;
 pub use error::ForwardError;
-pub(crate) use error::told;
+pub(crate) use error::error_chain;
 pub use exchange::Exchange;
 pub use forward::{ForwardFacts, ForwardPolicy, forward, prepare};
 pub use forwarded_headers::nominates;

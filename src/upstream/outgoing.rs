@@ -14,7 +14,7 @@ pub struct Outgoing<'a> {
     /// What becomes of its body, if it has one.
     pub(super) upload: Option<Rc<Upload>>,
     /// The protocol that it asks to switch to.
-    pub(super) wanted: Option<Vec<u8>>,
+    pub(super) upgrade: Option<Vec<u8>>,
     /// The hash for consistent balancing.
     pub(super) affinity: Option<u64>,
     /// What a connection begins with.
@@ -23,8 +23,8 @@ pub struct Outgoing<'a> {
 
 impl<'a> Outgoing<'a> {
     /// A request of the gateway's own, without a body.
-    pub(super) fn bare(head: &'a RequestHead) -> Self {
-        Self { head, body: None, upload: None, wanted: None, affinity: None, preamble: proxy::Header::new() }
+    pub(super) fn without_body(head: &'a RequestHead) -> Self {
+        Self { head, body: None, upload: None, upgrade: None, affinity: None, preamble: proxy::Header::new() }
     }
 
     /// Whether it can be sent again after no byte of an answer has come: it does the same when it is done twice, and all

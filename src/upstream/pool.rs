@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::connect::IdleState;
 use super::endpoint_state::EndpointState;
 use super::h1_connection::H1Connection;
-use super::upstream_state::{Lasting, UpstreamState};
+use super::upstream_state::{PersistentState, UpstreamState};
 
 /// Connections that are kept for one server by one worker.
 const MOST_IDLE: usize = 1024;
@@ -17,8 +17,8 @@ const MOST_IDLE: usize = 1024;
 /// The kept connections of one worker to one server.
 pub(super) struct Pool {
     idle: RefCell<Vec<Idle>>,
-    member: Arc<EndpointState>,
-    lasting: Arc<Lasting>,
+    endpoint: Arc<EndpointState>,
+    persistent: Arc<PersistentState>,
     /// The name of the upstream.
     upstream: String,
 }
@@ -30,11 +30,11 @@ struct Idle {
 }
 
 impl Pool {
-    pub(super) fn new(member: &Arc<EndpointState>, upstream: &UpstreamState) -> Self {
+    pub(super) fn new(endpoint: &Arc<EndpointState>, upstream: &UpstreamState) -> Self {
         Self {
             idle: RefCell::default(),
-            member: Arc::clone(member),
-            lasting: Arc::clone(upstream.lasting()),
+            endpoint: Arc::clone(endpoint),
+            persistent: Arc::clone(upstream.persistent()),
             upstream: upstream.config.name.clone(),
         }
     }
@@ -44,10 +44,10 @@ impl Pool {
         loop {
             let mut h1_connection = self.idle.borrow_mut().pop()?.h1_connection;
             match h1_connection.idle_state() {
-                IdleState::Silent if self.member.is_kept(now) => return Some(h1_connection),
+                IdleState::Silent if self.endpoint.keeps_connections(now) => return Some(h1_connection),
                 IdleState::Silent => {}
                 IdleState::Closed => {
-                    let (upstream, server) = (&self.upstream, &self.member.authority);
+                    let (upstream, server) = (&self.upstream, &self.endpoint.authority);
                     tracing::debug!(upstream, server, "an idle upstream connection was closed by the server");
                 }
                 IdleState::Unsolicited => self.unsolicited(now),
@@ -58,7 +58,7 @@ impl Pool {
     /// Keeps a connection that was used until now.
     pub(super) fn keep(&self, h1_connection: H1Connection, now: u64) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < MOST_IDLE && self.member.is_kept(now) {
+        if idle.len() < MOST_IDLE && self.endpoint.keeps_connections(now) {
             idle.push(Idle { h1_connection, since: now });
         }
     }
@@ -66,7 +66,7 @@ impl Pool {
     /// Drops the connections that were not used for `idle`, and those that are of no use any more.
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
-        let is_kept = self.member.is_kept(now);
+        let is_kept = self.endpoint.keeps_connections(now);
         let mut unsolicited = 0;
         self.idle.borrow_mut().retain_mut(|kept| {
             let state = kept.h1_connection.idle_state();
@@ -79,9 +79,9 @@ impl Pool {
     /// The server has sent bytes on a connection without a request, or behind a whole answer.
     #[cold]
     pub(super) fn unsolicited(&self, now: u64) {
-        self.lasting.unsolicited();
-        if self.member.stop_keeping(now) {
-            let (name, server, address) = (&self.upstream, &self.member.authority, self.member.address);
+        self.persistent.unsolicited();
+        if self.endpoint.stop_keeping_connections(now) {
+            let (name, server, address) = (&self.upstream, &self.endpoint.authority, self.endpoint.address);
             tracing::warn!(
                 "{name}: {server} ({address}) sends bytes that no request asked for; its connections are not kept for a minute"
             );

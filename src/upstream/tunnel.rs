@@ -62,7 +62,7 @@ impl Tunnel {
 
 /// The protocol that a request without a body asks to switch to. HTTP/2 is never switched to: who speaks it begins with
 /// it.
-pub(super) fn wanted(parts: &RequestHead) -> Option<Vec<u8>> {
+pub(super) fn requested_upgrade(parts: &RequestHead) -> Option<Vec<u8>> {
     let word = parts.headers.only(header::UPGRADE).filter(|_| parts.version == Version::HTTP_11)?;
     let token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(b);
     let is_one = !word.is_empty() && word.iter().all(token) && !word.to_ascii_lowercase().starts_with(b"h2c");
@@ -70,7 +70,7 @@ pub(super) fn wanted(parts: &RequestHead) -> Option<Vec<u8>> {
 }
 
 /// Says, for one connection, that the protocol is to be switched, or is.
-pub(super) fn say(headers: &mut Headers, protocol: &[u8]) {
+pub(super) fn set_upgrade(headers: &mut Headers, protocol: &[u8]) {
     headers.insert(header::CONNECTION, "upgrade");
     headers.insert(header::UPGRADE, protocol);
 }

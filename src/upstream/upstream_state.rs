@@ -24,18 +24,18 @@ pub struct UpstreamState {
     pub tls: Option<UpstreamTls>,
     /// The addresses of each server, in the order of the file.
     found: Mutex<Vec<Vec<Arc<EndpointState>>>>,
-    members: ArcSwap<Members>,
-    /// Counts the changes of `members`, cheaper to look at than these.
+    endpoints: ArcSwap<WeightedEndpoints>,
+    /// Counts the changes of `endpoints`, cheaper to look at than these.
     version: AtomicU64,
-    lasting: Arc<Lasting>,
+    persistent: Arc<PersistentState>,
 }
 
 /// All addresses with their weights.
-pub(super) type Members = Vec<(Arc<EndpointState>, u64)>;
+pub(super) type WeightedEndpoints = Vec<(Arc<EndpointState>, u64)>;
 
 /// What outlasts a reload that keeps the name.
 #[derive(Default)]
-pub(super) struct Lasting {
+pub(super) struct PersistentState {
     /// Requests that wait for a place.
     waiting: AtomicUsize,
     /// Whoever gives a place back while others wait tells one of them.
@@ -46,7 +46,7 @@ pub(super) struct Lasting {
 }
 
 /// A request among those that wait.
-pub(super) struct Waiting<'a>(&'a Lasting);
+pub(super) struct Waiting<'a>(&'a PersistentState);
 
 /// What operators are told of a server.
 pub struct ServerStatus {
@@ -88,23 +88,23 @@ impl UpstreamState {
             Err(_) => Vec::new(), // a name, to be looked up
         });
         let found: Vec<Vec<Arc<EndpointState>>> = found.collect();
-        for member in found.iter().flatten() {
+        for endpoint in found.iter().flatten() {
             if config.health.is_none() {
-                member.set_answers(true);
+                endpoint.set_healthy(true);
             }
             if config.ejection.is_none() {
-                member.forgive();
+                endpoint.reset_failures();
             }
         }
         let state = Self {
-            members: ArcSwap::from_pointee(weighted(config, &found)),
+            endpoints: ArcSwap::from_pointee(weighted(config, &found)),
             found: Mutex::new(found),
             version: AtomicU64::new(0),
-            lasting: before.map(|before| Arc::clone(&before.lasting)).unwrap_or_default(),
+            persistent: before.map(|before| Arc::clone(&before.persistent)).unwrap_or_default(),
             config: config.clone(),
             tls: tls.cloned(),
         };
-        state.lasting.freed.notify_waiters(); // there may be more room
+        state.persistent.freed.notify_waiters(); // there may be more room
         Arc::new(state)
     }
 
@@ -127,24 +127,24 @@ impl UpstreamState {
         addresses.truncate(MOST_ADDRESSES);
         let authority = &self.config.servers[at].authority;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if found[at].iter().map(|member| member.address).eq(addresses.iter().copied()) {
+        if found[at].iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
             return;
         }
         tracing::info!("{}: {authority} is at {addresses:?}", self.config.name);
         let old = std::mem::take(&mut found[at]);
-        let member = |address: SocketAddr| {
-            let same = old.iter().find(|member| member.address == address);
+        let endpoint = |address: SocketAddr| {
+            let same = old.iter().find(|endpoint| endpoint.address == address);
             same.map_or_else(|| Arc::new(EndpointState::new(authority, address)), Arc::clone)
         };
-        found[at] = addresses.into_iter().map(member).collect();
-        self.members.store(Arc::new(weighted(&self.config, &found)));
+        found[at] = addresses.into_iter().map(endpoint).collect();
+        self.endpoints.store(Arc::new(weighted(&self.config, &found)));
         self.version.fetch_add(1, Ordering::Release);
-        self.lasting.freed.notify_waiters();
+        self.persistent.freed.notify_waiters();
     }
 
     /// All addresses with their weights.
-    pub(super) fn members(&self) -> Arc<Members> {
-        self.members.load_full()
+    pub(super) fn endpoints(&self) -> Arc<WeightedEndpoints> {
+        self.endpoints.load_full()
     }
 
     /// Changes when the addresses do.
@@ -153,95 +153,95 @@ impl UpstreamState {
     }
 
     /// Notes that an address has failed, which may take it out. `now` is the gateway's milliseconds.
-    pub(super) fn failed(&self, member: &EndpointState, now: u64) {
+    pub(super) fn failed(&self, endpoint: &EndpointState, now: u64) {
         let Some(config) = &self.config.ejection else { return };
-        if member.failed() < config.failures || member.is_ejected(now) {
+        if endpoint.add_failure() < config.failures || endpoint.is_ejected(now) {
             return;
         }
         // One at a time, or two that fail at once would both be the last that may go.
         let _found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let members = self.members.load();
-        let out = members.iter().filter(|(member, _)| member.is_ejected(now)).count();
+        let endpoints = self.endpoints.load();
+        let out = endpoints.iter().filter(|(endpoint, _)| endpoint.is_ejected(now)).count();
         let most =
-            (members.len() * usize::from(config.share) / 100).max(1).min(members.len().saturating_sub(1));
-        if member.is_ejected(now) || out >= most {
+            (endpoints.len() * usize::from(config.share) / 100).max(1).min(endpoints.len().saturating_sub(1));
+        if endpoint.is_ejected(now) || out >= most {
             return;
         }
-        let span = member.eject(now, config);
-        self.lasting.ejections.fetch_add(1, Ordering::Relaxed);
-        let (name, server) = (&self.config.name, &member.authority);
-        tracing::warn!("{name}: {server} ({}) keeps failing and is out for {span:?}", member.address);
+        let span = endpoint.eject(now, config);
+        self.persistent.ejections.fetch_add(1, Ordering::Relaxed);
+        let (name, server) = (&self.config.name, &endpoint.authority);
+        tracing::warn!("{name}: {server} ({}) keeps failing and is out for {span:?}", endpoint.address);
     }
 
     /// Tells operators that a request to an address has failed.
     #[cold]
-    pub(super) fn note_failure(&self, member: &EndpointState, why: &str, now: u64) {
-        if member.trouble.begins(why, now) {
-            let (name, server) = (&self.config.name, &member.authority);
-            tracing::warn!("{name}: {server} ({}) does not serve requests: {why}", member.address);
+    pub(super) fn note_failure(&self, endpoint: &EndpointState, why: &str, now: u64) {
+        if endpoint.failure_log.failed(why, now) {
+            let (name, server) = (&self.config.name, &endpoint.authority);
+            tracing::warn!("{name}: {server} ({}) does not serve requests: {why}", endpoint.address);
         }
     }
 
     /// Tells operators that an address has answered, if requests to it failed before.
-    pub(super) fn note_response(&self, member: &EndpointState) {
-        if member.trouble.ends() {
-            let (name, server) = (&self.config.name, &member.authority);
-            tracing::info!("{name}: {server} ({}) serves requests again", member.address);
+    pub(super) fn note_response(&self, endpoint: &EndpointState) {
+        if endpoint.failure_log.recovered() {
+            let (name, server) = (&self.config.name, &endpoint.authority);
+            tracing::info!("{name}: {server} ({}) serves requests again", endpoint.address);
         }
     }
 
-    pub(super) fn lasting(&self) -> &Arc<Lasting> {
-        &self.lasting
+    pub(super) fn persistent(&self) -> &Arc<PersistentState> {
+        &self.persistent
     }
 
     /// How often failures took a server out.
     pub fn ejections(&self) -> u64 {
-        self.lasting.ejections.load(Ordering::Relaxed)
+        self.persistent.ejections.load(Ordering::Relaxed)
     }
 
     /// How often servers sent bytes that no request asked for.
     pub fn unsolicited(&self) -> u64 {
-        self.lasting.unsolicited.load(Ordering::Relaxed)
+        self.persistent.unsolicited.load(Ordering::Relaxed)
     }
 
     /// Requests that wait for a place.
     pub fn waiting(&self) -> usize {
-        self.lasting.waiting.load(Ordering::Relaxed)
+        self.persistent.waiting.load(Ordering::Relaxed)
     }
 
     /// What operators are told. `now` is the gateway's milliseconds.
     pub fn status(&self, now: u64) -> Vec<ServerStatus> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let servers = self.config.servers.iter().zip(found.iter());
-        let status = |member: &Arc<EndpointState>| {
-            let trouble = member.trouble.why();
+        let status = |endpoint: &Arc<EndpointState>| {
+            let trouble = endpoint.failure_log.why();
             AddressStatus {
-                address: member.address,
-                answers: member.answers() && trouble.is_none(),
+                address: endpoint.address,
+                answers: endpoint.is_healthy() && trouble.is_none(),
                 trouble,
-                ejected: member.is_ejected(now),
+                ejected: endpoint.is_ejected(now),
             }
         };
-        let servers = servers.map(|(config, members)| ServerStatus {
+        let servers = servers.map(|(config, endpoints)| ServerStatus {
             server: config.authority.clone(),
-            healthy: members.iter().any(|member| member.is_well(now)),
-            addresses: members.iter().map(status).collect(),
+            healthy: endpoints.iter().any(|endpoint| endpoint.is_available(now)),
+            addresses: endpoints.iter().map(status).collect(),
         });
         servers.collect()
     }
 }
 
 /// The addresses of a server share its weight.
-fn weighted(config: &UpstreamConfig, found: &[Vec<Arc<EndpointState>>]) -> Members {
+fn weighted(config: &UpstreamConfig, found: &[Vec<Arc<EndpointState>>]) -> WeightedEndpoints {
     let servers = config.servers.iter().zip(found);
-    let weighted = servers.flat_map(|(server, members)| {
-        let weight = u64::from(server.weight) * SCALE / members.len().max(1) as u64;
-        members.iter().map(move |member| (Arc::clone(member), weight))
+    let weighted = servers.flat_map(|(server, endpoints)| {
+        let weight = u64::from(server.weight) * SCALE / endpoints.len().max(1) as u64;
+        endpoints.iter().map(move |endpoint| (Arc::clone(endpoint), weight))
     });
     weighted.collect()
 }
 
-impl Lasting {
+impl PersistentState {
     /// Counts a connection on which a server sent bytes that no request asked for.
     pub(super) fn unsolicited(&self) {
         self.unsolicited.fetch_add(1, Ordering::Relaxed);
@@ -300,9 +300,9 @@ mod tests {
             "servers: [{url: 'http://a.test:80', weight: 2}, {url: 'http://10.0.0.9:80', weight: 2}]",
             None,
         );
-        assert_eq!((state.members().len(), state.names()), (1, vec![0]));
+        assert_eq!((state.endpoints().len(), state.names()), (1, vec![0]));
         state.set_addresses(0, vec![address("10.0.0.2:80"), address("10.0.0.1:80"), address("10.0.0.1:80")]);
-        let before = state.members();
+        let before = state.endpoints();
         let shares: Vec<_> = before.iter().map(|(m, weight)| (m.address.to_string(), *weight)).collect();
         let share = |at: &str, weight| (at.to_owned(), weight * SCALE);
         assert_eq!(shares, [share("10.0.0.1:80", 1), share("10.0.0.2:80", 1), share("10.0.0.9:80", 2)]);
@@ -310,30 +310,31 @@ mod tests {
         let version = state.version();
         state.set_addresses(0, vec![address("10.0.0.1:80"), address("10.0.0.2:80")]);
         assert_eq!(state.version(), version, "the same in another order is no change");
-        before[1].0.set_answers(false);
+        before[1].0.set_healthy(false);
         state.set_addresses(0, vec![address("10.0.0.2:80"), address("10.0.0.3:80")]);
-        let after = state.members();
+        let after = state.endpoints();
         assert!(state.version() != version && Arc::ptr_eq(&before[1].0, &after[0].0));
-        assert!(!after[0].0.answers() && after[1].0.answers());
+        assert!(!after[0].0.is_healthy() && after[1].0.is_healthy());
         state.set_addresses(0, (0..1_000).map(|at| SocketAddr::from(([10, 0, 1, 1], at))).collect());
-        assert_eq!(state.members().len(), MOST_ADDRESSES + 1);
+        assert_eq!(state.endpoints().len(), MOST_ADDRESSES + 1);
     }
 
     #[test]
     fn a_reload_keeps_what_is_known_of_servers_that_stay() {
         let two = "servers: ['http://10.0.0.1:80', 'http://10.0.0.2:80']";
         let first = state(&format!("{two}, health: {{path: /}}, ejection: {{failures: 1}}"), None);
-        let members = first.members();
-        members[0].0.set_answers(false);
-        first.failed(&members[1].0, 1_000);
-        assert!(members[1].0.is_ejected(1_000));
+        let endpoints = first.endpoints();
+        endpoints[0].0.set_healthy(false);
+        first.failed(&endpoints[1].0, 1_000);
+        assert!(endpoints[1].0.is_ejected(1_000));
         let more =
             "servers: ['http://10.0.0.3:80', 'http://10.0.0.2:80', {url: 'http://10.0.0.1:80', weight: 3}]";
         let next = state(&format!("{more}, health: {{path: /}}, balance: random"), Some(&first));
-        let well: Vec<bool> = next.members().iter().map(|(member, _)| member.is_well(1_000)).collect();
+        let well: Vec<bool> =
+            next.endpoints().iter().map(|(endpoint, _)| endpoint.is_available(1_000)).collect();
         assert_eq!((well, next.ejections()), (vec![true, false, false], 1));
         let unasked = state(&format!("{more}, ejection: off"), Some(&next));
-        assert!(unasked.members().iter().all(|(member, _)| member.is_well(1_000)));
+        assert!(unasked.endpoints().iter().all(|(endpoint, _)| endpoint.is_available(1_000)));
     }
 
     #[test]
@@ -342,9 +343,9 @@ mod tests {
             let servers: Vec<_> = (0..count).map(|at| format!("'http://10.0.0.{at}:80'")).collect();
             let ejection = format!("ejection: {{failures: 1, share: {share}}}");
             let state = state(&format!("servers: [{}], {ejection}", servers.join(", ")), None);
-            let members = state.members();
-            members.iter().for_each(|(member, _)| state.failed(member, 1_000));
-            members.iter().filter(|(member, _)| member.is_ejected(1_000)).count()
+            let endpoints = state.endpoints();
+            endpoints.iter().for_each(|(endpoint, _)| state.failed(endpoint, 1_000));
+            endpoints.iter().filter(|(endpoint, _)| endpoint.is_ejected(1_000)).count()
         };
         assert_eq!(out(1, "100%"), 0, "the only one");
         assert_eq!((out(2, "50%"), out(2, "100%"), out(3, "50%"), out(10, "50%")), (1, 1, 1, 5));
