@@ -1,6 +1,6 @@
 //! `RUST_LOG=sluicegate=debug` tells why a connection was closed and why a request failed, without any secret.
 
-use crate::harness::{Gateway, ReservedPort, Setup, Upstream};
+use crate::harness::{Gateway, RedisServer, ReservedPort, Setup, Upstream};
 
 const FILE: &str = "
 listen:
@@ -77,6 +77,46 @@ fn the_log_tells_why_a_request_failed_and_why_a_connection_was_closed() {
     client.send("GET / HTTP/1.1\r\nhost: api.test\r\n\r\n");
     assert!(client.is_closed());
     says(&gateway, &["client connection closed", &format!("listener={}", gateway.edge2), "PROXY header"]);
+
+    assert!(!gateway.log().contains("secret"), "{}", gateway.log());
+}
+
+#[test]
+fn the_log_tells_why_the_store_could_not_be_used() {
+    let mut redis = RedisServer::setup().password("secret-password").start();
+    let file = redis.store_within("300ms")
+        + "
+listen: [{edge}]
+limits:
+  clients: {key: ip, rate: 1000/min}
+routes:
+  - {respond: {body: done}, limits: [clients]}
+";
+    let setup = Setup::default().workers(1).env("RUST_LOG", "sluicegate=debug");
+    let gateway = setup.start(&file);
+    let server = format!("server=\"{}\"", redis.address);
+    says(&gateway, &["store connection opened", &server]);
+    assert_eq!(gateway.client().get("/").status, 200);
+
+    redis.run::<()>(&["SCRIPT", "FLUSH"]);
+    assert_eq!(gateway.client().get("/").status, 200);
+    says(&gateway, &["scripts loaded again (NOSCRIPT)", &server]);
+
+    redis.freeze();
+    assert_eq!(gateway.client().get("/").status, 200);
+    says(&gateway, &["store call timed out", &server, "requests=1"]);
+    redis.thaw();
+    says(&gateway, &["the store answers again"]);
+
+    redis.kill();
+    says(&gateway, &["store connection lost, circuit breaker opened", &server, "reason="]);
+    says(&gateway, &["circuit breaker half-open", &server]);
+    says(&gateway, &["no store connection", &server, "Connection refused"]);
+    let opened = lines(&gateway, &["store connection opened"]).len();
+    redis.restart();
+    crate::harness::until("the store connection is opened again", || {
+        (lines(&gateway, &["store connection opened"]).len() > opened).then_some(())
+    });
 
     assert!(!gateway.log().contains("secret"), "{}", gateway.log());
 }

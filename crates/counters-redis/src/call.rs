@@ -176,6 +176,7 @@ impl Store {
                 }
             },
             Err(CallError::Late(pending)) => {
+                tracing::debug!(server = connection.name, requests, ?class, "store call timed out");
                 finish(Operation::Timeout);
                 let call = (items.clone(), stop, requests, holder.get());
                 tokio::task::spawn_local(Rc::clone(self).late(call, pending));

@@ -22,6 +22,8 @@ use crate::Clock;
 
 /// The share of the timeout after which a server that answers none of the calls under way counts as silent.
 const PATIENCE: (u64, u64) = (5, 8);
+/// The error of a call or a connection without an answer in time.
+pub(super) const LATE: &str = "it does not answer in time";
 /// How many times a thread yields to the connection before it takes a server for late: the thread may have been busy.
 const SECOND_LOOKS: usize = 2;
 /// Calls that one connection may have under way; more would only wait for their deadline.
@@ -170,9 +172,10 @@ impl Connection {
         }
     }
 
-    /// Calls go over this connection from now on.
+    /// Closes the breaker: calls go over `channel` from now on.
     pub(super) fn open(&self, channel: MultiplexedConnection) {
         self.epoch.set(self.epoch.get() + 1);
+        tracing::debug!(server = self.name, "store connection opened, circuit breaker closed");
         self.breaker.take();
         self.silent.set(false);
         *self.channel.borrow_mut() = Some(channel);
@@ -180,9 +183,17 @@ impl Connection {
         self.known.notify_waiters();
     }
 
-    /// No calls from now on, until there is another connection.
+    /// Opens the breaker: no calls until there is another connection.
     pub(super) fn shut(&self, why: String) {
-        *self.channel.borrow_mut() = None;
+        if self.channel.take().is_some() {
+            tracing::debug!(
+                server = self.name,
+                reason = why,
+                "store connection lost, circuit breaker opened"
+            );
+        } else {
+            tracing::debug!(server = self.name, reason = why, "no store connection");
+        }
         *self.why.borrow_mut() = why;
         self.phase.set(Phase::Down);
         self.known.notify_waiters();
@@ -298,7 +309,7 @@ impl Connection {
             }
             if wake == until {
                 if class != CallClass::Short {
-                    self.failed(epoch, "it does not answer in time".to_owned(), Some((begun, clock.now())));
+                    self.failed(epoch, LATE.to_owned(), Some((begun, clock.now())));
                 }
                 return Err(CallError::Late(sent));
             }
@@ -344,6 +355,10 @@ impl Connection {
     /// Notes that none of the calls in flight is answered: until one is, no request of any worker waits for this server.
     /// `heartbeat` finds out whether the connection still works.
     fn fall_silent(&self) {
+        tracing::debug!(
+            server = self.name,
+            "store calls are not answered: requests do not wait for this server"
+        );
         self.silent.set(true);
         self.watch.falls_silent();
         self.fell_silent.notify_one();
@@ -355,6 +370,12 @@ impl Connection {
         if epoch != self.epoch.get() || !self.is_up() {
             return;
         }
+        tracing::debug!(
+            server = self.name,
+            error = why,
+            ends_connection = call.is_none(),
+            "store call failed"
+        );
         let enough = call.is_none_or(|(begun, ended)| {
             let mut breaker = self.breaker.get();
             let enough = breaker.add(begun, ended);
@@ -384,10 +405,14 @@ impl Connection {
             return;
         }
         let _loading = Loading(self);
-        if let Ok(mut channel) = self.ready()
-            && let Ok(Ok(sending)) = tokio::time::timeout_at(until, Scripts::load(&mut channel)).await
-        {
-            self.sending.set(sending);
+        let Ok(mut channel) = self.ready() else { return };
+        match tokio::time::timeout_at(until, Scripts::load(&mut channel)).await {
+            Ok(Ok(sending)) => {
+                tracing::debug!(server = self.name, ?sending, "scripts loaded again (NOSCRIPT)");
+                self.sending.set(sending);
+            }
+            Ok(Err(error)) => tracing::debug!(server = self.name, %error, "scripts cannot be loaded"),
+            Err(_) => tracing::debug!(server = self.name, error = LATE, "scripts cannot be loaded"),
         }
     }
 }

@@ -9,6 +9,7 @@ use redis::{
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, Value,
 };
 
+use super::connection::LATE;
 use super::key_name::SLOTS;
 use crate::{Address, Settings};
 
@@ -18,6 +19,7 @@ const BUFFER: usize = 1 << 16;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
 
 /// Slots, from and to, and the server that holds them.
+#[derive(PartialEq)]
 pub(super) struct SlotRange {
     pub(super) first: u16,
     pub(super) last: u16,
@@ -115,6 +117,6 @@ pub(super) async fn dial(
     let connecting = client.get_multiplexed_async_connection_with_config(&options);
     match tokio::time::timeout(within, connecting).await {
         Ok(connected) => connected,
-        Err(_) => Err((ErrorKind::Io, "it did not answer in time").into()),
+        Err(_) => Err((ErrorKind::Io, LATE).into()),
     }
 }

@@ -9,7 +9,7 @@ use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::Receipt;
 
 use super::call::BACKGROUND_TIMEOUT;
-use super::connection::{CallClass, CallError, Connection};
+use super::connection::{CallClass, CallError, Connection, LATE};
 use super::lease::{Places, by_key};
 use super::protocol;
 use super::reconnect::moves;
@@ -122,10 +122,10 @@ impl Store {
         let saying = self.send_leases(&held, (connection, channel), (connection.holder(), None));
         match tokio::time::timeout(RENEW, saying).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) if moves(&error) => self.state.topology.outdated.notify_one(),
+            Ok(Err(error)) if moves(&error) => self.state.topology.outdate("a slot of a lease has moved"),
             Ok(Err(error)) if unsaid(&error) => {}
             Ok(Err(error)) => connection.shut(error.to_string()),
-            Err(_) => connection.shut("it does not answer in time".to_owned()),
+            Err(_) => connection.shut(LATE.to_owned()),
         }
     }
 

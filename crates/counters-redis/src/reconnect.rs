@@ -9,7 +9,7 @@ use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::{Span, Time};
 
 use super::cluster::Servers;
-use super::connection::{Connection, random};
+use super::connection::{Connection, LATE, random};
 use super::dial::connect;
 use super::key_name::{self, Tag};
 use super::lease_renewal::server_error_as_err;
@@ -64,6 +64,13 @@ impl Store {
             if connection.is_retired() {
                 return;
             }
+            if connection.epoch() > 0 {
+                tracing::debug!(
+                    server = connection.name,
+                    ?attempt,
+                    "circuit breaker half-open: connecting to the store"
+                );
+            }
             let made = self.make_connection(connection).await;
             if connection.is_retired() {
                 return;
@@ -92,12 +99,12 @@ impl Store {
 
     fn lost(&self, connection: &Connection) {
         self.state.lost(self.worker, &connection.name, &connection.why(), self.clock.now());
-        self.state.topology.outdated.notify_one();
+        self.state.topology.outdate("a connection was lost");
     }
 
     async fn make_connection(&self, connection: &Rc<Connection>) -> RedisResult<MultiplexedConnection> {
         let address = self.address(connection).await?;
-        let late = |_| Err((ErrorKind::Io, "it does not answer in time").into());
+        let late = |_| Err((ErrorKind::Io, LATE).into());
         tokio::time::timeout(DIAL, self.prepare(connection, &address)).await.unwrap_or_else(late)
     }
 
@@ -142,9 +149,9 @@ impl Store {
         };
         match stated {
             Ok(Ok(())) => {}
-            Ok(Err(error)) if moves(&error) => self.state.topology.outdated.notify_one(),
+            Ok(Err(error)) if moves(&error) => self.state.topology.outdate("a slot of a lease has moved"),
             Ok(Err(error)) => connection.shut(one_line(&error)),
-            Err(_) => connection.shut("it does not answer in time".to_owned()),
+            Err(_) => connection.shut(LATE.to_owned()),
         }
     }
 
@@ -214,7 +221,7 @@ impl Store {
             let Some(slot) = map.slot_of(connection, after) else { return Ok(()) }; // it holds nothing yet
             match with(key_name::in_slot(&probe, slot)).await {
                 Err(error) if moves(&error) => {
-                    self.state.topology.outdated.notify_one();
+                    self.state.topology.outdate("a probed slot has moved");
                     connection.probed.set(slot + 1);
                 }
                 done => return done,
@@ -277,7 +284,7 @@ impl Store {
                 }
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => connection.shut(one_line(&error)),
-                Err(_) => connection.shut("it does not answer in time".to_owned()),
+                Err(_) => connection.shut(LATE.to_owned()),
             }
         }
     }

@@ -64,7 +64,7 @@ impl Store {
         }
         if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) {
             map.moved(slot, &connection);
-            self.state.topology.outdated.notify_one();
+            self.state.topology.outdate("MOVED");
         }
         Some(connection)
     }

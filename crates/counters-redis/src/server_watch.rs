@@ -89,6 +89,7 @@ impl Watch {
     /// Notes that the server has answered something.
     pub(super) fn heard(&self) {
         if self.is_silent() {
+            tracing::debug!("the store answers again");
             self.silent.store(false, Ordering::Relaxed);
         }
     }

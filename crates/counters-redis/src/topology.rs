@@ -30,13 +30,13 @@ const MASTER: Duration = Duration::from_millis(750);
 pub(super) struct Topology {
     known: watch::Sender<Option<Result<Known, String>>>,
     /// Notified when it is wrong.
-    pub(super) outdated: Notify,
+    outdated: Notify,
     /// Held by the worker that asks for all.
     duty: Mutex<()>,
 }
 
 /// The last answer.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 enum Known {
     Slots(Arc<[SlotRange]>),
     Master(Address),
@@ -45,6 +45,28 @@ enum Known {
 impl Default for Topology {
     fn default() -> Self {
         Self { known: watch::Sender::new(None), outdated: Notify::new(), duty: Mutex::new(()) }
+    }
+}
+
+impl Topology {
+    /// Has the topology asked for again, for this reason.
+    pub(super) fn outdate(&self, reason: &'static str) {
+        tracing::debug!(reason, "store topology is outdated");
+        self.outdated.notify_one();
+    }
+
+    fn set(&self, known: Result<Known, String>) {
+        self.known.send_modify(|before| {
+            match &known {
+                Err(reason) => tracing::debug!(reason, "store topology is unknown"),
+                Ok(_) if before.as_ref() == Some(&known) => {}
+                Ok(Known::Master(master)) => tracing::debug!(%master, "the sentinels name a new master"),
+                Ok(Known::Slots(slots)) => {
+                    tracing::debug!(ranges = slots.len(), "the slots of the cluster have changed")
+                }
+            }
+            *before = Some(known);
+        });
     }
 }
 
@@ -61,7 +83,7 @@ impl Store {
                 Err(_) => Err("it is not known who holds what: nobody answers in time".to_owned()),
             };
             failures = if known.is_ok() { 0 } else { failures + 1 };
-            topology.known.send_replace(Some(known));
+            topology.set(known);
             if failures > 0 {
                 tokio::time::sleep(Duration::from_nanos(pause(failures, false).as_nanos())).await;
             } else {
@@ -147,7 +169,7 @@ impl Store {
         let topology = &self.state.topology;
         let mut known = topology.known.subscribe();
         known.mark_unchanged();
-        topology.outdated.notify_one();
+        topology.outdate("a worker connects");
         let failed = |why: String| RedisError::from((ErrorKind::Io, "no master", why));
         match tokio::time::timeout(ASK * 2, known.changed()).await {
             Ok(Ok(())) => {}
