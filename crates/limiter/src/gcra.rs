@@ -1,11 +1,10 @@
-//! The arithmetic that both buckets share: a debt that drains at a constant rate.
+//! The generic cell rate algorithm (ITU-T I.371), which both buckets use: a debt that drains at a constant rate.
 //!
-//! This is the generic cell rate algorithm (ITU-T I.371): a key is one number, the theoretical arrival time at
-//! which its debt is paid. It is kept in *ticks*, of which there are so many to a nanosecond that a request
-//! costs a whole number of them too: with the rate N/W reduced to n/w, a nanosecond is n ticks and a request
-//! is w ticks.
+//! The state of a key is one number, its theoretical arrival time: the time at which its debt is paid. It is counted in
+//! *ticks*, which make both a nanosecond and a request a whole number: with the rate N/W reduced to n/w, a nanosecond has
+//! n ticks and a request costs w ticks.
 
-use crate::{Charge, Rate, Receipt, Span, Time};
+use crate::{Acquired, Algorithm, Charge, Rate, Receipt, Refusal, Span, Time, Usage};
 
 /// A rate as a reduced fraction: `per_nano` ticks drain in a nanosecond, a request adds `per_request` ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +13,8 @@ pub struct EmissionRate {
     pub(crate) per_request: u64,
 }
 
-/// What one key of a bucket owes: the tick at which it owes nothing. Two words, so that a slot needs no more
-/// than eight-byte alignment.
+/// The theoretical arrival time of a key: the tick at which it owes nothing. It is kept as two words, because an entry of
+/// a table then needs an alignment of only eight bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tat {
     low: u64,
@@ -23,7 +22,7 @@ pub struct Tat {
 }
 
 impl EmissionRate {
-    /// The pace of a rate.
+    /// The emission rate of a quota.
     pub fn of(rate: Rate) -> Self {
         let (count, period) = (rate.count(), rate.period().as_nanos());
         let divisor = gcd(count, period);
@@ -55,7 +54,8 @@ impl EmissionRate {
         Span::saturating_from(divide(ticks.saturating_add(u128::from(self.per_nano) - 1), self.per_nano))
     }
 
-    /// The same of ticks that fit a word. Most rates have a nanosecond's tick, which needs no division.
+    /// Like [`time_up`](Self::time_up), for ticks that fit a word. For most rates a tick is a nanosecond, which needs no
+    /// division.
     #[inline]
     pub(crate) fn time_up_of_word(self, ticks: u64) -> Span {
         Span::from_nanos(if self.per_nano == 1 { ticks } else { ticks.div_ceil(self.per_nano) })
@@ -74,7 +74,7 @@ impl EmissionRate {
 }
 
 impl Tat {
-    /// The debt that is paid at this tick since the Unix epoch.
+    /// A debt that is paid at this tick since the Unix epoch.
     #[inline]
     pub const fn until(tick: u128) -> Self {
         Self { low: tick as u64, high: (tick >> 64) as u64 } // the two words, on purpose
@@ -84,11 +84,6 @@ impl Tat {
     #[inline]
     pub const fn paid_at(self) -> u128 {
         ((self.high as u128) << 64) | self.low as u128
-    }
-
-    #[inline]
-    fn set_paid_at(&mut self, tick: u128) {
-        *self = Self::until(tick);
     }
 
     /// The ticks owed at `now`. A clock that steps back makes the debt larger, never smaller.
@@ -104,59 +99,128 @@ impl Tat {
         Receipt::from_number(self.paid_at())
     }
 
-    /// Takes back what has not drained of a charge by `now`. It drains after what was owed before it, so what is left
-    /// of it is what is left until the tick at which it is paid. Those `others` that are behind it are paid so much earlier.
-    pub(crate) fn take_back<'c>(
-        &mut self,
-        emission_rate: EmissionRate,
+    /// Makes the debt `ticks` at `now`.
+    #[inline]
+    pub(crate) fn set_owed(&mut self, emission_rate: EmissionRate, now: Time, ticks: u128) {
+        *self = Self::until(emission_rate.clock(now).saturating_add(ticks));
+    }
+}
+
+/// An algorithm whose state is a theoretical arrival time. A debt is given in ticks.
+pub(crate) trait Bucket {
+    /// The rate at which a debt drains.
+    fn emission_rate(&self) -> EmissionRate;
+
+    /// The largest debt that late costs may lead to.
+    fn most(&self) -> u128;
+
+    /// Whether a key with the debt `owed` may spend `cost`; see [`Algorithm::check`].
+    fn check_owed(&self, owed: u128, cost: u64) -> Result<Span, Refusal>;
+
+    /// What a key with the debt `owed` has left.
+    fn usage_of(&self, owed: u128) -> Usage;
+
+    /// The debt `owed` in whole requests; see [`Algorithm::owed`].
+    fn requests_owed(&self, owed: u128) -> u64;
+
+    /// The debt here that corresponds to a debt of `ticks` under `old`.
+    fn scaled(&self, old: &Self, ticks: u128) -> u128;
+}
+
+impl<B: Bucket> Algorithm for B {
+    type State = Tat;
+
+    #[inline]
+    fn check(&self, state: &Tat, now: Time, cost: u64) -> Result<Span, Refusal> {
+        self.check_owed(state.owed(self.emission_rate(), now), cost)
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut Tat, now: Time, cost: u64) -> Receipt {
+        state.add(self.emission_rate(), now, self.emission_rate().ticks(cost))
+    }
+
+    /// Computes the debt once for all three steps.
+    #[inline]
+    fn acquire(&self, state: &mut Tat, now: Time, cost: u64) -> Acquired {
+        let owed = state.owed(self.emission_rate(), now);
+        match self.check_owed(owed, cost) {
+            Ok(delay) => {
+                let sum = owed.saturating_add(self.emission_rate().ticks(cost));
+                state.set_owed(self.emission_rate(), now, sum);
+                (Ok((delay, Receipt::from_number(state.paid_at()))), self.usage_of(sum))
+            }
+            Err(refusal) => (Err(refusal), self.usage_of(owed)),
+        }
+    }
+
+    fn settle(&self, state: &mut Tat, now: Time, cost: u64) {
+        let owed = state.owed(self.emission_rate(), now);
+        let sum = owed.saturating_add(self.emission_rate().ticks(cost));
+        state.set_owed(self.emission_rate(), now, sum.min(self.most()).max(owed));
+    }
+
+    fn charged(&self, cost: u64, receipt: Receipt) -> Charge {
+        Charge { amount: self.emission_rate().ticks(cost), at: receipt.number() }
+    }
+
+    /// A charge drains after the debts before it, so the part of it that is left is what is left until the tick at which
+    /// it is paid. Those `others` that were made later are then paid earlier.
+    fn take_back<'c>(
+        &self,
+        state: &mut Tat,
         now: Time,
         charge: Charge,
         others: impl Iterator<Item = &'c mut Charge>,
     ) {
-        let left = charge
-            .at
-            .saturating_sub(emission_rate.clock(now))
-            .min(charge.amount)
-            .min(self.owed(emission_rate, now));
-        self.set_paid_at(self.paid_at() - left);
-        for behind in others.filter(|other| other.at > charge.at) {
-            behind.at -= left;
+        let undrained = charge.at.saturating_sub(self.emission_rate().clock(now));
+        let left = undrained.min(charge.amount).min(state.owed(self.emission_rate(), now));
+        *state = Tat::until(state.paid_at() - left);
+        for later in others.filter(|other| other.at > charge.at) {
+            later.at -= left;
         }
     }
 
-    /// Owes `ticks` from `now`, whatever was owed before.
+    /// A charge is worth the amount by which the debt would be smaller without it. Where that depends on which of the
+    /// others are given back too, because a debt below empty is scaled in another way than the rest, it is worth the
+    /// smallest possible amount.
+    fn carry(&self, old: &Self, state: &Tat, now: Time, charges: &mut [Charge]) {
+        let owed = state.owed(old.emission_rate(), now);
+        let scale = |ticks| self.scaled(old, ticks);
+        let (whole, mut rest) = (scale(owed), owed);
+        for charge in charges {
+            let until = charge.at.saturating_sub(old.emission_rate().clock(now));
+            let left = charge.amount.min(until);
+            let alone = whole - scale(owed.saturating_sub(left));
+            let after_others = scale(rest) - scale(rest.saturating_sub(left));
+            rest = rest.saturating_sub(left);
+            let at = self.emission_rate().clock(now).saturating_add(scale(until));
+            *charge = Charge { amount: alone.min(after_others), at };
+        }
+    }
+
     #[inline]
-    pub(crate) fn set_owed(&mut self, emission_rate: EmissionRate, now: Time, ticks: u128) {
-        self.set_paid_at(emission_rate.clock(now).saturating_add(ticks));
+    fn usage(&self, state: &Tat, now: Time) -> Usage {
+        self.usage_of(state.owed(self.emission_rate(), now))
+    }
+
+    fn owed(&self, state: &Tat, now: Time) -> u64 {
+        self.requests_owed(state.owed(self.emission_rate(), now))
+    }
+
+    #[inline]
+    fn is_idle(&self, state: &Tat, now: Time) -> bool {
+        state.owed(self.emission_rate(), now) == 0
+    }
+
+    fn rescale(&self, old: &Self, state: &mut Tat, now: Time) {
+        let owed = state.owed(old.emission_rate(), now);
+        state.set_owed(self.emission_rate(), now, self.scaled(old, owed));
     }
 }
 
-/// Carries charges of a key that owes `owed` ticks at `now` over from the pace `old` to `new`, where `scale` turns the
-/// ticks that were owed into those that are.
-///
-/// A charge is worth what the debt would be less without it. Where that depends on which of the others are given back
-/// too, because a debt below empty is scaled in another way than the rest, it is worth the least that it can be.
-pub(crate) fn carry(
-    (old, new): (EmissionRate, EmissionRate),
-    owed: u128,
-    now: Time,
-    charges: &mut [Charge],
-    scale: impl Fn(u128) -> u128,
-) {
-    let (whole, mut less) = (scale(owed), owed);
-    for charge in charges {
-        let until = charge.at.saturating_sub(old.clock(now));
-        let left = charge.amount.min(until);
-        let alone = whole - scale(owed.saturating_sub(left));
-        let behind_others = scale(less) - scale(less.saturating_sub(left));
-        less = less.saturating_sub(left);
-        *charge =
-            Charge { amount: alone.min(behind_others), at: new.clock(now).saturating_add(scale(until)) };
-    }
-}
-
-/// `a · b / c`, rounded up, for c below 2¹²⁷. Exact: where the product does not fit, it is never formed, but
-/// divided as it grows, bit by bit of `b`.
+/// `a · b / c`, rounded up, for c below 2¹²⁷. It is exact also if the product does not fit: then the division is made bit
+/// by bit of `b`.
 pub(crate) fn scale_up(a: u128, b: u128, c: u128) -> u128 {
     debug_assert!(c > 0 && c < 1 << 127);
     if let Some(product) = a.checked_mul(b) {
@@ -185,7 +249,7 @@ pub(crate) fn scale_down(a: u128, b: u128, c: u128) -> u128 {
     }
 }
 
-/// `a / b`. The wide division is a library call of some 20 ns, so numbers that fit a word take the short one.
+/// `a / b`. A division of two words is a library call of some 20 ns, so numbers that fit a word are divided as words.
 #[inline]
 fn divide(a: u128, b: u64) -> u128 {
     match u64::try_from(a) {
