@@ -1,4 +1,4 @@
-//! The counters of a limit, whatever its algorithm: one match, so that tables stay flat and typed.
+//! The counters of a limit for any algorithm: one match per operation, so that the tables stay flat and typed.
 
 use sluicegate_limiter::{
     Concurrency, FixedWindow, LeakyBucket, Quota, Receipt, Refusal, SlidingLog, SlidingWindow, Span, Time,
@@ -10,18 +10,20 @@ use super::remote_charges::RemoteCharges;
 use super::table::{CheckResult, LockedEntry, Table};
 use super::{Fingerprint, KeyState, RemoteState};
 
-/// The counters of one limit. They outlive the configuration that made them.
+/// The counters of one limit. They outlive the configuration that created them.
 pub struct Counters {
-    /// Orders locks: two requests that share limits always lock them in the same order.
+    /// The order of locks: all requests that share limits lock them in the same order.
     pub order: u64,
     tables: Tables,
+    /// The waiting requests of a leaky bucket.
+    queue: Option<Queue>,
     /// The charges that a store has made of this limit for this process.
     pub remote: RemoteCharges,
 }
 
 enum Tables {
     TokenBucket(Table<TokenBucket>),
-    LeakyBucket(Table<LeakyBucket>, Queue),
+    LeakyBucket(Table<LeakyBucket>),
     FixedWindow(Table<FixedWindow>),
     SlidingLog(Table<SlidingLog>),
     SlidingWindow(Table<SlidingWindow>),
@@ -29,9 +31,9 @@ enum Tables {
 }
 
 /// The state of one key, locked.
-pub(super) enum LockedKey<'a> {
+enum LockedKey<'a> {
     TokenBucket(LockedEntry<'a, TokenBucket>),
-    LeakyBucket(LockedEntry<'a, LeakyBucket>, &'a Queue),
+    LeakyBucket(LockedEntry<'a, LeakyBucket>),
     FixedWindow(LockedEntry<'a, FixedWindow>),
     SlidingLog(LockedEntry<'a, SlidingLog>),
     SlidingWindow(LockedEntry<'a, SlidingWindow>),
@@ -43,45 +45,63 @@ pub(super) enum LockedKey<'a> {
 pub(super) enum Reservation {
     /// Nothing.
     Nothing,
-    /// A place until the request ends.
+    /// A place, when the request ends.
     Place,
-    /// A turn in a queue, with its ticket.
-    Turn(u64),
-    /// A charge, which is given back if another limit refuses after all, or in part when the cost is known.
+    /// A position in a queue, with its ticket.
+    Queued(u64),
+    /// A charge: all of it if another limit refuses after all, or a part when the cost is known.
     Charge,
 }
 
-/// The locked state of one key of a limit that `by` processes count without knowing of each other. A request counts `by`
-/// times in each of them, so that together they stay within the limit.
+/// The locked state of one key of a limit that `by` processes count independently. A request counts `by` times in each of
+/// them, so that together they stay within the limit.
 pub(super) struct DividedKey<'a> {
     key: LockedKey<'a>,
+    queue: Option<&'a Queue>,
     by: u16,
-    /// Costs for this key that the store was asked for and may still admit.
+    /// The costs for this key in calls of the store that it may still admit.
     in_flight: u32,
 }
 
-macro_rules! each_table {
-    ($tables:expr, $table:ident => $body:expr) => {
-        match $tables {
-            Tables::TokenBucket($table) => $body,
-            Tables::LeakyBucket($table, _) => $body,
-            Tables::FixedWindow($table) => $body,
-            Tables::SlidingLog($table) => $body,
-            Tables::SlidingWindow($table) => $body,
-            Tables::Concurrency($table) => $body,
+/// Evaluates an expression for the first field of any variant.
+macro_rules! each {
+    ($from:ident($name:ident) = $value:expr => $body:expr) => {
+        match $value {
+            $from::TokenBucket($name, ..) => $body,
+            $from::LeakyBucket($name, ..) => $body,
+            $from::FixedWindow($name, ..) => $body,
+            $from::SlidingLog($name, ..) => $body,
+            $from::SlidingWindow($name, ..) => $body,
+            $from::Concurrency($name, ..) => $body,
         }
     };
 }
 
-macro_rules! each_held {
-    ($held:expr, $key:ident => $body:expr) => {
-        match $held {
-            LockedKey::TokenBucket($key) => $body,
-            LockedKey::LeakyBucket($key, _) => $body,
-            LockedKey::FixedWindow($key) => $body,
-            LockedKey::SlidingLog($key) => $body,
-            LockedKey::SlidingWindow($key) => $body,
-            LockedKey::Concurrency($key) => $body,
+/// Converts each variant of an enum to the variant of the same name of another.
+macro_rules! convert {
+    ($from:ident($name:ident) = $value:expr => $to:ident($body:expr)) => {
+        match $value {
+            $from::TokenBucket($name, ..) => $to::TokenBucket($body),
+            $from::LeakyBucket($name, ..) => $to::LeakyBucket($body),
+            $from::FixedWindow($name, ..) => $to::FixedWindow($body),
+            $from::SlidingLog($name, ..) => $to::SlidingLog($body),
+            $from::SlidingWindow($name, ..) => $to::SlidingWindow($body),
+            $from::Concurrency($name, ..) => $to::Concurrency($body),
+        }
+    };
+}
+
+/// Evaluates an expression for a table and another value of the same algorithm; `else` if the algorithms differ.
+macro_rules! if_same {
+    ($table:ident = $tables:expr, $other:ident($($field:ident),+) = $value:expr => $body:expr, else $else:expr) => {
+        match ($tables, $value) {
+            (Tables::TokenBucket($table), $other::TokenBucket($($field),+, ..)) => $body,
+            (Tables::LeakyBucket($table), $other::LeakyBucket($($field),+, ..)) => $body,
+            (Tables::FixedWindow($table), $other::FixedWindow($($field),+, ..)) => $body,
+            (Tables::SlidingLog($table), $other::SlidingLog($($field),+, ..)) => $body,
+            (Tables::SlidingWindow($table), $other::SlidingWindow($($field),+, ..)) => $body,
+            (Tables::Concurrency($table), $other::Concurrency($($field),+, ..)) => $body,
+            _ => $else,
         }
     };
 }
@@ -89,41 +109,20 @@ macro_rules! each_held {
 impl Counters {
     /// Empty counters. `order` is unique among the limits of the process.
     pub fn new(quota: &Quota, max_keys: usize, order: u64) -> Self {
-        let tables = match quota {
-            Quota::TokenBucket(algorithm, ..) => Tables::TokenBucket(Table::new(*algorithm, max_keys)),
-            Quota::LeakyBucket(algorithm, ..) => {
-                Tables::LeakyBucket(Table::new(*algorithm, max_keys), Queue::default())
-            }
-            Quota::FixedWindow(algorithm, ..) => Tables::FixedWindow(Table::new(*algorithm, max_keys)),
-            Quota::SlidingLog(algorithm, ..) => Tables::SlidingLog(Table::new(*algorithm, max_keys)),
-            Quota::SlidingWindow(algorithm, ..) => Tables::SlidingWindow(Table::new(*algorithm, max_keys)),
-            Quota::Concurrency(algorithm, ..) => Tables::Concurrency(Table::new(*algorithm, max_keys)),
-        };
-        Self { order, tables, remote: RemoteCharges::new(quota) }
+        let tables = convert!(Quota(algorithm) = quota => Tables(Table::new(*algorithm, max_keys)));
+        let queue = matches!(quota, Quota::LeakyBucket(..)).then(Queue::default);
+        Self { order, tables, queue, remote: RemoteCharges::new(quota) }
     }
 
-    /// Takes another quota of the same algorithm and carries debts over. Returns false if the algorithm differs.
+    /// Takes another quota of the same algorithm and converts the states. Returns false if the algorithm differs.
     pub fn reconfigure(&self, quota: &Quota, max_keys: usize, now: Time) -> bool {
-        match (&self.tables, quota) {
-            (Tables::TokenBucket(table), Quota::TokenBucket(new, ..)) => {
-                table.reconfigure(new, max_keys, now)
-            }
-            (Tables::LeakyBucket(table, queue), Quota::LeakyBucket(new, ..)) => {
-                let old = table.algorithm();
-                table.reconfigure(new, max_keys, now);
-                queue.rescale(now, |wait| new.carried_wait(&old, wait));
-            }
-            (Tables::FixedWindow(table), Quota::FixedWindow(new, ..)) => {
-                table.reconfigure(new, max_keys, now)
-            }
-            (Tables::SlidingLog(table), Quota::SlidingLog(new, ..)) => table.reconfigure(new, max_keys, now),
-            (Tables::SlidingWindow(table), Quota::SlidingWindow(new, ..)) => {
-                table.reconfigure(new, max_keys, now)
-            }
-            (Tables::Concurrency(table), Quota::Concurrency(new, ..)) => {
-                table.reconfigure(new, max_keys, now)
-            }
-            _ => return false,
+        let queued = match (&self.tables, quota) {
+            (Tables::LeakyBucket(table), Quota::LeakyBucket(new, ..)) => Some((table.algorithm(), new)),
+            _ => None,
+        };
+        if_same!(table = &self.tables, Quota(new) = quota => table.reconfigure(new, max_keys, now), else return false);
+        if let (Some((old, new)), Some(queue)) = (queued, &self.queue) {
+            queue.rescale(now, |wait| new.carried_wait(&old, wait));
         }
         self.remote.reconfigure(quota);
         true
@@ -131,55 +130,54 @@ impl Counters {
 
     /// The number of keys that owe something at `now`; an estimate if there are millions.
     pub fn keys(&self, now: Time) -> usize {
-        each_table!(&self.tables, table => table.keys(now))
+        each!(Tables(table) = &self.tables => table.keys(now))
     }
 
     /// The number of keys that have a state. `max_keys` bounds it.
     pub fn entries(&self) -> usize {
-        each_table!(&self.tables, table => table.entries())
+        each!(Tables(table) = &self.tables => table.entries())
     }
 
-    /// The number of requests that shared the overflow bucket.
+    /// The number of requests that used the overflow counter.
     pub fn overflowed(&self) -> u64 {
-        each_table!(&self.tables, table => table.overflowed())
+        each!(Tables(table) = &self.tables => table.overflowed())
     }
 
-    /// What a key has left, or `None` if it has no state.
+    /// The usage of a key; `None` if it has no state.
     pub fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
-        each_table!(&self.tables, table => table.usage(key, now))
+        each!(Tables(table) = &self.tables => table.usage(key, now))
     }
 
-    /// What a key has left that was never seen.
+    /// The usage of a key that was never seen.
     pub fn fresh(&self, now: Time) -> Usage {
-        each_table!(&self.tables, table => table.fresh(now))
+        each!(Tables(table) = &self.tables => table.fresh(now))
     }
 
-    /// Forgets a key and its debt; returns whether it had a state. Places of requests in flight are no debt and stay.
+    /// Removes the state of a key; returns whether it had one. Places of requests in flight stay.
     pub fn pardon(&self, key: Fingerprint) -> bool {
         !matches!(self.tables, Tables::Concurrency(_))
-            && each_table!(&self.tables, table => table.pardon(key))
+            && each!(Tables(table) = &self.tables => table.pardon(key))
     }
 
-    /// Drops a few keys that owe nothing, because one was added.
+    /// Removes a few keys that owe nothing. Called when a key was added.
     pub(super) fn sweep_a_little(&self, key: Fingerprint, now: Time) {
-        each_table!(&self.tables, table => table.sweep_a_little(key, now));
+        each!(Tables(table) = &self.tables => table.sweep_a_little(key, now));
     }
 
-    /// Locks the state of a key. `asked` is the cost, if nothing is charged unless the key admits it.
-    pub(super) fn lock_key(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedKey<'_> {
-        match &self.tables {
-            Tables::TokenBucket(table) => LockedKey::TokenBucket(table.lock_key(key, now, asked)),
-            Tables::LeakyBucket(table, queue) => {
-                LockedKey::LeakyBucket(table.lock_key(key, now, asked), queue)
-            }
-            Tables::FixedWindow(table) => LockedKey::FixedWindow(table.lock_key(key, now, asked)),
-            Tables::SlidingLog(table) => LockedKey::SlidingLog(table.lock_key(key, now, asked)),
-            Tables::SlidingWindow(table) => LockedKey::SlidingWindow(table.lock_key(key, now, asked)),
-            Tables::Concurrency(table) => LockedKey::Concurrency(table.lock_key(key, now, asked)),
-        }
+    /// Locks the state of a key of a limit that `by` processes count. `asked` is the cost that is checked.
+    pub(super) fn lock_key(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        asked: u64,
+        (by, in_flight): (u16, u32),
+    ) -> DividedKey<'_> {
+        let locked =
+            convert!(Tables(table) = &self.tables => LockedKey(table.lock_key(key, now, Some(asked))));
+        DividedKey { key: locked, queue: self.queue.as_ref(), by, in_flight }
     }
 
-    /// Checks and charges one key where no other limit decides; `None` for algorithms whose requests give something back.
+    /// Checks and charges one key where there is no other limit; `None` for algorithms whose requests give something back.
     #[inline]
     pub(super) fn acquire(&self, key: Fingerprint, now: Time, cost: u64) -> Option<CheckResult> {
         match &self.tables {
@@ -198,193 +196,149 @@ impl Counters {
         }
     }
 
-    /// When a queued request is due; `waker` is woken when that changes.
+    /// The time at which a queued request is due; `waker` is woken when it changes.
     pub(super) fn due(&self, key: Fingerprint, ticket: u64, waker: &std::task::Waker) -> Option<Time> {
-        match &self.tables {
-            Tables::LeakyBucket(_, queue) => queue.due(key, ticket, waker),
-            _ => None,
-        }
+        self.queue.as_ref()?.due(key, ticket, waker)
     }
 
-    /// Removes a queued request whose turn has come.
+    /// Removes a queued request that is due.
     pub(super) fn leave(&self, key: Fingerprint, ticket: u64) {
-        if let Tables::LeakyBucket(_, queue) = &self.tables {
+        if let Some(queue) = &self.queue {
             queue.leave(key, ticket);
         }
     }
 
-    /// Removes a queued request that gives up: its charge is given back and those behind it move up.
+    /// Removes a queued request that gives up: its charge is refunded and those behind it move up.
     pub(super) fn give_up(&self, key: Fingerprint, ticket: u64, now: Time, (charge, cost): (u32, u64)) {
-        if let Tables::LeakyBucket(table, queue) = &self.tables {
+        if let (Tables::LeakyBucket(table), Some(queue)) = (&self.tables, &self.queue) {
             table.give_back(key, now, charge, (cost, cost), |bucket| {
                 queue.give_up(key, ticket, bucket.turn(cost));
             });
         }
     }
 
-    /// The refusal of a request by what is known of its key.
-    pub fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
-        each_table!(&self.tables, table => table.refusal(key, now, cost))
-    }
-
-    /// What a key owes, in whole requests, rounded up.
-    pub fn owed(&self, key: Fingerprint, now: Time) -> u64 {
-        each_table!(&self.tables, table => table.owed(key, now))
-    }
-
-    /// Forgets all keys and their debts. Requests in flight are no debt.
-    pub fn forget(&self) {
-        if !matches!(self.tables, Tables::Concurrency(_)) {
-            each_table!(&self.tables, table => table.forget());
-        }
-    }
-
-    /// Takes places that a store has admitted; returns the key under which they are held.
-    pub(super) fn take(&self, key: Fingerprint, cost: u64) -> Fingerprint {
-        let mut held = self.lock_key(key, Time::EPOCH, None); // places know no time
-        if let LockedKey::Concurrency(held) = &mut held {
-            held.charge(Time::EPOCH, cost);
-        }
-        held.key()
-    }
-
-    /// A ticket of the queue of a key, for a request that a store has admitted.
-    pub(super) fn enter(&self, key: Fingerprint, due: Time) -> Option<u64> {
-        match &self.tables {
-            Tables::LeakyBucket(_, queue) => Some(queue.enter(key, due)),
-            _ => None,
-        }
-    }
-
-    /// Charges what a request cost above what it was charged.
-    pub fn settle(&self, key: Fingerprint, now: Time, cost: u64) {
-        let mut held = self.lock_key(key, now, None);
-        each_held!(&mut held, held => held.settle(now, cost));
-    }
-
-    /// Ends a charge, and gives back the last `cost` of the `whole` that was charged.
-    pub(super) fn give_back(&self, key: Fingerprint, now: Time, charge: u32, cost_of_whole: (u64, u64)) {
-        each_table!(&self.tables, table => table.give_back(key, now, charge, cost_of_whole, |_| {}));
-    }
-
-    /// Ends a charge that is not given back.
-    pub(super) fn close(&self, key: Fingerprint, charge: u32) {
-        self.give_back(key, Time::EPOCH, charge, (0, 1)); // nothing needs no time
-    }
-
-    /// Removes a queued request that gives up and is counted in a store: those behind it move up.
-    pub(super) fn give_up_turn(&self, key: Fingerprint, ticket: u64, cost: u64) {
-        if let Tables::LeakyBucket(table, queue) = &self.tables {
+    /// Removes a queued request that gives up and was charged in a store: those behind it move up.
+    pub(super) fn give_up_queued(&self, key: Fingerprint, ticket: u64, cost: u64) {
+        if let (Tables::LeakyBucket(table), Some(queue)) = (&self.tables, &self.queue) {
             queue.give_up(key, ticket, table.algorithm().turn(cost));
         }
     }
 
-    /// Replaces the state of `key` by the one that a store told at its time `now`, so that this process can decide from
-    /// there if the store fails. Places are not learned: the table counts those of this process.
+    /// A ticket of the queue of a key, for a request that a store has admitted; `None` if the limit has no queue.
+    pub(super) fn enter(&self, key: Fingerprint, due: Time) -> Option<u64> {
+        Some(self.queue.as_ref()?.enter(key, due))
+    }
+
+    /// The refusal of a request by the state of its key; `None` if it would be admitted.
+    pub fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
+        each!(Tables(table) = &self.tables => table.refusal(key, now, cost))
+    }
+
+    /// The debt of a key in whole requests, rounded up.
+    pub fn owed(&self, key: Fingerprint, now: Time) -> u64 {
+        each!(Tables(table) = &self.tables => table.owed(key, now))
+    }
+
+    /// Removes the states of all keys. Places of requests in flight stay.
+    pub fn forget(&self) {
+        if !matches!(self.tables, Tables::Concurrency(_)) {
+            each!(Tables(table) = &self.tables => table.forget());
+        }
+    }
+
+    /// Takes places that a store has admitted; returns the key under which they are held.
+    pub(super) fn take(&self, key: Fingerprint, places: u64) -> Fingerprint {
+        let Tables::Concurrency(table) = &self.tables else { return key };
+        let mut entry = table.lock_key(key, Time::EPOCH, None); // places do not depend on the time
+        entry.charge(Time::EPOCH, places);
+        entry.key()
+    }
+
+    /// Charges the cost of a request above what it was charged.
+    pub fn settle(&self, key: Fingerprint, now: Time, cost: u64) {
+        each!(Tables(table) = &self.tables => table.lock_key(key, now, None).settle(now, cost));
+    }
+
+    /// Ends a charge, and refunds the last `cost` of the `whole` that was charged.
+    pub(super) fn give_back(&self, key: Fingerprint, now: Time, charge: u32, cost_of_whole: (u64, u64)) {
+        each!(Tables(table) = &self.tables => table.give_back(key, now, charge, cost_of_whole, |_| {}));
+    }
+
+    /// Ends a charge without a refund.
+    pub(super) fn close(&self, key: Fingerprint, charge: u32) {
+        self.give_back(key, Time::EPOCH, charge, (0, 1)); // a refund of nothing needs no time
+    }
+
+    /// Replaces the state of `key` by the one that a store returned at its time `now`, so that this process can decide from
+    /// there if the store fails. Places are not replaced: the table counts those of this process.
     pub fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
-        let added = match (&self.tables, told) {
-            (Tables::TokenBucket(table), RemoteState::TokenBucket(was, state)) => {
-                table.learn(key, was, *state, now)
-            }
-            (Tables::LeakyBucket(table, _), RemoteState::LeakyBucket(was, state)) => {
-                table.learn(key, was, *state, now)
-            }
-            (Tables::FixedWindow(table), RemoteState::FixedWindow(was, state)) => {
-                table.learn(key, was, *state, now)
-            }
-            (Tables::SlidingLog(table), RemoteState::SlidingLog(was, state)) => {
-                table.learn(key, was, state.clone(), now)
-            }
-            (Tables::SlidingWindow(table), RemoteState::SlidingWindow(was, state)) => {
-                table.learn(key, was, state.clone(), now)
-            }
-            _ => false,
-        };
+        if let Tables::Concurrency(_) = &self.tables {
+            return;
+        }
+        let added = if_same!(
+            table = &self.tables,
+            RemoteState(quota, state) = told => table.learn(key, quota, Clone::clone(state), now),
+            else false
+        );
         if added {
             self.sweep_a_little(key, now);
         }
     }
 }
 
-impl<'a> LockedKey<'a> {
-    /// The same key, counted by `by` processes without knowing of each other.
-    pub(super) fn shared(self, by: u16, in_flight: u32) -> DividedKey<'a> {
-        DividedKey { key: self, by, in_flight }
-    }
-
+impl DividedKey<'_> {
     pub(super) fn key(&self) -> Fingerprint {
-        each_held!(self, held => held.key())
+        each!(LockedKey(entry) = &self.key => entry.key())
     }
 
     /// What a request has to give back that was charged at `now` and is delayed by `delay`. With `queue`, a delayed request
     /// gets a ticket.
-    fn taken(&self, now: Time, delay: Span, queue: bool) -> Reservation {
-        match self {
-            LockedKey::Concurrency(_) => Reservation::Place,
-            LockedKey::LeakyBucket(held, waiting) if queue && !delay.is_zero() => {
-                Reservation::Turn(waiting.enter(held.key(), now.plus(delay)))
+    pub(super) fn reservation(&self, now: Time, delay: Span, queue: bool) -> Reservation {
+        match (&self.key, self.queue) {
+            (LockedKey::Concurrency(_), _) => Reservation::Place,
+            (_, Some(waiting)) if queue && !delay.is_zero() => {
+                Reservation::Queued(waiting.enter(self.key(), now.plus(delay)))
             }
             _ => Reservation::Nothing,
         }
     }
 
-    fn added(&self) -> bool {
-        each_held!(self, held => held.added)
-    }
-
-    /// Keeps a charge that may be given back; returns its ticket.
-    fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
-        each_held!(self, held => held.open(cost, receipt))
-    }
-}
-
-impl DividedKey<'_> {
-    pub(super) fn key(&self) -> Fingerprint {
-        self.key.key()
-    }
-
-    /// What a request has to give back that was charged at `now` and is delayed by `delay`. With `queue`, a delayed request
-    /// gets a ticket.
-    pub(super) fn taken(&self, now: Time, delay: Span, queue: bool) -> Reservation {
-        self.key.taken(now, delay, queue)
-    }
-
-    /// Keeps a charge that may be given back; returns its ticket.
+    /// Keeps a charge that may be refunded; returns its ticket.
     pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
-        self.key.open(cost, receipt)
+        each!(LockedKey(entry) = &mut self.key => entry.open(cost, receipt))
     }
 
     /// Whether the key is new to the table.
     pub(super) fn added(&self) -> bool {
-        self.key.added()
+        each!(LockedKey(entry) = &self.key => entry.added)
     }
 
-    /// The cost as it counts here. A cost that the limit can hold never becomes one that it cannot.
-    pub(super) fn times(&self, now: Time, cost: u64) -> u64 {
+    /// The cost as it counts in this process. A cost within the capacity of the limit stays within it.
+    pub(super) fn counted_cost(&self, now: Time, cost: u64) -> u64 {
         if self.by == 1 || matches!(self.key, LockedKey::Concurrency(_)) {
-            return cost; // places are counted here as they are taken here; the limit is divided instead
+            return cost; // each process counts its own places; the maximum is divided instead
         }
-        let capacity = each_held!(&self.key, held => held.usage(now)).capacity;
+        let capacity = each!(LockedKey(entry) = &self.key => entry.usage(now)).capacity;
         cost.saturating_mul(u64::from(self.by)).min(capacity.max(cost))
     }
 }
 
 impl KeyState for DividedKey<'_> {
     fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
-        let Usage { capacity, remaining, .. } = each_held!(&self.key, held => held.usage(now));
+        let Usage { capacity, remaining, .. } = each!(LockedKey(entry) = &self.key => entry.usage(now));
         if let LockedKey::Concurrency(_) = &self.key {
             let share = (capacity / u64::from(self.by)).max(1);
             if capacity - remaining + u64::from(self.in_flight) + cost > share && cost <= capacity {
                 return Err(Refusal::Busy);
             }
         }
-        let wanted = self.times(now, cost);
-        let answer = each_held!(&self.key, held => held.check(now, wanted));
+        let wanted = self.counted_cost(now, cost);
+        let answer = each!(LockedKey(entry) = &self.key => entry.check(now, wanted));
         let in_flight = u64::from(self.in_flight) * u64::from(self.by);
         match answer {
-            // What is under way takes what there is; it is known soon whether it did.
+            // The calls in flight may take the rest; the client can retry soon, when their result is known.
             Ok(_) if in_flight > 0 && wanted.saturating_add(in_flight) > remaining => {
-                let most = each_held!(&self.key, held => held.check(now, capacity)).err();
+                let most = each!(LockedKey(entry) = &self.key => entry.check(now, capacity)).err();
                 Err(most.unwrap_or(Refusal::Until(Span::from_millis(1))))
             }
             answer => answer,
@@ -392,17 +346,17 @@ impl KeyState for DividedKey<'_> {
     }
 
     fn charge(&mut self, now: Time, cost: u64) -> Receipt {
-        let cost = self.times(now, cost);
-        each_held!(&mut self.key, held => held.charge(now, cost))
+        let cost = self.counted_cost(now, cost);
+        each!(LockedKey(entry) = &mut self.key => entry.charge(now, cost))
     }
 
     fn refused(&mut self, now: Time, cost: u64) {
-        let cost = self.times(now, cost);
-        each_held!(&mut self.key, held => held.refused(now, cost));
+        let cost = self.counted_cost(now, cost);
+        each!(LockedKey(entry) = &mut self.key => entry.refused(now, cost));
     }
 
     fn usage(&self, now: Time) -> Usage {
-        let mut usage = each_held!(&self.key, held => held.usage(now));
+        let mut usage = each!(LockedKey(entry) = &self.key => entry.usage(now));
         usage.remaining /= u64::from(self.by);
         usage
     }

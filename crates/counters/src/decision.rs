@@ -195,17 +195,17 @@ fn held_by(
     receipt: Receipt,
     (queue, keep): (bool, bool),
 ) -> Option<Hold> {
-    let taken = match key.taken(ask.now, delay, queue && ask.limit.enforced) {
+    let reservation = match key.reservation(ask.now, delay, queue && ask.limit.enforced) {
         Reservation::Nothing if keep || ask.limit.late_cost().is_some() => Reservation::Charge,
         Reservation::Nothing => return None,
-        taken => taken,
+        reservation => reservation,
     };
-    let cost = key.times(ask.at, ask.cost);
-    let charge = match taken {
-        Reservation::Charge | Reservation::Turn(_) => Some(key.open(cost, receipt)),
+    let cost = key.counted_cost(ask.at, ask.cost);
+    let charge = match reservation {
+        Reservation::Charge | Reservation::Queued(_) => Some(key.open(cost, receipt)),
         Reservation::Nothing | Reservation::Place => None,
     };
-    Some(Hold::of(ask, key.key(), cost, charge, taken))
+    Some(Hold::of(ask, key.key(), cost, charge, reservation))
 }
 
 /// The verdicts of all limits about a request that is refused in any case. Nothing is charged.
@@ -223,7 +223,8 @@ fn lock_keys<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> 
     }
     let locked = |index: usize| {
         let ask = &asks[index];
-        (index, ask.limit.counters.lock_key(ask.key, ask.at, Some(ask.cost)).shared(ask.share, ask.in_flight))
+        let by = (ask.share, ask.in_flight);
+        (index, ask.limit.counters.lock_key(ask.key, ask.at, ask.cost, by))
     };
     order.into_iter().map(locked).collect()
 }

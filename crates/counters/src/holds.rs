@@ -108,7 +108,7 @@ impl Hold {
         due: Time,
         remote: Box<dyn RemoteHold>,
     ) -> Self {
-        let turn = limit.counters.enter(key, due).map_or(Reservation::Nothing, Reservation::Turn);
+        let turn = limit.counters.enter(key, due).map_or(Reservation::Nothing, Reservation::Queued);
         Self::new(&limit.counters, key, cost, None, turn).with(remote)
     }
 
@@ -157,7 +157,7 @@ impl Hold {
     fn give_up_turn(&mut self, ticket: u64, now: Time) {
         match (&self.remote, self.charge.take()) {
             (Some(remote), _) => {
-                self.counters.give_up_turn(self.key, ticket, self.cost);
+                self.counters.give_up_queued(self.key, ticket, self.cost);
                 remote.give_up(self.key, self.cost);
             }
             (None, Some(charge)) => {
@@ -199,7 +199,7 @@ impl Holds {
     pub fn due(&mut self, now: Time, waker: &Waker) -> Option<Time> {
         let mut last = None;
         for hold in &mut self.0 {
-            let Reservation::Turn(ticket) = hold.reservation else { continue };
+            let Reservation::Queued(ticket) = hold.reservation else { continue };
             match hold.counters.due(hold.key, ticket, waker).filter(|due| *due > now) {
                 Some(due) => last = last.max(Some(due)),
                 None => {
@@ -216,7 +216,7 @@ impl Holds {
     #[inline]
     pub fn give_up(&mut self, now: Time) {
         for hold in &mut self.0 {
-            if let Reservation::Turn(ticket) = hold.reservation {
+            if let Reservation::Queued(ticket) = hold.reservation {
                 hold.give_up_turn(ticket, now);
                 hold.reservation = Reservation::Nothing;
             }
@@ -268,7 +268,7 @@ impl Drop for Hold {
         match self.reservation {
             Reservation::Place => self.counters.free(self.key, self.cost),
             // Only without a time to give it back at: whoever waits calls `give_up`.
-            Reservation::Turn(ticket) => self.counters.leave(self.key, ticket),
+            Reservation::Queued(ticket) => self.counters.leave(self.key, ticket),
             Reservation::Nothing | Reservation::Charge => {}
         }
         self.close();

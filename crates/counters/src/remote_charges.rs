@@ -80,6 +80,6 @@ impl RemoteCharges {
 /// The debts behind a charge that is given back are paid earlier; nothing else knows an order.
 fn move_up(quota: &Quota, now: Time, charge: Charge, others: &mut [Charge]) {
     if let Quota::TokenBucket(bucket, ..) = quota {
-        bucket.take_back(&mut Tat::until(charge.at()), now, charge, others.iter_mut());
+        bucket.take_back(&mut Tat::until(charge.at()), now, charge, others);
     }
 }

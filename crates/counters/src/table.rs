@@ -295,7 +295,7 @@ impl<A: StateCodec> Table<A> {
         let idle = open.take(key.get(), ticket, |charge, others| {
             let slot = slots.find(key.get()).filter(|_| cost > 0)?;
             let idle = slots.change(slot, algorithm, now, |state| {
-                algorithm.take_back(state, now, charge.last_part(cost, whole), others.iter_mut());
+                algorithm.take_back(state, now, charge.last_part(cost, whole), others);
                 algorithm.is_idle(state, now)
             });
             idle.then_some(slot)

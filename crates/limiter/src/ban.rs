@@ -1,18 +1,17 @@
-//! A ban: after so many refusals within some time a key is refused for a while, whatever it then has left.
+//! A ban: after a number of refusals within a time, a key is refused for a while, independently of its usage.
 
 use std::collections::VecDeque;
 
 use crate::{Algorithm, Charge, Receipt, Refusal, Span, Time, Usage};
 
-/// The most refusals that a ban may wait for: each is remembered until it is out of sight.
+/// The largest `after` of a ban: so many refusals are stored per key.
 pub const MAX_BAN_AFTER: u64 = 1_000;
 
-/// The refusal that is the `after`-th within `within` begins a ban of `span`, which that refusal is part of.
+/// The `after`-th refusal within `within` begins a ban of `span`; that refusal is already part of the ban.
 ///
-/// It stands beside the algorithm of a limit and is one itself, which charges nothing but refusals: `check` says
-/// whether the key is banned, and `refused` counts. A refusal is out of sight at exactly `within` after it. A ban
-/// begins with a clean sheet, so that what led to one never leads to the next, and what is refused while it lasts is
-/// not to be counted: it ends when it was said to.
+/// A ban is an algorithm too, which charges refusals only: `check` tells whether the key is banned, and `refused` counts.
+/// A refusal expires exactly `within` after it. When a ban begins, the counted refusals are forgotten, so that none counts
+/// towards two bans. Refusals during a ban are not counted, so a ban is never extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
     after: u64,
@@ -20,15 +19,15 @@ pub struct Ban {
     span: Span,
 }
 
-/// The ban of a key, or what counts towards one.
+/// The ban of a key, or the refusals that count towards one.
 ///
-/// Instants are kept and not counts by window: only they tell whether the last refusals were within the time, and not
-/// about so. They are at most as many as begin a ban, less one.
+/// The instants of refusals are stored instead of counts per window, because `within` is exact. There are at most
+/// `after` − 1 of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strikes {
-    /// When the ban ends; in the past where there is none.
+    /// When the ban ends; in the past if there is none.
     until: Time,
-    /// The refusals that are in sight, oldest first.
+    /// The refusals that have not expired, oldest first.
     at: VecDeque<Time>,
 }
 
@@ -39,7 +38,7 @@ impl Ban {
         (1..=MAX_BAN_AFTER).contains(&after).then_some(Self { after, within, span })
     }
 
-    /// The refusals that begin it.
+    /// The number of refusals that begins it.
     pub const fn after(&self) -> u64 {
         self.after
     }
@@ -49,7 +48,7 @@ impl Ban {
         self.within
     }
 
-    /// How long it lasts.
+    /// The length of the ban.
     pub const fn span(&self) -> Span {
         self.span
     }
@@ -59,18 +58,19 @@ impl Ban {
         Some(strikes.until.since(now)).filter(|left| !left.is_zero())
     }
 
-    fn in_sight(&self, at: Time, now: Time) -> bool {
+    fn counts_at(&self, at: Time, now: Time) -> bool {
         now.since(at) < self.within
     }
 }
 
 impl Strikes {
-    /// Of a key that is banned until then.
+    /// The state of a key that is banned until `until`.
     pub fn until(until: Time) -> Self {
         Self { until, at: VecDeque::new() }
     }
 
-    /// As somebody else tells it: banned until then, and so many refusals in sight at `now`. It is good at `now` only.
+    /// The state as a store returned it: banned until `until`, with `refusals` that count at `now`. It is valid at `now`
+    /// only.
     pub fn told(until: Time, refusals: u64, now: Time) -> Self {
         Self { until, at: (0..refusals.min(MAX_BAN_AFTER)).map(|_| now).collect() }
     }
@@ -83,53 +83,45 @@ impl Algorithm for Ban {
         self.left(state, now).map_or(Ok(Span::ZERO), |left| Err(Refusal::Banned(left)))
     }
 
-    /// Nothing: who is admitted is nobody's concern here.
+    /// Admitted requests are not counted.
     fn charge(&self, _state: &mut Strikes, _now: Time, _cost: u64) -> Receipt {
         Receipt::default()
     }
 
     fn refused(&self, state: &mut Strikes, now: Time, _cost: u64) {
         if self.left(state, now).is_some() {
-            return; // or it would never end for who keeps asking
+            return; // otherwise it would never end for a client that retries
         }
-        while state.at.front().is_some_and(|at| !self.in_sight(*at, now)) {
+        while state.at.front().is_some_and(|at| !self.counts_at(*at, now)) {
             state.at.pop_front();
         }
         if state.at.len() as u64 + 1 >= self.after {
             *state = Strikes::until(now.plus(self.span));
         } else {
-            // Threads read the clock before they get here: one that comes late counts as the last that was here.
+            // Threads read the clock before they lock the key, so `now` may be earlier than the last refusal.
             let last = state.at.back().copied().unwrap_or(now);
             state.at.push_back(last.max(now));
         }
     }
 
-    fn take_back<'c>(
-        &self,
-        _state: &mut Strikes,
-        _now: Time,
-        _charge: Charge,
-        _others: impl Iterator<Item = &'c mut Charge>,
-    ) {
-    }
+    fn take_back(&self, _state: &mut Strikes, _now: Time, _charge: Charge, _others: &mut [Charge]) {}
 
     /// The refusals that are left until the next ban.
     fn usage(&self, state: &Strikes, now: Time) -> Usage {
-        let seen = state.at.iter().filter(|at| self.in_sight(**at, now)).count() as u64;
+        let counted = state.at.iter().filter(|at| self.counts_at(**at, now)).count() as u64;
         let capacity = self.after;
         if let Some(left) = self.left(state, now) {
             return Usage { remaining: 0, capacity, reset: left };
         }
         let reset = state.at.back().map_or(Span::ZERO, |last| last.plus(self.within).since(now));
-        Usage { remaining: capacity.saturating_sub(seen), capacity, reset }
+        Usage { remaining: capacity.saturating_sub(counted), capacity, reset }
     }
 
     fn is_idle(&self, state: &Strikes, now: Time) -> bool {
-        self.left(state, now).is_none() && !state.at.back().is_some_and(|last| self.in_sight(*last, now))
+        self.left(state, now).is_none() && !state.at.back().is_some_and(|last| self.counts_at(*last, now))
     }
 
-    /// A ban that stands ends when it was said to, or earlier if bans are shorter now; refusals that were counted count
-    /// on.
+    /// A ban ends at its time, or earlier if bans are shorter now. Counted refusals stay counted.
     fn rescale(&self, _old: &Self, state: &mut Strikes, now: Time) {
         state.until = state.until.min(now.plus(self.span));
     }

@@ -1,21 +1,22 @@
-//! Windows that begin when a calendar says so: days, weeks and months of a time zone.
+//! Windows with the boundaries of a calendar: days, weeks and months of a time zone.
 
 use crate::{Span, Time};
 
 const SECOND: u64 = Span::SECOND.as_nanos();
 
-/// When each period begins. The calendar itself, its zone and its changes of the clock are known to whoever made the
-/// table.
+/// The times at which periods begin. The creator of the table knows the calendar, its time zone and daylight saving
+/// time.
 #[derive(Debug)]
 pub struct Calendar {
     /// Seconds since the Unix epoch, ascending; the first is 0, so that every instant is in a period.
     starts: Vec<u32>,
+    /// The length of the longest period, in seconds.
     longest: u32,
 }
 
 impl Calendar {
-    /// Periods that begin at these seconds since the Unix epoch, in any order. What is before the first is a period too, and the
-    /// last one has no end.
+    /// Periods that begin at these seconds since the Unix epoch, in any order. The time before the first is a period too,
+    /// and the last period has no end.
     pub fn new(starts: impl IntoIterator<Item = u32>) -> Self {
         let mut starts: Vec<u32> = std::iter::once(0).chain(starts).collect();
         starts.sort_unstable();
@@ -24,20 +25,20 @@ impl Calendar {
         Self { starts, longest }
     }
 
-    /// The period that `now` is in, named by the second in which it began.
+    /// The second in which the period of `now` began; it identifies the period.
     pub fn start(&self, now: Time) -> u64 {
         let seconds = now.as_nanos() / SECOND;
         let after = self.starts.partition_point(|start| u64::from(*start) <= seconds);
         self.starts[after - 1].into() // the first is 0
     }
 
-    /// The second in which the period ends that began at `start`; none for the last one.
+    /// The second in which the period that began at `start` ends; `None` for the last one.
     pub fn end(&self, start: u64) -> Option<u64> {
         let after = self.starts.partition_point(|other| u64::from(*other) <= start);
         self.starts.get(after).map(|end| u64::from(*end))
     }
 
-    /// The second in which the period began that is before the one of `start`.
+    /// The second in which the period before the one of `start` began.
     pub fn before(&self, start: u64) -> Option<u64> {
         let own = self.starts.partition_point(|other| u64::from(*other) < start);
         own.checked_sub(1).map(|before| self.starts[before].into())

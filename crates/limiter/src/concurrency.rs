@@ -3,20 +3,20 @@
 use crate::rate::checked_count;
 use crate::{Algorithm, Charge, QuotaError, Receipt, Refusal, Span, Time, Usage};
 
-/// Admits while fewer than `max` are in flight. Charging takes places, refunding frees them.
+/// Admits while fewer than `max` requests are in flight. A charge takes places, a refund frees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     max: u64,
 }
 
-/// The places that are taken.
+/// The number of taken places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
     taken: u64,
 }
 
 impl InFlight {
-    /// So many places taken.
+    /// A key with `taken` places.
     pub const fn new(taken: u64) -> Self {
         Self { taken }
     }
@@ -48,13 +48,7 @@ impl Algorithm for Concurrency {
         Receipt::default()
     }
 
-    fn take_back<'c>(
-        &self,
-        state: &mut InFlight,
-        _now: Time,
-        charge: Charge,
-        _others: impl Iterator<Item = &'c mut Charge>,
-    ) {
+    fn take_back(&self, state: &mut InFlight, _now: Time, charge: Charge, _others: &mut [Charge]) {
         state.taken = u128::from(state.taken).saturating_sub(charge.amount) as u64; // not more than it was
     }
 
@@ -66,6 +60,6 @@ impl Algorithm for Concurrency {
         state.taken == 0
     }
 
-    /// Those in flight stay in flight.
+    /// Requests in flight stay in flight.
     fn rescale(&self, _old: &Self, _state: &mut InFlight, _now: Time) {}
 }

@@ -1,32 +1,32 @@
-//! fixed_window: a count that starts again at whole multiples of the period since the Unix epoch, or when a calendar
-//! says so.
+//! fixed_window: a count that is reset at whole multiples of the period since the Unix epoch, or at the boundaries of a
+//! calendar.
 
 use crate::{Algorithm, Calendar, Charge, Rate, Receipt, Refusal, Span, Time, Usage};
 
-/// Admits N in each window. Windows are the same for everybody, so all gateways agree on them.
+/// Admits N in each window. Windows are the same for all keys and all gateways.
 #[derive(Clone, Copy, Debug)]
 pub struct FixedWindow {
     rate: Rate,
     calendar: Option<&'static Calendar>,
 }
 
-/// The window that was last spent in, and what was spent.
+/// The window of the last charge, and the sum of its charges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// How many periods it began after the Unix epoch; with a calendar, how many seconds.
+    /// The number of periods since the Unix epoch; with a calendar, the second in which the window began.
     index: u64,
     used: u64,
 }
 
 impl Window {
-    /// So much used in a window: that of this index since the Unix epoch or, with a calendar, the one that began in this
+    /// `used` in the window with this index since the Unix epoch or, with a calendar, in the window that began in this
     /// second.
     pub const fn new(index: u64, used: u64) -> Self {
         Self { index, used }
     }
 }
 
-/// Two windows with calendars are the same if they share one.
+/// Windows with calendars are equal if they share the calendar.
 impl PartialEq for FixedWindow {
     fn eq(&self, other: &Self) -> bool {
         self.rate == other.rate && self.same_windows(other)
@@ -41,7 +41,7 @@ impl FixedWindow {
         Self { rate, calendar: None }
     }
 
-    /// `rate.count()` in each period of a calendar, whatever the period of the rate.
+    /// `rate.count()` in each period of a calendar, which replaces the period of the rate.
     pub const fn with_calendar(rate: Rate, calendar: &'static Calendar) -> Self {
         Self { rate, calendar: Some(calendar) }
     }
@@ -51,7 +51,7 @@ impl FixedWindow {
         self.calendar
     }
 
-    /// The length of the window that `now` is in; the longest if that has no end.
+    /// The length of the window of `now`; that of the longest window if it has no end.
     pub fn length(&self, now: Time) -> Span {
         let Some(calendar) = self.calendar else { return self.rate.period() };
         let start = calendar.start(now);
@@ -74,13 +74,13 @@ impl FixedWindow {
         self.calendar.map_or_else(|| now.as_nanos() / self.period(), |calendar| calendar.start(now))
     }
 
-    /// When a window begins, in nanoseconds.
+    /// The start of a window, in nanoseconds.
     fn start(&self, index: u64) -> u128 {
         let unit = self.calendar.map_or(self.period(), |_| Span::SECOND.as_nanos());
         u128::from(index) * u128::from(unit)
     }
 
-    /// When a window ends, in nanoseconds.
+    /// The end of a window, in nanoseconds.
     fn end(&self, index: u64) -> u128 {
         match self.calendar {
             None => (u128::from(index) + 1) * u128::from(self.period()),
@@ -88,14 +88,14 @@ impl FixedWindow {
         }
     }
 
-    /// The state as of `now`: an older window is over, a later one (the clock stepped back) still counts.
-    fn current(&self, state: &Window, now: Time) -> Window {
+    /// The state at `now`: an older window is over; a later one still counts, because the clock was set back.
+    fn window_at(&self, state: &Window, now: Time) -> Window {
         let index = self.index(now);
         if state.index >= index { *state } else { Window { index, used: 0 } }
     }
 
-    /// The window that takes over at `now` what was spent in the window `index` of `old`: the current one, or the one
-    /// in which that began if the clock has not come back to it yet.
+    /// The window to which the charges in window `index` of `old` are moved at `now`: the current one, or after the clock
+    /// was set back the one in which that window began.
     fn index_of(&self, old: &Self, index: u64, now: Time) -> u64 {
         let begun = u64::try_from(old.start(index)).unwrap_or(u64::MAX);
         self.index(now).max(self.index(Time::from_nanos(begun)))
@@ -113,7 +113,7 @@ impl Algorithm for FixedWindow {
         if cost > self.rate.count() {
             return Err(Refusal::Never);
         }
-        let window = self.current(state, now);
+        let window = self.window_at(state, now);
         if window.used.saturating_add(cost) <= self.rate.count() {
             Ok(Span::ZERO)
         } else {
@@ -122,24 +122,18 @@ impl Algorithm for FixedWindow {
     }
 
     fn charge(&self, state: &mut Window, now: Time, cost: u64) -> Receipt {
-        *state = self.current(state, now);
+        *state = self.window_at(state, now);
         state.used = state.used.saturating_add(cost);
         Receipt::from_number(state.index.into())
     }
 
-    fn take_back<'c>(
-        &self,
-        state: &mut Window,
-        _now: Time,
-        charge: Charge,
-        _others: impl Iterator<Item = &'c mut Charge>,
-    ) {
+    fn take_back(&self, state: &mut Window, _now: Time, charge: Charge, _others: &mut [Charge]) {
         if u128::from(state.index) == charge.at {
             state.used = u128::from(state.used).saturating_sub(charge.amount) as u64; // not more than it was
         }
     }
 
-    /// A charge in a window that was over when the quota changed has gone with it.
+    /// A charge in a window that was over when the quota changed is worth nothing.
     fn carry(&self, old: &Self, _state: &Window, now: Time, charges: &mut [Charge]) {
         if self.same_windows(old) {
             return;
@@ -155,7 +149,7 @@ impl Algorithm for FixedWindow {
     }
 
     fn usage(&self, state: &Window, now: Time) -> Usage {
-        let window = self.current(state, now);
+        let window = self.window_at(state, now);
         Usage {
             remaining: self.rate.count().saturating_sub(window.used),
             capacity: self.rate.count(),
@@ -164,16 +158,16 @@ impl Algorithm for FixedWindow {
     }
 
     fn is_idle(&self, state: &Window, now: Time) -> bool {
-        self.current(state, now).used == 0
+        self.window_at(state, now).used == 0
     }
 
-    /// What was spent in the current window stays spent, in the current window of the new period. A window that
-    /// the clock has not come back to yet is not left.
+    /// The charges of the current window are moved to the current window of the new period. After the clock was set back,
+    /// a later window stays in force.
     fn rescale(&self, old: &Self, state: &mut Window, now: Time) {
         if self.same_windows(old) {
             return;
         }
-        let window = old.current(state, now);
+        let window = old.window_at(state, now);
         *state = Window { index: self.index_of(old, window.index, now), used: window.used };
     }
 }

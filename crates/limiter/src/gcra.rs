@@ -166,17 +166,11 @@ impl<B: Bucket> Algorithm for B {
 
     /// A charge drains after the debts before it, so the part of it that is left is what is left until the tick at which
     /// it is paid. Those `others` that were made later are then paid earlier.
-    fn take_back<'c>(
-        &self,
-        state: &mut Tat,
-        now: Time,
-        charge: Charge,
-        others: impl Iterator<Item = &'c mut Charge>,
-    ) {
+    fn take_back(&self, state: &mut Tat, now: Time, charge: Charge, others: &mut [Charge]) {
         let undrained = charge.at.saturating_sub(self.emission_rate().clock(now));
         let left = undrained.min(charge.amount).min(state.owed(self.emission_rate(), now));
         *state = Tat::until(state.paid_at() - left);
-        for later in others.filter(|other| other.at > charge.at) {
+        for later in others.iter_mut().filter(|other| other.at > charge.at) {
             later.at -= left;
         }
     }

@@ -1,16 +1,18 @@
-//! The limits of Sluicegate: pure arithmetic, and nothing else.
+//! The rate-limiting algorithms of Sluicegate: pure arithmetic.
 //!
-//! Every algorithm is a small value that holds its quota. It reads a key's state, the time and a cost, and
-//! answers with a verdict. Nothing here knows a clock, a thread or a socket: the time is an argument, so the
-//! code that serves is the code that tests, replays and explanations run.
+//! An algorithm is a small value with its quota. It reads the state of a key, the time and a cost, and returns a verdict.
+//! What this crate never does: it reads no clock, takes no lock and does no I/O. The time is an argument, so that tests
+//! and replays run the same code as the gateway.
 //!
-//! All arithmetic is on whole numbers. A rate of 7 per 90 s is kept as the reduced fraction 7 / 90·10⁹ ns and
-//! a bucket's debt in units that make both sides whole (see [`EmissionRate`]), so a client that comes back at the very
-//! instant it was told to is admitted, and a nanosecond earlier is refused.
+//! All arithmetic is on whole numbers. A rate of 7 per 90 s is the reduced fraction 7 / 90·10⁹ ns, and the debt of a
+//! bucket is in units that make both sides whole (see [`EmissionRate`]). So a client that returns exactly after
+//! `Retry-After` is admitted, and a nanosecond earlier it is refused.
 //!
-//! A decision over several limits is made in two steps, because a refusal by one may take nothing from any
-//! other: [`Algorithm::check`] every limit first, then [`Algorithm::charge`] all of them, or
-//! [`Algorithm::refused`] those that said no.
+//! A decision over several limits has two steps, because a refusal by one may charge no other: first
+//! [`Algorithm::check`] every limit, then [`Algorithm::charge`] all of them, or [`Algorithm::refused`] those that refuse.
+//!
+//! Start reading in `decision.rs` (the trait) and `fixed_window.rs` (the simplest algorithm); then `gcra.rs` (both
+//! buckets).
 //!
 //! ```
 //! use sluicegate_limiter::{Algorithm, Rate, Span, Time, TokenBucket};

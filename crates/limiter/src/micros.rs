@@ -1,20 +1,21 @@
-//! States as a store keeps them that counts in whole microseconds and fractions of one: its numbers are doubles,
-//! exact to 2⁵³ and no further.
+//! States for a store that counts in microseconds and parts of a microsecond. Its numbers are doubles, which are exact
+//! up to 2⁵³.
 //!
-//! With the rate N/W, W in microseconds, reduced to n'/w', a microsecond has n' parts and a request is w' of them. A
-//! part is a whole number of ticks, so a debt that was charged at whole microseconds is the same in both.
+//! With the rate N/W, W in microseconds, reduced to n'/w', a microsecond has n' parts and a request costs w' parts. A part
+//! is a whole number of ticks, so a debt that was charged at whole microseconds is the same in both units.
 
 use crate::gcra::gcd;
 use crate::{EmissionRate, Span, Tat, Time};
 
-/// The longest that a shared bucket may take to drain: some 200 years. Until 2053 the instant at which it is empty
-/// is then below 2⁵³ µs.
+/// The longest time in which a shared bucket may drain, in microseconds: some 200 years. Until 2053 the instant at which
+/// it is empty is then below 2⁵³ µs.
 pub const MAX_SHARED_MICROS: u64 = 6_300_000_000_000_000;
 
-/// The longest debt that late costs can add up to: what a store can tell.
+/// The longest debt that late costs can lead to: the longest that a store can represent.
 pub(crate) const MAX_DEBT: Span = Span::from_nanos(MAX_SHARED_MICROS * 1_000);
 
-/// A length of time or an instant: microseconds and parts of one, of which the [`EmissionRate`] says how many there are.
+/// A length of time or an instant in microseconds and parts. The [`EmissionRate`] defines how many parts a microsecond
+/// has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Micros {
     /// Whole microseconds.
@@ -23,25 +24,25 @@ pub struct Micros {
     pub part: u64,
 }
 
-/// What a store must know of a bucket and a request.
+/// The numbers of a bucket and a request that a store needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BucketInMicros {
-    /// The parts of a microsecond.
+    /// The number of parts of a microsecond.
     pub parts: u32,
-    /// What the request adds to the debt, at most all that may be owed.
+    /// The cost of the request, at most `most`.
     pub cost: Micros,
-    /// The most that may be owed before it; none if it is never admitted.
+    /// The largest debt with which the request is admitted; `None` if it never is.
     pub room: Option<Micros>,
-    /// What an empty bucket, or a full queue, owes.
+    /// The debt of an empty bucket, or of a full queue.
     pub whole: Micros,
-    /// The most that is ever owed, late costs included.
+    /// The largest debt, late costs included.
     pub most: Micros,
-    /// What one request adds, in microseconds: below empty, a debt is carried over to another rate by this.
+    /// The cost of one request in microseconds, by which a debt below empty is converted to another rate.
     pub per_request: f64,
 }
 
 impl BucketInMicros {
-    /// For a cost and other amounts in ticks.
+    /// Converts amounts in ticks; `None` if the bucket takes longer than [`MAX_SHARED_MICROS`] to drain.
     pub(crate) fn of(
         emission_rate: EmissionRate,
         cost: u128,
@@ -66,12 +67,12 @@ impl EmissionRate {
         self.per_nano * 1_000
     }
 
-    /// The ticks of a part.
+    /// The number of ticks of a part.
     fn ticks_a_part(self) -> u64 {
         gcd(self.per_micro(), self.per_request)
     }
 
-    /// The parts of a microsecond.
+    /// The number of parts of a microsecond.
     pub fn parts(self) -> u64 {
         self.per_micro() / self.ticks_a_part()
     }
@@ -97,19 +98,19 @@ impl EmissionRate {
         parts.saturating_mul(u128::from(self.ticks_a_part()))
     }
 
-    /// A debt of so much at `now`.
+    /// The state of a key that owes `owed` at `now`.
     pub fn debt(self, now: Time, owed: Micros) -> Tat {
         let mut debt = Tat::default();
         debt.set_owed(self, now, self.ticks_in(owed));
         debt
     }
 
-    /// What is owed at `now`, rounded up to a part.
+    /// The debt at `now`, rounded up to a part.
     pub fn owed(self, debt: Tat, now: Time) -> Micros {
         self.micros_up(debt.owed(self, now))
     }
 
-    /// So many ticks, or the instant so many ticks after the Unix epoch, rounded down to a part.
+    /// A number of ticks, or the instant so many ticks after the Unix epoch, rounded down to a part.
     pub fn micros(self, ticks: u128) -> Micros {
         self.micros_down(ticks)
     }
@@ -130,10 +131,10 @@ mod tests {
     }
 
     proptest! {
-        /// A debt that was charged at whole microseconds goes to a store and comes back as it was, and a store
-        /// that knows nothing but these numbers admits what the bucket admits.
+        /// A debt that was charged at whole microseconds is the same after a conversion to a store's units and back, and
+        /// a store that has only these numbers admits what the bucket admits.
         #[test]
-        fn nothing_is_lost_on_the_way(
+        fn conversion_to_micros_is_exact(
             rate in rates(), burst in 1..=1_000_u64, start in 0..10_000_000_000_000_000_u64,
             charges in prop::collection::vec((0..5_000_000_u64, 1..=400_u64), 1..20),
             max_delay in prop::option::of(0..100_000_000_u64),

@@ -1,4 +1,4 @@
-//! An algorithm with its numbers: what a limit of a configuration counts by.
+//! A quota: an algorithm with its numbers.
 
 use crate::{
     Algorithm, Charge, Concurrency, FixedWindow, LeakyBucket, Rate, Receipt, SlidingLog, SlidingWindow, Span,
@@ -23,7 +23,7 @@ pub enum Quota {
 }
 
 impl Quota {
-    /// The word for it in the file.
+    /// Its name in the configuration.
     pub const fn algorithm(&self) -> &'static str {
         match self {
             Self::TokenBucket(..) => "token_bucket",
@@ -35,13 +35,13 @@ impl Quota {
         }
     }
 
-    /// The rate's count, or the bucket's size where that is larger.
+    /// The number that clients are shown: the count of the rate, or the size of the bucket if that is larger.
     pub fn shown(&self) -> u64 {
         self.capacity().max(self.rate().map_or(0, |rate| rate.count()))
     }
 
-    /// The time that goes with what is [`shown`](Self::shown) at `now`: the period of the rate, the one of the calendar, or what
-    /// it takes to fill a bucket that is larger than the rate's count. Concurrency has none.
+    /// The time to which [`shown`](Self::shown) applies at `now`: the period of the rate or of the calendar, or the time
+    /// that fills a bucket if that is larger than the count of the rate. Concurrency has none.
     pub fn window(&self, now: Time) -> Option<Span> {
         let rate = self.rate()?;
         if let Self::FixedWindow(window, _) = self {
@@ -52,8 +52,8 @@ impl Quota {
         Some(Span::from_nanos(u64::try_from(window).unwrap_or(u64::MAX)))
     }
 
-    /// What RateLimit-Policy says is allowed in the [`window`](Self::window). That is in whole seconds there, so what fits
-    /// into less than one is told per second. No key ever has more left than this.
+    /// The quota in `RateLimit-Policy`, per [`window`](Self::window). Windows have whole seconds there, so a quota for less
+    /// than a second is converted to one second. No key ever has more left than this.
     pub fn policy(&self) -> u64 {
         let second = u128::from(Span::SECOND.as_nanos());
         match (self.rate(), self.window(Time::EPOCH)) {
@@ -82,7 +82,7 @@ impl Quota {
         }
     }
 
-    /// The time after which nothing of what was admitted counts any more, rounded up; concurrency has none.
+    /// The time after which no admitted request counts any more, rounded up; concurrency has none.
     pub fn drain(&self) -> Option<Span> {
         let nanos = match self {
             Self::TokenBucket(_, rate, burst) | Self::LeakyBucket(_, rate, burst) => {
@@ -111,7 +111,7 @@ impl Quota {
         }
     }
 
-    /// The most that one request can ever spend at once.
+    /// The largest cost that a request can have and be admitted.
     pub const fn capacity(&self) -> u64 {
         match self {
             Self::TokenBucket(_, _, burst) | Self::LeakyBucket(_, _, burst) => *burst,
@@ -130,15 +130,15 @@ mod tests {
     use super::*;
     use crate::MAX_COUNT;
 
-    /// The most that a key can have left, which is what one has left that was never seen.
+    /// The most that a key can have left: a key that was never seen has it.
     fn most(algorithm: &impl Algorithm) -> u64 {
         algorithm.usage(&Default::default(), Time::from_nanos(1_795_000_000_000_000_000)).remaining
     }
 
     proptest! {
-        /// RateLimit never says that more is left than RateLimit-Policy allows.
+        /// `RateLimit` never shows more than `RateLimit-Policy` allows.
         #[test]
-        fn nobody_has_more_left_than_the_policy_says(
+        fn no_key_has_more_left_than_the_policy(
             (count, places, burst) in (1..=MAX_COUNT, 1..=1_000_000_u64, 1..=MAX_COUNT),
             millis in prop_oneof![1..=2_000_u64, 1..=366 * 86_400_000_u64],
             (delay, slices) in (prop::option::of(0..=100_000_u64), 1..=60_u32),
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// A bucket that is larger than the rate's count is told with the time that fills it, anything else as the rate.
+    /// The policy of a bucket that is larger than the count of the rate has the time that fills it, any other the rate.
     #[test]
     fn a_policy_is_the_rate_or_the_larger_bucket() {
         for (count, millis, burst, policy, seconds) in [

@@ -1,21 +1,21 @@
-//! How much is allowed: a count in a period, within the bounds in which the arithmetic is exact.
+//! A rate: a count per period, within the bounds in which the arithmetic is exact.
 
 use std::fmt;
 
 use crate::Span;
 
-/// The largest count a rate, a bucket or a cost may have.
+/// The largest count of a rate, size of a bucket, or cost.
 pub const MAX_COUNT: u64 = 1_000_000_000;
 /// The shortest period of a rate.
 pub const MIN_PERIOD: Span = Span::MILLISECOND;
 /// The longest period of a rate: 366 days.
 pub const MAX_PERIOD: Span = Span::from_secs(366 * 86_400);
-/// The most places that one key of a sliding log may hold.
+/// The largest number of places of one key of a sliding log.
 pub const MAX_LOG_PLACES: u64 = 1_000_000;
-/// The most places that one key of a sliding log may hold where several processes share it: a store reads and writes
-/// the log as a whole.
+/// The largest number of places of one key of a sliding log that several processes share: a store reads and writes the
+/// log as a whole.
 pub const MAX_SHARED_LOG_PLACES: u64 = 10_000;
-/// The most sub-windows of a sliding window.
+/// The largest number of sub-windows of a sliding window.
 pub const MAX_SLICES: u32 = 1_000;
 
 /// `count` requests in `period`.
@@ -25,7 +25,7 @@ pub struct Rate {
     period: Span,
 }
 
-/// Why a quota was not accepted.
+/// Why a quota is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaError {
     /// A count, burst or maximum outside 1 to [`MAX_COUNT`].
@@ -61,7 +61,7 @@ impl Rate {
     }
 }
 
-/// `count` itself if it is one that the arithmetic can hold.
+/// Returns `count` if it is within 1 to [`MAX_COUNT`].
 pub(crate) fn checked_count(count: u64) -> Result<u64, QuotaError> {
     if (1..=MAX_COUNT).contains(&count) { Ok(count) } else { Err(QuotaError::Count(count)) }
 }

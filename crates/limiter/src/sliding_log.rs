@@ -5,20 +5,20 @@ use std::collections::VecDeque;
 use crate::rate::MAX_LOG_PLACES;
 use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Time, Usage};
 
-/// Admits never more than N in any window of length W.
+/// Never admits more than N in any window of length W.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
     rate: Rate,
     count_rejected: bool,
 }
 
-/// The places that are held, oldest first, and their sum. Requests of one instant share an entry.
+/// The held places, oldest first, and their sum. Requests of one instant share an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
     entries: VecDeque<Entry>,
     held: u64,
-    /// Places that were let go while they were held, as if all were taken at the instant of the newest: see `refused`.
-    let_go: Option<Entry>,
+    /// Places that were dropped before they expired, all with the instant of the newest of them: see `refused`.
+    dropped: Option<Entry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +28,11 @@ struct Entry {
 }
 
 impl Log {
-    /// A log of these places, in the order in which they were taken.
+    /// A log with these places, in the order in which they were taken.
     pub fn of(places: impl Iterator<Item = (Time, u64)>) -> Self {
         let mut log = Self::default();
         for (at, cost) in places {
-            let at = SlidingLog::seen(&log, at);
+            let at = SlidingLog::key_time(&log, at);
             SlidingLog::append(&mut log, at, cost);
         }
         log
@@ -56,8 +56,8 @@ impl SlidingLog {
         self.count_rejected
     }
 
-    /// The time as this key has seen it: never before its newest entry.
-    fn seen(state: &Log, now: Time) -> Time {
+    /// The time for this key: never before its newest entry.
+    fn key_time(state: &Log, now: Time) -> Time {
         state.entries.back().map_or(now, |newest| newest.at.max(now))
     }
 
@@ -70,7 +70,7 @@ impl SlidingLog {
     }
 
     fn held(&self, state: &Log, now: Time) -> u64 {
-        state.held - self.expired(state, Self::seen(state, now)).sum::<u64>()
+        state.held - self.expired(state, Self::key_time(state, now)).sum::<u64>()
     }
 
     fn prune(&self, state: &mut Log, now: Time) {
@@ -91,25 +91,25 @@ impl SlidingLog {
         }
     }
 
-    /// Holds up to `places` of those again that were let go, unless they have become free meanwhile.
-    fn hold_again(&self, state: &mut Log, now: Time, places: u64) {
-        let Some(hidden) = state.let_go.take().filter(|hidden| self.expiry(hidden) > now) else { return };
-        let again = places.min(hidden.cost);
-        state.let_go = Some(Entry { cost: hidden.cost - again, ..hidden }).filter(|left| left.cost > 0);
-        if again == 0 {
+    /// Restores up to `places` of the dropped places that have not expired meanwhile.
+    fn restore(&self, state: &mut Log, now: Time, places: u64) {
+        let Some(dropped) = state.dropped.take().filter(|dropped| self.expiry(dropped) > now) else { return };
+        let restored = places.min(dropped.cost);
+        state.dropped = Some(Entry { cost: dropped.cost - restored, ..dropped }).filter(|left| left.cost > 0);
+        if restored == 0 {
             return;
         }
-        state.held += again;
-        match state.entries.front_mut().filter(|oldest| oldest.at == hidden.at) {
-            Some(oldest) => oldest.cost += again,
-            None => state.entries.push_front(Entry { cost: again, ..hidden }),
+        state.held += restored;
+        match state.entries.front_mut().filter(|oldest| oldest.at == dropped.at) {
+            Some(oldest) => oldest.cost += restored,
+            None => state.entries.push_front(Entry { cost: restored, ..dropped }),
         }
     }
 
-    /// The wait until `cost` fits, when `extra` places are taken now by the refused request itself.
+    /// The wait until `cost` fits, if the refused request itself takes `extra` places now.
     fn wait(&self, state: &Log, now: Time, cost: u64, extra: u64) -> Span {
         let free_up = (state.held + extra + cost).saturating_sub(self.rate.count());
-        let seen = Self::seen(state, now);
+        let key_time = Self::key_time(state, now);
         let mut freed = 0;
         for entry in &state.entries {
             freed += entry.cost;
@@ -117,7 +117,7 @@ impl SlidingLog {
                 return self.expiry(entry).since(now);
             }
         }
-        seen.plus(self.rate.period()).since(now) // its own places are the last to become free
+        key_time.plus(self.rate.period()).since(now) // its own places expire last
     }
 }
 
@@ -136,7 +136,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn charge(&self, state: &mut Log, now: Time, cost: u64) -> Receipt {
-        let now = Self::seen(state, now);
+        let now = Self::key_time(state, now);
         self.prune(state, now);
         Self::append(state, now, cost);
         Receipt::from_number(now.as_nanos().into())
@@ -147,30 +147,24 @@ impl Algorithm for SlidingLog {
             return;
         }
         self.charge(state, now, cost);
-        let now = Self::seen(state, now);
-        // While the newest entries fill the log by themselves, an older one decides nothing any more.
+        let now = Self::key_time(state, now);
+        // If the newer entries alone fill the log, the oldest one has no effect.
         while let Some(oldest) = state.entries.front().filter(|e| state.held - e.cost >= self.rate.count()) {
-            let hidden =
-                state.let_go.filter(|hidden| self.expiry(hidden) > now).map_or(0, |hidden| hidden.cost);
-            state.let_go = Some(Entry { at: oldest.at, cost: hidden.saturating_add(oldest.cost) });
+            let dropped =
+                state.dropped.filter(|dropped| self.expiry(dropped) > now).map_or(0, |dropped| dropped.cost);
+            state.dropped = Some(Entry { at: oldest.at, cost: dropped.saturating_add(oldest.cost) });
             state.held -= oldest.cost;
             state.entries.pop_front();
         }
     }
 
-    /// No more places than any log has: they fill it for as long as any number of them would.
+    /// At most the places of the largest log: more would not fill it for longer.
     fn settle(&self, state: &mut Log, now: Time, cost: u64) {
         self.charge(state, now, cost.min(MAX_LOG_PLACES));
     }
 
-    fn take_back<'c>(
-        &self,
-        state: &mut Log,
-        now: Time,
-        charge: Charge,
-        _others: impl Iterator<Item = &'c mut Charge>,
-    ) {
-        let now = Self::seen(state, now);
+    fn take_back(&self, state: &mut Log, now: Time, charge: Charge, _others: &mut [Charge]) {
+        let now = Self::key_time(state, now);
         self.prune(state, now);
         let found = state.entries.binary_search_by_key(&charge.at, |e| e.at.as_nanos().into());
         let Ok(place) = found else { return };
@@ -181,13 +175,13 @@ impl Algorithm for SlidingLog {
         if entry.cost == 0 {
             state.entries.remove(place);
         }
-        // Places that were let go decided nothing as long as these were held; now they do again.
-        self.hold_again(state, now, taken);
+        // The dropped places had no effect while these were held; now they have.
+        self.restore(state, now, taken);
     }
 
     fn usage(&self, state: &Log, now: Time) -> Usage {
-        let seen = Self::seen(state, now);
-        let newest = state.entries.back().filter(|e| self.expiry(e) > seen);
+        let key_time = Self::key_time(state, now);
+        let newest = state.entries.back().filter(|e| self.expiry(e) > key_time);
         Usage {
             remaining: self.rate.count().saturating_sub(self.held(state, now)),
             capacity: self.rate.count(),
@@ -199,13 +193,13 @@ impl Algorithm for SlidingLog {
         self.held(state, now) == 0
     }
 
-    /// Places stay held from the instant they were taken, for the new period. What has become free before stays free.
-    /// A log that holds more now holds those again that were let go.
+    /// Places stay held from the instant at which they were taken, for the new period. Expired places stay expired. If the
+    /// log has room for more places now, dropped ones are restored.
     fn rescale(&self, old: &Self, state: &mut Log, now: Time) {
-        let now = Self::seen(state, now);
+        let now = Self::key_time(state, now);
         old.prune(state, now);
         self.prune(state, now);
-        state.let_go = state.let_go.filter(|hidden| old.expiry(hidden) > now);
-        self.hold_again(state, now, self.rate.count().saturating_sub(state.held));
+        state.dropped = state.dropped.filter(|dropped| old.expiry(dropped) > now);
+        self.restore(state, now, self.rate.count().saturating_sub(state.held));
     }
 }

@@ -1,4 +1,4 @@
-//! sliding_window: counts of whole sub-windows, the oldest one weighted by its share that is still inside.
+//! sliding_window: counts of sub-windows; the oldest is weighted by its share that is still inside the window.
 
 use std::cmp::Ordering;
 
@@ -19,7 +19,8 @@ pub struct Slices {
     counts: Box<[u32]>,
 }
 
-/// A point in time in units of 1/slices ns, in which sub-windows have whole lengths (a period's nanoseconds).
+/// A point in time in units of 1/slices ns, in which the length of a sub-window is a whole number: the nanoseconds of the
+/// period.
 #[derive(Clone, Copy)]
 struct Position {
     index: u64,
@@ -27,7 +28,7 @@ struct Position {
 }
 
 impl SlidingWindow {
-    /// `rate` estimated over `slices` sub-windows; one is the usual two-counter form.
+    /// `rate` estimated over `slices` sub-windows; 1 is the usual form with two counters.
     ///
     /// # Errors
     /// When `slices` is outside 1 to [`MAX_SLICES`].
@@ -38,8 +39,8 @@ impl SlidingWindow {
         Ok(Self { rate, slices })
     }
 
-    /// The state of a key whose newest sub-window is the one of this index since the Unix epoch, with the counts of
-    /// it and of those before it.
+    /// The state of a key whose newest sub-window has this index since the Unix epoch, with the counts of it and of the
+    /// sub-windows before it, newest first.
     pub fn state(&self, index: u64, counts: impl Iterator<Item = u32>) -> Slices {
         let mut all = vec![0; self.slices as usize + 1];
         let mut any = false;
@@ -59,7 +60,7 @@ impl SlidingWindow {
         self.rate.period().as_nanos()
     }
 
-    /// Where `now` is; not before the sub-window that the key has last seen (the clock may step back).
+    /// The position of `now`, but not before the newest sub-window of the key: the clock may have been set back.
     fn position(&self, state: &Slices, now: Time) -> Position {
         let position = self.position_of(now);
         if !state.counts.is_empty() && state.index > position.index {
@@ -78,7 +79,7 @@ impl SlidingWindow {
         old.period() == self.period() && old.slices == self.slices
     }
 
-    /// The count of the sub-window `age` before the one at `index`.
+    /// The count of the sub-window that is `age` before the one at `index`.
     fn count(state: &Slices, index: u64, age: u64) -> u64 {
         // The sub-window index − age, in the state's own numbering.
         (state.index + age)
@@ -87,7 +88,7 @@ impl SlidingWindow {
             .map_or(0, |count| u64::from(*count))
     }
 
-    /// The whole counts at `index` and the oldest one, which counts by its share.
+    /// The sum of the counts at `index` that count in full, and the oldest count, which is weighted.
     fn parts(&self, state: &Slices, index: u64) -> (u64, u64) {
         let whole = (0..u64::from(self.slices)).map(|age| Self::count(state, index, age)).sum();
         (whole, Self::count(state, index, u64::from(self.slices)))
@@ -119,10 +120,10 @@ impl SlidingWindow {
             oldest = Self::count(state, at.index + ahead, u64::from(self.slices) - 1);
             whole -= oldest;
         }
-        Span::MAX // not reached: after slices + 1 sub-windows all counts are zero
+        Span::MAX // unreachable: after slices + 1 sub-windows all counts are zero
     }
 
-    /// Moves the counts so that the current sub-window is the newest.
+    /// Shifts the counts so that the current sub-window is the newest.
     fn advance(&self, state: &mut Slices, now: Time) {
         let index = self.position(state, now).index;
         let size = self.slices as usize + 1;
@@ -158,13 +159,7 @@ impl Algorithm for SlidingWindow {
         Receipt::from_number(state.index.into())
     }
 
-    fn take_back<'c>(
-        &self,
-        state: &mut Slices,
-        _now: Time,
-        charge: Charge,
-        _others: impl Iterator<Item = &'c mut Charge>,
-    ) {
+    fn take_back(&self, state: &mut Slices, _now: Time, charge: Charge, _others: &mut [Charge]) {
         let age = u128::from(state.index).checked_sub(charge.at);
         let place = age.and_then(|age| usize::try_from(age).ok());
         if let Some(count) = place.and_then(|place| state.counts.get_mut(place)) {
@@ -172,8 +167,8 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    /// Other sub-windows take over an estimate: of a charge in the oldest one only the share that still counted,
-    /// rounded down.
+    /// If the sub-windows change, the estimate is moved to the current one. A charge in the oldest sub-window is then worth
+    /// the share that still counted, rounded down.
     fn carry(&self, old: &Self, _state: &Slices, now: Time, charges: &mut [Charge]) {
         if self.same_slices(old) {
             return;
@@ -205,7 +200,7 @@ impl Algorithm for SlidingWindow {
         whole + oldest == 0
     }
 
-    /// Counts stay as they are while the sub-windows do; otherwise the estimate moves into the current one.
+    /// If the sub-windows stay the same, so do the counts; otherwise the estimate is moved to the current sub-window.
     fn rescale(&self, old: &Self, state: &mut Slices, now: Time) {
         if state.counts.is_empty() || self.same_slices(old) {
             return;

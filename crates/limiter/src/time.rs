@@ -29,14 +29,14 @@ impl Time {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// This point moved later by `span`, or the last one that can be told.
+    /// The point `span` later, or the last representable one.
     pub const fn plus(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// A length of zero.
     pub const ZERO: Self = Self(0);
     /// One microsecond.
     pub const MICROSECOND: Self = Self(1_000);
@@ -46,7 +46,7 @@ impl Span {
     pub const SECOND: Self = Self(1_000_000_000);
     /// 24 hours.
     pub const DAY: Self = Self(86_400 * 1_000_000_000);
-    /// The longest length that can be told: 584 years.
+    /// The longest representable length: 584 years.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A length of `nanos` nanoseconds.
@@ -79,24 +79,24 @@ impl Span {
         self.0.div_ceil(1_000_000_000)
     }
 
-    /// Whether this is no time at all.
+    /// Whether the length is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// This length less `other`, never below zero.
+    /// This length minus `other`, never below zero.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// A length from a count of nanoseconds that may be too large to tell.
+    /// A length of `nanos` nanoseconds, or the longest representable one.
     #[inline]
     pub(crate) fn saturating_from(nanos: u128) -> Self {
         Self(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
 
-/// Writes whole units where it can: `90s`, `1500ms`, `250us`, `7ns`.
+/// Writes the largest unit that gives a whole number: `90s`, `1500ms`, `250us`, `7ns`.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

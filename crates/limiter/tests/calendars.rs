@@ -120,7 +120,7 @@ proptest! {
         to.carry(&from, &key, now, &mut charges);
         to.rescale(&from, &mut key, now);
         prop_assert_eq!(to.usage(&key, now).remaining, left);
-        to.take_back(&mut key, now, charges[0], std::iter::empty());
+        to.take_back(&mut key, now, charges[0], &mut []);
         prop_assert_eq!(to.usage(&key, now).remaining, 10, "what is given back is found again");
     }
 }

@@ -96,7 +96,7 @@ proptest! {
                     Err(_) => log.refused(&mut state, now, 1),
                 }
                 let told = format!("{state:?}");
-                let held = told.split("let_go").next().unwrap_or_default();
+                let held = told.split("dropped").next().unwrap_or_default();
                 let entries = held.matches("Entry").count() as u64;
                 prop_assert!(entries <= plan.count(), "{entries} entries");
             }

@@ -192,7 +192,7 @@ impl<A: Algorithm<State: Clone> + Clone + 'static> Limit for Key<A> {
     }
 
     fn take_back(&mut self, now: Time, charge: Charge, others: &mut [Charge]) {
-        self.algorithm.take_back(&mut self.state, now, charge, others.iter_mut());
+        self.algorithm.take_back(&mut self.state, now, charge, others);
     }
 
     fn carry(&self, plan: &Plan, now: Time, charges: &mut [Charge]) {
