@@ -1,4 +1,4 @@
-//! A connection of a client, as its requests and their upstreams see it.
+//! A connection of a client, as requests and upstreams use it.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;

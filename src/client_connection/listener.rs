@@ -25,7 +25,7 @@ pub struct Listener {
     pub(crate) closed: Notify,
     /// Whether its connections end with their next response.
     pub(crate) ending: Cell<bool>,
-    /// Whether another owner of its socket goes on accepting when it is closed here.
+    /// Whether another owner of its socket continues to accept when it is closed here.
     pub(crate) left: Cell<bool>,
     /// Its open connections, on all workers.
     connections: RefCell<Arc<AtomicI64>>,
@@ -78,7 +78,7 @@ impl Listener {
     }
 
     /// Counts one more connection; `None` if there are `most` already.
-    pub(crate) fn place(&self, most: i64) -> Option<CountGuard> {
+    pub(crate) fn acquire(&self, most: i64) -> Option<CountGuard> {
         CountGuard::one(&self.connections.borrow(), most)
     }
 

@@ -29,7 +29,7 @@ pub struct ListenerState {
     id: String,
     per_address: u32,
     /// Whether loopback addresses are not limited: they are local proxies and tunnels, or the operator.
-    spares_loopback: bool,
+    exempts_loopback: bool,
     addresses: Arc<Addresses>,
 }
 
@@ -70,7 +70,7 @@ impl ListenerState {
                     proxy_protocol: listener.proxy_protocol,
                     most: i64::try_from(listener.max_connections).unwrap_or(i64::MAX),
                     per_address: u32::try_from(per_address.unwrap_or(PER_ADDRESS)).unwrap_or(u32::MAX),
-                    spares_loopback: per_address.is_none(),
+                    exempts_loopback: per_address.is_none(),
                     addresses: old.map(|old| Arc::clone(&old.addresses)).unwrap_or_default(),
                     id,
                 })
@@ -78,19 +78,19 @@ impl ListenerState {
         listeners.iter().zip(files).map(state).collect()
     }
 
-    /// Counts a connection from `address`; `None` if that is not limited, as trusted proxies are, whose clients share it.
+    /// Counts a connection from `address`. `None` if the address is exempt: trusted proxies are, because their clients share it.
     ///
     /// # Errors
-    /// If the address has as many connections as it may.
-    pub fn place(
+    /// If the address is at its connection limit.
+    pub fn acquire(
         &self,
         address: IpAddr,
         client_ip: &ClientIpConfig,
         lists: &[Arc<AddressList>],
     ) -> Result<Option<AddressGuard>, Full> {
         let address = address.to_canonical();
-        let spared = self.spares_loopback && address.is_loopback();
-        if spared || trusts(client_ip, lists, address) {
+        let is_exempt = self.exempts_loopback && address.is_loopback();
+        if is_exempt || trusts(client_ip, lists, address) {
             return Ok(None);
         }
         let address = mask(address, client_ip.ipv6_prefix);
@@ -105,7 +105,7 @@ impl ListenerState {
     }
 }
 
-/// The address has as many connections as it may.
+/// The address is at its connection limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Full;
 
@@ -129,10 +129,10 @@ impl Drop for AddressGuard {
 }
 
 impl CountGuard {
-    /// Counts one more; `None` if there are `most` already.
-    pub fn one(of: &Arc<AtomicI64>, most: i64) -> Option<Self> {
-        let counted = Self(Arc::clone(of));
-        (of.fetch_add(1, Ordering::Relaxed) < most).then_some(counted) // dropped where it is one too many
+    /// Counts one more; `None` if there are `max` already.
+    pub fn one(counter: &Arc<AtomicI64>, max: i64) -> Option<Self> {
+        let counted = Self(Arc::clone(counter));
+        (counter.fetch_add(1, Ordering::Relaxed) < max).then_some(counted) // above the limit, the drop uncounts it
     }
 }
 
@@ -158,51 +158,51 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_places_and_gives_them_back() {
+    fn connections_of_an_address_are_limited() {
         let config = config(", max_connections_per_ip: 2", "client_ip: {trusted_proxies: [10.0.0.0/8]}");
         let listener_states = ListenerState::all(&config.listeners, &config.resources.listeners, None);
-        let place = |text: &str| {
-            listener_states[0].place(text.parse().unwrap(), &config.client_ip, &config.resources.lists)
+        let acquire = |text: &str| {
+            listener_states[0].acquire(text.parse().unwrap(), &config.client_ip, &config.resources.lists)
         };
-        let first = place("2001:db8::1").unwrap();
-        let _second = place("2001:db8::2:0:0:1").unwrap();
-        assert!(place("2001:db8::3").is_err(), "one network is one client");
-        assert!(place("2001:db8:0:1::1").is_ok());
-        assert!(place("::ffff:10.0.0.1").unwrap().is_none(), "a trusted proxy needs none");
+        let first = acquire("2001:db8::1").unwrap();
+        let _second = acquire("2001:db8::2:0:0:1").unwrap();
+        assert!(acquire("2001:db8::3").is_err(), "one network is one client");
+        assert!(acquire("2001:db8:0:1::1").is_ok());
+        assert!(acquire("::ffff:10.0.0.1").unwrap().is_none(), "a trusted proxy needs none");
         drop(first);
         let again =
             ListenerState::all(&config.listeners, &config.resources.listeners, Some(&listener_states));
         let third = again[0]
-            .place("2001:db8::3".parse().unwrap(), &config.client_ip, &config.resources.lists)
+            .acquire("2001:db8::3".parse().unwrap(), &config.client_ip, &config.resources.lists)
             .unwrap();
-        assert!(place("2001:db8::4").is_err(), "a reload goes on counting");
+        assert!(acquire("2001:db8::4").is_err(), "a reload goes on counting");
         drop(third);
-        assert!(place("127.0.0.1").unwrap().is_some(), "a number that was asked for is for all");
+        assert!(acquire("127.0.0.1").unwrap().is_some(), "a configured limit applies to all addresses");
     }
 
     #[test]
-    fn this_machine_may_have_more_than_the_default() {
+    fn loopback_addresses_are_exempt_from_the_default_limit() {
         let config = config("", "");
         let state = &ListenerState::all(&config.listeners, &config.resources.listeners, None)[0];
         assert!(
             state
-                .place("::1".parse().unwrap(), &config.client_ip, &config.resources.lists)
+                .acquire("::1".parse().unwrap(), &config.client_ip, &config.resources.lists)
                 .unwrap()
                 .is_none()
         );
         let places: Vec<_> = (0..PER_ADDRESS)
-            .map(|_| state.place("192.0.2.1".parse().unwrap(), &config.client_ip, &config.resources.lists))
+            .map(|_| state.acquire("192.0.2.1".parse().unwrap(), &config.client_ip, &config.resources.lists))
             .collect();
         assert!(places.iter().all(|place| matches!(place, Ok(Some(_)))));
         assert!(
-            state.place("192.0.2.1".parse().unwrap(), &config.client_ip, &config.resources.lists).is_err()
+            state.acquire("192.0.2.1".parse().unwrap(), &config.client_ip, &config.resources.lists).is_err()
         );
         drop(places);
         assert!(state.addresses.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
     }
 
     #[test]
-    fn one_too_many_is_not_counted() {
+    fn a_connection_above_the_limit_is_not_counted() {
         let open = Arc::new(AtomicI64::new(0));
         let one = CountGuard::one(&open, 1);
         assert!(one.is_some() && CountGuard::one(&open, 1).is_none());

@@ -12,16 +12,16 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Bytes of one read from a socket that is not registered.
+/// The most bytes of one read from a socket that is not registered.
 const FIRST: usize = 4 << 10;
 
 /// A socket that does not block.
 #[derive(Debug)]
 pub(crate) enum LazyTcpStream {
-    /// Not registered: nothing had to wait for it yet.
+    /// Not registered: no task had to wait for it yet.
     New(net::TcpStream),
     /// Registered with the runtime.
-    Watched(TcpStream),
+    Registered(TcpStream),
     /// The registration failed.
     Lost,
 }
@@ -36,14 +36,14 @@ impl LazyTcpStream {
     ///
     /// # Errors
     /// If the registration fails.
-    pub(crate) fn watched(&mut self) -> io::Result<&mut TcpStream> {
+    pub(crate) fn registered(&mut self) -> io::Result<&mut TcpStream> {
         if let Self::New(_) = self
             && let Self::New(socket) = std::mem::replace(self, Self::Lost)
         {
-            *self = Self::Watched(TcpStream::from_std(socket)?);
+            *self = Self::Registered(TcpStream::from_std(socket)?);
         }
         match self {
-            Self::Watched(socket) => Ok(socket),
+            Self::Registered(socket) => Ok(socket),
             Self::New(_) | Self::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -52,7 +52,7 @@ impl LazyTcpStream {
     pub(crate) fn handle(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::New(socket) => Some(socket.as_fd()),
-            Self::Watched(socket) => Some(socket.as_fd()),
+            Self::Registered(socket) => Some(socket.as_fd()),
             Self::Lost => None,
         }
     }
@@ -100,7 +100,7 @@ impl AsyncRead for LazyTcpStream {
     ) -> Poll<io::Result<()>> {
         match self.at_once(|socket| read_first(socket, buf)) {
             Some(read) => Poll::Ready(read),
-            None => Pin::new(self.watched()?).poll_read(context, buf),
+            None => Pin::new(self.registered()?).poll_read(context, buf),
         }
     }
 }
@@ -111,15 +111,15 @@ impl AsyncWrite for LazyTcpStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // Nearly always there is room, so that no waker has to be registered.
+        // There is nearly always room, so the first attempt does not register a waker.
         let written = match &mut *self {
             Self::New(socket) => unless_it_blocks(socket.write(bytes)),
-            Self::Watched(socket) => unless_it_blocks(write_now(socket, bytes)),
+            Self::Registered(socket) => unless_it_blocks(write_now(socket, bytes)),
             Self::Lost => None,
         };
         match written {
             Some(written) => Poll::Ready(written),
-            None => Pin::new(self.watched()?).poll_write(context, bytes),
+            None => Pin::new(self.registered()?).poll_write(context, bytes),
         }
     }
 
@@ -129,11 +129,11 @@ impl AsyncWrite for LazyTcpStream {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if let [only] = pieces {
-            return self.poll_write(context, only); // which costs less
+            return self.poll_write(context, only); // cheaper
         }
         match self.at_once(|socket| socket.write_vectored(pieces)) {
             Some(written) => Poll::Ready(written),
-            None => Pin::new(self.watched()?).poll_write_vectored(context, pieces),
+            None => Pin::new(self.registered()?).poll_write_vectored(context, pieces),
         }
     }
 
@@ -142,13 +142,13 @@ impl AsyncWrite for LazyTcpStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(())) // nothing is kept here
+        Poll::Ready(Ok(())) // nothing is buffered here
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.at_once(|socket| socket.shutdown(Shutdown::Write)) {
             Some(shut) => Poll::Ready(shut),
-            None => Pin::new(self.watched()?).poll_shutdown(context),
+            None => Pin::new(self.registered()?).poll_shutdown(context),
         }
     }
 }

@@ -1,9 +1,7 @@
 //! The body of a response, which ends the request when it is dropped.
 
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -21,10 +19,12 @@ pub struct ResponseBody {
     context: Box<RequestContext>,
 }
 
-/// A connection to a server on which another protocol is spoken. Dropping it ends the request.
+/// A connection to a server on which another protocol is spoken, and the context of its request.
 pub struct Tunnel {
-    tunnel: upstream::Tunnel,
-    context: Box<RequestContext>,
+    /// The connection.
+    pub(crate) tunnel: upstream::Tunnel,
+    /// Dropping it ends the request.
+    pub(crate) context: Box<RequestContext>,
 }
 
 impl ResponseBody {
@@ -98,40 +98,5 @@ impl http_body::Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-impl Tunnel {
-    /// The idle timeout.
-    pub(crate) fn idle(&self) -> Duration {
-        self.tunnel.idle()
-    }
-
-    /// Reads from the server; nothing at its end.
-    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        let exchange = self.context.exchange();
-        self.tunnel.poll_read(context, &exchange.connection().worker.buffers).map_ok(|bytes| {
-            exchange.add_sent(bytes.len());
-            bytes
-        })
-    }
-
-    /// Writes to the server.
-    pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let exchange = self.context.exchange();
-        self.tunnel.poll_write(context, bytes).map_ok(|written| {
-            exchange.add_tunnelled(written);
-            written
-        })
-    }
-
-    /// Flushes what was written.
-    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tunnel.poll_flush(context)
-    }
-
-    /// Tells the server that nothing more is written.
-    pub(crate) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tunnel.poll_shutdown(context)
     }
 }

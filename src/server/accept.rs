@@ -1,4 +1,4 @@
-//! Sockets that listen: accept, and stop accepting.
+//! Accepts connections, and stops accepting.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,28 +11,28 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 use super::connection::serve;
-use super::connection_budget::{Spare, is_of_connection, is_out_of_files};
+use super::connection_budget::{SpareFile, is_of_connection, is_out_of_files};
 use super::listeners::Server;
 use super::{DETACH_GRACE, ListenSocket, detach};
 use crate::client_connection::{Connection, LazyTcpStream, Listener};
 use crate::metrics::Refusal;
 
-/// How long accepting pauses when the process is out of file descriptors: accepting at once would spin.
-const OUT_OF_FILES: Duration = Duration::from_millis(50);
+/// The pause after an error of accept. Without it, the loop would spin.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Serves on a socket.
+    /// Starts to accept on a socket.
     pub(crate) fn open(self: &Rc<Self>, opened: ListenSocket) {
         #[allow(
             deprecated,
-            reason = "it is unsound where a handle changes while it is watched; a listener's does not"
+            reason = "it is unsound if a file descriptor changes while it is registered; that of a listener does not"
         )]
         let watched = AsyncFd::with_interest(opened.socket, Interest::READABLE);
         let socket = match watched {
             Ok(socket) => socket,
-            Err(error) => return tracing::error!("listener {} cannot be served: {error}", opened.id),
+            Err(error) => return tracing::error!("cannot serve the listener {}: {error}", opened.id),
         };
-        // A latency matter, no reason to serve nobody. Connections that are accepted have it from their listener.
+        // Accepted connections inherit the option. A failure costs latency only.
         let _ = socket2::SockRef::from(&socket).set_tcp_nodelay(true);
         let listener = Rc::new(Listener::new(opened.id, self.next_group()));
         self.find(&listener, &self.services.view().snapshot);
@@ -40,7 +40,7 @@ impl Server {
         tokio::task::spawn_local(accept(Rc::clone(self), listener, socket, opened.own));
     }
 
-    /// Whether the configuration in force has another listener on the port of a socket, and goes on having it.
+    /// Whether the present configuration has a listener on the port of a socket, and the gateway is not draining.
     fn has_port_of(&self, socket: &TcpListener) -> bool {
         let port = socket.local_addr().map(|address| address.port());
         let same = |other: u16| port.as_ref().is_ok_and(|port| *port == other);
@@ -49,9 +49,9 @@ impl Server {
             && snapshot.config.listeners.iter().any(|listener| same(listener.address.port()))
     }
 
-    /// Stops accepting on some listeners and ends their connections: each with its next answer, or when it has been
-    /// idle for `grace`. `left` are the ids of those whose sockets somebody else has too, who takes in whoever
-    /// waits there. `done` is dropped when all have been told.
+    /// Stops accepting on some listeners and closes their connections: each after its next response, or after `grace` if it is
+    /// idle. `left` are the ids of listeners whose sockets another process continues to accept on. `done` is dropped after
+    /// `grace`.
     pub(crate) fn close(
         self: &Rc<Self>,
         which: impl Fn(&Listener) -> bool,
@@ -65,12 +65,12 @@ impl Server {
             listener.left.set(left.contains(&listener.id));
             listener.ending.set(true);
             listener.closed.notify_one();
-            // It is looked after no more: this is the last time that it learns what it is now.
+            // The last update: reloads do not reach closed listeners.
             self.find(listener, &self.services.view().snapshot);
         }
         let services = Rc::clone(&self.services);
         tokio::task::spawn_local(async move {
-            // What clients had sent before this is read first, and answered.
+            // Requests that clients have sent before are read and answered first.
             tokio::time::sleep(grace).await;
             for listener in closing {
                 services.worker.deadlines.close(listener.group);
@@ -81,30 +81,30 @@ impl Server {
 }
 
 async fn accept(server: Rc<Server>, listener: Rc<Listener>, socket: AsyncFd<TcpListener>, own: bool) {
-    let mut spare = Spare::new();
-    let mut troubled = false;
+    let mut spare = SpareFile::new();
+    let mut is_failing = false;
     let _guard = server.critical.guard("accepts connections");
     loop {
         let accepted = tokio::select! {
-            accepted = socket.async_io(Interest::READABLE, take_in) => accepted,
+            accepted = socket.async_io(Interest::READABLE, accept_one) => accepted,
             () = listener.closed.notified() => break,
         };
         match accepted {
             Ok((stream, peer)) => {
-                if std::mem::take(&mut troubled) {
+                if std::mem::take(&mut is_failing) {
                     tracing::info!("accepting on {} again", listener.id);
                 }
                 start(&server, &listener, stream, peer);
             }
             Err(error) if is_of_connection(&error) => {}
             Err(error) => {
-                if !std::mem::replace(&mut troubled, true) {
+                if !std::mem::replace(&mut is_failing, true) {
                     tracing::warn!("cannot accept on {}: {error}", listener.id);
                 }
-                // Without a pause this would spin: whoever waits to be accepted goes on waiting.
-                if !is_out_of_files(&error) || !turn_away(&listener, socket.get_ref(), &mut spare) {
-                    tokio::time::sleep(OUT_OF_FILES).await;
-                    spare.take_back();
+                // The connection stays in the queue of the kernel, so without a pause this would spin.
+                if !is_out_of_files(&error) || !reject_one(&listener, socket.get_ref(), &mut spare) {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                    spare.reopen();
                 }
             }
         }
@@ -115,19 +115,21 @@ async fn accept(server: Rc<Server>, listener: Rc<Listener>, socket: AsyncFd<TcpL
     if own && server.has_port_of(socket.get_ref()) && detach(socket.get_ref()) {
         let completed = async {
             loop {
-                let Ok((stream, peer)) = socket.async_io(Interest::READABLE, take_in).await else { return };
+                let Ok((stream, peer)) = socket.async_io(Interest::READABLE, accept_one).await else {
+                    return;
+                };
                 start(&server, &listener, stream, peer);
             }
         };
-        let _ = tokio::time::timeout(DETACH_GRACE, completed).await; // whoever comes now comes to another socket
+        let _ = tokio::time::timeout(DETACH_GRACE, completed).await; // new connections arrive on another socket
     }
     drain(socket.get_ref(), |stream, peer| start(&server, &listener, stream, peer));
 }
 
-/// Takes in all that the kernel has accepted for a socket, which would be reset with it.
+/// Accepts all connections in the queue of a socket. They would be reset when it is closed.
 pub(crate) fn drain(socket: &TcpListener, mut start: impl FnMut(TcpStream, SocketAddr)) {
     loop {
-        match take_in(socket) {
+        match accept_one(socket) {
             Ok((stream, peer)) => start(stream, peer),
             Err(error) if is_of_connection(&error) => {}
             Err(_) => return,
@@ -135,9 +137,9 @@ pub(crate) fn drain(socket: &TcpListener, mut start: impl FnMut(TcpStream, Socke
     }
 }
 
-/// Takes in whoever waits first. The connection does not block.
+/// Accepts one connection as a non-blocking socket.
 #[cfg(target_os = "linux")]
-fn take_in(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+fn accept_one(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     use rustix::io::retry_on_intr;
     use rustix::net::{SocketFlags, acceptfrom_with};
 
@@ -147,45 +149,45 @@ fn take_in(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     Ok((stream.into(), SocketAddr::try_from(peer)?))
 }
 
-/// Takes in whoever waits first. The connection does not block.
+/// Accepts one connection as a non-blocking socket.
 #[cfg(not(target_os = "linux"))]
-fn take_in(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+fn accept_one(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = socket.accept()?;
     stream.set_nonblocking(true)?;
     Ok((stream, peer))
 }
 
-/// Closes one of the connections that wait, for there are no file descriptors to serve it. Whether that was done.
-fn turn_away(listener: &Listener, socket: &TcpListener, spare: &mut Spare) -> bool {
-    if !spare.give_up() {
+/// Accepts and closes one connection, because there are no file descriptors to serve it. Returns whether that was possible.
+fn reject_one(listener: &Listener, socket: &TcpListener, spare: &mut SpareFile) -> bool {
+    if !spare.close() {
         return false;
     }
-    let accepted = take_in(socket);
-    let turned_away = accepted.is_ok();
+    let accepted = accept_one(socket);
+    let rejected = accepted.is_ok();
     drop(accepted);
-    spare.take_back();
-    if turned_away {
+    spare.reopen();
+    if rejected {
         listener.count_refusal(Refusal::OutOfFiles);
     }
-    turned_away
+    rejected
 }
 
-/// Serves a connection, if there is a place for it.
+/// Serves a connection, unless a connection limit is reached.
 fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
-    server.services.view(); // a new connection finds the listener as the configuration in force has it
+    server.services.view(); // applies a reload to the listener
     let Some(state) = listener.state() else { return };
     let refuse = |why, reason: &str| {
         listener.count_refusal(why);
         tracing::debug!(%peer, listener = %listener.id, reason, "client connection refused");
     };
-    let Some(in_gateway) = server.budget.place() else {
-        return refuse(Refusal::Gateway, "the gateway has as many connections as it may");
+    let Some(in_gateway) = server.budget.acquire() else {
+        return refuse(Refusal::Gateway, "the gateway is at its connection limit");
     };
-    let Some(in_listener) = listener.place(state.most) else {
-        return refuse(Refusal::Listener, "the listener has as many connections as it may");
+    let Some(in_listener) = listener.acquire(state.most) else {
+        return refuse(Refusal::Listener, "the listener is at its connection limit");
     };
     if !cfg!(target_os = "linux") {
-        let _ = stream.set_nodelay(true); // what a listener hands on is the system's own affair
+        let _ = stream.set_nodelay(true); // may not be inherited from the listening socket
     }
     let connection = Connection::new(&server.services.worker, listener, peer, [in_gateway, in_listener]);
     tokio::task::spawn_local(serve(Rc::clone(server), connection, state, LazyTcpStream::New(stream)));
@@ -193,9 +195,8 @@ fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: 
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    /// A connection that is accepted need not be told what its listener was told.
     #[test]
-    fn connections_have_from_their_listener_that_nothing_is_held_back() {
+    fn accepted_connections_inherit_tcp_nodelay() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         socket2::SockRef::from(&listener).set_tcp_nodelay(true).unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! File descriptors: how many connections of clients the process can have, and what is done when it has no more.
+//! File descriptors: how many connections of clients the process can have, and what happens when they are used up.
 
 use std::fs::File;
 use std::io;
@@ -10,39 +10,40 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::client_connection::CountGuard;
 
-/// Kept for logs, watched files, the store and what the runtime needs for itself.
-const OWN: u64 = 32;
-/// Connections to the admin API at once, for which descriptors are kept too.
+/// File descriptors reserved for logs, watched files, the store and the runtime.
+const RESERVED: u64 = 32;
+/// The most concurrent connections to the admin API, for which file descriptors are reserved too.
 pub const ADMIN_CONNECTIONS: usize = 32;
-/// What a worker needs for itself.
-const PER_WORKER: u64 = 8;
+/// File descriptors reserved for each worker.
+const RESERVED_PER_WORKER: u64 = 8;
 
-/// Connections of clients at once, of the whole process.
+/// Limits the concurrent connections of clients in the whole process.
 #[derive(Debug)]
 pub struct ConnectionBudget {
     open: Arc<AtomicI64>,
-    most: i64,
+    max: i64,
 }
 
 impl ConnectionBudget {
-    /// As many as the system allows: each connection of a client may need one to an upstream, and some descriptors are
-    /// kept for the gateway itself. The soft limit is raised to the hard one before.
+    /// The limit that follows from the limit of file descriptors: each client connection may need an upstream connection, and
+    /// some descriptors are reserved. Raises the soft limit to the hard limit first.
     pub fn of_process(workers: usize, listeners: usize) -> Self {
         let limit = raise();
-        let own = OWN + ADMIN_CONNECTIONS as u64 + workers as u64 * (PER_WORKER + listeners as u64);
-        // Where little is allowed, half of it is for clients rather than nothing.
+        let own =
+            RESERVED + ADMIN_CONNECTIONS as u64 + workers as u64 * (RESERVED_PER_WORKER + listeners as u64);
+        // If the limit is very low, half of it is for clients.
         let clients = limit.saturating_sub(own).max(limit / 2) / 2;
         tracing::debug!("{limit} file descriptors, {clients} connections of clients");
-        Self { open: Arc::default(), most: i64::try_from(clients.max(1)).unwrap_or(i64::MAX) }
+        Self { open: Arc::default(), max: i64::try_from(clients.max(1)).unwrap_or(i64::MAX) }
     }
 
-    /// A place for one more; `None` if there is none.
-    pub fn place(&self) -> Option<CountGuard> {
-        CountGuard::one(&self.open, self.most)
+    /// Counts one more connection; `None` if the limit is reached.
+    pub fn acquire(&self) -> Option<CountGuard> {
+        CountGuard::one(&self.open, self.max)
     }
 }
 
-/// Raises the soft limit of file descriptors to the hard one. The limit that is then in force.
+/// Raises the soft limit of file descriptors to the hard limit. Returns the resulting limit.
 fn raise() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok() {
@@ -51,13 +52,13 @@ fn raise() -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
-/// Whether an error says that there are no file descriptors left, in the process or in the system.
+/// Whether an error means that no file descriptors are left in the process or in the system.
 pub(super) fn is_out_of_files(error: &io::Error) -> bool {
-    let told = error.raw_os_error();
-    [Errno::MFILE, Errno::NFILE].iter().any(|errno| told == Some(errno.raw_os_error()))
+    let code = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))
 }
 
-/// Whether an error is of the connection that was to be accepted and not of the socket: the next may be well.
+/// Whether an error of accept concerns only the connection that was to be accepted, and not the listening socket.
 pub(super) fn is_of_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -65,24 +66,24 @@ pub(super) fn is_of_connection(error: &io::Error) -> bool {
     )
 }
 
-/// A file descriptor to give up when there are no others: with it a connection can be taken and closed, so that its
-/// client learns at once that there is no place, and does not wait in the kernel's queue.
+/// A reserved file descriptor. When there are no others, it is closed to accept a connection and close it: the client is
+/// rejected at once and does not wait in the queue of the kernel.
 #[derive(Debug)]
-pub(super) struct Spare(Option<File>);
+pub(super) struct SpareFile(Option<File>);
 
-impl Spare {
-    /// One to give up.
+impl SpareFile {
+    /// Opens the file descriptor, if possible.
     pub(super) fn new() -> Self {
         Self(File::open("/dev/null").ok())
     }
 
-    /// Gives it up; whether there was one.
-    pub(super) fn give_up(&mut self) -> bool {
+    /// Closes the file descriptor. Returns false if there was none.
+    pub(super) fn close(&mut self) -> bool {
         self.0.take().is_some()
     }
 
-    /// Has one again, if there is one to have.
-    pub(super) fn take_back(&mut self) {
+    /// Opens the file descriptor again, if it is closed.
+    pub(super) fn reopen(&mut self) {
         if self.0.is_none() {
             *self = Self::new();
         }

@@ -1,14 +1,12 @@
-//! What comes before HTTP: the PROXY header and the handshake of TLS.
+//! The first phases of a connection: the PROXY header and the TLS handshake.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,34 +19,34 @@ use crate::tls::{ServerTls, TlsSession};
 use crate::worker_state::Deadline;
 use sluicegate_wire::proxy_protocol::{self, Progress, SHORTEST};
 
-/// Handshakes at once of one worker. Each takes memory before anything is known of the client; of more, the oldest is
-/// given up, which is a client that waits rather than one that waited for us.
+/// The most concurrent TLS handshakes of one worker. Each takes memory before anything is known about the client. Beyond that, the
+/// oldest one is aborted: the gateway is prompt, so its client is slow.
 const HANDSHAKES: usize = 2_048;
 
-/// How long a connection that has not come to HTTP may go on when its listener closes.
+/// The time limit for these phases after the listener has closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// How long a client is waited for to take the alert that ended its handshake, and how much it may send meanwhile.
-const LINGER: (Duration, usize) = (Duration::from_secs(2), 1 << 20);
+/// The limits for discarding input after a TLS alert: the time, and the number of bytes.
+const DISCARD: (Duration, u64) = (Duration::from_secs(2), 1 << 20);
 
-/// The handshakes of a worker that are not finished, oldest first; finished ones are gone from memory.
+/// The TLS handshakes of a worker that are in progress, oldest first.
 #[derive(Default)]
-pub(crate) struct Handshakes(RefCell<VecDeque<Weak<UnderWay>>>);
+pub(crate) struct Handshakes(RefCell<VecDeque<Weak<PendingHandshake>>>);
 
-/// A handshake that is not finished.
-struct UnderWay(Rc<Deadline>);
+/// A TLS handshake that is in progress, and the deadlines of its connection.
+struct PendingHandshake(Rc<Deadline>);
 
 impl Handshakes {
-    /// Notes one more. It counts until the answer is dropped.
-    fn begin(&self, deadline: &Rc<Deadline>) -> Rc<UnderWay> {
-        let one = Rc::new(UnderWay(Rc::clone(deadline)));
+    /// Registers a handshake, which counts until the result is dropped. If there are too many, aborts the oldest one.
+    fn begin(&self, deadline: &Rc<Deadline>) -> Rc<PendingHandshake> {
+        let one = Rc::new(PendingHandshake(Rc::clone(deadline)));
         let mut all = self.0.borrow_mut();
         if all.len() >= HANDSHAKES {
             all.retain(|other| other.strong_count() > 0);
             if all.len() >= HANDSHAKES
                 && let Some(oldest) = all.pop_front().and_then(|oldest| oldest.upgrade())
             {
-                oldest.0.give_up();
+                oldest.0.expire_early();
             }
         }
         all.push_back(Rc::downgrade(&one));
@@ -56,8 +54,8 @@ impl Handshakes {
     }
 }
 
-/// Brings a connection as far as HTTP: who the client is, and what its bytes come through. `None` if it does not come
-/// that far; then it is counted why.
+/// Reads the PROXY header and performs the TLS handshake, as the listener is configured. `None` if the connection is refused,
+/// which is counted.
 pub(super) async fn handshake(
     server: &Server,
     connection: &mut Connection,
@@ -77,16 +75,16 @@ pub(super) async fn handshake(
         }
     }
     let config = Arc::clone(&server.services.view().snapshot);
-    match state.place(connection.peer.ip(), &config.config.client_ip, &config.config.resources.lists) {
+    match state.acquire(connection.peer.ip(), &config.config.client_ip, &config.config.resources.lists) {
         Ok(place) => connection.place = place,
         Err(Full) => {
             refused(connection, Refusal::Address);
-            connection.log_close("the client's address has as many connections as it may");
+            connection.log_close("the client's address is at its connection limit");
             return None;
         }
     }
     let Some(tls) = &state.tls else { return Some(ClientStream::Plain(socket)) };
-    // In a box, which is gone when the handshake is.
+    // Boxed, so that its memory is released after the handshake.
     match Box::pin(tls_handshake(&server.handshakes, connection, tls, socket)).await {
         Ok((stream, session)) => {
             let outcome = if session.resumed { Handshake::Resumed } else { Handshake::Full };
@@ -104,28 +102,22 @@ pub(super) async fn handshake(
     }
 }
 
-/// Closes our side and reads what the client still sends, in bounds: closing with unread data resets the connection, and
-/// the client would never see the alert. Over TLS 1.3 a client whose certificate is missing has sent its request already.
+/// Closes our side and discards what the client is still sending, within limits: closing a socket with unread data resets the
+/// connection, and the client would not see the alert. With TLS 1.3, a client without the required certificate has sent its
+/// request already.
 async fn linger(connection: &Connection, mut socket: LazyTcpStream) {
-    connection.deadline.set_socket(Some(connection.worker.deadlines.after(LINGER.0)));
+    connection.deadline.set_socket(Some(connection.worker.deadlines.after(DISCARD.0)));
     let closing = async {
         let _ = socket.shutdown().await;
-        let (mut piece, mut left) = ([0; 1 << 10], LINGER.1);
-        while let Ok(read @ 1..) = socket.read(&mut piece).await {
-            match left.checked_sub(read) {
-                Some(rest) => left = rest,
-                None => break,
-            }
-        }
+        tokio::io::copy(&mut socket.take(DISCARD.1), &mut tokio::io::sink()).await
     };
-    let _ = in_time(connection, closing).await;
+    let _ = before_deadline(connection, closing).await;
 }
 
-/// Where the PROXY header says that the connection comes from. A connection that does not begin with one is not read
-/// on: nobody would know whose it is.
+/// Reads the PROXY header and returns the address in it; `None` if it has none.
 ///
 /// # Errors
-/// Why the address is not known.
+/// If the connection does not begin with a PROXY header, with the reason for the log.
 async fn proxy_header(
     connection: &Connection,
     socket: &mut LazyTcpStream,
@@ -134,20 +126,20 @@ async fn proxy_header(
     let mut read = 0;
     loop {
         let wanted = socket.read_exact(&mut header[read..]);
-        in_time(connection, wanted)
+        before_deadline(connection, wanted)
             .await
-            .ok_or("its PROXY header did not arrive in time")?
-            .map_err(|_| "it ended before its PROXY header did")?;
+            .ok_or("the PROXY header did not arrive in time")?
+            .map_err(|_| "the connection ended within the PROXY header")?;
         read = header.len();
         match proxy_protocol::decode(&header) {
             Progress::NeedMore(more) => header.resize(read + more, 0),
             Progress::Done(source) => return Ok(source),
-            Progress::Malformed => return Err("it does not begin with a PROXY header that can be read"),
+            Progress::Malformed => return Err("the connection does not begin with a valid PROXY header"),
         }
     }
 }
 
-/// The handshake of TLS. With the outcome of one that failed comes the socket of a client that was told why by an alert.
+/// Performs the TLS handshake. If it fails with an alert, the error includes the socket.
 async fn tls_handshake(
     handshakes: &Handshakes,
     connection: &Connection,
@@ -156,9 +148,9 @@ async fn tls_handshake(
 ) -> Result<(ClientStream, TlsSession), (Handshake, Option<LazyTcpStream>)> {
     let worker = &connection.worker;
     connection.deadline.set_socket(Some(worker.deadlines.after(tls.timeout)));
-    let _under_way = handshakes.begin(&connection.deadline);
+    let _pending = handshakes.begin(&connection.deadline);
     let accepting = TlsAcceptor::from(Arc::clone(&tls.config)).accept(socket).into_fallible();
-    match in_time(connection, accepting).await {
+    match before_deadline(connection, accepting).await {
         Some(Ok(stream)) => {
             connection.deadline.set_socket(Some(worker.deadlines.after(worker.client().head)));
             let session = tls.session(stream.get_ref().1);
@@ -166,11 +158,11 @@ async fn tls_handshake(
         }
         Some(Err((error, socket))) => {
             connection.log_close(format_args!("the TLS handshake failed: {error}"));
-            // Any other error is the socket's own.
-            let told = error.kind() == ErrorKind::InvalidData;
-            Err((Handshake::Failed, told.then_some(socket)))
+            // Errors of rustls have this kind; others are errors of the socket.
+            let has_alert = error.kind() == ErrorKind::InvalidData;
+            Err((Handshake::Failed, has_alert.then_some(socket)))
         }
-        None if connection.deadline.was_given_up() => {
+        None if connection.deadline.expired_early() => {
             connection.log_close("too many TLS handshakes are under way, and this one was the oldest");
             Err((Handshake::Shed, None))
         }
@@ -181,25 +173,23 @@ async fn tls_handshake(
     }
 }
 
-/// What `future` comes to, unless the deadline of the connection passes first.
-async fn in_time<F: Future>(connection: &Connection, future: F) -> Option<F::Output> {
+/// Waits for `future`, at most until the deadline of the connection.
+async fn before_deadline<F: Future>(connection: &Connection, future: F) -> Option<F::Output> {
+    let deadline = &connection.deadline;
     let mut future = pin!(future);
-    let mut hurried = false;
-    poll_fn(|context| {
-        connection.deadline.watch(context);
-        match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if !hurried && connection.deadline.is_closing() => {
-                // Whoever is in the middle of it may finish, but nobody waits for those who say nothing.
-                hurried = true;
-                connection.deadline.set_socket(Some(connection.worker.deadlines.after(CLOSING)));
-                Poll::Pending
-            }
-            Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
+    tokio::select! {
+        biased;
+        output = &mut future => return Some(output),
+        () = deadline.until(Deadline::is_closing) => {
+            deadline.set_socket(Some(connection.worker.deadlines.after(CLOSING)));
         }
-    })
-    .await
+        () = deadline.until(Deadline::socket_passed) => return None,
+    }
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = deadline.until(Deadline::socket_passed) => None,
+    }
 }
 
 #[cfg(test)]
@@ -208,7 +198,7 @@ mod tests {
     use crate::worker_state::Deadlines;
 
     #[test]
-    fn the_oldest_handshake_is_given_up_for_a_new_one() {
+    fn the_oldest_handshake_is_aborted_for_a_new_one() {
         let (handshakes, deadlines) = (Handshakes::default(), Deadlines::new());
         let deadline = || deadlines.register(1);
         let finished: Vec<_> = (0..HANDSHAKES).map(|_| handshakes.begin(&deadline())).collect();
@@ -216,10 +206,10 @@ mod tests {
         let oldest = deadline();
         let mut waiting = vec![handshakes.begin(&oldest)];
         waiting.extend((1..HANDSHAKES).map(|_| handshakes.begin(&deadline())));
-        assert!(!oldest.was_given_up());
+        assert!(!oldest.expired_early());
         waiting.push(handshakes.begin(&deadline()));
-        assert!(oldest.was_given_up() && oldest.socket_passed());
-        assert!(!waiting[1].0.was_given_up());
+        assert!(oldest.expired_early() && oldest.socket_passed());
+        assert!(!waiting[1].0.expired_early());
         assert_eq!(handshakes.0.borrow().len(), HANDSHAKES);
     }
 }

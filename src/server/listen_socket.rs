@@ -1,4 +1,4 @@
-//! Listening sockets: one for each worker and address, spread by the kernel.
+//! Listening sockets: one for each worker and address; the kernel distributes connections among them.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -6,45 +6,45 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections the kernel keeps for a worker that is busy.
+/// The most connections in the queue of a socket.
 const BACKLOG: i32 = 4096;
 
-/// A socket that listens, for one worker.
+/// A listening socket of one worker.
 pub struct ListenSocket {
     /// The listener's id.
     pub id: String,
     /// The socket.
     pub socket: TcpListener,
-    /// Whether no other process has it: what is set on it then concerns nobody else.
+    /// Whether no other process has it, so that its options may be changed.
     pub own: bool,
 }
 
-/// How long a socket that was detached is accepted on: handshakes that began on it end within this time.
+/// How long connections are accepted on a detached socket: TCP handshakes that began on it end within this time.
 pub const DETACH_GRACE: Duration = Duration::from_secs(1);
 
-/// Has the kernel give new connections to another socket that listens on the same port. Handshakes that began on this
-/// one are completed on it. Whether the kernel can do that; if not, nothing has changed.
+/// Directs new connections to other sockets that listen on the same port. TCP handshakes that began on this socket are completed
+/// on it. Returns false, without effect, if the kernel does not support it.
 ///
-/// Without it, whoever connects between the last look at the queue of a socket and its end would be reset.
+/// Without this, connections that arrive between the last accept and the closing of a socket would be reset.
 #[cfg(target_os = "linux")]
 pub fn detach(socket: &TcpListener) -> bool {
     use std::num::NonZeroU32;
 
-    // No interface has this index, so no packet that opens a connection arrives for this socket.
+    // No network interface has this index, so no SYN arrives for this socket.
     const NOWHERE: NonZeroU32 = NonZeroU32::new(i32::MAX.cast_unsigned()).expect("not 0");
     socket2::SockRef::from(socket).bind_device_by_index_v4(Some(NOWHERE)).is_ok()
 }
 
-/// Has the kernel give new connections to another socket that listens on the same port: this system cannot.
+/// Directs new connections to other sockets that listen on the same port: not supported by this system.
 #[cfg(not(target_os = "linux"))]
 pub fn detach(_socket: &TcpListener) -> bool {
     false
 }
 
-/// `count` sockets on an address; with `alone`, on one that nobody has yet.
+/// Opens `count` sockets on an address; with `alone`, only if no other socket listens there.
 ///
 /// # Errors
-/// When the address cannot be had; the message names it.
+/// If the address is not available; the message names it.
 pub fn open(address: SocketAddr, count: usize, alone: bool) -> io::Result<Vec<TcpListener>> {
     let cannot = |error: io::Error| {
         let why = match error.kind() {
@@ -53,8 +53,8 @@ pub fn open(address: SocketAddr, count: usize, alone: bool) -> io::Result<Vec<Tc
         };
         io::Error::new(error.kind(), format!("cannot listen on {address}: {why}"))
     };
-    // Sockets that share a port would also share it with another gateway, each with counters of its own. One that
-    // does not share finds out.
+    // With SO_REUSEPORT, a second gateway could share the port unnoticed, with counters of its own. A socket without the option
+    // detects that.
     if alone {
         bind(address, false).map_err(cannot)?;
     }
@@ -87,9 +87,9 @@ mod tests {
 
     use super::*;
 
-    /// A socket on one address wins over one on all addresses; detached, it keeps whom it has and gets nobody else.
+    /// A socket on one address takes precedence over one on all addresses. Detached, it keeps its connections and gets no more.
     #[test]
-    fn a_detached_socket_loses_nobody() {
+    fn a_detached_socket_loses_no_connection() {
         let old = open("127.0.0.1:0".parse().unwrap(), 1, true).unwrap().remove(0);
         let address = old.local_addr().unwrap();
         let new = open(SocketAddr::from(([0, 0, 0, 0], address.port())), 1, false).unwrap().remove(0);

@@ -1,4 +1,4 @@
-//! The client side of one worker thread: its listeners, and what their connections share.
+//! The listeners of one worker thread, and the state that their connections share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,14 +11,14 @@ use crate::critical_task::CriticalTasks;
 use crate::request::Services;
 use crate::snapshot::Snapshot;
 
-/// The listeners of one worker thread, and what their connections share.
+/// The listeners of one worker thread, and the state that their connections share.
 pub struct Server {
-    /// What serves the requests.
+    /// Serves the requests.
     pub(super) services: Rc<Services>,
     pub(super) listeners: RefCell<Vec<Rc<Listener>>>,
-    /// TLS handshakes that are not finished.
+    /// TLS handshakes in progress.
     pub(super) handshakes: Handshakes,
-    /// The client connections of the process.
+    /// Limits the client connections of the process.
     pub(super) budget: Arc<ConnectionBudget>,
     pub(super) critical: CriticalTasks,
     last_group: Cell<u64>,
@@ -49,13 +49,13 @@ impl Server {
         server
     }
 
-    /// Has a listener take its index and its state from a snapshot.
+    /// Updates index and state of a listener from a snapshot.
     pub(super) fn find(&self, listener: &Listener, snapshot: &Snapshot) {
         let Services { process, index, .. } = &*self.services;
         listener.find_in(&snapshot.config.listeners, &snapshot.listener_states, &process.metrics, *index);
     }
 
-    /// A number for the connections of a listener, never given twice.
+    /// A unique number for the connections of a listener.
     pub(super) fn next_group(&self) -> u64 {
         self.last_group.set(self.last_group.get() + 1);
         self.last_group.get()

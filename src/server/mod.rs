@@ -1,4 +1,4 @@
-//! Connections of clients: listening sockets, accepting, PROXY headers, TLS handshakes, timeouts, and the HTTP/1.1 and HTTP/2
+//! Connections of clients: listening sockets, accept, PROXY headers, TLS handshakes, timeouts, and the HTTP/1.1 and HTTP/2
 //! connections around the codecs of the wire crate.
 
 mod accept;

@@ -6,6 +6,7 @@ mod names;
 mod pair;
 mod pem;
 mod server;
+mod stream;
 mod subject;
 mod upstream;
 
@@ -20,6 +21,7 @@ pub use names::Names;
 pub use pair::{KeyPair, PairError, PairFile, SOON};
 pub use pem::{Pem, PemMistake, pair};
 pub use server::{ServerTls, TlsSession};
+pub(crate) use stream::MaybeTls;
 pub use upstream::{TlsFile, TlsFiles, TlsMistakes, TlsPart, UpstreamTls};
 
 /// What the files of a listener's TLS hold.

@@ -1,28 +1,27 @@
-//! Which server of an upstream a request goes to.
+//! Load balancing: chooses the endpoint for a request.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use sluicegate_config::Balance;
 
-/// A server has too many requests of a key when it has a quarter more than its share of all, in hundredths …
+/// Consistent hashing with bounded loads: the most requests of an endpoint, in percent of its share.
 const LOAD_BOUND: u64 = 125;
-/// … but never below so many: few requests say nothing of a load.
+/// The smallest bound, in requests.
 const MIN_BOUND: u64 = 4;
 
-/// A server among others.
+/// An endpoint with what the choice depends on.
 pub(super) struct Candidate {
-    /// Its share.
     pub(super) weight: u64,
-    /// Tells it from others, the same on every gateway.
+    /// See `EndpointState::identity`.
     pub(super) identity: u64,
-    /// Requests that this worker has there.
+    /// Requests in flight from this worker.
     pub(super) in_flight: Rc<Cell<u32>>,
-    /// How much its turn is current_weight.
+    /// The state of smooth weighted round robin.
     current_weight: Cell<i64>,
 }
 
-/// Numbers that nobody has to guess right. Xorshift, one for each worker.
+/// Random numbers that may be predictable (xorshift).
 pub(super) struct RandomSource(Cell<u64>);
 
 impl Candidate {
@@ -34,7 +33,7 @@ impl Candidate {
         u64::from(self.in_flight.get())
     }
 
-    /// Whether it has less for its weight than another: a / b < c / d without a division.
+    /// Whether it has fewer requests per weight than another. Compares without a division.
     fn is_less_loaded(&self, other: &Self) -> bool {
         self.load() * other.weight < other.load() * self.weight
     }
@@ -45,18 +44,19 @@ impl RandomSource {
         Self(Cell::new(mix(seed) | 1))
     }
 
+    /// A number below `bound`.
     fn below(&self, bound: u64) -> u64 {
         let mut x = self.0.get();
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
         self.0.set(x);
-        ((u128::from(x) * u128::from(bound)) >> 64) as u64 // less than `bound`
+        ((u128::from(x) * u128::from(bound)) >> 64) as u64
     }
 }
 
-/// One of `eligible`, which are indices into `candidates`; `None` if there is none. `key` is the hash of what requests are
-/// kept together by, if this one has it.
+/// Chooses one of `eligible`, which are indices into `candidates`; `None` if it is empty. `key` is the hash for consistent
+/// balancing, if the request has one.
 pub(super) fn choose(
     balance: &Balance,
     candidates: &[Candidate],
@@ -73,12 +73,12 @@ pub(super) fn choose(
     }
 }
 
-/// Smooth weighted round robin: 2:1 gives a b a a b a …, spread as evenly as it can be.
+/// Smooth weighted round robin, as in nginx: weights 2:1 give a b a a b a …
 fn round_robin(candidates: &[Candidate], eligible: impl Iterator<Item = usize>) -> Option<usize> {
     let (mut total, mut first) = (0, None::<usize>);
     for index in eligible {
         let candidate = &candidates[index];
-        candidate.current_weight.set(candidate.current_weight.get() + candidate.weight as i64); // weights are small
+        candidate.current_weight.set(candidate.current_weight.get() + candidate.weight as i64);
         total += candidate.weight as i64;
         if first.is_none_or(|first| candidates[first].current_weight.get() < candidate.current_weight.get()) {
             first = Some(index);
@@ -89,7 +89,7 @@ fn round_robin(candidates: &[Candidate], eligible: impl Iterator<Item = usize>) 
     Some(chosen)
 }
 
-/// The one with the fewest requests for its weight; those that are equal take turns.
+/// The candidate with the fewest requests per weight; round robin among equals.
 fn least_requests(candidates: &[Candidate], eligible: &[usize]) -> Option<usize> {
     let least = eligible
         .iter()
@@ -101,7 +101,7 @@ fn least_requests(candidates: &[Candidate], eligible: &[usize]) -> Option<usize>
     )
 }
 
-/// Of two that are drawn by weight the one with fewer requests for its weight.
+/// Draws two candidates by weight and returns the one with fewer requests per weight.
 fn two_random_choices(candidates: &[Candidate], eligible: &[usize], random: &RandomSource) -> Option<usize> {
     let draw = |excluded: Option<usize>| {
         let drawn = || eligible.iter().copied().filter(|index| Some(*index) != excluded);
@@ -118,8 +118,8 @@ fn two_random_choices(candidates: &[Candidate], eligible: &[usize], random: &Ran
     Some(if candidates[second].is_less_loaded(&candidates[first]) { second } else { first })
 }
 
-/// Weighted rendezvous hashing: every server draws a number for the key, the highest has it. So a server that goes
-/// takes only its own keys along. A server above its bound is passed over.
+/// Weighted rendezvous hashing with bounded loads: each candidate gets a score for the key, and the highest score below its
+/// bound wins. The removal of a candidate moves only its own keys.
 fn rendezvous_hash(candidates: &[Candidate], eligible: &[usize], key: u64) -> Option<usize> {
     let (mut load, mut weight) = (1, 0);
     for candidate in eligible.iter().map(|index| &candidates[*index]) {
@@ -131,7 +131,7 @@ fn rendezvous_hash(candidates: &[Candidate], eligible: &[usize], key: u64) -> Op
         candidate.load() < bound.max(MIN_BOUND)
     };
     let score = |candidate: &Candidate| {
-        let drawn = mix(key ^ candidate.identity) >> 11; // as many bits as a f64 holds
+        let drawn = mix(key ^ candidate.identity) >> 11; // the 53 bits that an f64 holds
         let drawn = (drawn as f64 + 0.5) / (1_u64 << 53) as f64;
         -(candidate.weight as f64) / drawn.ln()
     };

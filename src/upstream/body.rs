@@ -1,4 +1,4 @@
-//! Bodies of answers, with what is freed at their end.
+//! Response bodies of upstreams and of the gateway. At its end a body releases its connection.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -17,64 +17,64 @@ use super::pool::Pool;
 use super::tunnel::Tunnel;
 use crate::message::{self, LocalBody, LocalResponse};
 use crate::worker_state::Buffers;
-use sluicegate_wire::h1::{BodyDecoder, Decoded, Response as Answer};
+use sluicegate_wire::h1::{self, BodyDecoder, Decoded};
 
 /// A response with a body of any kind.
 pub type Response = message::Response<Body>;
 
-/// The body of an answer.
+/// The body of a response.
 pub struct Body(Kind);
 
 enum Kind {
     Empty,
     Full(Bytes),
-    /// Written for this answer alone.
+    /// Written for this response alone.
     Text(Vec<u8>),
-    /// From an upstream that speaks HTTP/2.
+    /// From an HTTP/2 server.
     H2Body(H2Body),
-    /// From an upstream that speaks HTTP/1.1, off its own connection.
+    /// From an HTTP/1.1 server.
     H1Body(H1Body),
-    /// Another protocol, in place of a body, and how long nothing may move.
-    Switched(H1Connection, Duration),
+    /// The connection was switched to another protocol.
+    Switched(Tunnel),
 }
 
-/// A body on a stream of HTTP/2.
+/// A body on an HTTP/2 stream.
 pub(super) struct H2Body {
     pub(super) body: Incoming,
-    /// Its place on the connection; `None` once the body has ended.
+    /// `None` once the body has ended.
     pub(super) stream: Option<Stream>,
 }
 
-/// A body that is read off the server's connection.
+/// A body on an HTTP/1.1 connection.
 pub(super) struct H1Body {
     decoder: BodyDecoder,
-    /// `None` once the body has ended or broken off.
+    /// `None` once the body has ended or failed.
     h1_connection: Option<H1Connection>,
-    keeps: bool,
+    keep_alive: bool,
     pool: Rc<Pool>,
     now: u64,
 }
 
-/// Why an answer broke off: the client sees the connection end, never a shorter answer that looks whole.
+/// Why a response is incomplete. The connection of the client is closed, so that it does not take the response for complete.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// The upstream broke off.
-    #[error("the upstream broke off its answer")]
+    /// The HTTP/2 stream or connection of the upstream failed.
+    #[error("the upstream aborted its response")]
     Upstream(#[source] hyper::Error),
-    /// The upstream said that it needs nothing more of the request, but its answer had not ended.
-    #[error("the upstream ended its stream in the middle of its answer")]
+    /// The upstream reset its stream with NO_ERROR before the end of the response.
+    #[error("the upstream ended its stream in the middle of its response")]
     Truncated,
-    /// The upstream's connection broke or ended.
-    #[error("the upstream's connection ended in the middle of its answer")]
+    /// The connection of the upstream failed or ended.
+    #[error("the upstream's connection ended in the middle of its response")]
     Connection(#[source] std::io::Error),
-    /// What the upstream sent is no body.
+    /// The framing of the body violates RFC 9112 §7.
     #[error("{0}")]
     Malformed(&'static str),
-    /// The upstream sent nothing for too long.
-    #[error("the upstream stopped in the middle of its answer")]
+    /// The upstream sent nothing for longer than the idle timeout, or the total timeout has expired.
+    #[error("the upstream stopped in the middle of its response")]
     Stalled,
-    /// The client broke off its request while it was answered already.
-    #[error("the request's body did not come whole")]
+    /// The request body failed while the response was in progress.
+    #[error("the request body is incomplete")]
     Upload,
 }
 
@@ -101,7 +101,7 @@ impl Body {
         Self(Kind::Empty)
     }
 
-    /// All of it, if it was written for this answer: whoever takes it gives it to the client whole.
+    /// The whole body, if it was written for this response alone. The caller must send all of it.
     pub(crate) fn take_text(&mut self) -> Option<Vec<u8>> {
         let Self(Kind::Text(text)) = self else { return None };
         let text = std::mem::take(text);
@@ -116,16 +116,16 @@ impl Body {
         Self(Kind::H2Body(body))
     }
 
-    /// The body of an answer on `wire`, which goes back to the pool behind it.
+    /// The body of a response on an HTTP/1.1 connection, which returns to the pool when the body has ended.
     pub(super) fn h1_body(
-        answer: &mut Answer,
+        response: &mut h1::Response,
         h1_connection: H1Connection,
         pool: Rc<Pool>,
         now: u64,
     ) -> Self {
-        let decoder = std::mem::replace(&mut answer.body, BodyDecoder::Ended);
-        let mut h1_body =
-            H1Body { decoder, h1_connection: Some(h1_connection), keeps: answer.keep_alive, pool, now };
+        let decoder = std::mem::replace(&mut response.body, BodyDecoder::Ended);
+        let keep_alive = response.keep_alive;
+        let mut h1_body = H1Body { decoder, h1_connection: Some(h1_connection), keep_alive, pool, now };
         if h1_body.decoder == BodyDecoder::Ended {
             h1_body.release_connection();
             return Self::empty();
@@ -133,47 +133,45 @@ impl Body {
         Self(Kind::H1Body(h1_body))
     }
 
-    /// Another protocol in place of a body.
+    /// A tunnel in place of a body; `idle` is its timeout.
     pub(super) fn switched(h1_connection: H1Connection, idle: Duration) -> Self {
-        Self(Kind::Switched(h1_connection, idle))
+        Self(Kind::Switched(h1_connection.into_tunnel(idle)))
     }
 
-    /// The tunnel for another protocol, if the answer says that it was switched to.
+    /// The tunnel, if the connection was switched to another protocol.
     pub(crate) fn into_tunnel(self) -> Option<Tunnel> {
         match self.0 {
-            Kind::Switched(h1_connection, idle) => Some(Tunnel { h1_connection, idle }),
+            Kind::Switched(tunnel) => Some(tunnel),
             _ => None,
         }
     }
 
-    /// Goes on with the request's body while the client takes nothing of the answer.
+    /// Continues to send the request body while the client does not read the response.
     pub(crate) fn poll_upload(&mut self, context: &mut Context<'_>, buffers: &Buffers) {
         if let Kind::H1Body(H1Body { h1_connection: Some(h1_connection), .. }) = &mut self.0 {
-            // One that fails fails again when the answer is asked for more.
+            // An error occurs again at the next `poll_frame`.
             let _ = h1_connection.poll_upload(context, Some(buffers));
         }
     }
 
-    /// The next frame. `None` is the end.
+    /// The next frame; `None` at the end.
     pub(crate) fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
         exchange: &Exchange,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut polled = match &mut self.0 {
-            Kind::Empty | Kind::Switched(..) => return Poll::Ready(None),
+            Kind::Empty | Kind::Switched(_) => return Poll::Ready(None),
             Kind::H2Body(_) | Kind::H1Body(_) if exchange.is_over() => {
                 return Poll::Ready(Some(Err(BodyError::Stalled)));
             }
-            Kind::Full(bytes) => {
-                let bytes = std::mem::take(bytes);
-                self.0 = Kind::Empty;
-                return Poll::Ready(Some(Ok(Frame::data(bytes))));
-            }
-            Kind::Text(text) => {
-                let text = std::mem::take(text);
-                self.0 = Kind::Empty;
-                return Poll::Ready(Some(Ok(Frame::data(text.into()))));
+            Kind::Full(_) | Kind::Text(_) => {
+                let data = match std::mem::replace(&mut self.0, Kind::Empty) {
+                    Kind::Full(bytes) => bytes,
+                    Kind::Text(text) => text.into(),
+                    _ => Bytes::new(),
+                };
+                return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             Kind::H2Body(body) => body.poll(context, exchange),
             Kind::H1Body(h1_body) => h1_body.poll(context, exchange),
@@ -189,17 +187,17 @@ impl Body {
     /// Whether no frame follows.
     pub(crate) fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Empty | Kind::Switched(..) => true,
+            Kind::Empty | Kind::Switched(_) => true,
             Kind::Full(_) | Kind::Text(_) => false,
             Kind::H2Body(body) => body.stream.is_none(),
             Kind::H1Body(h1_body) => h1_body.decoder == BodyDecoder::Ended && h1_body.h1_connection.is_none(),
         }
     }
 
-    /// The bytes that follow, as far as that is known.
+    /// The bytes that follow, if that is known.
     pub(crate) fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Empty | Kind::Switched(..) => SizeHint::with_exact(0),
+            Kind::Empty | Kind::Switched(_) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
             Kind::H2Body(body) => body.body.size_hint(),
@@ -231,7 +229,7 @@ impl H2Body {
         if matches!(frame, Some(Ok(_))) && !self.body.is_end_stream() {
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)));
         }
-        // A reset without an error says that the request is not wanted further. hyper ends the body there, whole or not.
+        // After a reset with NO_ERROR, hyper ends the body even if it is incomplete.
         let is_truncated = frame.is_none() && self.stream.is_some() && !self.body.is_end_stream();
         self.stream = None;
         if is_truncated {
@@ -290,18 +288,15 @@ impl H1Body {
         }
     }
 
-    /// The body has ended: the connection is kept, unless the server wants it closed, has said more than it was asked, or
-    /// has not taken all of the request.
+    /// The body has ended: returns the connection to the pool, unless the server closes it, has sent unsolicited bytes, or
+    /// has not received the whole request.
     fn release_connection(&mut self) {
-        let Some(mut h1_connection) =
-            self.h1_connection.take().filter(|h1_connection| self.keeps && h1_connection.is_sent())
-        else {
-            return;
-        };
+        let connection = self.h1_connection.take().filter(|sent| self.keep_alive && sent.is_sent());
+        let Some(mut h1_connection) = connection else { return };
         if !h1_connection.read.is_empty() {
             return self.pool.unsolicited(self.now);
         }
-        h1_connection.read = BytesMut::new(); // a connection that waits holds none of the worker's memory
+        h1_connection.read = BytesMut::new(); // an idle connection holds no buffer
         self.pool.keep(h1_connection, self.now);
     }
 }

@@ -1,4 +1,4 @@
-//! A new connection to a server: the network, the PROXY protocol, TLS.
+//! Establishes connections to servers: TCP, PROXY header, TLS.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 use tokio_rustls::TlsConnector;
@@ -19,47 +19,40 @@ use tokio_rustls::client::TlsStream;
 use super::ForwardError;
 use super::upstream_state::UpstreamState;
 use crate::client_connection::write_now;
-use crate::tls::UpstreamTls;
+use crate::tls::{MaybeTls, UpstreamTls};
 use sluicegate_config::Protocol;
 
-/// Sessions with servers that one worker remembers of one upstream, so that a handshake is a short one.
+/// TLS sessions that a worker keeps for each upstream, for resumption.
 const SESSIONS: usize = 64;
 
-/// How some servers say that they close a connection on which no request came.
+/// The first bytes of the response by which some servers announce that they close an idle connection.
 const REQUEST_TIMEOUTS: [&[u8; 12]; 2] = [b"HTTP/1.1 408", b"HTTP/1.0 408"];
 
-/// What a connection without a request does.
+/// The state of an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdleState {
-    /// It is open, and nothing came.
+    /// It is open, and nothing was received.
     Silent,
-    /// It was closed.
+    /// The server has closed it.
     Closed,
-    /// Something came that nobody asked for.
+    /// The server has sent bytes that are no response to a request.
     Unsolicited,
 }
 
 /// A connection to a server, with TLS or without.
-#[derive(Debug)]
-pub(super) enum ServerStream {
-    /// Without TLS.
-    Plain(TcpStream),
-    /// With TLS.
-    Tls(Box<TlsStream<TcpStream>>),
-}
+pub(crate) type ServerStream = MaybeTls<TcpStream, TlsStream<TcpStream>>;
 
-/// Where a server is, and how it is reached.
+/// The address of an endpoint, and how connections to it are established.
 pub(super) struct Address {
-    /// HOST:PORT
+    /// The server's HOST:PORT as configured.
     pub(super) authority: String,
-    at: SocketAddr,
+    address: SocketAddr,
     tls: Option<Tls>,
-    within: Duration,
-    /// What the file says of it.
+    timeout: Duration,
     options: ConnectionOptions,
 }
 
-/// What is spoken to a server, as far as its connections depend on it.
+/// The parts of the configuration that connections depend on: protocol, whether TLS is used and how, connect timeout.
 type ConnectionOptions = (Protocol, bool, Option<UpstreamTls>, Duration);
 
 struct Tls {
@@ -68,7 +61,7 @@ struct Tls {
     protocol: Protocol,
 }
 
-/// A worker's own memory of the sessions with the servers of an upstream; `None` if none has TLS.
+/// A TLS connector with a session cache of its own; `None` if no server of the upstream uses TLS.
 pub(super) fn connector(upstream: &UpstreamState) -> Option<TlsConnector> {
     let mut client = upstream.tls.as_ref()?.client();
     client.resumption = Resumption::in_memory_sessions(SESSIONS);
@@ -82,9 +75,9 @@ fn options(authority: &str, upstream: &UpstreamState) -> ConnectionOptions {
 }
 
 impl Address {
-    /// The way to one server of an upstream, by what the file calls it, at one of its addresses.
+    /// An address of the server `authority` of an upstream.
     pub(super) fn new(
-        (authority, at): (&str, SocketAddr),
+        (authority, address): (&str, SocketAddr),
         upstream: &UpstreamState,
         connector: Option<&TlsConnector>,
     ) -> Self {
@@ -99,24 +92,24 @@ impl Address {
             name,
             protocol: config.protocol,
         });
-        Self { authority: authority.to_owned(), at, tls, within: config.connect, options }
+        Self { authority: authority.to_owned(), address, tls, timeout: config.connect, options }
     }
 
-    /// Whether its connections are made as `upstream` says.
+    /// Whether its connections are established as `upstream` says.
     pub(super) fn connects_as(&self, upstream: &UpstreamState) -> bool {
         self.options == options(&self.authority, upstream)
     }
 
-    /// Whether it is https.
+    /// Whether it uses TLS.
     pub(super) fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// A new connection that begins with `preamble`, within the time for connections.
+    /// Establishes a connection that begins with `preamble`, within the connect timeout.
     pub(super) async fn connect(&self, preamble: &[u8]) -> Result<ServerStream, ForwardError> {
         let connected = self.with_connect_timeout(async {
-            let mut stream = TcpStream::connect(self.at).await.map_err(ForwardError::Connect)?;
-            let _ = stream.set_nodelay(true); // a latency matter only
+            let mut stream = TcpStream::connect(self.address).await.map_err(ForwardError::Connect)?;
+            let _ = stream.set_nodelay(true); // a failure costs latency only
             if !preamble.is_empty() {
                 stream.write_all(preamble).await.map_err(ForwardError::Connect)?;
             }
@@ -128,7 +121,7 @@ impl Address {
             }
         });
         let connected = connected.await;
-        let (server, address) = (&self.authority, self.at);
+        let (server, address) = (&self.authority, self.address);
         match &connected {
             Ok(_) => tracing::debug!(server, %address, tls = self.is_tls(), "upstream connection opened"),
             Err(error) => {
@@ -138,12 +131,12 @@ impl Address {
         connected
     }
 
-    /// What belongs to the making of a connection, within the time for that.
+    /// Waits for a step of establishing a connection, at most the connect timeout.
     pub(super) async fn with_connect_timeout<T>(
         &self,
         connecting: impl Future<Output = Result<T, ForwardError>>,
     ) -> Result<T, ForwardError> {
-        tokio::time::timeout(self.within, connecting).await.unwrap_or(Err(ForwardError::ConnectTimeout))
+        tokio::time::timeout(self.timeout, connecting).await.unwrap_or(Err(ForwardError::ConnectTimeout))
     }
 }
 
@@ -162,7 +155,7 @@ impl Tls {
 }
 
 impl ServerStream {
-    /// Whether it is open and nothing came that nobody asked for. It is of no use any more unless it is silent.
+    /// The state of the connection while no request is in flight. It can be reused only if it is silent.
     pub(super) fn idle_state(&mut self) -> IdleState {
         let mut start = [0; REQUEST_TIMEOUTS[0].len()];
         let read = match self {
@@ -170,10 +163,10 @@ impl ServerStream {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IdleState::Silent,
                 read => read.unwrap_or(0),
             },
-            // What TLS says for itself, such as new tickets, is taken in here.
+            // This processes messages of TLS itself, such as session tickets.
             Self::Tls(stream) => {
                 let (mut read, mut context) = (ReadBuf::new(&mut start), Context::from_waker(Waker::noop()));
-                // A task that has done much already would be told that there is nothing.
+                // Without `unconstrained`, a task that has used up its budget would see a silent connection.
                 let poll = poll_fn(|context| Pin::new(&mut **stream).poll_read(context, &mut read));
                 match pin!(unconstrained(poll)).poll(&mut context) {
                     Poll::Pending => return IdleState::Silent,
@@ -185,9 +178,9 @@ impl ServerStream {
         if is_close { IdleState::Closed } else { IdleState::Unsolicited }
     }
 
-    /// Sends all of `bytes`.
+    /// Sends all of `bytes` and flushes.
     pub(super) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        // Nearly always there is room, so that nobody has to be noted as waiting for it.
+        // There is nearly always room in the send buffer, so the first attempt does not register a waker.
         if let Self::Plain(socket) = self {
             match write_now(socket, bytes) {
                 Ok(written) => bytes = &bytes[written..],
@@ -198,53 +191,17 @@ impl ServerStream {
         if !bytes.is_empty() {
             self.write_all(bytes).await?;
         }
-        if let Self::Tls(stream) = self {
-            poll_fn(|context| Pin::new(&mut **stream).poll_flush(context)).await?;
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Tls(stream) => stream.flush().await,
         }
-        Ok(())
     }
 
-    /// The socket under it.
+    /// The TCP stream below it.
     pub(super) fn socket(&self) -> &TcpStream {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => stream.get_ref().0,
-        }
-    }
-}
-
-impl AsyncRead for ServerStream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_read(context, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buf),
-        }
-    }
-}
-
-impl AsyncWrite for ServerStream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

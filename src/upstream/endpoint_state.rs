@@ -1,4 +1,4 @@
-//! One address of a server as all threads share it: whether it is well, and how many requests it has.
+//! The state of an endpoint that all threads share: health, ejection, and requests in flight.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -8,35 +8,34 @@ use super::balance::mix;
 use super::log_throttle::LogThrottle;
 use sluicegate_config::EjectionConfig;
 
-/// The milliseconds for which no connection is kept to a server that sends bytes nobody asked for.
+/// How long connections to a server that sent unsolicited bytes are not reused, in milliseconds.
 const UNSOLICITED_PENALTY: u64 = 60_000;
 
-/// An address of a server.
+/// The shared state of an endpoint.
 pub(super) struct EndpointState {
-    /// HOST:PORT as the file has it.
+    /// The server's HOST:PORT as configured.
     pub(super) authority: String,
-    /// Where it is.
     pub(super) address: SocketAddr,
-    /// Tells it from others, the same on every gateway.
+    /// A hash of authority and address, the same on every gateway.
     pub(super) identity: u64,
-    /// Whether it is_healthy when it is asked.
+    /// The result of the health checks.
     is_healthy: AtomicBool,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: AtomicU32,
-    /// The milliseconds until which it is out; 0 if it never was.
+    /// The end of the last ejection in milliseconds; 0 if there was none.
     ejected_until: AtomicU64,
-    /// Ejections in a row.
+    /// Consecutive ejections.
     ejections: AtomicU32,
-    /// Requests that it has, counted only where they are bounded.
+    /// Requests in flight, counted only if `max_connections` is configured.
     in_use: AtomicUsize,
-    /// The milliseconds until which its connections are not kept; 0 if they always were.
+    /// The time in milliseconds from which its connections may be reused.
     keep_after: AtomicU64,
-    /// Whether requests fail, as operators are told.
+    /// Logs failing requests.
     pub(super) failure_log: LogThrottle,
 }
 
 impl EndpointState {
-    /// An address of which nothing bad is known.
+    /// A healthy endpoint.
     pub(super) fn new(authority: &str, address: SocketAddr) -> Self {
         let bytes = authority.bytes().chain([0]).chain(address.to_string().into_bytes());
         Self {
@@ -53,42 +52,42 @@ impl EndpointState {
         }
     }
 
-    /// Whether requests go there. `now` is the gateway's milliseconds, here and below.
+    /// Whether requests are sent there. `now` is the gateway's clock in milliseconds, here and below.
     pub(super) fn is_available(&self, now: u64) -> bool {
         self.is_healthy.load(Ordering::Relaxed) && !self.is_ejected(now)
     }
 
-    /// Whether it is_healthy when it is asked.
+    /// Whether the health checks succeed.
     pub(super) fn is_healthy(&self) -> bool {
         self.is_healthy.load(Ordering::Relaxed)
     }
 
-    /// Whether failures have taken it out.
+    /// Whether it is ejected.
     pub(super) fn is_ejected(&self, now: u64) -> bool {
         now < self.ejected_until.load(Ordering::Relaxed)
     }
 
-    /// Notes whether it is_healthy; whether that is news.
+    /// Sets the result of the health checks. Returns whether it has changed.
     pub(super) fn set_healthy(&self, is_healthy: bool) -> bool {
         self.is_healthy.swap(is_healthy, Ordering::Relaxed) != is_healthy
     }
 
-    /// Notes that it has served a request.
+    /// Records a success.
     pub(super) fn add_success(&self) {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Notes that it has failed; how often in a row.
+    /// Records a failure. Returns the number of consecutive failures.
     pub(super) fn add_failure(&self) -> u32 {
         self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    /// Takes it out, twice as long as the last time if it failed again soon. Whoever calls this sees to it that
-    /// nobody else does at the same time. Returns for how long.
+    /// Ejects it and returns for how long: twice as long as the last time, if it was available for less than that since. The
+    /// caller must exclude concurrent calls.
     ///
-    /// The failures that led here stay counted: the first one after its return takes it out again.
+    /// Consecutive failures stay counted, so that the first failure after the ejection ejects it again.
     pub(super) fn eject(&self, now: u64, config: &EjectionConfig) -> Duration {
         let span = |times: u32| {
             let factor = 1_u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -102,35 +101,35 @@ impl EndpointState {
         span(times)
     }
 
-    /// Forgets failures and ejections.
+    /// Clears failures and ejections.
     pub(super) fn reset_failures(&self) {
         self.failures.store(0, Ordering::Relaxed);
         self.ejected_until.store(0, Ordering::Relaxed);
         self.ejections.store(0, Ordering::Relaxed);
     }
 
-    /// Whether its connections are kept for further requests.
+    /// Whether its connections are kept for reuse.
     pub(super) fn keeps_connections(&self, now: u64) -> bool {
         now >= self.keep_after.load(Ordering::Relaxed)
     }
 
-    /// Has none of its connections kept for a while; whether they were until now.
+    /// Stops the reuse of its connections for a minute. Returns false if it was stopped already.
     pub(super) fn stop_keeping_connections(&self, now: u64) -> bool {
         now >= self.keep_after.swap(now.saturating_add(UNSOLICITED_PENALTY), Ordering::Relaxed)
     }
 
-    /// Whether it has less than `max` requests.
+    /// Whether it has less than `max` requests in flight.
     pub(super) fn has_room(&self, max: usize) -> bool {
         self.in_use.load(Ordering::SeqCst) < max
     }
 
-    /// Takes one of its `max` places, if one is free.
+    /// Counts a request, unless `max` are in flight. Returns whether it was counted.
     pub(super) fn acquire(&self, max: usize) -> bool {
         let next = |taken| (taken < max).then_some(taken + 1);
         self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
-    /// Gives a place back.
+    /// Uncounts a request.
     pub(super) fn release(&self) {
         self.in_use.fetch_sub(1, Ordering::SeqCst);
     }
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_again_soon_is_out_for_longer() {
+    fn repeated_ejections_are_longer() {
         let config = EjectionConfig {
             failures: 2,
             span: Duration::from_millis(100),
@@ -160,21 +159,21 @@ mod tests {
             span
         };
         assert_eq!(out(1_000), 100);
-        assert_eq!(out(1_150), 200, "it was well for less than it was out");
+        assert_eq!(out(1_150), 200, "it was available for less than the last ejection");
         assert_eq!(out(1_400), 350);
         assert_eq!(out(1_800), 350);
-        assert_eq!(out(2_500), 100, "it was well for long");
+        assert_eq!(out(2_500), 100, "it was available for long");
     }
 
     #[test]
-    fn connections_are_kept_again_after_a_minute() {
+    fn connections_are_reused_again_after_a_minute() {
         let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
         assert!(
             endpoint.keeps_connections(0)
                 && endpoint.stop_keeping_connections(1_000)
                 && !endpoint.keeps_connections(1_000)
         );
-        assert!(!endpoint.stop_keeping_connections(60_999), "it is known already");
+        assert!(!endpoint.stop_keeping_connections(60_999), "it was stopped already");
         assert!(
             !endpoint.keeps_connections(120_998)
                 && endpoint.keeps_connections(120_999)
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_counted() {
+    fn requests_in_flight_are_counted() {
         let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
         assert!(endpoint.acquire(2) && endpoint.acquire(2) && !endpoint.acquire(2) && !endpoint.has_room(2));
         endpoint.release();

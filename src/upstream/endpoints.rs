@@ -14,7 +14,7 @@ use super::body::Response;
 use super::connect::connector;
 use super::endpoint_state::EndpointState;
 use super::exchange::Exchange;
-use super::retry::Budget;
+use super::retry::RetryBudget;
 use super::server::Server;
 use super::upstream_state::{PersistentState, UpstreamState};
 use crate::boxed_future::boxed_future;
@@ -24,11 +24,11 @@ use sluicegate_config::UpstreamConfig;
 /// An upstream as one worker sees it.
 pub struct Upstream {
     state: Arc<UpstreamState>,
-    /// Remembers the sessions of TLS.
+    /// Keeps TLS sessions for resumption; `None` without TLS.
     connector: Option<TlsConnector>,
     set: RefCell<EndpointSet>,
     random: RandomSource,
-    pub(super) budget: Budget,
+    pub(super) retry_budget: RetryBudget,
     pub(super) metrics: Arc<UpstreamMetrics>,
 }
 
@@ -63,7 +63,8 @@ enum Choice {
     Permit(Permit),
     /// All endpoints are at `max_connections`.
     Full,
-    Nobody,
+    /// There is no endpoint that was not tried.
+    None,
 }
 
 impl Upstream {
@@ -81,32 +82,32 @@ impl Upstream {
             set: RefCell::new(EndpointSet::new(state, &endpoints, connector.as_ref())),
             connector,
             random: RandomSource::new(seed),
-            budget: Budget::new(),
+            retry_budget: RetryBudget::new(),
             metrics,
         }
     }
 
-    /// What the file says.
+    /// Its configuration.
     pub fn config(&self) -> &UpstreamConfig {
         &self.state.config
     }
 
-    /// What it shares with the other workers.
+    /// The state that all workers share.
     pub fn state(&self) -> &Arc<UpstreamState> {
         &self.state
     }
 
-    /// Drops kept connections that are old or closed, and those to addresses that are gone. `now` is the worker's
+    /// Drops idle connections that are old or closed, and those to endpoints that were removed. `now` is in the worker's
     /// milliseconds.
     pub fn reap(&self, now: u64) {
-        self.follow();
+        self.update_endpoints();
         for endpoint in &self.set.borrow().endpoints {
             endpoint.server.reap(now, self.config().idle);
         }
     }
 
-    /// Takes over addresses that have changed.
-    fn follow(&self) {
+    /// Applies changes of the resolved addresses.
+    fn update_endpoints(&self) {
         let mut set = self.set.borrow_mut();
         if set.version != self.state.version() {
             *set = EndpointSet::new(&self.state, &set.endpoints, self.connector.as_ref());
@@ -124,17 +125,17 @@ impl Upstream {
     ) -> Result<Permit, ForwardError> {
         match self.choose(affinity, tried, now) {
             Choice::Permit(permit) => return Ok(permit),
-            Choice::Nobody => return Err(ForwardError::NoServer),
+            Choice::None => return Err(ForwardError::NoServer),
             Choice::Full => {}
         }
         let waiting = self.state.persistent().wait(self.config().max_pending).ok_or(ForwardError::Busy)?;
         let wait = async {
             loop {
                 let mut freed = pin!(waiting.freed().notified());
-                freed.as_mut().enable(); // what is freed from here on is not missed
+                freed.as_mut().enable(); // so that a release during the choice is not missed
                 match self.choose(affinity, tried, now) {
                     Choice::Permit(permit) => return Ok(permit),
-                    Choice::Nobody => return Err(ForwardError::NoServer),
+                    Choice::None => return Err(ForwardError::NoServer),
                     Choice::Full => freed.await,
                 }
             }
@@ -158,11 +159,11 @@ impl Upstream {
     }
 
     fn choose(&self, key: Option<u64>, tried: &[Rc<Endpoint>], now: u64) -> Choice {
-        self.follow();
+        self.update_endpoints();
         let set = self.set.borrow();
         let (mut eligible, is_panic) = set.eligible(tried, now);
         if eligible.is_empty() {
-            return Choice::Nobody;
+            return Choice::None;
         }
         if is_panic && tried.is_empty() {
             self.metrics.all_were_ill();
@@ -174,7 +175,7 @@ impl Upstream {
             }
             let chosen = choose(&self.config().balance, &set.candidates, &eligible, key, &self.random);
             let Some(endpoint) = chosen.map(|index| &set.endpoints[index]) else { return Choice::Full };
-            // Another worker may have taken the last permit since the check.
+            // Another worker may have taken the last permit since the check above.
             if max.is_none_or(|max| endpoint.state.acquire(max)) {
                 endpoint.in_flight.set(endpoint.in_flight.get() + 1);
                 let counted = max.map(|_| Arc::clone(self.state.persistent()));
@@ -188,14 +189,17 @@ impl Upstream {
         let statuses =
             self.config().ejection.as_ref().map(|ejection| &ejection.status[..]).unwrap_or_default();
         match result {
-            Ok(_) => self.state.note_response(endpoint),
-            Err(error) if error.blames_server() => self.state.note_failure(endpoint, &error.message(), now),
-            Err(_) => {}
-        }
-        match result {
-            Ok(response) if statuses.contains(&response.status) => self.state.failed(endpoint, now),
-            Ok(_) => endpoint.add_success(),
-            Err(error) if error.blames_server() => self.state.failed(endpoint, now),
+            Ok(response) => {
+                self.state.note_response(endpoint);
+                match statuses.contains(&response.status) {
+                    true => self.state.failed(endpoint, now),
+                    false => endpoint.add_success(),
+                }
+            }
+            Err(error) if error.blames_server() => {
+                self.state.note_failure(endpoint, &error.message(), now);
+                self.state.failed(endpoint, now);
+            }
             Err(_) => {}
         }
     }

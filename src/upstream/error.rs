@@ -1,45 +1,45 @@
-//! Why an upstream gave no answer, and what the client is told of it.
+//! Why a request could not be forwarded.
 
 use crate::metrics::UpstreamOutcome;
 
-/// Why an upstream gave no answer.
+/// Why a request could not be forwarded, or got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
-    /// No server has an address.
+    /// No endpoint is left: no name was resolved, or all endpoints were tried.
     #[error("no server")]
     NoServer,
-    /// All servers have as many requests as they may, and so has the queue.
-    #[error("no place")]
+    /// All endpoints are at `max_connections`, and the queue is full or the wait was too long.
+    #[error("all servers are at their connection limit")]
     Busy,
-    /// No connection could be made.
+    /// The connection was refused.
     #[error("no connection")]
     Connect(#[source] std::io::Error),
-    /// No connection was made in time.
+    /// The connection was not established within the connect timeout.
     #[error("no connection in time")]
     ConnectTimeout,
-    /// There is a connection, but TLS or HTTP/2 did not come about on it. No request was sent.
-    #[error("no agreement with the server")]
+    /// The TLS or HTTP/2 handshake failed. No request was sent.
+    #[error("the handshake with the server failed")]
     Handshake(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The request was sent, and the connection ended before any byte of an answer.
-    #[error("no answer")]
+    /// The request was sent, and the connection ended before any byte of a response.
+    #[error("no response")]
     Unanswered(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The connection broke, or what came was no HTTP.
-    #[error("no answer")]
+    /// The connection failed in the middle of a response head, or the response is not valid HTTP.
+    #[error("no valid response")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// No answer came in time.
-    #[error("no answer in time")]
+    /// The response did not begin within the response timeout.
+    #[error("no response in time")]
     ResponseTimeout,
-    /// The client's body is longer than allowed.
-    #[error("the request's body is too large")]
+    /// The request body is longer than allowed.
+    #[error("the request body is too large")]
     TooLarge,
-    /// The path cannot be written as the route says.
+    /// The path template of the route cannot be applied to the path.
     #[error("the path cannot be rewritten")]
     Unwritable,
-    /// The client's body broke off or was malformed.
-    #[error("the request's body did not come whole")]
+    /// The request body ended early or was malformed.
+    #[error("the request body is incomplete")]
     ClientBroken,
-    /// The client stopped sending its body.
-    #[error("the request's body stopped coming")]
+    /// The client sent the request body too slowly.
+    #[error("the request body did not arrive in time")]
     ClientSlow,
 }
 
@@ -57,8 +57,8 @@ impl ForwardError {
         }
     }
 
-    /// The same for another request that waited for the same connection.
-    pub(super) fn again(&self) -> Self {
+    /// A copy for another request that waited for the same connection.
+    pub(super) fn duplicate(&self) -> Self {
         match self {
             Self::Connect(error) => Self::Connect(std::io::Error::new(error.kind(), error.to_string())),
             Self::Handshake(error) => Self::Handshake(error.to_string().into()),
@@ -66,16 +66,16 @@ impl ForwardError {
         }
     }
 
-    /// What operators are told of it.
+    /// The text for logs, with all causes.
     #[cold]
     pub(crate) fn message(&self) -> String {
         error_chain(self)
     }
 
-    /// Whether it is the server's failure, and not the client's or our own.
+    /// Whether the server caused it, and not the client or the gateway.
     pub(super) fn blames_server(&self) -> bool {
         match self {
-            Self::Connect(error) => !is_ours(error),
+            Self::Connect(error) => !is_local(error),
             Self::ConnectTimeout
             | Self::Handshake(_)
             | Self::Unanswered(_)
@@ -90,18 +90,18 @@ impl ForwardError {
         }
     }
 
-    /// Whether a server said at once that it takes no connection.
+    /// Whether the connection was refused at once.
     pub(super) fn is_refused(&self) -> bool {
         matches!(self, Self::Connect(_))
     }
 
-    /// Whether the request never reached a server.
+    /// Whether nothing of the request was sent.
     pub(super) fn is_unsent(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::ConnectTimeout | Self::Handshake(_))
     }
 }
 
-/// An error with what caused it.
+/// The text of an error and of its causes, separated by colons.
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)
@@ -109,8 +109,8 @@ pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
         .join(": ")
 }
 
-/// Whether no connection could be made because this machine or process has run out of something.
-fn is_ours(error: &std::io::Error) -> bool {
+/// Whether a connection failed because this process or machine has run out of a resource.
+fn is_local(error: &std::io::Error) -> bool {
     // ENOMEM, ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS
     matches!(error.raw_os_error(), Some(12 | 23 | 24 | 99 | 105))
 }

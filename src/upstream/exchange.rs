@@ -17,7 +17,7 @@ use crate::client_connection::Connection;
 use crate::message::RequestId;
 use crate::worker_state::Deadline;
 
-/// Bytes of a response for which a client on a multiplexed connection has the write timeout once.
+/// A client on a multiplexed connection has the write timeout for each part of a response with this many bytes.
 const PIECE: usize = 32 << 10;
 
 /// A request and its response in progress: deadlines, counted bytes, the permit for an endpoint, and the log record. The
@@ -164,7 +164,7 @@ impl Exchange {
         self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
         let mut future = pin!(future);
         let result = poll_fn(|context| {
-            self.deadline.watch(context);
+            self.deadline.set_waker(context);
             match future.as_mut().poll(context) {
                 Poll::Ready(value) => Poll::Ready(Some(value)),
                 Poll::Pending if self.deadline.request_passed() || self.is_over() => Poll::Ready(None),
@@ -199,7 +199,7 @@ impl Exchange {
             return true;
         }
         if !self.deadline.request_is_set() {
-            self.deadline.watch(context);
+            self.deadline.set_waker(context);
             self.deadline.set_request(Some(self.connection.worker.deadlines.after(self.idle.get())));
         }
         false

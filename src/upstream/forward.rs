@@ -1,4 +1,4 @@
-//! One request to an upstream: to one server, and to another where that is safe.
+//! Forwards a request to an upstream: prepares it, chooses endpoints, retries where that is safe.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -19,18 +19,18 @@ use crate::metrics::UpstreamOutcome;
 use sluicegate_config::Protocol;
 use sluicegate_wire::{Headers, RequestHead};
 
-/// What the route says of forwarded requests.
+/// What the route configures for forwarded requests.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardPolicy {
     /// The longest request body in bytes.
     pub max_body: Option<u64>,
-    /// Whether headers that send_request the upstream for another path or method are forwarded.
+    /// Whether headers that ask the upstream for another path or method are forwarded.
     pub overrides: bool,
 }
 
-/// What the gateway found out about a request that its upstream is told, or that decides what it is told.
+/// The facts about a request that determine how it is forwarded.
 pub struct ForwardFacts<'a> {
-    /// What the route says.
+    /// What the route configures.
     pub policy: ForwardPolicy,
     /// The headers that name the consumer.
     pub consumer: Option<ConsumerHeaders<'a>>,
@@ -59,14 +59,14 @@ impl ForwardFacts<'_> {
     }
 }
 
-/// A request that is counted when its outcome is known, or when the client leaves before.
+/// Counts a request in the metrics when it is dropped.
 struct Counted<'a> {
     upstream: &'a Upstream,
     exchange: &'a Exchange,
     outcome: UpstreamOutcome,
 }
 
-/// The servers that refuse to be connected before a request is given up.
+/// The most endpoints that may refuse the connection before a request fails.
 const MAX_REFUSED: usize = 8;
 
 impl Drop for Counted<'_> {
@@ -76,10 +76,10 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Forwards a request that was [prepared](prepare) and returns the answer's head with a body that streams.
+/// Forwards a request that was [prepared](prepare) and returns the response with a streaming body.
 ///
 /// # Errors
-/// When the upstream gave no answer, or the client's body was at fault.
+/// If there is no valid response, or if the request body fails.
 pub async fn forward(
     exchange: &Exchange,
     upstream: &Upstream,
@@ -100,8 +100,8 @@ pub async fn forward(
     Ok(response)
 }
 
-/// The request as its upstream gets it. `header_rules` applies those of the route, after hop-by-hop headers are removed. It
-/// is not part of [`forward`], so that what it needs is not kept while the answer is waited for.
+/// Prepares the request for the upstream. `header_rules` applies those of the route, after hop-by-hop headers are removed. This
+/// is not part of [`forward`], so that its locals are not part of that future.
 ///
 /// # Errors
 /// If the request body is longer than the route allows.
@@ -129,7 +129,7 @@ pub fn prepare<'a>(
     let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
     let upgrade = if may_switch { tunnel::requested_upgrade(parts) } else { None };
     let authority = &config.servers[0].authority;
-    // Asked before Connection, which names TE, takes it away. Servers of HTTP/1.1 would need both.
+    // Evaluated before TE is removed, which Connection names. Over HTTP/1.1 both would have to be forwarded.
     let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&parts.headers);
     if let Some(own) = facts.client_header {
         headers::disown_client(&mut parts.headers, own, trusts_peer);
@@ -147,14 +147,14 @@ pub fn prepare<'a>(
     }
     header_rules(&mut parts.headers);
     exchange.set_idle(config.idle);
-    let body = has_body
-        .then(|| UploadBody::new(body, policy.max_body, exchange, &parts.headers, facts.underscores, config));
-    let upload = body.as_ref().map(|(_, upload)| Rc::clone(upload));
+    let (body, upload) = has_body
+        .then(|| UploadBody::new(body, policy.max_body, exchange, &parts.headers, facts.underscores, config))
+        .unzip();
     Ok(Outgoing { head: parts, body, upload, upgrade, affinity: facts.affinity, preamble })
 }
 
-/// Tries one server, and others while that is safe: what was never sent, and what does the same when it is done
-/// twice if no byte of an answer had come.
+/// Sends the request to an endpoint, and to others while that is safe: if nothing was sent, or if the request is idempotent and
+/// no byte of a response was received.
 async fn attempt(
     exchange: &Exchange,
     upstream: &Upstream,
@@ -165,7 +165,7 @@ async fn attempt(
     let now = || exchange.connection().worker.deadlines.now();
     let mut tried = Tried::new();
     let mut extra_attempts = 0;
-    upstream.budget.earn(config.retries.budget);
+    upstream.retry_budget.earn(config.retries.budget);
     loop {
         let permit = upstream.permit(exchange, outgoing.affinity, &tried, now()).await;
         let permit = permit.inspect_err(|error| {
@@ -192,15 +192,15 @@ async fn attempt(
         tried.push(Rc::clone(&endpoint));
         let now = now();
         if is_safe && error.is_unsent() && upstream.has_siblings(&endpoint, &tried, now) {
-            extra_attempts += 1; // of a name with several addresses one that is left decides, not the first
+            extra_attempts += 1; // the addresses of one server count as one attempt
             continue;
         }
-        // Who refuses to be connected has no work with it: such tries count for nothing while another server is left.
+        // A refused connection costs the server nothing: such attempts are not limited while another server is left.
         let is_free = config.retries.attempts > 0 && error.is_refused() && tried.len() < MAX_REFUSED;
         let again = is_safe
             && (is_free || tried.len() <= extra_attempts + config.retries.attempts as usize)
             && upstream.has_others(&tried, now)
-            && (is_free || upstream.budget.spend(now));
+            && (is_free || upstream.retry_budget.spend(now));
         if !again {
             return Err(error);
         }
@@ -210,7 +210,7 @@ async fn attempt(
     }
 }
 
-/// The head of the request as HTTP/1.1 in origin form.
+/// Rewrites the head of the request as HTTP/1.1 in origin form.
 fn rewrite(
     connection: &Connection,
     parts: &mut RequestHead,
@@ -221,7 +221,7 @@ fn rewrite(
 ) {
     headers::request(connection, &mut parts.headers, parts.target.authority(), has_body, trusted, overrides);
     if !parts.headers.contains_key(header::HOST) {
-        // An HTTP/1.0 request that names no host; HTTP/1.1 has to name one.
+        // HTTP/1.0 requests may lack a host, HTTP/1.1 requests may not.
         parts.headers.append(header::HOST, authority);
     }
     if parts.target.authority().is_some() {

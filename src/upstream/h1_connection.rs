@@ -1,10 +1,11 @@
-//! An HTTP/1.1 connection to a server, driven by the task that serves the request: nothing is handed to another task
-//! and back. The body of a request is sent whenever the answer is polled, so that both go at the same time.
+//! An HTTP/1.1 connection to a server. The task that serves the request drives it; there is no task per connection. The request
+//! body is sent whenever the response is polled, so both can be in progress at the same time.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use http::{StatusCode, header};
@@ -16,69 +17,70 @@ use super::connect::{IdleState, ServerStream};
 use super::headers::strip_hop_by_hop;
 use super::outgoing::Outgoing;
 use super::request_writer::{RequestWriter, WriteAborted};
+use super::tunnel::Tunnel;
 use crate::client_connection::Connection;
 use crate::worker_state::Buffers;
 
-/// What is read at once behind something that is there already.
+/// Bytes of one read.
 const READ_SIZE: usize = 16 << 10;
 
 /// A connection to a server.
 pub(super) struct H1Connection {
     stream: ServerStream,
-    /// What was read and not used yet.
+    /// Bytes that were received and are not decoded yet.
     pub(super) read: BytesMut,
     upload: UploadState,
 }
 
-/// How far the request is sent.
+/// The state of the request.
 enum UploadState {
-    /// To its end.
+    /// It was sent to its end.
     Sent,
-    /// There is more of its body to be sent.
+    /// A part of its body is still to be sent.
     InProgress(Box<RequestWriter>),
-    /// The server took nothing more, though there was more. Its answer may still come.
+    /// The server took no more bytes before the end. It may still respond.
     Aborted,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum H1Error {
-    /// The connection ended before any byte of an answer.
-    #[error("the connection ended before an answer")]
+    /// The connection ended before any byte of a response.
+    #[error("the connection ended before a response")]
     NoResponse(#[source] io::Error),
-    /// What came is no answer.
+    /// The response is malformed or incomplete.
     #[error("{0}")]
     InvalidResponse(&'static str),
-    /// The client's body did not come whole.
-    #[error("the request's body did not come whole")]
+    /// The request body is incomplete.
+    #[error("the request body is incomplete")]
     Upload,
 }
 
 impl H1Connection {
-    /// A connection that nothing was said on yet.
+    /// A new connection.
     pub(super) fn new(stream: ServerStream) -> Self {
         Self { stream, read: BytesMut::new(), upload: UploadState::Sent }
     }
 
-    /// Whether a kept connection is as it was left. What a server says unasked is no answer to the next request.
+    /// The state of the connection while it is idle.
     pub(super) fn idle_state(&mut self) -> IdleState {
         self.stream.idle_state()
     }
 
-    /// The connection itself.
-    pub(super) fn stream(&mut self) -> &mut ServerStream {
-        &mut self.stream
+    /// The connection after a switch to another protocol.
+    pub(super) fn into_tunnel(self, idle: Duration) -> Tunnel {
+        Tunnel { stream: self.stream, received: self.read, idle }
     }
 
-    /// Whether the request was sent to its end, so that another may follow it.
+    /// Whether the request was sent to its end, so that the connection can be reused.
     pub(super) fn is_sent(&self) -> bool {
         matches!(self.upload, UploadState::Sent)
     }
 
-    /// Sends what has come of the request's body. It never waits: the task is woken when there is more to do.
+    /// Sends what is available of the request body. The task is woken when it can continue.
     ///
     /// # Errors
-    /// When the client's body does not come whole. What was sent of it cannot be completed.
+    /// If the request body is incomplete.
     pub(super) fn poll_upload(
         &mut self,
         context: &mut Context<'_>,
@@ -90,7 +92,7 @@ impl H1Connection {
             Poll::Ready(Ok(out)) => {
                 self.upload = UploadState::Sent;
                 if let Some(buffers) = buffers {
-                    buffers.give_back(out);
+                    buffers.return_write_buffer(out);
                 }
             }
             Poll::Ready(Err(WriteAborted::Server)) => self.upload = UploadState::Aborted,
@@ -99,17 +101,17 @@ impl H1Connection {
         Ok(())
     }
 
-    /// Sends a request and waits for the head of its answer; interim answers are passed on to `client`. A body is taken out
-    /// of `outgoing`; if the answer begins before it is sent, the rest is sent by [`poll_upload`](Self::poll_upload).
+    /// Sends a request and waits for the head of its response; interim responses are passed to `client`. The body is taken out
+    /// of `outgoing`; what is not sent before the response begins is sent by [`poll_upload`](Self::poll_upload).
     pub(super) async fn send_request(
         &mut self,
         outgoing: &mut Outgoing<'_>,
         client: Option<&Connection>,
     ) -> Result<Response, H1Error> {
         let buffers = client.map(|client| &client.worker.buffers);
-        let mut head = buffers.map_or_else(Vec::new, Buffers::take_out);
+        let mut head = buffers.map_or_else(Vec::new, Buffers::take_write_buffer);
         request_head(&mut head, outgoing.head);
-        match outgoing.body.take() {
+        match outgoing.body.take().zip(outgoing.upload.clone()) {
             Some((body, upload)) => {
                 self.upload = UploadState::InProgress(Box::new(RequestWriter::new(head, body, upload)));
             }
@@ -117,7 +119,7 @@ impl H1Connection {
                 head.extend_from_slice(b"\r\n");
                 let sent = self.stream.send(&head).await;
                 if let Some(buffers) = buffers {
-                    buffers.give_back(head);
+                    buffers.return_write_buffer(head);
                 }
                 sent.map_err(H1Error::NoResponse)?;
             }
@@ -127,13 +129,13 @@ impl H1Connection {
             match decoder.decode(&mut self.read).map_err(H1Error::InvalidResponse)? {
                 Some(ResponseHead::Final(response)) => return Ok(response),
                 Some(ResponseHead::Interim(status, mut headers)) => {
-                    // Clients have leave to send their bodies from the gateway itself.
+                    // The gateway sends 100 (Continue) itself.
                     if let Some(client) = client.filter(|_| status != StatusCode::CONTINUE) {
                         strip_hop_by_hop(&mut headers);
                         headers.remove(header::CONTENT_LENGTH);
                         client.pass_on((status, headers));
                     }
-                    continue; // the answer is still to come
+                    continue; // the response is still to come
                 }
                 None => {}
             }
@@ -146,25 +148,27 @@ impl H1Connection {
                     return Err(H1Error::NoResponse(io::ErrorKind::UnexpectedEof.into()));
                 }
                 Ok(0) => {
-                    return Err(H1Error::InvalidResponse("the connection ended in the head of the answer"));
+                    return Err(H1Error::InvalidResponse("the connection ended in the head of the response"));
                 }
                 Ok(_) => {}
                 Err(error) if self.read.is_empty() => return Err(H1Error::NoResponse(error)),
                 Err(_) => {
-                    return Err(H1Error::InvalidResponse("the connection broke in the head of the answer"));
+                    return Err(H1Error::InvalidResponse(
+                        "the connection failed in the head of the response",
+                    ));
                 }
             }
         }
     }
 
-    /// Reads some more, into the worker's memory if it is at hand; zero at the end.
+    /// Reads more bytes, into a buffer of the worker if possible. Returns their number; zero at the end.
     pub(super) fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
         buffers: Option<&Buffers>,
     ) -> Poll<io::Result<usize>> {
         if let Some(buffers) = buffers.filter(|_| self.read.is_empty()) {
-            self.read = BytesMut::new(); // whoever waits keeps none
+            self.read = BytesMut::new(); // a connection that waits holds no buffer
             let read = buffers.poll_read(&mut self.stream, context, READ_SIZE);
             return read.map_ok(|read| {
                 self.read = read;
@@ -172,7 +176,7 @@ impl H1Connection {
             });
         }
         self.read.reserve(READ_SIZE);
-        // A read keeps nothing between polls, so a new one each time loses nothing.
+        // `ReadBuf` has no state between polls, so a new one at each poll is correct.
         pin!(self.stream.read_buf(&mut self.read)).poll(context)
     }
 }

@@ -1,4 +1,4 @@
-//! One request on an HTTP/2 connection to a server.
+//! Sends a request on an HTTP/2 connection to a server.
 
 use std::error::Error;
 use std::rc::Rc;
@@ -20,11 +20,11 @@ use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::h1::{response_body, status_of};
 
-/// Connections that are tried for a request that none of them has taken.
+/// The most attempts for a request that no connection has accepted.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Sends a request and waits for the head of its answer. It is sent again when its connection ends and took none of it,
-/// or if it can be repeated.
+/// Sends a request and waits for the head of its response. The request is sent again if its connection ends before it was
+/// sent, or if it may be repeated.
 pub(super) async fn send_request(
     (server, h2_pool): (&Server, &Rc<H2Pool>),
     config: &UpstreamConfig,
@@ -37,10 +37,7 @@ pub(super) async fn send_request(
         attempt += 1;
         let now = connection.worker.deadlines.now();
         let mut stream = h2_pool.open_stream(now).await?;
-        let (body, upload) = match outgoing.body.take() {
-            Some((body, upload)) => (body, Some(upload)),
-            None => (UploadBody::empty(), None),
-        };
+        let body = outgoing.body.take().unwrap_or_else(UploadBody::empty);
         let mut request = outgoing.head.clone().with_body(body);
         prepare(&mut request, server);
         let mut sender = stream.sender();
@@ -54,17 +51,17 @@ pub(super) async fn send_request(
                 return Err(error);
             }
             Some(Ok(response)) => {
-                if let Some(upload) = &upload {
+                if let Some(upload) = &outgoing.upload {
                     upload.set_answered();
+                    stream.set_upload(upload);
                 }
-                stream.set_upload(upload);
                 return convert_response(response, stream, connection, &outgoing.head.method);
             }
             Some(Err(failed)) => failed,
         };
         let unsent = failed.take_message();
         let is_unsent = unsent.is_some();
-        outgoing.body = unsent.map(Request::into_body).zip(upload);
+        outgoing.body = unsent.map(Request::into_body).filter(|_| outgoing.upload.is_some());
         let error = failed.into_error();
         let fault = outgoing.client_error();
         if !is_stream_error(&error) && fault.is_none() {
@@ -83,22 +80,22 @@ pub(super) async fn send_request(
     }
 }
 
-/// Asks a request of the gateway's own, and says with which status it is answered.
+/// Sends a request of the gateway itself and returns the status of its response.
 pub(super) async fn probe(
     (server, h2_pool): (&Server, &Rc<H2Pool>),
     request: &RequestHead,
 ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
     let stream = h2_pool.open_stream(0).await?;
-    stream.retire(); // the next request finds out anew whether there is a way
+    stream.retire(); // the next probe uses a new connection
     let mut request = request.clone().with_body(UploadBody::empty());
     request.headers_mut().remove(header::CONNECTION);
     prepare(&mut request, server);
     Ok(stream.sender().send_request(request).await?.status())
 }
 
-/// The head as HTTP/2 has it: the scheme, and Host as the authority (RFC 9113 §8.3.1).
+/// Converts the head to HTTP/2: adds the scheme, and moves Host to the authority (RFC 9113 §8.3.1).
 fn prepare(request: &mut Request<UploadBody>, server: &Server) {
-    let Some(host) = request.headers_mut().remove(header::HOST) else { return }; // it was sent in vain before
+    let Some(host) = request.headers_mut().remove(header::HOST) else { return }; // converted by an earlier attempt
     let path = request.uri().path_and_query().cloned();
     let mut uri = http::uri::Parts::default();
     uri.scheme = Some(if server.address.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
@@ -120,9 +117,9 @@ fn convert_response(
     stream.note_read(connection.worker.deadlines.now());
     let (head, body) = response.into_parts();
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(ForwardError::Broken("the protocol was switched unasked".into()));
+        return Err(ForwardError::Broken("the server switched protocols without a request to do so".into()));
     }
-    // What is malformed over HTTP/1.1 is no better here.
+    // The same rules as over HTTP/1.1.
     let broken = |what: &'static str| ForwardError::Broken(what.into());
     let status = status_of(head.status.as_u16()).map_err(broken)?;
     let mut headers = Headers::from(&head.headers);
@@ -131,8 +128,8 @@ fn convert_response(
     Ok(Response { status, headers, body: Body::h2_body(body) })
 }
 
-/// Whether the server says that it has not looked at the request (RFC 9113 §8.7): the stream was refused, or is beyond
-/// the last one of a connection that is going down.
+/// Whether the server guarantees that it has not processed the request (RFC 9113 §8.7): the stream was refused, or is above
+/// the last stream of a GOAWAY.
 fn is_refused(error: &hyper::Error) -> bool {
     h2_error(error).is_some_and(|error| {
         let reason = error.reason();
@@ -142,7 +139,7 @@ fn is_refused(error: &hyper::Error) -> bool {
     })
 }
 
-/// Whether only this request is concerned, and its connection goes on.
+/// Whether the error concerns the stream only, and the connection remains usable.
 fn is_stream_error(error: &hyper::Error) -> bool {
     h2_error(error).is_some_and(h2::Error::is_reset)
 }

@@ -17,25 +17,25 @@ use super::connect::{Address, ServerStream};
 use super::error::error_chain;
 use super::upload::{Upload, UploadBody};
 
-/// Requests at once on one connection, if the server allows as many.
+/// The most concurrent requests on one connection, if the server allows as many.
 const STREAMS: usize = 100;
-/// Connections of one worker to one server. Requests beyond them wait for their turn on the least loaded one.
+/// The most connections of one worker to one server. Further requests wait on the least loaded one.
 const MAX_CONNECTIONS: usize = 16;
-/// What may come of one answer before a client has taken it, and of all answers of a connection together: a client
-/// that takes nothing holds up nobody else.
+/// The receive windows of a stream and of the connection in bytes. The latter is the sum of the former for all streams, so that
+/// a client that does not read its response does not block others.
 const WINDOW: (u32, u32) = (128 << 10, (128 << 10) * STREAMS as u32);
-/// What is written of one request before the server takes it.
+/// The send buffer of one request, in bytes.
 const SEND_BUFFER: usize = 64 << 10;
-/// The longest head of an answer.
+/// SETTINGS_MAX_HEADER_LIST_SIZE, in bytes.
 const MAX_HEAD: u32 = 64 << 10;
-/// Streams that were ended here, on which the server may not have heard of it.
+/// The most streams that were reset by us and are remembered, because frames for them may still arrive.
 const RESETS: usize = 1 << 10;
-/// What stands for the server's bound on streams before it has told one.
+/// The limit of concurrent streams that is assumed before the server has sent its SETTINGS.
 const MAX_STREAMS_UNKNOWN: usize = STREAMS + 1;
-/// How long the kernel goes on sending what a server does not acknowledge.
+/// How long the kernel retransmits data that a server does not acknowledge.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Open streams on which nothing comes: a ping, and the time for its answer. gRPC servers take more than one ping in
-/// five minutes for an attack.
+/// The interval of keepalive PINGs while streams are open, and the timeout for their answers. gRPC servers treat more than one
+/// PING in five minutes as an attack.
 const PING: (Duration, Duration) = (Duration::from_secs(310), Duration::from_secs(20));
 
 type Driver = http2::Connection<TokioIo<ServerStream>, UploadBody, LocalExecutor>;
@@ -44,20 +44,20 @@ type Driver = http2::Connection<TokioIo<ServerStream>, UploadBody, LocalExecutor
 pub(super) struct H2Pool {
     address: Rc<Address>,
     connections: RefCell<Vec<Rc<H2Connection>>>,
-    /// The connection that is being made; requests wait for it together.
+    /// The connection that is being established; all requests without a connection wait for it.
     pending: RefCell<Option<Rc<PendingConnect>>>,
 }
 
 /// A connection.
 struct H2Connection {
     sender: SendRequest<UploadBody>,
-    /// `None` once the connection takes no further requests: with it go those that it was given and did not send.
+    /// `None` once the connection has ended. Dropping it fails the requests that were not sent.
     driver: Rc<RefCell<Option<Driver>>>,
     streams: Cell<usize>,
-    /// The worker's milliseconds at which the server was heard last, and at which a stream ended last.
+    /// The times of the last data from the server and of the last end of a stream, in the worker's milliseconds.
     last_read: Cell<u64>,
     last_used: Cell<u64>,
-    /// Whether it has answered anything.
+    /// Whether a response was received on it.
     has_answered: Cell<bool>,
 }
 
@@ -73,19 +73,19 @@ pub(super) struct Stream {
     connection: Rc<H2Connection>,
     pool: Rc<H2Pool>,
     opened_at: u64,
-    /// The worker's milliseconds of the latest sign of life.
+    /// The time of the last data on this stream, in the worker's milliseconds.
     now: Cell<u64>,
-    /// The request's body, which ends with its answer.
+    /// The request body, which is cancelled when the response has ended.
     upload: Option<Rc<Upload>>,
 }
 
 impl H2Pool {
-    /// No connection yet.
+    /// A pool without connections.
     pub(super) fn new(address: &Rc<Address>) -> Self {
         Self { address: Rc::clone(address), connections: RefCell::default(), pending: RefCell::default() }
     }
 
-    /// A place for a request at `now`, the worker's milliseconds, if need be on a new connection.
+    /// Opens a stream, on a new connection if necessary. `now` is in the worker's milliseconds.
     pub(super) async fn open_stream(self: &Rc<Self>, now: u64) -> Result<Stream, ForwardError> {
         loop {
             if let Some(connection) = self.with_capacity() {
@@ -99,7 +99,7 @@ impl H2Pool {
                 done.await;
             }
             if let Some(Err(error)) = pending.result.get() {
-                return Err(error.again());
+                return Err(error.duplicate());
             }
         }
     }
@@ -134,7 +134,7 @@ impl H2Pool {
         pending
     }
 
-    /// Drops connections that are closed, or were not used for `idle`. `now` is the worker's milliseconds.
+    /// Drops connections that are closed, or were not used for `idle`. `now` is in the worker's milliseconds.
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         self.connections.borrow_mut().retain(|connection| {
@@ -144,11 +144,11 @@ impl H2Pool {
     }
 }
 
-/// A new connection on which the server has told its settings, which it does first: one that speaks something else is
-/// found out before any request is sent.
+/// Establishes a connection and waits for the SETTINGS of the server, so that a server that does not speak HTTP/2 is detected
+/// before a request is sent.
 async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, ForwardError> {
     let stream = address.connect(&[]).await?;
-    // A server that is gone without a word holds up all requests of the connection at once.
+    // A server that is gone without closing would block all requests of the connection.
     let _ = SockRef::from(stream.socket()).set_tcp_user_timeout(Some(TCP_USER_TIMEOUT));
     let waker: Rc<RefCell<Option<Waker>>> = Rc::default();
     let (sender, mut driver) = http2::Builder::new(LocalExecutor(Rc::clone(&waker)))
@@ -156,7 +156,7 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
         .initial_connection_window_size(WINDOW.1)
         .initial_max_send_streams(MAX_STREAMS_UNKNOWN)
         .max_send_buf_size(SEND_BUFFER)
-        // Clients that leave in the middle of their answers are none of the server's faults, nor of others' requests.
+        // Resets because of clients that disconnect must not end the connection.
         .max_local_error_reset_streams(None)
         .max_concurrent_reset_streams(RESETS)
         .max_header_list_size(MAX_HEAD)
@@ -171,7 +171,7 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
         match Pin::new(&mut driver).poll(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(ForwardError::Handshake(error.into()))),
             Poll::Ready(Ok(())) => {
-                Poll::Ready(Err(ForwardError::Handshake("it does not speak HTTP/2".into())))
+                Poll::Ready(Err(ForwardError::Handshake("the server does not speak HTTP/2".into())))
             }
             Poll::Pending if driver.current_max_send_streams() == MAX_STREAMS_UNKNOWN => Poll::Pending,
             Poll::Pending => Poll::Ready(Ok(())),
@@ -194,7 +194,7 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
         })
         .await;
         let ended = driven.take();
-        drop(ended); // what it did not send is tried elsewhere
+        drop(ended); // fails the requests that were not sent, which are then sent on another connection
     });
     Ok(Rc::new(H2Connection {
         sender,
@@ -218,37 +218,37 @@ impl H2Connection {
 }
 
 impl Stream {
-    /// What the request is sent by.
+    /// The sender for the request.
     pub(super) fn sender(&self) -> SendRequest<UploadBody> {
         self.connection.sender.clone()
     }
 
-    /// Whether the connection has answered other requests before.
+    /// Whether a response was received on the connection before.
     pub(super) fn is_reused(&self) -> bool {
         self.connection.has_answered.get()
     }
 
-    /// Has the request's body end with this place.
-    pub(super) fn set_upload(&mut self, upload: Option<Rc<Upload>>) {
-        self.upload = upload;
+    /// Sets the request body to be cancelled when this is dropped.
+    pub(super) fn set_upload(&mut self, upload: &Rc<Upload>) {
+        self.upload = Some(Rc::clone(upload));
     }
 
-    /// Something came from the server, at `now`.
+    /// Data arrived from the server at `now`.
     pub(super) fn note_read(&self, now: u64) {
         self.connection.has_answered.set(true);
         self.connection.last_read.set(now);
         self.now.set(now);
     }
 
-    /// No answer came in time. A connection on which nothing at all came meanwhile gets no further request: its server
-    /// may be gone without a word.
+    /// The response timed out. If nothing at all arrived on the connection meanwhile, it gets no further requests: the server
+    /// may be gone.
     pub(super) fn note_timeout(&self) {
         if self.connection.last_read.get() <= self.opened_at {
             self.retire();
         }
     }
 
-    /// No further request is put on this connection.
+    /// Stops the use of this connection for further requests.
     pub(super) fn retire(&self) {
         self.pool.connections.borrow_mut().retain(|connection| !Rc::ptr_eq(connection, &self.connection));
     }
@@ -272,13 +272,14 @@ struct PendingConnectGuard {
 
 impl Drop for PendingConnectGuard {
     fn drop(&mut self) {
-        let _ = self.pending.result.set(Err(ForwardError::ConnectTimeout)); // there is a result, or there never is one
+        let _ = self.pending.result.set(Err(ForwardError::ConnectTimeout)); // has no effect if there is a result
         self.pool.pending.take();
         self.pending.done.notify_waiters();
     }
 }
 
-/// Runs the tasks of a connection on the thread that serves it, and tells whoever waits for it that one has moved.
+/// Spawns the tasks of hyper on the present thread. While the connection is being established, wakes the task that waits for it
+/// after each poll.
 #[derive(Clone)]
 struct LocalExecutor(Rc<RefCell<Option<Waker>>>);
 

@@ -99,7 +99,7 @@ impl UpstreamState {
         let Some(config) = &self.config.health else { return };
         let connector = connector(&self);
         let server = Server::new(&endpoint, &self, connector.as_ref());
-        let preamble = self.config.proxy_protocol.map_or_else(proxy::Header::new, proxy::own);
+        let preamble = self.config.proxy_protocol.map_or_else(proxy::Header::new, proxy::local_header);
         let question = question(config, &server);
         let mut in_a_row = 0;
         tokio::time::sleep(some_of(config.every)).await; // not all at once

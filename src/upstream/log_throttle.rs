@@ -9,7 +9,7 @@ const MIN_INTERVAL: u64 = 5_000;
 /// The failure state of an address.
 #[derive(Default)]
 pub(super) struct LogThrottle {
-    /// Whether the last request failed, cheaper to look at than what follows.
+    /// Whether the last request failed; read without the lock.
     is_failing: AtomicBool,
     last: Mutex<Failure>,
 }
@@ -18,14 +18,14 @@ pub(super) struct LogThrottle {
 struct Failure {
     /// Why the last request failed.
     why: Option<String>,
-    /// Whether the log says so.
+    /// Whether the present failure was logged.
     logged: bool,
-    /// When it last did.
+    /// When a failure was last logged.
     at: Option<u64>,
 }
 
 impl LogThrottle {
-    /// A request has failed; whether that is to be logged. `now` is the gateway's milliseconds.
+    /// Records a failed request. Returns whether to log it. `now` is the gateway's clock in milliseconds.
     #[cold]
     pub(super) fn failed(&self, why: &str, now: u64) -> bool {
         let mut failure = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +40,7 @@ impl LogThrottle {
         true
     }
 
-    /// A request was answered; whether that is to be logged.
+    /// Records a response. Returns whether to log the recovery.
     pub(super) fn recovered(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed) && self.end()
     }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_change_is_told_once_and_not_too_often() {
+    fn each_change_is_logged_once_and_not_too_often() {
         let throttle = LogThrottle::default();
         assert!(!throttle.recovered());
         assert!(throttle.failed("refused", 1_000) && !throttle.failed("no answer", 9_000));
@@ -72,7 +72,7 @@ mod tests {
         assert!(throttle.recovered() && !throttle.recovered() && throttle.why().is_none());
         assert!(throttle.failed("refused", 10_000) && throttle.recovered());
         assert!(!throttle.failed("refused", 11_000) && throttle.why().is_some(), "too soon for the log");
-        assert!(!throttle.recovered(), "nothing was said that would have to be taken back");
+        assert!(!throttle.recovered(), "the failure was not logged");
         assert!(!throttle.failed("refused", 12_000) && throttle.failed("refused", 15_000), "it lasts");
     }
 }

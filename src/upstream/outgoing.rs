@@ -1,4 +1,4 @@
-//! A request as its upstream is to get it.
+//! A request as it is sent to the upstream.
 
 use std::rc::Rc;
 
@@ -6,44 +6,43 @@ use super::upload::{Upload, UploadBody};
 use super::{ForwardError, proxy};
 use sluicegate_wire::RequestHead;
 
-/// A request on its way to a server.
+/// A request as it is sent to the upstream.
 pub struct Outgoing<'a> {
     pub(super) head: &'a RequestHead,
-    /// Its body; `None` if it has none, or if a server may have got some of it.
-    pub(super) body: Option<(UploadBody, Rc<Upload>)>,
-    /// What becomes of its body, if it has one.
+    /// The body; `None` if there is none, or if a part of it may have been sent.
+    pub(super) body: Option<UploadBody>,
+    /// The state of the body, if there is one.
     pub(super) upload: Option<Rc<Upload>>,
-    /// The protocol that it asks to switch to.
+    /// The protocol that the client asks to switch to.
     pub(super) upgrade: Option<Vec<u8>>,
     /// The hash for consistent balancing.
     pub(super) affinity: Option<u64>,
-    /// What a connection begins with.
+    /// The first bytes of the connection.
     pub(super) preamble: proxy::Header,
 }
 
 impl<'a> Outgoing<'a> {
-    /// A request of the gateway's own, without a body.
+    /// A request of the gateway itself, which has no body.
     pub(super) fn without_body(head: &'a RequestHead) -> Self {
         Self { head, body: None, upload: None, upgrade: None, affinity: None, preamble: proxy::Header::new() }
     }
 
-    /// Whether it can be sent again after no byte of an answer has come: it does the same when it is done twice, and all
-    /// of it is still there.
+    /// Whether it may be sent again if no byte of a response was received: it is idempotent, and none of its body was sent.
     pub(super) fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.is_whole()
     }
 
-    /// The error when no answer has come in time.
+    /// The error if no response was received in time.
     pub(super) fn timeout(&self) -> ForwardError {
         self.upload.as_ref().map_or(ForwardError::ResponseTimeout, |upload| upload.timeout())
     }
 
-    /// What the client did wrong, if that is why it was not sent whole.
+    /// The error of the client, if that is why the request was not sent to its end.
     pub(super) fn client_error(&self) -> Option<ForwardError> {
         self.upload.as_ref().and_then(|upload| upload.client_error())
     }
 
-    /// Whether all of it is still there.
+    /// Whether none of its body was sent.
     pub(super) fn is_whole(&self) -> bool {
         self.upload.is_none() || self.body.is_some()
     }

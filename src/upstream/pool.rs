@@ -1,6 +1,6 @@
-//! Kept connections to one server: the one used last is used next, so that the rest may grow old and go. If a server sends
-//! bytes that no request asked for, that is logged and counted, and none of its connections is kept for a minute: the next
-//! request could get those bytes for its answer.
+//! Idle HTTP/1.1 connections to an endpoint. The one used last is reused first, so that the others reach the idle timeout. If a
+//! server sends unsolicited bytes, that is logged and counted, and its connections are not reused for a minute: the bytes could
+//! be taken for the response to the next request.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::endpoint_state::EndpointState;
 use super::h1_connection::H1Connection;
 use super::upstream_state::{PersistentState, UpstreamState};
 
-/// Connections that are kept for one server by one worker.
+/// The most idle connections of one worker to one endpoint.
 const MOST_IDLE: usize = 1024;
 
-/// The kept connections of one worker to one server.
+/// The idle connections of one worker to an endpoint.
 pub(super) struct Pool {
     idle: RefCell<Vec<Idle>>,
     endpoint: Arc<EndpointState>,
@@ -25,7 +25,7 @@ pub(super) struct Pool {
 
 struct Idle {
     h1_connection: H1Connection,
-    /// The worker's milliseconds at which it was last used.
+    /// When it became idle, in the worker's milliseconds.
     since: u64,
 }
 
@@ -39,7 +39,7 @@ impl Pool {
         }
     }
 
-    /// A kept connection that is open and silent, if there is one. `now` is the worker's milliseconds, here and below.
+    /// Takes an idle connection that is open and silent, if there is one. `now` is in the worker's milliseconds, here and below.
     pub(super) fn take(&self, now: u64) -> Option<H1Connection> {
         loop {
             let mut h1_connection = self.idle.borrow_mut().pop()?.h1_connection;
@@ -55,7 +55,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection that was used until now.
+    /// Adds a connection that becomes idle.
     pub(super) fn keep(&self, h1_connection: H1Connection, now: u64) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < MOST_IDLE && self.endpoint.keeps_connections(now) {
@@ -63,7 +63,7 @@ impl Pool {
         }
     }
 
-    /// Drops the connections that were not used for `idle`, and those that are of no use any more.
+    /// Drops connections that were not used for `idle`, that are closed, or on which unsolicited bytes arrived.
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         let is_kept = self.endpoint.keeps_connections(now);
@@ -76,7 +76,7 @@ impl Pool {
         (0..unsolicited).for_each(|_| self.unsolicited(now));
     }
 
-    /// The server has sent bytes on a connection without a request, or behind a whole answer.
+    /// The server has sent bytes on an idle connection, or after the end of a response.
     #[cold]
     pub(super) fn unsolicited(&self, now: u64) {
         self.persistent.unsolicited();

@@ -1,22 +1,22 @@
-//! The PROXY protocol, versions 1 and 2: what a connection to a server begins with, so that the server knows the client.
+//! Writes PROXY headers, versions 1 and 2: the first bytes of a connection to a server, which name the client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sluicegate_config::ProxyVersion;
 
-/// What version 2 begins with.
+/// The signature of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Version 2, a connection on behalf of somebody else.
+/// Version and command of version 2: PROXY, a connection on behalf of a client.
 const PROXIED: u8 = 0x21;
-/// Version 2, a connection on nobody's behalf.
+/// Version and command of version 2: LOCAL, a connection of the proxy itself.
 const LOCAL: u8 = 0x20;
-/// TCP over IPv4, and over IPv6.
+/// Address family and protocol: TCP over IPv4, TCP over IPv6.
 const TCP: (u8, u8) = (0x11, 0x21);
 
-/// The header of a connection; the longest of version 1 has 107 bytes.
+/// A PROXY header.
 pub(super) type Header = Vec<u8>;
 
-/// What tells of a client that came to `to`. Both are told in one family: where they differ, in IPv6.
+/// The header for a client that connected to `to`. If the address families differ, both are written as IPv6.
 pub(super) fn header(version: ProxyVersion, client: SocketAddr, to: SocketAddr) -> Header {
     let (from, to) = (canonical(client), canonical(to));
     let mut out = Header::new();
@@ -25,20 +25,26 @@ pub(super) fn header(version: ProxyVersion, client: SocketAddr, to: SocketAddr) 
             line(&mut out, "TCP4", &source, &target, (from.port(), to.port()));
         }
         (ProxyVersion::V1, source, target) => {
-            line(&mut out, "TCP6", &six(source), &six(target), (from.port(), to.port()));
+            line(&mut out, "TCP6", &to_ipv6(source), &to_ipv6(target), (from.port(), to.port()));
         }
         (ProxyVersion::V2, IpAddr::V4(source), IpAddr::V4(target)) => {
             binary(&mut out, TCP.0, &source.octets(), &target.octets(), (from.port(), to.port()));
         }
         (ProxyVersion::V2, source, target) => {
-            binary(&mut out, TCP.1, &six(source).octets(), &six(target).octets(), (from.port(), to.port()));
+            binary(
+                &mut out,
+                TCP.1,
+                &to_ipv6(source).octets(),
+                &to_ipv6(target).octets(),
+                (from.port(), to.port()),
+            );
         }
     }
     out
 }
 
-/// What a connection of the gateway's own begins with.
-pub(super) fn own(version: ProxyVersion) -> Header {
+/// The header for a connection of the gateway itself.
+pub(super) fn local_header(version: ProxyVersion) -> Header {
     let mut out = Header::new();
     match version {
         ProxyVersion::V1 => out.extend_from_slice(b"PROXY UNKNOWN\r\n"),
@@ -54,7 +60,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-fn six(ip: IpAddr) -> Ipv6Addr {
+fn to_ipv6(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(ip) if ip == Ipv4Addr::UNSPECIFIED => Ipv6Addr::UNSPECIFIED,
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

@@ -1,35 +1,35 @@
-//! How many requests may be tried again: an outage must not double the traffic.
+//! The retry budget: limits retries to a share of the requests, so that an outage does not double the traffic.
 
 use std::cell::Cell;
 
-/// What one retry costs. All numbers are hundredths of a retry.
+/// The cost of one retry. All amounts are hundredths of a retry.
 const COST: u32 = 100;
-/// What is there at the start, and comes back with time, however few requests there are.
+/// The initial amount, to which the budget recovers over time even without requests.
 const FLOOR: u32 = 10 * COST;
-/// What can be saved up.
-const MOST: u32 = 100 * COST;
+/// The largest amount.
+const MAX: u32 = 100 * COST;
 
-/// A worker's budget for one upstream.
-pub(super) struct Budget {
+/// The retry budget of one worker for one upstream.
+pub(super) struct RetryBudget {
     left: Cell<u32>,
-    /// The worker's milliseconds at which it was last looked at.
-    seen: Cell<u64>,
+    /// The time of the last attempt to spend, in the worker's milliseconds.
+    updated: Cell<u64>,
 }
 
-impl Budget {
+impl RetryBudget {
     pub(super) fn new() -> Self {
-        Self { left: Cell::new(FLOOR), seen: Cell::new(0) }
+        Self { left: Cell::new(FLOOR), updated: Cell::new(0) }
     }
 
-    /// A request came, which earns `percent` hundredths of a retry.
+    /// Adds `percent` hundredths of a retry, for a new request.
     pub(super) fn earn(&self, percent: u32) {
-        self.left.set((self.left.get() + percent).min(MOST.max(self.left.get())));
+        self.left.set((self.left.get() + percent).min(MAX));
     }
 
-    /// Takes one retry out, if there is one. `now` is the worker's milliseconds.
+    /// Takes one retry from the budget. Returns false if there is none. `now` is in the worker's milliseconds.
     pub(super) fn spend(&self, now: u64) -> bool {
-        // Ten a second, up to the floor.
-        let passed = u32::try_from(now.saturating_sub(self.seen.replace(now))).unwrap_or(u32::MAX);
+        // A hundredth per millisecond is ten retries per second, up to the floor.
+        let passed = u32::try_from(now.saturating_sub(self.updated.replace(now))).unwrap_or(u32::MAX);
         let left = self.left.get();
         let left = left.max(left.saturating_add(passed).min(FLOOR));
         let spent = left.checked_sub(COST);
@@ -45,7 +45,7 @@ mod tests {
     /// If everything fails for a minute at a thousand a second, retries are a fifth of the requests and a few.
     #[test]
     fn retries_are_a_share_of_requests() {
-        let budget = Budget::new();
+        let budget = RetryBudget::new();
         let mut retries = 0;
         for request in 0..60_000 {
             budget.earn(20);
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn few_requests_may_be_retried_too() {
-        let budget = Budget::new();
+        let budget = RetryBudget::new();
         let spend = |now| (0..50).take_while(|_| budget.spend(now)).count();
         assert_eq!(spend(0), 10);
         assert_eq!(spend(50), 0);
@@ -65,8 +65,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_up_is_bounded() {
-        let budget = Budget::new();
+    fn the_budget_is_bounded() {
+        let budget = RetryBudget::new();
         (0..1_000_000).for_each(|_| budget.earn(100));
         assert_eq!((0..1_000).take_while(|_| budget.spend(0)).count(), 100);
     }

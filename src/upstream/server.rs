@@ -1,4 +1,4 @@
-//! One server of an upstream: connections to it, and one request on one of them.
+//! The connections of one worker to an endpoint, and requests on them.
 
 use std::error::Error;
 use std::rc::Rc;
@@ -22,18 +22,17 @@ use crate::boxed_future::boxed_future;
 use sluicegate_config::{Protocol, UpstreamConfig};
 use sluicegate_wire::RequestHead;
 
-/// A server as one worker sees it.
+/// The connections of one worker to an endpoint.
 pub(super) struct Server {
-    /// Where it is.
     pub(super) address: Rc<Address>,
-    /// Its reused connections, where it speaks HTTP/1.1.
+    /// Idle HTTP/1.1 connections.
     pool: Rc<Pool>,
-    /// Its connections, where it speaks HTTP/2.
+    /// HTTP/2 connections, if the upstream is configured for HTTP/2.
     h2_pool: Option<Rc<H2Pool>>,
 }
 
 impl Server {
-    /// A server without connections. The connector is that of its upstream.
+    /// A server without connections. `connector` is that of the upstream.
     pub(super) fn new(
         endpoint: &Arc<EndpointState>,
         upstream: &UpstreamState,
@@ -45,12 +44,12 @@ impl Server {
         Self { address, pool: Rc::new(Pool::new(endpoint, upstream)), h2_pool }
     }
 
-    /// Whether it is spoken to as `upstream` says.
+    /// Whether its connections are established as `upstream` says.
     pub(super) fn connects_as(&self, upstream: &UpstreamState) -> bool {
         self.address.connects_as(upstream)
     }
 
-    /// Drops reused connections that are old or closed. `now` is the worker's milliseconds.
+    /// Drops idle connections that are old or closed. `now` is in the worker's milliseconds.
     pub(super) fn reap(&self, now: u64, idle: Duration) {
         self.pool.reap(now, idle);
         if let Some(h2_pool) = &self.h2_pool {
@@ -58,7 +57,7 @@ impl Server {
         }
     }
 
-    /// Asks a request of the gateway's own, and says with which status it is answered.
+    /// Sends a request of the gateway itself and returns the status of its response.
     pub(super) async fn probe(
         &self,
         request: &RequestHead,
@@ -72,7 +71,7 @@ impl Server {
     }
 }
 
-/// Sends a request and waits for the head of its answer.
+/// Sends a request and waits for the head of its response.
 pub(super) async fn send_request(
     server: &Server,
     config: &UpstreamConfig,
@@ -87,11 +86,11 @@ pub(super) async fn send_request(
     }
 }
 
-/// Sends a request on a connection that is its own until its answer has ended. A new connection begins with the preamble
-/// of the request; with one, no connection is used twice.
+/// Sends a request on an HTTP/1.1 connection. A new connection begins with the preamble of the request, if it has one; such a
+/// connection is not reused.
 ///
-/// A reused connection may die as it is used. A request that can be repeated is then sent again, on a new one, if no byte
-/// of an answer had come.
+/// The server may close a reused connection at the moment at which the request is sent. If no byte of a response was received
+/// then, a request that may be repeated is sent again on a new connection.
 async fn send_h1_request(
     server: &Server,
     config: &UpstreamConfig,
@@ -113,17 +112,17 @@ async fn send_h1_request(
             .await
         {
             None => return Err(outgoing.timeout()),
-            Some(Ok(mut answer)) => {
+            Some(Ok(mut response)) => {
                 if let Some(upload) = &outgoing.upload {
                     upload.set_answered();
                 }
-                answer.keep_alive &= !is_exclusive;
+                response.keep_alive &= !is_exclusive;
                 let now = connection.worker.deadlines.now();
-                let body = match answer.upgraded {
+                let body = match response.upgraded {
                     true => Body::switched(h1_connection, config.tunnel),
-                    false => Body::h1_body(&mut answer, h1_connection, Rc::clone(&server.pool), now),
+                    false => Body::h1_body(&mut response, h1_connection, Rc::clone(&server.pool), now),
                 };
-                return Ok(Response { status: answer.status, headers: answer.headers, body });
+                return Ok(Response { status: response.status, headers: response.headers, body });
             }
             Some(Err(error)) => error,
         };

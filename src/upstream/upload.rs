@@ -1,4 +1,4 @@
-//! Bodies of requests on their way to a server, and what becomes of them.
+//! Request bodies on their way to a server.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -19,53 +19,50 @@ use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_config::UpstreamConfig;
 use sluicegate_wire::Headers;
 
-/// The body of a request on its way to an upstream.
-pub(super) struct UploadBody {
-    body: Option<RequestBody>,
-    state: Option<Rc<Upload>>,
-}
+/// A request body with its state; `None` if the request has no body.
+pub(super) struct UploadBody(Option<(RequestBody, Rc<Upload>)>);
 
-/// What became of the body of a request.
+/// The state of a request body.
 pub(crate) struct Upload {
-    /// Bytes that may still come.
+    /// Bytes that may still be received.
     max_left: Cell<u64>,
-    /// Bytes that have come.
+    /// Bytes that were received.
     pub(crate) received: Cell<u64>,
-    /// Why it did not come whole.
+    /// Why the body is incomplete.
     failed: Cell<Option<UploadFailure>>,
-    /// It came whole.
+    /// The body was received to its end.
     ended: Cell<bool>,
-    /// The client is the one who is waited for.
+    /// The next bytes have to come from the client.
     awaits_client: Cell<bool>,
-    /// The answer has begun: from then on the deadline is that of the answer.
+    /// The response has begun: from then on its deadline applies.
     answered: Cell<bool>,
-    /// Its exchange is over: nobody wants the rest.
+    /// The response has ended: the rest is not sent.
     is_cancelled: Cell<bool>,
-    /// Who sends it.
+    /// The task that sends the body.
     waker: RefCell<Option<Waker>>,
-    /// The fields that may come behind the body.
+    /// The fields that may be trailers.
     announced: SmallVec<[HeaderName; 2]>,
     worker: Rc<WorkerState>,
     deadline: Rc<Deadline>,
-    /// The client's time for the next bytes; the upstream's for its answer, and in the middle of that.
+    /// The timeouts for the next bytes of the client, for the response, and between two reads of the response.
     client_timeout: Duration,
     response_timeout: Duration,
     idle_timeout: Duration,
 }
 
-/// Why the body of a request did not come whole.
+/// Why a request body is incomplete.
 #[derive(Clone, Copy)]
 enum UploadFailure {
     /// It is longer than allowed.
     TooLarge,
-    /// The client broke off, or sent what is no body.
+    /// The client disconnected, or the body is malformed.
     Broken,
-    /// The client sent it too slowly.
+    /// The client was too slow.
     Slow,
 }
 
 impl Upload {
-    /// The exchange is over: what is still to be sent is not sent any more.
+    /// The response has ended: the rest of the body is not sent.
     pub(super) fn cancel(&self) {
         if self.ended.get() {
             return;
@@ -76,18 +73,17 @@ impl Upload {
         }
     }
 
-    /// The answer has begun.
+    /// The response has begun.
     pub(super) fn set_answered(&self) {
         self.answered.set(true);
     }
 
-    /// It is not as long as it was announced.
+    /// The body does not have the announced length.
     pub(super) fn set_malformed(&self) {
         self.failed.set(Some(UploadFailure::Broken));
     }
 
-    /// Some of it has come from the client, or was taken by the server: the deadline is set anew for whoever is waited
-    /// for next.
+    /// Bytes were received from the client or sent to the server: sets the deadline for the next step.
     pub(super) fn progress(&self) {
         let within = match (self.answered.get(), self.awaits_client.get()) {
             (false, true) => self.client_timeout,
@@ -98,18 +94,18 @@ impl Upload {
         self.deadline.set_request(Some(self.worker.deadlines.after(within)));
     }
 
-    /// The server takes nothing more of it, but may still answer: it is not the client who is waited for.
+    /// The server takes no more bytes, but may still respond.
     pub(super) fn set_write_aborted(&self) {
         self.awaits_client.set(false);
         self.progress();
     }
 
-    /// The error when the deadline has passed: the client's if it is the one who is waited for.
+    /// The error if the deadline has passed.
     pub(super) fn timeout(&self) -> ForwardError {
         if self.awaits_client.get() { ForwardError::ClientSlow } else { ForwardError::ResponseTimeout }
     }
 
-    /// What the client did wrong, if that is why the body did not come whole.
+    /// The error of the client, if the body is incomplete.
     pub(super) fn client_error(&self) -> Option<ForwardError> {
         self.failed.get().map(|failed| match failed {
             UploadFailure::TooLarge => ForwardError::TooLarge,
@@ -119,9 +115,9 @@ impl Upload {
     }
 }
 
-/// Why a request was not sent whole. An HTTP/2 server is told CANCEL.
+/// A request was not sent to its end. hyper resets the stream of an HTTP/2 server with CANCEL.
 #[derive(Debug, thiserror::Error)]
-#[error("the request's body did not come whole")]
+#[error("the request body is incomplete")]
 pub(crate) struct UploadError(#[source] h2::Error);
 
 impl UploadError {
@@ -131,12 +127,12 @@ impl UploadError {
 }
 
 impl UploadBody {
-    /// A body of nothing.
+    /// No body.
     pub(super) fn empty() -> Self {
-        Self { body: None, state: None }
+        Self(None)
     }
 
-    /// The body of a client, of at most `max` bytes, watched by the exchange.
+    /// A body of at most `max` bytes, and its state, which the exchange counts.
     pub(super) fn new(
         body: RequestBody,
         max: Option<u64>,
@@ -162,7 +158,7 @@ impl UploadBody {
             idle_timeout: config.idle,
         });
         exchange.set_upload(&state);
-        (Self { body: Some(body), state: Some(Rc::clone(&state)) }, state)
+        (Self(Some((body, Rc::clone(&state)))), state)
     }
 }
 
@@ -174,7 +170,7 @@ impl http_body::Body for UploadBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
-        let Self { body: Some(body), state: Some(state) } = &mut *self else { return Poll::Ready(None) };
+        let Self(Some((body, state))) = &mut *self else { return Poll::Ready(None) };
         let failed = |why| {
             state.failed.set(Some(why));
             Poll::Ready(Some(Err(UploadError::new())))
@@ -218,10 +214,10 @@ impl http_body::Body for UploadBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(http_body::Body::is_end_stream)
+        self.0.as_ref().is_none_or(|(body, _)| body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint)
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |(body, _)| body.size_hint())
     }
 }

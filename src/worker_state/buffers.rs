@@ -1,4 +1,4 @@
-//! Memory of a worker that its connections read into and write from: one that waits holds none.
+//! Buffers of a worker that its connections share: a connection that waits holds none.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -9,87 +9,88 @@ use bytes::BytesMut;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// What connections read into, piece by piece.
-const PIECE: usize = 32 << 10;
-/// What is written from is kept unless it grew beyond this.
-const KEPT: usize = 64 << 10;
-/// So many are written from at once: one for a client, and one for a server while the former is.
+/// The size of the read buffers, in bytes.
+const READ_SIZE: usize = 32 << 10;
+/// The largest write buffer that is kept, in bytes.
+const MAX_KEPT: usize = 64 << 10;
+/// The most write buffers that are kept: one for a client and one for a server are in use at the same time.
 const SPARE: usize = 2;
 
-/// The buffers of a worker, and the time of day as answers tell it.
+/// The buffers of a worker, and the present value of the Date header.
 pub struct Buffers {
-    piece: RefCell<BytesMut>,
-    /// The same for those that keep nothing of what they read.
-    piece_of_frames: Cell<Vec<u8>>,
-    out: RefCell<Vec<Vec<u8>>>,
+    /// The read buffer for readers that keep parts of it.
+    shared: RefCell<BytesMut>,
+    /// The read buffer for readers that return it.
+    read: Cell<Vec<u8>>,
+    write: RefCell<Vec<Vec<u8>>>,
     date: Cell<[u8; 29]>,
     second: Cell<i64>,
 }
 
 impl Buffers {
-    /// Buffers that have no memory yet, at this time.
+    /// Buffers without memory; `now` is the time for the Date header.
     pub(crate) fn new(now: jiff::Timestamp) -> Self {
         let buffers = Self {
-            piece: RefCell::default(),
-            out: RefCell::default(),
+            shared: RefCell::default(),
+            read: Cell::default(),
+            write: RefCell::default(),
             date: Cell::new([b' '; 29]),
             second: Cell::new(i64::MIN),
-            piece_of_frames: Cell::default(),
         };
         buffers.set_date(now);
         buffers
     }
 
-    /// Reads some more, which costs its reader no memory before it is there; nothing at the end. There is `room` for so
-    /// many bytes at least.
+    /// Reads from a stream; the result is empty at its end. Memory is taken only when bytes have arrived. At least `room` bytes
+    /// fit.
     pub(crate) fn poll_read(
         &self,
         stream: &mut (impl AsyncRead + Unpin),
         context: &mut Context<'_>,
         room: usize,
     ) -> Poll<io::Result<BytesMut>> {
-        let mut piece = self.piece.borrow_mut();
-        // If nobody has any of it any more it is read into from its beginning, which the processor has at hand.
-        if piece.capacity() < PIECE && !piece.try_reclaim(PIECE) && piece.capacity() < room {
-            piece.reserve(PIECE);
+        let mut buffer = self.shared.borrow_mut();
+        // If no part of it is referenced any more, it is reused from its beginning, which is likely in the processor's cache.
+        if buffer.capacity() < READ_SIZE && !buffer.try_reclaim(READ_SIZE) && buffer.capacity() < room {
+            buffer.reserve(READ_SIZE);
         }
-        // A read keeps nothing between polls, so a new one each time loses nothing.
-        ready!(pin!(stream.read_buf(&mut *piece)).poll(context))?;
-        Poll::Ready(Ok(piece.split()))
+        // `ReadBuf` has no state between polls, so a new one at each poll is correct.
+        ready!(pin!(stream.read_buf(&mut *buffer)).poll(context))?;
+        Poll::Ready(Ok(buffer.split()))
     }
 
-    /// A buffer to read into, whatever stands in it.
-    pub(crate) fn take_in(&self) -> Vec<u8> {
-        let mut piece = self.piece_of_frames.take();
-        piece.resize(PIECE, 0);
-        piece
+    /// Takes a buffer to read into. Its content is arbitrary.
+    pub(crate) fn take_read_buffer(&self) -> Vec<u8> {
+        let mut buffer = self.read.take();
+        buffer.resize(READ_SIZE, 0);
+        buffer
     }
 
-    /// Gives it back for the next.
-    pub(crate) fn give_in(&self, piece: Vec<u8>) {
-        self.piece_of_frames.set(piece);
+    /// Returns it for reuse.
+    pub(crate) fn return_read_buffer(&self, buffer: Vec<u8>) {
+        self.read.set(buffer);
     }
 
-    /// An empty buffer to write into.
-    pub(crate) fn take_out(&self) -> Vec<u8> {
-        self.out.borrow_mut().pop().unwrap_or_default()
+    /// Takes an empty buffer to write into.
+    pub(crate) fn take_write_buffer(&self) -> Vec<u8> {
+        self.write.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Gives it back for the next.
-    pub(crate) fn give_back(&self, mut out: Vec<u8>) {
-        let mut spare = self.out.borrow_mut();
-        if out.capacity() <= KEPT && spare.len() < SPARE {
-            out.clear();
-            spare.push(out);
+    /// Returns it for reuse.
+    pub(crate) fn return_write_buffer(&self, mut buffer: Vec<u8>) {
+        let mut spare = self.write.borrow_mut();
+        if buffer.capacity() <= MAX_KEPT && spare.len() < SPARE {
+            buffer.clear();
+            spare.push(buffer);
         }
     }
 
-    /// The time of day for the header Date (RFC 9110 §5.6.7).
+    /// The value of the Date header (RFC 9110 §5.6.7).
     pub(crate) fn date(&self) -> [u8; 29] {
         self.date.get()
     }
 
-    /// Notes the time of day.
+    /// Sets the time for the Date header.
     pub(crate) fn set_date(&self, now: jiff::Timestamp) {
         if now.as_second() == self.second.replace(now.as_second()) {
             return;

@@ -1,18 +1,19 @@
-//! Coarse deadlines: one timer a worker looks at all connections ten times a second, instead of a timer a
-//! request. Late by up to a tenth of a second, and free for whoever is in time.
+//! Coarse deadlines: one timer per worker checks all connections ten times per second, instead of one timer per request. A
+//! deadline fires up to a tenth of a second late; one that is cleared in time costs nothing.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::{Rc, Weak};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// What was set and has not passed is this far away.
+/// A deadline that is not set.
 const NEVER: u64 = u64::MAX;
 
-/// Deadlines that were lent and come back are kept for the next, so many of them.
+/// The most deadlines that are kept for reuse.
 const SPARE: usize = 256;
 
-/// All deadlines of one worker.
+/// The deadlines of one worker.
 pub struct Deadlines {
     /// Milliseconds since the gateway started, as of the last tick.
     now: Cell<u64>,
@@ -20,22 +21,22 @@ pub struct Deadlines {
     spare: RefCell<Vec<Rc<Deadline>>>,
 }
 
-/// The deadlines of one connection: one for its socket, one for the request it is serving.
+/// The deadlines of one connection: for its socket and for its present request.
 pub struct Deadline {
     socket: Cell<u64>,
     request: Cell<u64>,
-    /// When the request has to be over, whoever makes progress.
+    /// The total timeout of the request.
     total: Cell<u64>,
     socket_passed: Cell<bool>,
     request_passed: Cell<bool>,
     closing: Cell<bool>,
-    given_up: Cell<bool>,
+    expired_early: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     group: u64,
 }
 
 impl Deadlines {
-    /// How often they are looked at.
+    /// The interval of the checks.
     pub const TICK: Duration = Duration::from_millis(100);
 
     pub(crate) fn new() -> Self {
@@ -47,7 +48,7 @@ impl Deadlines {
         self.now.get()
     }
 
-    /// Deadlines for a new connection of a group (a listener), none of them set.
+    /// Deadlines for a new connection of a group (a listener). None of them is set.
     pub fn register(&self, group: u64) -> Rc<Deadline> {
         let deadline = Rc::new(Deadline {
             socket: Cell::new(NEVER),
@@ -56,7 +57,7 @@ impl Deadlines {
             socket_passed: Cell::new(false),
             request_passed: Cell::new(false),
             closing: Cell::new(false),
-            given_up: Cell::new(false),
+            expired_early: Cell::new(false),
             waker: RefCell::new(None),
             group,
         });
@@ -64,15 +65,15 @@ impl Deadlines {
         deadline
     }
 
-    /// Deadlines for a request of its own, of no group: it ends with its connection. They are to be given back, so that
-    /// requests by the thousand leave nothing to the next sweep.
-    pub(crate) fn lend(&self) -> Rc<Deadline> {
+    /// Deadlines for one request on a shared connection, of no group. They are returned by [`recycle`](Self::recycle), so that
+    /// the next sweep has fewer to check.
+    pub(crate) fn take_spare(&self) -> Rc<Deadline> {
         let spare = self.spare.borrow_mut().pop();
         spare.unwrap_or_else(|| self.register(u64::MAX))
     }
 
-    /// Takes back what was lent, unless somebody else still has it.
-    pub(crate) fn take_back(&self, deadline: Rc<Deadline>) {
+    /// Keeps deadlines for reuse, unless there are other references to them.
+    pub(crate) fn recycle(&self, deadline: Rc<Deadline>) {
         let mut spare = self.spare.borrow_mut();
         if Rc::strong_count(&deadline) == 1 && spare.len() < SPARE {
             deadline.clear();
@@ -80,25 +81,25 @@ impl Deadlines {
         }
     }
 
-    /// The point `span` from now.
+    /// The time `span` from now, in milliseconds.
     pub fn after(&self, span: Duration) -> u64 {
-        // A tick more, so that what was set right before one does not lose it.
+        // One more tick, because the time of the last tick is up to one tick old.
         let millis = span.saturating_add(Self::TICK).as_millis();
         self.now.get().saturating_add(u64::try_from(millis).unwrap_or(NEVER))
     }
 
-    /// Wakes every connection with a deadline that has passed. `uptime` is the time since the gateway started.
+    /// Wakes all connections with a deadline that has passed. `uptime` is the time since the gateway started.
     pub(crate) fn sweep(&self, uptime: Duration) {
         let now = u64::try_from(uptime.as_millis()).unwrap_or(NEVER);
         self.now.set(now);
         self.all.borrow_mut().retain(|deadline| {
             let Some(deadline) = deadline.upgrade() else { return false };
-            deadline.look(now);
+            deadline.check(now);
             true
         });
     }
 
-    /// Asks the connections of a group to end when they are idle.
+    /// Asks the connections of a group to close as soon as they are idle.
     pub(crate) fn close(&self, group: u64) {
         for deadline in self.all.borrow().iter().filter_map(Weak::upgrade).filter(|d| d.group == group) {
             deadline.close();
@@ -107,7 +108,7 @@ impl Deadlines {
 }
 
 impl Deadline {
-    fn look(&self, now: u64) {
+    fn check(&self, now: u64) {
         let socket = now >= self.socket.get();
         let request = now >= self.request.get();
         let total = now >= self.total.get() && !self.request_passed.get();
@@ -124,13 +125,13 @@ impl Deadline {
         }
     }
 
-    /// As if nothing had been set.
+    /// Resets everything to the initial state.
     fn clear(&self) {
         self.set_socket(None);
         self.set_request(None);
         self.set_total(None);
         self.closing.set(false);
-        self.given_up.set(false);
+        self.expired_early.set(false);
         self.waker.take();
     }
 
@@ -140,12 +141,21 @@ impl Deadline {
         }
     }
 
-    /// Whom to wake: the task of the connection.
-    pub fn watch(&self, context: &Context<'_>) {
+    /// Sets the task that is woken.
+    pub fn set_waker(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
+    }
+
+    /// Waits for a condition, such as [`socket_passed`](Self::socket_passed).
+    pub(crate) async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        poll_fn(|context| {
+            self.set_waker(context);
+            if condition(self) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Sets the socket's deadline; `None` clears it.
@@ -164,16 +174,16 @@ impl Deadline {
         self.socket_passed.get()
     }
 
-    /// Has the socket's deadline pass now, to make room for others.
-    pub(crate) fn give_up(&self) {
-        self.given_up.set(true);
+    /// Makes the socket's deadline pass now, because there are too many connections.
+    pub(crate) fn expire_early(&self) {
+        self.expired_early.set(true);
         self.socket_passed.set(true);
         self.wake();
     }
 
-    /// Whether it was given up.
-    pub(crate) fn was_given_up(&self) -> bool {
-        self.given_up.get()
+    /// Whether [`expire_early`](Self::expire_early) was called.
+    pub(crate) fn expired_early(&self) -> bool {
+        self.expired_early.get()
     }
 
     /// Sets the request's deadline; `None` clears it.
@@ -182,12 +192,12 @@ impl Deadline {
         self.request_passed.set(false);
     }
 
-    /// Sets when the request has to be over; `None` clears it.
+    /// Sets the total timeout of the request; `None` clears it.
     pub fn set_total(&self, at: Option<u64>) {
         self.total.set(at.unwrap_or(NEVER));
     }
 
-    /// Whether the request should be over by `now`.
+    /// Whether the total timeout has expired at `now`.
     pub fn is_over(&self, now: u64) -> bool {
         now >= self.total.get()
     }
@@ -202,18 +212,18 @@ impl Deadline {
         self.request_passed.get()
     }
 
-    /// Asks the connection to end when its request has.
+    /// Asks the connection to close after its present request.
     fn close(&self) {
         self.closing.set(true);
         self.wake();
     }
 
-    /// Whether it is asked to end.
+    /// Whether the connection was asked to close.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.get()
     }
 
-    /// Whether it was asked to end; true once.
+    /// Whether the connection was asked to close; true only once.
     pub fn take_closing(&self) -> bool {
         self.closing.take()
     }
@@ -224,9 +234,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lent_comes_back_as_new() {
+    fn recycled_deadlines_are_reset() {
         let deadlines = Deadlines::new();
-        let (one, held) = (deadlines.lend(), deadlines.lend());
+        let (one, held) = (deadlines.take_spare(), deadlines.take_spare());
         let kept = Rc::clone(&held);
         for deadline in [&one, &held] {
             deadline.set_socket(Some(0));
@@ -236,11 +246,11 @@ mod tests {
         deadlines.sweep(Duration::from_secs(1));
         assert!(one.socket_passed() && one.request_passed());
         let was = Rc::as_ptr(&one);
-        deadlines.take_back(held);
-        deadlines.take_back(one);
-        let again = deadlines.lend();
-        assert_eq!(Rc::as_ptr(&again), was, "the one that nobody else had");
+        deadlines.recycle(held);
+        deadlines.recycle(one);
+        let again = deadlines.take_spare();
+        assert_eq!(Rc::as_ptr(&again), was, "the one without other references");
         assert!(!again.socket_passed() && !again.request_passed() && !again.is_over(u64::MAX - 1));
-        assert!(kept.socket_passed(), "somebody still has it");
+        assert!(kept.socket_passed(), "it still has a reference");
     }
 }

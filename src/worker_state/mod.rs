@@ -1,5 +1,5 @@
-//! What a worker thread has for its connections and requests: clock, coarse deadlines, buffers and random numbers.
-//! None of it is shared with other threads.
+//! The state of a worker thread that its connections and requests use: clock, coarse deadlines, buffers and random numbers. It
+//! is not shared with other threads.
 
 mod buffers;
 mod deadline;
@@ -15,10 +15,10 @@ use sluicegate_config::ClientConfig;
 pub struct WorkerState {
     /// Coarse deadlines of all connections and requests.
     pub deadlines: Deadlines,
-    /// Memory that connections read into and write from.
+    /// Buffers of connections.
     pub buffers: Buffers,
     clock: Clock,
-    /// Timeouts and rates of clients, of the configuration in force.
+    /// The limits of clients in the present configuration.
     client: Cell<ClientConfig>,
     /// The state of SplitMix64.
     random: Cell<u64>,
@@ -42,7 +42,7 @@ impl WorkerState {
         &self.clock
     }
 
-    /// How long clients may take, and how much they may send.
+    /// The timeouts, rates and sizes that apply to clients.
     #[inline]
     pub(crate) fn client(&self) -> ClientConfig {
         self.client.get()

@@ -58,5 +58,5 @@ fn a_server_that_does_not_answer_is_reported() {
     for _ in 0..3 {
         assert_eq!(gateway.get("/").status, 504);
     }
-    told(&gateway, "no answer in time");
+    told(&gateway, "no response in time");
 }

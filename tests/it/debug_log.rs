@@ -49,12 +49,12 @@ fn the_log_tells_why_a_request_failed_and_why_a_connection_was_closed() {
     says(&gateway, &["upstream request failed", "upstream=\"dead\"", "Connection refused"]);
     says(&gateway, &["request answered with an error", "status=502", "peer=127.0.0.1"]);
     assert_eq!(gateway.client().ask("GET", "/silent", &secrets).status, 504);
-    says(&gateway, &["upstream request failed", "upstream=\"api\"", "no answer in time"]);
+    says(&gateway, &["upstream request failed", "upstream=\"api\"", "no response in time"]);
 
     let mut client = gateway.client();
     client.request("GET", "/broken", &secrets);
     assert!(client.reader.response("GET").is_err());
-    says(&gateway, &["response body failed", "connection ended in the middle of its answer"]);
+    says(&gateway, &["response body failed", "connection ended in the middle of its response"]);
     says(&gateway, &["client connection closed", "the response could not be completed"]);
 
     let malformed = gateway.client().send("GET / HTTP/1.1\r\nno colon\r\n\r\n").response();
@@ -65,7 +65,7 @@ fn the_log_tells_why_a_request_failed_and_why_a_connection_was_closed() {
     let mut idle = gateway.client();
     assert_eq!(idle.get("/").status, 200);
     assert!(idle.is_closed());
-    says(&gateway, &["client connection closed", "no request came within the idle timeout"]);
+    says(&gateway, &["client connection closed", "no request arrived within the idle timeout"]);
 
     let mut client = gateway.client();
     client.send(BROKEN_H2);

@@ -1,4 +1,4 @@
-//! The body of an HTTP/1.1 request, read from the connection by whoever handles the request.
+//! The body of an HTTP/1.1 request, read from the connection by the handler of the request.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -13,33 +13,33 @@ use crate::client_connection::RequestBodyError;
 /// connection discards the rest.
 pub struct Http1Body {
     socket: Rc<Socket>,
-    turn: u64,
+    number: u64,
 }
 
 impl Http1Body {
-    /// The body of the request `turn`, which has just begun.
-    pub(crate) fn new(socket: &Rc<Socket>, turn: u64) -> Self {
-        Self { socket: Rc::clone(socket), turn }
+    /// The body of the request with this number, which has just begun.
+    pub(crate) fn new(socket: &Rc<Socket>, number: u64) -> Self {
+        Self { socket: Rc::clone(socket), number }
     }
 
     pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        self.socket.poll_body(self.turn, context)
+        self.socket.poll_body(self.number, context)
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.socket.body_has_ended(self.turn)
+        self.socket.body_has_ended(self.number)
     }
 
     pub(crate) fn left(&self) -> Option<u64> {
-        self.socket.body_left(self.turn)
+        self.socket.body_left(self.number)
     }
 }
 
 impl Drop for Http1Body {
     fn drop(&mut self) {
-        self.socket.release(self.turn);
+        self.socket.release(self.number);
     }
 }

@@ -1,4 +1,4 @@
-//! Interim responses on their way out (RFC 9110 §15.2): `100 Continue`, and those of the upstream.
+//! Interim responses that are to be sent (RFC 9110 §15.2): `100 Continue`, and those of the upstream.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ const CONTINUE: Bytes = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");
 /// Unsent bytes beyond which interim responses of the upstream are dropped.
 const UNTAKEN: usize = 64 << 10;
 
-/// Complete heads, of which the first may be sent in part.
+/// Complete heads. A part of the first one may have been sent.
 #[derive(Default)]
 pub(crate) struct Interims(Bytes);
 

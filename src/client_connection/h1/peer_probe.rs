@@ -1,4 +1,4 @@
-//! Finds out whether a client is still there without reading from its socket.
+//! Determines whether a client is still connected without reading from its socket.
 
 use std::pin::pin;
 use std::task::{Context, Poll};
@@ -18,9 +18,9 @@ pub(crate) enum PeerState {
     Gone,
 }
 
-/// What the socket says about the client beyond the bytes that were not read yet. `half_closed` if the end was read.
+/// The state of the client, also if bytes before the end of the input were not read yet. `half_closed` if the end was read.
 pub(crate) fn probe(stream: &mut ClientStream, half_closed: bool, context: &mut Context<'_>) -> PeerState {
-    let Ok(socket) = stream.socket_mut().watched() else { return PeerState::Gone };
+    let Ok(socket) = stream.socket_mut().registered() else { return PeerState::Gone };
     if !matches!(socket.take_error(), Ok(None)) {
         return PeerState::Gone;
     }

@@ -1,4 +1,4 @@
-//! The socket of an HTTP/1.1 connection, shared by its task and whoever reads the body of its request.
+//! The socket of an HTTP/1.1 connection, shared by its task and the reader of the request body.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
 use http_body::Frame;
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::peer_probe::{PeerState, probe};
 use super::state::{MAX_DISCARD, Reader, Reading, State, Writing};
@@ -21,13 +22,13 @@ use crate::client_connection::body_rate::ReceiveRate;
 use sluicegate_wire::HeadError;
 use sluicegate_wire::h1::{BodyDecoder, Decoded, Request, RequestDecoder};
 
-/// Bytes of further requests that are read before the response to the one before them.
+/// Bytes of further requests that are read before the response to the present one.
 const READ_AHEAD: usize = 16 << 10;
 
 /// The socket of a connection.
 pub(crate) struct Socket {
     pub(crate) connection: Rc<Connection>,
-    /// The connection closes after the response in hand.
+    /// The connection closes after the present response.
     pub(crate) ends: Cell<bool>,
     state: RefCell<State>,
 }
@@ -37,9 +38,9 @@ pub(crate) struct Socket {
 pub(crate) enum Next {
     /// A request.
     Request(Request),
-    /// What is no request; `None` if it came too slowly to be one.
+    /// A malformed request; `None` if it did not arrive in time.
     Refused(Option<HeadError>),
-    /// Nothing.
+    /// The connection ends.
     End,
 }
 
@@ -52,15 +53,16 @@ impl Socket {
         }
     }
 
-    /// Waits for the next request, in the time that it may take. `max_head` returns the most bytes of its head.
+    /// Waits for the next request, within the timeouts. `max_head` returns the most bytes of its head. Polled by hand, because
+    /// every request passes here and an arrived one must be served before a timeout or a shutdown is considered.
     pub(crate) async fn next(&self, max_head: impl Fn() -> usize) -> Next {
         let deadline = &self.connection.deadline;
         let mut decoder = RequestDecoder::default();
         let empty = self.state.borrow().read.is_empty();
         let times = self.connection.worker.client();
-        self.within(if empty { times.idle } else { times.head });
+        self.set_timeout(if empty { times.idle } else { times.head });
         poll_fn(|context| {
-            deadline.watch(context);
+            deadline.set_waker(context);
             let state = &mut *self.state.borrow_mut();
             loop {
                 match decoder.decode(&mut state.read, &max_head, times.max_headers) {
@@ -73,7 +75,9 @@ impl Socket {
                     // Read first: a request that has arrived is served before the connection ends.
                     Poll::Pending if nothing && deadline.take_closing() => return self.end("draining"),
                     Poll::Pending if !deadline.socket_passed() => return Poll::Pending,
-                    Poll::Pending if nothing => return self.end("no request came within the idle timeout"),
+                    Poll::Pending if nothing => {
+                        return self.end("no request arrived within the idle timeout");
+                    }
                     Poll::Pending => return Poll::Ready(Next::Refused(None)),
                     Poll::Ready(Ok(0)) if !nothing => {
                         let what = HeadError::Malformed("the request ended before its head did");
@@ -81,7 +85,7 @@ impl Socket {
                     }
                     Poll::Ready(Ok(0)) => return self.end("the client closed it between requests"),
                     Poll::Ready(Err(error)) => return self.end(error),
-                    Poll::Ready(Ok(_)) if nothing => self.within(times.head),
+                    Poll::Ready(Ok(_)) if nothing => self.set_timeout(times.head),
                     Poll::Ready(Ok(_)) => {}
                 }
             }
@@ -94,14 +98,15 @@ impl Socket {
         Poll::Ready(Next::End)
     }
 
-    fn within(&self, span: std::time::Duration) {
+    /// Sets the deadline of the socket to `span` from now.
+    pub(crate) fn set_timeout(&self, span: std::time::Duration) {
         self.connection.deadline.set_socket(Some(self.connection.worker.deadlines.after(span)));
     }
 
     /// Begins a request. Returns the number by which its body is read.
     pub(crate) fn begin(&self, decoder: BodyDecoder, expects_continue: bool, is_http10: bool) -> u64 {
         let state = &mut *self.state.borrow_mut();
-        state.turn += 1;
+        state.number += 1;
         let reader = match decoder {
             BodyDecoder::Ended => Reader::Connection,
             _ => Reader::Handler(None),
@@ -110,7 +115,7 @@ impl Socket {
         state.writing = Writing::Interim { is_http10, probed: false };
         state.discard_left = MAX_DISCARD;
         state.rate = ReceiveRate::default();
-        state.turn
+        state.number
     }
 
     /// The response begins.
@@ -119,8 +124,9 @@ impl Socket {
         self.connection.deadline.set_socket(None);
     }
 
-    /// Runs `work` for the client and sends interim responses meanwhile; `None` if the client goes away.
-    pub(crate) async fn attended<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    /// Runs `work` for the client and sends interim responses meanwhile; `None` if the client disconnects. Polled by hand,
+    /// because every request passes here and interim responses are taken right after the poll that produced them.
+    pub(crate) async fn while_connected<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         poll_fn(|context| {
             let polled = work.as_mut().poll(context);
             if let Some(interims) = self.connection.take_interims() {
@@ -133,30 +139,30 @@ impl Socket {
             if let Poll::Ready(done) = polled {
                 return Poll::Ready(Some(done));
             }
-            self.poll_gone(context).map(|()| None)
+            self.poll_disconnected(context).map(|()| None)
         })
         .await
     }
 
-    /// Watches a client that waits for its response. Ready when it has gone away.
-    pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+    /// Watches a client that waits for its response. Ready when it has disconnected.
+    pub(crate) fn poll_disconnected(&self, context: &mut Context<'_>) -> Poll<()> {
         let deadline = &self.connection.deadline;
-        deadline.watch(context);
+        deadline.set_waker(context);
         let state = &mut *self.state.borrow_mut();
         if state.is_new() && state.reading.has_ended() && !self.connection.queued.get() {
-            // Most responses come at once, and many connections end with their first one: the socket is registered later.
+            // Most responses are available at once, and many connections have one request only: the socket is registered later.
             if !deadline.socket_passed() {
                 if !deadline.socket_is_set() {
-                    self.within(timeouts::LOOK);
+                    self.set_timeout(timeouts::PROBE_INTERVAL);
                 }
                 return Poll::Pending;
             }
             deadline.set_socket(None);
-            if !state.watch() {
+            if !state.register() {
                 return Poll::Ready(());
             }
         }
-        // Nobody else reads what follows the request, so it is read here, up to a bound.
+        // Bytes that follow the request are read here, up to a limit.
         while state.reading.has_ended() && !state.half_closed && state.read.len() < READ_AHEAD {
             match state.poll_fill(context, &self.connection) {
                 Poll::Pending => return Poll::Pending,
@@ -193,13 +199,13 @@ impl Socket {
             if over {
                 return Poll::Ready(());
             }
-            self.within(timeouts::LOOK);
+            self.set_timeout(timeouts::PROBE_INTERVAL);
         } else if !deadline.socket_is_set() {
             // A socket that cannot be read has to be probed from time to time.
-            self.within(match (state.half_closed, state.writing) {
+            self.set_timeout(match (state.half_closed, state.writing) {
                 (true, Writing::Interim { probed: false, .. }) => timeouts::GRACE,
                 (true, Writing::Response) => timeouts::HALF_CLOSED,
-                _ => timeouts::LOOK,
+                _ => timeouts::PROBE_INTERVAL,
             });
         }
         match state.poll_interim(context) {
@@ -211,11 +217,11 @@ impl Socket {
     /// The next frame of the body of a request.
     pub(crate) fn poll_body(
         &self,
-        turn: u64,
+        number: u64,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let state = &mut *self.state.borrow_mut();
-        if turn != state.turn || state.stream.is_none() {
+        if number != state.number || state.stream.is_none() {
             return Poll::Ready(Some(Err(RequestBodyError::BrokenOff)));
         }
         let now = self.connection.worker.deadlines.now();
@@ -226,7 +232,7 @@ impl Socket {
             match decoder.decode(&mut state.read) {
                 Ok(Decoded::Frame(frame)) => {
                     *expects_continue = false;
-                    state.rate.came(frame.data_ref().map_or(0, Bytes::len), now);
+                    state.rate.add(frame.data_ref().map_or(0, Bytes::len), now);
                     if state.reading.has_ended() {
                         state.wake();
                     }
@@ -248,7 +254,7 @@ impl Socket {
             }
             match state.poll_fill(context, &self.connection) {
                 Poll::Pending => {
-                    state.rate.waits(now);
+                    state.rate.begin_wait(now);
                     if let Reading::Body { reader, .. } = &mut state.reading {
                         *reader = Reader::Handler(Some(context.waker().clone()));
                     }
@@ -264,21 +270,21 @@ impl Socket {
     }
 
     /// Whether the body of a request has ended.
-    pub(crate) fn body_has_ended(&self, turn: u64) -> bool {
+    pub(crate) fn body_has_ended(&self, number: u64) -> bool {
         let state = self.state.borrow();
-        turn == state.turn && state.reading.has_ended()
+        number == state.number && state.reading.has_ended()
     }
 
     /// The bytes of the body that are still to come, if that is known.
-    pub(crate) fn body_left(&self, turn: u64) -> Option<u64> {
+    pub(crate) fn body_left(&self, number: u64) -> Option<u64> {
         let state = self.state.borrow();
-        if turn == state.turn { state.reading.remaining() } else { None }
+        if number == state.number { state.reading.remaining() } else { None }
     }
 
     /// The handler does not want the rest of a body.
-    pub(crate) fn release(&self, turn: u64) {
+    pub(crate) fn release(&self, number: u64) {
         let state = &mut *self.state.borrow_mut();
-        if turn == state.turn {
+        if number == state.number {
             if let Reading::Body { reader, .. } = &mut state.reading {
                 *reader = Reader::Connection;
             }
@@ -289,7 +295,7 @@ impl Socket {
     /// Takes the rest of the body from the handler after the response. False if the connection must not be read further.
     pub(crate) fn take_back(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
-        state.turn += 1;
+        state.number += 1;
         state.reading.take_back();
         !state.reading.is_broken() && !state.awaits_continue()
     }
@@ -338,40 +344,19 @@ impl Socket {
         }
     }
 
-    /// Writes some of a response, after interim responses.
-    pub(crate) fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let state = &mut *self.state.borrow_mut();
-        ready!(state.poll_interim(context))?;
-        match &mut state.stream {
-            Some(stream) => Pin::new(stream).poll_write(context, bytes),
-            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-        }
-    }
-
-    /// Flushes the stream.
-    pub(crate) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.state.borrow_mut().stream {
-            Some(stream) => Pin::new(stream).poll_flush(context),
-            None => Poll::Ready(Ok(())),
-        }
-    }
-
-    /// Closes our side.
-    pub(crate) fn poll_shutdown(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.state.borrow_mut().stream {
-            Some(stream) => Pin::new(stream).poll_shutdown(context),
-            None => Poll::Ready(Ok(())),
-        }
-    }
-
-    /// Reads bytes that are not HTTP, those that were read before first; none at the end.
-    pub(crate) fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<BytesMut>> {
-        let state = &mut *self.state.borrow_mut();
-        if !state.read.is_empty() {
-            return Poll::Ready(Ok(state.read.split()));
-        }
-        ready!(state.poll_fill(context, &self.connection))?;
-        Poll::Ready(Ok(std::mem::take(&mut state.read)))
+    /// Reads bytes that are not HTTP, those in the buffer first. The result is empty at the end.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(crate) async fn read(&self) -> io::Result<BytesMut> {
+        poll_fn(|context| {
+            let state = &mut *self.state.borrow_mut();
+            if state.read.is_empty() {
+                ready!(state.poll_fill(context, &self.connection))?;
+            }
+            Poll::Ready(Ok(std::mem::take(&mut state.read)))
+        })
+        .await
     }
 
     /// Whether the client has sent, or may be sending, bytes that nobody reads: closing at once would reset the connection, and
@@ -381,21 +366,46 @@ impl Socket {
         !state.half_closed && (!state.read.is_empty() || !state.reading.has_ended())
     }
 
-    /// Closes the layer below HTTP, if it has an orderly end: TLS.
-    pub(crate) fn poll_farewell(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.state.borrow_mut().stream {
-            Some(stream) if stream.has_farewell() => Pin::new(stream).poll_shutdown(context),
-            _ => Poll::Ready(Ok(())),
-        }
-    }
-
     /// Closes the connection; with `reset`, so that a response that ends with the connection is not taken for complete.
     pub(crate) fn close(&self, reset: bool) {
         let state = &mut *self.state.borrow_mut();
         let stream = state.stream.take();
         state.reading.take_back();
-        if let Some(socket) = stream.as_ref().filter(|_| reset).and_then(|stream| stream.socket().handle()) {
-            let _ = socket2::SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO));
+        match stream {
+            Some(stream) if reset => {
+                if let Some(socket) = stream.socket().handle() {
+                    let _ = socket2::SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO));
+                }
+            }
+            // Sends close_notify, if there is room for it in the send buffer.
+            Some(ClientStream::Tls(mut stream)) => _ = stream.shutdown().now_or_never(),
+            _ => {}
+        }
+    }
+}
+
+/// Writes follow interim responses that are not sent yet.
+impl AsyncWrite for &Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let state = &mut *self.state.borrow_mut();
+        ready!(state.poll_interim(context))?;
+        match &mut state.stream {
+            Some(stream) => Pin::new(stream).poll_write(context, bytes),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.state.borrow_mut().stream {
+            Some(stream) => Pin::new(stream).poll_flush(context),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.state.borrow_mut().stream {
+            Some(stream) => Pin::new(stream).poll_shutdown(context),
+            None => Poll::Ready(Ok(())),
         }
     }
 }

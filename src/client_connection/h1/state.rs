@@ -1,4 +1,4 @@
-//! The state of an HTTP/1.1 connection: what is read, what is written, and who waits for what.
+//! The state of an HTTP/1.1 connection: what is read, what is written, and which task waits.
 
 use std::io;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use crate::client_connection::ClientStream;
 use crate::client_connection::Connection;
 use crate::client_connection::body_rate::ReceiveRate;
 
-/// Bytes that are read at once after some that are there already.
+/// Bytes of a read into a buffer that is not empty.
 const MORE: usize = 4 << 10;
 /// Bytes of a body that are read and discarded so that the client sees the response.
 pub(crate) const MAX_DISCARD: u64 = 16 << 20;
@@ -26,35 +26,35 @@ pub(crate) struct State {
     pub(crate) read: BytesMut,
     /// The client has closed its side.
     pub(crate) half_closed: bool,
-    /// Interim responses on their way out.
+    /// Interim responses that are to be sent.
     pub(crate) interim: Interims,
-    /// The number of the request in hand. The body of another request gets no bytes.
-    pub(crate) turn: u64,
+    /// The number of the present request. Bodies of other requests get no bytes.
+    pub(crate) number: u64,
     pub(crate) reading: Reading,
     pub(crate) writing: Writing,
     /// Bytes that may still be discarded.
     pub(crate) discard_left: u64,
     pub(crate) rate: ReceiveRate,
-    /// The task of the connection, while somebody else reads the body.
+    /// The task of the connection, while the handler reads the body.
     pub(crate) waker: Option<Waker>,
 }
 
 /// What is read from the connection.
 pub(crate) enum Reading {
-    /// The body of the request in hand, or what is left of it.
+    /// The body of the present request, or the rest of it.
     Body {
         decoder: BodyDecoder,
         reader: Reader,
         /// The client waits for `100 Continue` before it sends the body.
         expects_continue: bool,
     },
-    /// The body is malformed, too slow or broke off: nothing more can be decoded.
+    /// The body is malformed, too slow or incomplete: nothing more can be decoded.
     Broken,
 }
 
 /// Who reads the body.
 pub(crate) enum Reader {
-    /// Whoever handles the request; with its task, while it waits.
+    /// The handler of the request; with its task, while it waits.
     Handler(Option<Waker>),
     /// The connection, which discards it.
     Connection,
@@ -116,7 +116,7 @@ impl State {
             read,
             half_closed: false,
             interim: Interims::default(),
-            turn: 0,
+            number: 0,
             reading: Reading::NOTHING,
             writing: Writing::Interim { is_http10: false, probed: false },
             discard_left: 0,
@@ -156,8 +156,8 @@ impl State {
     }
 
     /// Registers the socket with the runtime. Returns whether that could be done.
-    pub(crate) fn watch(&mut self) -> bool {
-        self.stream.as_mut().is_some_and(|stream| stream.socket_mut().watched().is_ok())
+    pub(crate) fn register(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(|stream| stream.socket_mut().registered().is_ok())
     }
 
     /// Sends the rest of interim responses.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// For the rest of a request body after the response.
+/// To receive the rest of a request body after the response.
 pub(crate) const DRAIN: Duration = Duration::from_secs(10);
-/// For the response, after a client closed its side, until the client is probed.
+/// After the client has closed its side, until it is probed.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
-/// For the next bytes of a response to a client that has closed its side.
+/// To send the next bytes of a response to a client that has closed its side.
 pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(10);
 /// Between two probes of a socket that is not read: at every tick of the deadlines.
-pub(crate) const LOOK: Duration = Duration::ZERO;
-/// For the other side of a tunnel after one side was closed.
+pub(crate) const PROBE_INTERVAL: Duration = Duration::ZERO;
+/// Idle timeout of a tunnel after one side has ended.
 pub(crate) const HALF_TUNNEL: Duration = Duration::from_secs(60);

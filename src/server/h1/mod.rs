@@ -1,5 +1,5 @@
-//! HTTP/1.1 connections of clients (RFC 9112): one task each, which reads a head, has it served, writes the answer,
-//! and goes on to the next. A connection that waits holds no buffer.
+//! HTTP/1.1 connections of clients (RFC 9112): one task each, which reads a request, serves it, writes the response, and
+//! continues with the next request. An idle connection holds no buffer.
 
 mod tunnel;
 mod write;
@@ -7,10 +7,10 @@ mod write;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use bytes::BytesMut;
 use http::StatusCode;
+use tokio::io::AsyncWriteExt;
 
 use self::write::Sent;
 use crate::boxed_future::boxed_future;
@@ -18,9 +18,10 @@ use crate::client_connection::h1::{Http1Body, MAX_DISCARD, Next, Socket, timeout
 use crate::client_connection::{ClientStream, Connection, RequestBody};
 use crate::request::{Services, pipeline};
 use crate::respond::LocalError;
+use crate::worker_state::Deadline;
 use sluicegate_wire::h1::{BodyDecoder, Request, ResponseTerms};
 
-/// Serves a connection to its end. `read` is what was read of it already.
+/// Serves a connection to its end. `read` has the bytes that were read already.
 pub(super) async fn serve(
     services: &Services,
     connection: &Rc<Connection>,
@@ -40,16 +41,16 @@ pub(super) async fn serve(
             }
             Next::Request(Request { mut head, body, terms, expects_continue }) => {
                 let has_body = body != BodyDecoder::Ended;
-                let turn = socket.begin(body, expects_continue, terms.is_http10);
+                let number = socket.begin(body, expects_continue, terms.is_http10);
                 let body = match has_body {
-                    true => RequestBody::Http1(Http1Body::new(&socket, turn)),
+                    true => RequestBody::Http1(Http1Body::new(&socket, number)),
                     false => RequestBody::None,
                 };
                 let serving = pin!(pipeline::serve(services, connection, &mut head, body));
-                match socket.attended(serving).await {
+                match socket.while_connected(serving).await {
                     Some(response) => (terms, response),
                     None => {
-                        connection.log_close("the client left before its response");
+                        connection.log_close("the client disconnected before its response");
                         break;
                     }
                 }
@@ -61,14 +62,14 @@ pub(super) async fn serve(
             break;
         }
         match write::send(&socket, terms, response).await {
-            Sent::Whole => {
+            Sent::Complete => {
                 if !socket.take_back() || !(socket.has_ended() || drain(&socket).await) {
                     connection.log_close("the rest of a request body was not read");
                     boxed_future(|| linger(&socket)).await;
                     break;
                 }
             }
-            Sent::Last => {
+            Sent::CompleteAndLast => {
                 connection.log_close(match () {
                     () if refused => "no complete and valid request arrived",
                     () if connection.listener.ending.get() => "draining",
@@ -80,56 +81,42 @@ pub(super) async fn serve(
                 }
                 break;
             }
-            Sent::Broken { reset: only } => {
-                reset = only;
+            Sent::Incomplete { reset: needs_reset } => {
+                reset = needs_reset;
                 break;
             }
         }
     }
-    if !reset {
-        // Best effort: what does not fit into the socket at once is not waited for.
-        let _ = poll_fn(|context| Poll::Ready(socket.poll_farewell(context).is_ready())).await;
-    }
     socket.close(reset);
 }
 
-/// Reads the rest of a body that was answered before it had come. Whether the connection can be used further.
+/// Discards the rest of a request body after its response. Returns whether the connection can be reused.
 async fn drain(socket: &Socket) -> bool {
-    let connection = &socket.connection;
-    connection.deadline.set_socket(Some(connection.worker.deadlines.after(timeouts::DRAIN)));
-    poll_fn(|context| {
-        connection.deadline.watch(context);
-        match socket.poll_drain(context) {
-            Poll::Pending if connection.deadline.socket_passed() => Poll::Ready(false),
-            polled => polled,
-        }
-    })
-    .await
+    socket.set_timeout(timeouts::DRAIN);
+    tokio::select! {
+        biased;
+        ended = poll_fn(|context| socket.poll_drain(context)) => ended,
+        () = socket.connection.deadline.until(Deadline::socket_passed) => false,
+    }
 }
 
-/// Closes our side and reads what the client is still sending, in bounds: closing with unread data resets the
-/// connection, and the client would never see the answer.
+/// Closes our side and discards what the client is still sending, within limits: closing a socket with unread data resets the
+/// connection, and the client would not see the response.
 async fn linger(socket: &Socket) {
-    let connection = &socket.connection;
-    connection.deadline.set_socket(Some(connection.worker.deadlines.after(timeouts::DRAIN)));
-    let mut left = MAX_DISCARD;
-    let mut shut = false;
-    poll_fn(|context| {
-        connection.deadline.watch(context);
-        loop {
-            if !shut {
-                shut = socket.poll_shutdown(context).is_ready();
-            }
-            match socket.poll_read(context) {
-                Poll::Pending if connection.deadline.socket_passed() => return Poll::Ready(()),
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(read)) if !read.is_empty() => match left.checked_sub(read.len() as u64) {
-                    Some(rest) => left = rest,
-                    None => return Poll::Ready(()),
-                },
-                Poll::Ready(_) => return Poll::Ready(()),
-            }
+    socket.set_timeout(timeouts::DRAIN);
+    let mut writer = socket;
+    let discard = async {
+        let mut left = MAX_DISCARD;
+        while let Ok(read) = socket.read().await
+            && !read.is_empty()
+            && let Some(rest) = left.checked_sub(read.len() as u64)
+        {
+            left = rest;
         }
-    })
-    .await;
+    };
+    tokio::select! {
+        biased;
+        _ = async { tokio::join!(writer.shutdown(), discard) } => {}
+        () = socket.connection.deadline.until(Deadline::socket_passed) => {}
+    }
 }

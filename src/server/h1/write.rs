@@ -1,4 +1,4 @@
-//! An answer on its way to the client: head and small body in one write, each frame of a larger one as it comes.
+//! Writes responses: the head together with a small body, and a larger body frame by frame.
 
 use std::future::poll_fn;
 use std::io;
@@ -9,38 +9,44 @@ use http::StatusCode;
 use http_body::Body as _;
 use sluicegate_wire::Headers;
 use sluicegate_wire::h1::write::{ResponseHead, says_close, switch_head};
-use sluicegate_wire::h1::{BodyFraming, LengthMismatch, MessageEncoder, ResponseTerms};
+use sluicegate_wire::h1::{BodyError, BodyFraming, MessageEncoder, ResponseTerms};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::client_connection::body_rate::SendRate;
 use crate::client_connection::h1::Socket;
 use crate::request::{Response, ResponseBody};
+use crate::worker_state::Deadline;
 
-/// How an answer ended.
+/// How a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// It is whole, and the connection may live on.
-    Whole,
-    /// It is whole, and the connection ends behind it.
-    Last,
-    /// It broke off, or the client has gone.
-    Broken {
-        /// Nothing but a reset tells the client that.
+    /// It was sent completely, and the connection may be reused.
+    Complete,
+    /// It was sent completely, and the connection closes after it.
+    CompleteAndLast,
+    /// It is incomplete, or the client is gone.
+    Incomplete {
+        /// Only a reset tells the client that the response is incomplete.
         reset: bool,
     },
 }
 
+/// Writes one response. It is polled by hand because every request passes here: reading of the body, writing, the rest of the
+/// request body and two timeouts share one future without further state.
 struct Writer<'a> {
     socket: &'a Socket,
     encoder: MessageEncoder,
-    /// `None` once it has ended, and the exchange with it.
+    /// `None` once it has ended. Dropping it ends the request.
     body: Option<ResponseBody>,
+    /// Whether the client accepts trailers.
     trailers: bool,
     failed: bool,
+    /// Whether the send buffer of the socket is full.
     blocked: bool,
-    pace: SendRate,
+    send_rate: SendRate,
 }
 
-/// Sends an answer.
+/// Sends a response.
 pub(super) async fn send(socket: &Socket, terms: ResponseTerms, response: Response) -> Sent {
     let Response { status, headers, body } = response;
     socket.begin_response();
@@ -53,7 +59,7 @@ pub(super) async fn send(socket: &Socket, terms: ResponseTerms, response: Respon
     };
     let ends = socket.connection.deadline.take_closing()
         || socket.ends.get()
-        // Told now, its client does not send another request at the moment at which this side closes.
+        // If the client is told now, it does not send another request at the moment at which the listener closes.
         || socket.connection.listener.ending.get()
         || !terms.keep_alive
         || framing == BodyFraming::UntilClose
@@ -61,90 +67,78 @@ pub(super) async fn send(socket: &Socket, terms: ResponseTerms, response: Respon
         || says_close(&headers);
     socket.ends.set(ends);
     let buffers = &socket.connection.worker.buffers;
-    let mut out = buffers.take_out();
+    let mut out = buffers.take_write_buffer();
     let length = body.size_hint().exact().filter(|length| !bodiless || (terms.is_head && *length > 0));
     ResponseHead { status, headers: &headers, framing, length, closes: ends, date: &buffers.date() }
         .write(&mut out, terms);
     let mut writer = Writer {
         socket,
         encoder: MessageEncoder::new(out, framing),
-        body: (framing != BodyFraming::Ended).then_some(body), // else it is dropped, which ends the exchange
+        body: (framing != BodyFraming::Ended).then_some(body), // dropping it ends the request
         trailers: terms.trailers,
         failed: false,
         blocked: false,
-        pace: SendRate::default(),
+        send_rate: SendRate::default(),
     };
     let sent = poll_fn(|context| writer.poll(context)).await;
-    buffers.give_back(writer.encoder.take_buffer());
+    buffers.return_write_buffer(writer.encoder.take_buffer());
     match sent {
         Ok(()) if writer.failed => {
             socket.connection.log_close("the response could not be completed");
-            Sent::Broken { reset: framing == BodyFraming::UntilClose }
+            Sent::Incomplete { reset: framing == BodyFraming::UntilClose }
         }
-        Ok(()) if ends => Sent::Last,
-        Ok(()) => Sent::Whole,
-        // A client that is only slow would take the rest for whole.
+        Ok(()) if ends => Sent::CompleteAndLast,
+        Ok(()) => Sent::Complete,
+        // The client may only be slow: without a reset it would take the part that it reads later for the whole response.
         Err(error) => {
             socket.connection.log_close(format_args!("the response could not be sent: {error}"));
-            Sent::Broken { reset: framing == BodyFraming::UntilClose }
+            Sent::Incomplete { reset: framing == BodyFraming::UntilClose }
         }
     }
 }
 
-/// Sends a head alone, behind which another protocol begins.
+/// Sends the head of a response that switches to another protocol.
 pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &Headers) -> io::Result<()> {
     socket.begin_response();
     let mut out = Vec::with_capacity(512);
     switch_head(&mut out, status, headers);
-    let mut left = &out[..];
-    let mut write = |context: &mut Context<'_>| -> Poll<io::Result<()>> {
-        while !left.is_empty() {
-            let written = ready!(socket.poll_write(context, left))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            left = &left[written..];
-        }
-        socket.poll_flush(context)
+    arm_write_timeout(socket);
+    let mut writer = socket;
+    let write = async {
+        writer.write_all(&out).await?;
+        writer.flush().await
     };
-    give_time(socket);
-    let deadline = &socket.connection.deadline;
-    poll_fn(|context| {
-        let written = write(context);
-        if written.is_pending() {
-            deadline.watch(context);
-            if deadline.socket_passed() {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-        }
-        written
-    })
-    .await
+    tokio::select! {
+        biased;
+        written = write => written,
+        () = socket.connection.deadline.until(Deadline::socket_passed) => Err(io::ErrorKind::TimedOut.into()),
+    }
 }
 
 impl Writer<'_> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let deadline = &self.socket.connection.deadline;
         loop {
-            let waits = self.gather(context);
-            match self.poll_out(context) {
+            let needs_body = self.fill(context);
+            match self.poll_write(context) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    deadline.watch(context);
+                    deadline.set_waker(context);
                     let worker = &self.socket.connection.worker;
-                    let is_slow = self.pace.waits(worker.deadlines.now(), worker.client().min_send_rate);
+                    let is_slow =
+                        self.send_rate.begin_wait(worker.deadlines.now(), worker.client().min_send_rate);
                     if is_slow || (self.blocked && deadline.socket_passed()) {
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }
                     if !self.blocked {
                         self.blocked = true;
-                        give_time(self.socket);
+                        arm_write_timeout(self.socket);
                     }
                     if let Some(body) = &mut self.body {
                         body.poll_upload(context);
                     }
-                    let _ = self.socket.poll_drain(context); // it may be what the client has to get rid of first
+                    let _ = self.socket.poll_drain(context); // the client may have to send its request body first
                     return Poll::Pending;
                 }
             }
@@ -154,60 +148,52 @@ impl Writer<'_> {
             if self.body.is_none() {
                 return Poll::Ready(Ok(()));
             }
-            if waits {
+            if needs_body {
                 let _ = self.socket.poll_drain(context);
-                let gone = self.socket.poll_gone(context);
+                let gone = self.socket.poll_disconnected(context);
                 return gone.map(|()| Err(io::ErrorKind::ConnectionReset.into()));
             }
         }
     }
 
-    /// Gathers what is there of the body. Whether more is to come that is not there yet.
-    fn gather(&mut self, context: &mut Context<'_>) -> bool {
-        while self.encoder.has_room() {
-            let Some(body) = &mut self.body else { return false };
-            if let Some(text) = body.take_text() {
-                self.encoder.write_all(&text); // its length is told
-                self.body = None;
-                return false;
+    /// Adds what is available of the body to the encoder. Returns whether the next frame has to be waited for.
+    fn fill(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(body) = &mut self.body else { return false };
+        let added = match body.take_text() {
+            Some(text) => {
+                self.encoder.write_all(&text); // has the announced length
+                Poll::Ready(Ok(()))
             }
-            let gathered = match Pin::new(&mut *body).poll_frame(context) {
-                Poll::Pending => return true,
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => self.encoder.write_data(data),
-                    Err(frame) => self.encoder.finish(frame.trailers_ref().filter(|_| self.trailers)),
-                },
-                Poll::Ready(Some(Err(error))) => {
-                    body.log_failure(&error);
-                    Err(LengthMismatch)
-                }
-                Poll::Ready(None) => self.encoder.finish(None),
-            };
-            self.failed = gathered.is_err();
-            if self.failed || self.encoder.is_complete() {
-                self.body = None; // the exchange ends before the client has it all
+            None => self.encoder.poll_add(Pin::new(&mut *body), context, self.trailers),
+        };
+        if let Poll::Ready(Err(error)) = &added {
+            self.failed = true;
+            if let BodyError::Body(error) = error {
+                body.log_failure(error);
             }
         }
-        false
+        if self.failed || self.encoder.is_complete() {
+            self.body = None; // ends the request before the client has received everything
+        }
+        added.is_pending()
     }
 
-    /// Writes all that is gathered.
-    fn poll_out(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { socket, encoder, pace, blocked, .. } = self;
+    /// Writes everything that was added to the encoder.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { socket, encoder, send_rate, blocked, .. } = self;
         ready!(encoder.poll_write(|bytes| {
-            let written = ready!(socket.poll_write(context, bytes))?;
-            pace.took(written, socket.connection.worker.deadlines.now());
+            let written = ready!(Pin::new(&mut *socket).poll_write(context, bytes))?;
+            send_rate.add(written, socket.connection.worker.deadlines.now());
             if *blocked {
-                give_time(socket);
+                arm_write_timeout(socket);
             }
             Poll::Ready(Ok(written))
         }))?;
-        socket.poll_flush(context)
+        Pin::new(socket).poll_flush(context)
     }
 }
 
-/// The client has its time again to take some of the answer.
-fn give_time(socket: &Socket) {
-    let connection = &socket.connection;
-    connection.deadline.set_socket(Some(connection.worker.deadlines.after(connection.worker.client().write)));
+/// Gives the client the write timeout for the next bytes.
+fn arm_write_timeout(socket: &Socket) {
+    socket.set_timeout(socket.connection.worker.client().write);
 }

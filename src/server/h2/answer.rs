@@ -42,12 +42,12 @@ pub(super) async fn serve(next: Rc<Next>) -> Infallible {
         let deadlines = &connection.worker.deadlines;
         // The exchange takes it over when it begins. Its body then says how long the client may leave the answer where
         // it is; it loses one that it leaves for too long.
-        let deadline = deadlines.lend();
+        let deadline = deadlines.take_spare();
         {
             let mut answering =
                 pin!(answer(&services, &connection, &deadline, &session, key, (head, is_head), body));
             poll_fn(|context| {
-                deadline.watch(context);
+                deadline.set_waker(context);
                 match answering.as_mut().poll(context) {
                     Poll::Pending if deadline.socket_passed() => Poll::Ready(()),
                     polled => polled,
@@ -55,7 +55,7 @@ pub(super) async fn serve(next: Rc<Next>) -> Infallible {
             })
             .await;
         }
-        deadlines.take_back(deadline);
+        deadlines.recycle(deadline);
         session.borrow_mut().stop_serving(key);
     }
 }
@@ -123,7 +123,7 @@ fn send_head<'s>(
         body,
         length,
         next: None,
-        pace: SendRate::default(),
+        send_rate: SendRate::default(),
     })
 }
 
@@ -137,7 +137,7 @@ struct Sending<'s> {
     length: Option<u64>,
     /// What there was no room for yet, and whether it is the last.
     next: Option<(Bytes, bool)>,
-    pace: SendRate,
+    send_rate: SendRate,
 }
 
 impl Sending<'_> {
@@ -153,14 +153,14 @@ impl Sending<'_> {
                 let now = self.worker.deadlines.now();
                 if room == 0 {
                     drop(session);
-                    if self.pace.waits(now, self.worker.client().min_send_rate) {
+                    if self.send_rate.begin_wait(now, self.worker.client().min_send_rate) {
                         return Poll::Ready(()); // it is reset, as it has not ended
                     }
                     self.body.poll_upload(context);
                     return Poll::Pending;
                 }
                 let piece = data.split_to(room.min(data.len()));
-                self.pace.took(piece.len(), now);
+                self.send_rate.add(piece.len(), now);
                 let (is_sent, last) = (data.is_empty(), *last);
                 session.send_data(self.key, &piece, last && is_sent);
                 if is_sent {

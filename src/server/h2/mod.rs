@@ -92,11 +92,11 @@ struct Task<'c> {
 
 impl Task<'_> {
     fn enter(&mut self, context: &Context<'_>) {
-        self.connection.deadline.watch(context);
+        self.connection.deadline.set_waker(context);
         self.requests.enter(context);
         let mut session = self.session.borrow_mut();
         session.enter(context);
-        session.lend_buffer(|| self.connection.worker.buffers.take_out());
+        session.lend_buffer(|| self.connection.worker.buffers.take_write_buffer());
     }
 
     /// Until it is polled again it holds what lies unsent, and requests.
@@ -104,7 +104,7 @@ impl Task<'_> {
         let mut session = self.session.borrow_mut();
         session.exit();
         if let Some(buffer) = session.return_buffer() {
-            self.connection.worker.buffers.give_back(buffer);
+            self.connection.worker.buffers.return_write_buffer(buffer);
         }
         let is_idle = session.shrink();
         drop(session);
@@ -224,7 +224,7 @@ impl Parting {
         let begins = !self.begun && (connection.deadline.take_closing() || idle);
         self.begun |= begins;
         if begins {
-            let reason = if idle { "no request came within the idle timeout" } else { "draining" };
+            let reason = if idle { "no request arrived within the idle timeout" } else { "draining" };
             tracing::debug!(peer = %connection.peer, reason, "HTTP/2 connection is asked to end (GOAWAY)");
         }
         begins

@@ -87,7 +87,7 @@ impl Socket {
         }
         let link = Rc::clone(&self.link);
         let buffers = &link.worker.buffers;
-        let mut buffer = buffers.take_in();
+        let mut buffer = buffers.take_read_buffer();
         let mut read = ReadBuf::new(&mut buffer);
         let result = match Pin::new(&mut self.stream).poll_read(context, &mut read) {
             Poll::Pending => match self.whole_by.is_some_and(|by| link.worker.deadlines.now() >= by) {
@@ -98,7 +98,7 @@ impl Socket {
             Poll::Ready(Ok(())) if read.filled().is_empty() => Poll::Ready(Err(End::Gone)),
             Poll::Ready(Ok(())) => Poll::Ready(self.received(read.filled(), context, session, &mut happens)),
         };
-        buffers.give_in(buffer);
+        buffers.return_read_buffer(buffer);
         result
     }
 
@@ -139,7 +139,7 @@ impl Socket {
         if (session.has_partial_head() || !(self.rest.is_empty() || is_data)) && self.whole_by.is_none() {
             let by = worker.deadlines.after(worker.client().head);
             self.whole_by = Some(by);
-            self.wakes.watch(context);
+            self.wakes.set_waker(context);
             self.wakes.set_request(Some(by));
         }
         Ok(())
@@ -183,7 +183,7 @@ impl Socket {
             None => {
                 let by = worker.deadlines.after(worker.client().write);
                 self.room_by = Some(by);
-                self.wakes.watch(context);
+                self.wakes.set_waker(context);
                 self.wakes.set_socket(Some(by));
             }
         }

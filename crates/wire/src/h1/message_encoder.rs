@@ -2,10 +2,12 @@
 //! gathered and written together; larger pieces are written without a copy.
 
 use std::io;
-use std::task::{Poll, ready};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
+use http_body::Body;
 
 use crate::headers::write_line;
 use crate::trailers::is_allowed_in_trailers;
@@ -26,10 +28,26 @@ pub enum BodyFraming {
     UntilClose,
 }
 
-/// A body is longer or shorter than its Content-Length.
+/// Why a body was not encoded to its end.
 #[derive(Debug, thiserror::Error)]
-#[error("the body does not have the announced length")]
+pub enum BodyError<E> {
+    /// The body failed.
+    #[error(transparent)]
+    Body(E),
+    /// The body is longer or shorter than its Content-Length.
+    #[error("the body does not have the announced length")]
+    Length,
+}
+
+/// A body is longer or shorter than its Content-Length.
+#[derive(Debug)]
 pub struct LengthMismatch;
+
+impl<E> From<LengthMismatch> for BodyError<E> {
+    fn from(LengthMismatch: LengthMismatch) -> Self {
+        Self::Length
+    }
+}
 
 /// A message that is being written.
 pub struct MessageEncoder {
@@ -68,6 +86,30 @@ impl MessageEncoder {
         self.framing = BodyFraming::Ended;
     }
 
+    /// Adds the frames of a body that are available, as long as there is room; trailers only if `trailers` is set. Pending if
+    /// the next frame has to be waited for.
+    ///
+    /// # Errors
+    /// The body failed, or does not have the announced length.
+    pub fn poll_add<B: Body<Data = Bytes>>(
+        &mut self,
+        mut body: Pin<&mut B>,
+        context: &mut Context<'_>,
+        trailers: bool,
+    ) -> Poll<Result<(), BodyError<B::Error>>> {
+        while self.has_room() && !self.is_complete() {
+            match ready!(body.as_mut().poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.write_data(data)?,
+                    Err(frame) => self.finish(frame.trailers_ref().filter(|_| trailers))?,
+                },
+                Some(Err(error)) => return Poll::Ready(Err(BodyError::Body(error))),
+                None => self.finish(None)?,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Adds some of the body.
     ///
     /// # Errors
@@ -103,7 +145,7 @@ impl MessageEncoder {
     /// Ends the body. Trailers are written if the body is chunked, except those that are not allowed.
     ///
     /// # Errors
-    /// The body is shorter than announced.
+    /// It is shorter than announced.
     pub fn finish(&mut self, trailers: Option<&HeaderMap>) -> Result<(), LengthMismatch> {
         match self.framing {
             BodyFraming::Length(_) => return Err(LengthMismatch),

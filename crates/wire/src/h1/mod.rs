@@ -10,6 +10,6 @@ mod response;
 pub mod write;
 
 pub use self::body_decoder::{BodyDecoder, ChunkPart, Decoded};
-pub use self::message_encoder::{BodyFraming, LengthMismatch, MessageEncoder};
+pub use self::message_encoder::{BodyError, BodyFraming, LengthMismatch, MessageEncoder};
 pub use self::request::{Request, RequestDecoder, ResponseTerms};
 pub use self::response::{Response, ResponseDecoder, ResponseHead, names_upgrade, response_body, status_of};

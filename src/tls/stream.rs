@@ -1,0 +1,50 @@
+//! A stream with or without TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A stream with or without TLS.
+#[derive(Debug)]
+pub(crate) enum MaybeTls<P, T> {
+    /// Without TLS.
+    Plain(P),
+    /// With TLS. Boxed, because the state of rustls is large.
+    Tls(Box<T>),
+}
+
+/// Calls the same method of either stream.
+macro_rules! either {
+    ($self:ident.$method:ident($($argument:ident),*)) => {
+        match $self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).$method($($argument),*),
+            Self::Tls(stream) => Pin::new(&mut **stream).$method($($argument),*),
+        }
+    };
+}
+
+impl<P: AsyncRead + Unpin, T: AsyncRead + Unpin> AsyncRead for MaybeTls<P, T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        either!(self.poll_read(context, buf))
+    }
+}
+
+impl<P: AsyncWrite + Unpin, T: AsyncWrite + Unpin> AsyncWrite for MaybeTls<P, T> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self.poll_write(context, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.poll_shutdown(context))
+    }
+}
