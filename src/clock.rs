@@ -42,7 +42,7 @@ impl Clock {
 
     /// The instant of the operating system's timers at which this clock shows `time`.
     pub fn instant(&self, time: Time) -> tokio::time::Instant {
-        (self.started + Duration::from_nanos(time.since(self.at).as_nanos())).into()
+        (self.started + Duration::from(time.since(self.at))).into()
     }
 }
 

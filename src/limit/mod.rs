@@ -67,14 +67,11 @@ impl Limit {
             values.iter().flat_map(readings).map(|(key, _)| key).collect()
         };
         let mut counted = CountedLimit {
-            name: config.name.as_str().into(),
-            quota: config.quota,
             ban: config.ban,
             enforced: config.mode == Mode::Enforce,
             cost: cost_kind(&config.cost, index),
-            shared: None,
-            counters,
             bans,
+            ..CountedLimit::new(&config.name, config.quota, counters)
         };
         if config.shared {
             let on_failure = match config.on_store_failure {

@@ -107,7 +107,7 @@ fn plain_span(text: &str) -> Option<Span> {
 
 /// A duration for the operating system's timers.
 pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
-    span(text).map(|span| Duration::from_nanos(span.as_nanos()))
+    span(text).map(Duration::from)
 }
 
 /// `100/min`, `20/15s`, `1M/month`; and the period of the calendar that is named. A month has 31 days for those who do not

@@ -108,7 +108,13 @@ impl Store {
         let batch_key: BatchKey = items
             .iter()
             .map(|item| {
-                (Arc::as_ptr(&item.limit) as usize, item.key.get(), item.cost, item.base, item.for_now)
+                (
+                    Arc::as_ptr(&item.key.limit) as usize,
+                    item.key.key.get(),
+                    item.cost,
+                    item.base,
+                    item.for_now,
+                )
             })
             .collect();
         let (answer, decided) = oneshot::channel();
@@ -129,7 +135,7 @@ impl Store {
         for item in items {
             let connection = match self.servers.only() {
                 Some(connection) => Rc::clone(connection),
-                None => self.mapped(item.tag.slot(), until).await?,
+                None => self.mapped(item.key.tag.slot(), until).await?,
             };
             connection.known(until).await;
             if !connection.is_up() {
@@ -179,7 +185,7 @@ impl Store {
         let patience = self.share(PATIENCE);
         let mut asking = std::pin::pin!(self.ask(items, requests, until));
         loop {
-            let long = tokio::time::sleep(std::time::Duration::from_nanos(patience.as_nanos()));
+            let long = tokio::time::sleep(patience.into());
             tokio::select! {
                 biased;
                 decided = &mut asking => return decided,

@@ -6,15 +6,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use redis::{Cmd, Value};
-use sluicegate_counters::{Ask, CountedLimit, Decision, Fingerprint, Hold, Holds, KeyState, Verdict};
-use sluicegate_limiter::{Receipt, Span, Time};
+use sluicegate_counters::{Ask, CountedLimit, Decision, Hold, Holds, KeyState, Verdict};
+use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
 use super::cluster::Servers;
 use super::connection::{CallClass, CallError, Connection, Pending};
 use super::corrections::{ChargeInStore, QueuedCharge};
 use super::evaluation::{self, Outcome};
-use super::key_name::{Tag, key_prefix};
+use super::key_name::StoreKey;
 use super::lease::Lease;
 use super::lease_renewal::LEASE;
 use super::metrics::Operation;
@@ -33,12 +33,10 @@ const WAY_BACK: u64 = 10;
 /// One limit of a request.
 #[derive(Clone)]
 pub(super) struct Item {
-    pub(super) limit: Arc<CountedLimit>,
-    pub(super) key: Fingerprint,
-    pub(super) tag: Tag,
+    pub(super) key: StoreKey,
     pub(super) cost: u64,
     pub(super) base: u64,
-    /// Whether what it is charged is held, so that it can be undone.
+    /// Whether the charge is kept in the holds, so that it can be undone.
     pub(super) for_now: bool,
 }
 
@@ -47,31 +45,18 @@ pub(super) type Items = SmallVec<[Item; 2]>;
 
 impl Item {
     pub(super) fn of(ask: &Ask<'_>) -> Self {
-        Self {
-            limit: Arc::clone(ask.limit),
-            key: ask.key,
-            tag: Tag::of(&ask.text),
-            cost: ask.cost,
-            base: ask.base,
-            for_now: ask.for_now,
-        }
+        Self { key: StoreKey::of(ask), cost: ask.cost, base: ask.base, for_now: ask.for_now }
     }
 
-    /// What the key is called in the store.
-    pub(super) fn name(&self) -> Vec<u8> {
-        self.tag.name(key_prefix(&self.limit))
-    }
-
-    /// What the key's ban is called there, if the limit bans.
-    fn ban(&self) -> Option<Vec<u8>> {
-        self.limit.ban.map(|_| self.tag.ban(key_prefix(&self.limit)))
+    fn limit(&self) -> &Arc<CountedLimit> {
+        &self.key.limit
     }
 
     /// What the script is told of the limit.
     fn argument(&self) -> Cow<'_, [u8]> {
-        match self.limit.shared.as_ref().and_then(|shared| shared.argument.as_ref()) {
+        match self.limit().shared.as_ref().and_then(|shared| shared.argument.as_ref()) {
             Some(argument) => Cow::Borrowed(argument),
-            None => Cow::Owned(protocol::limit_argument(&self.limit, self.cost)),
+            None => Cow::Owned(protocol::limit_argument(self.limit(), self.cost)),
         }
     }
 }
@@ -119,7 +104,7 @@ impl Store {
         }
         let mut stops: SmallVec<[SmallVec<[usize; 2]>; 1]> = SmallVec::new();
         for (at, item) in items.iter().enumerate() {
-            match stops.iter_mut().find(|stop| items[stop[0]].tag.slot() == item.tag.slot()) {
+            match stops.iter_mut().find(|stop| items[stop[0]].key.tag.slot() == item.key.tag.slot()) {
                 Some(stop) => stop.push(at),
                 None => stops.push(SmallVec::from_iter([at])),
             }
@@ -135,10 +120,10 @@ impl Store {
         requests: usize,
         until: Time,
     ) -> Option<Outcome> {
-        let slot = self.slot(items[stop[0]].tag);
+        let slot = self.slot(items[stop[0]].key.tag);
         let connection = self.servers.of(slot)?;
         let costs = stop.iter().map(|at| &items[*at]);
-        let costs = costs.map(|item| (&*item.limit, item.key, item.cost.saturating_mul(requests as u64)));
+        let costs = costs.map(|item| (&item.key, item.cost.saturating_mul(requests as u64)));
         // A call that is late is not under way any more: the script does nothing behind its deadline.
         let in_flight = self.state.in_flight.begin(costs);
         self.report_first(&connection, items, &stop, until).await?;
@@ -198,14 +183,13 @@ impl Store {
         until: Time,
     ) -> Option<()> {
         let unreported = &self.state.unreported;
-        if !stop.iter().any(|at| unreported.has(&items[*at].limit, items[*at].key)) {
+        if !stop.iter().any(|at| {
+            let key = &items[*at].key;
+            unreported.has(&key.limit, key.key)
+        }) {
             return Some(());
         }
-        let asked = |limit: &CountedLimit, key: Fingerprint| {
-            stop.iter()
-                .map(|at| &items[*at])
-                .any(|item| item.key == key && item.limit.counters.order == limit.counters.order)
-        };
+        let asked = |key: &StoreKey| stop.iter().any(|at| items[*at].key.id() == key.id());
         let channel = connection.ready().ok().filter(|_| !connection.is_silent())?;
         let report = self.report(connection, &channel, asked);
         let heard = tokio::time::timeout_at(self.clock.instant(until), report).await;
@@ -222,15 +206,15 @@ impl Store {
         connection: &Connection,
     ) -> Cmd {
         let all = || stop.iter().map(|at| &items[*at]);
-        let bans = all().filter_map(Item::ban);
-        let names: SmallVec<[Vec<u8>; 2]> = all().map(Item::name).chain(bans).collect();
-        let algorithms = Algorithms::of(all().map(|item| &item.limit.quota));
+        let bans = all().filter_map(|item| item.key.ban_name());
+        let names: SmallVec<[Vec<u8>; 2]> = all().map(|item| item.key.name()).chain(bans).collect();
+        let algorithms = Algorithms::of(all().map(|item| &item.limit().quota));
         let mut call = SCRIPTS.decide(algorithms).call(names.iter().map(Vec::as_slice));
         let margin = self.share(WAY_BACK).as_nanos();
         let deadline = connection.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
         call.arg(deadline).arg(requests).arg(&connection.holder()).arg(LEASE.as_micros() as u64);
         for at in stop {
-            let (argument, quota) = (items[*at].argument(), &items[*at].limit.quota);
+            let (argument, quota) = (items[*at].argument(), &items[*at].limit().quota);
             call.arg(&*protocol::at(argument, quota, || connection.clock.at_least(self.clock.now())));
         }
         call
@@ -245,8 +229,8 @@ impl Store {
         holder: [u8; 8],
         value: Value,
     ) -> Result<(Time, Option<Outcome>), protocol::Malformed> {
-        let quotas: SmallVec<[_; 2]> = stop.iter().map(|at| &items[*at].limit.quota).collect();
-        let bans: SmallVec<[_; 2]> = stop.iter().filter_map(|at| items[*at].limit.ban).collect();
+        let quotas: SmallVec<[_; 2]> = stop.iter().map(|at| &items[*at].limit().quota).collect();
+        let bans: SmallVec<[_; 2]> = stop.iter().filter_map(|at| items[*at].limit().ban).collect();
         let Reply { now, decided } = Reply::read(&value, &quotas, &bans)?;
         let Some(Decided { admitted, keys, bans }) = decided else { return Ok((now, None)) };
         let requests = (requests, admitted as usize);
@@ -272,7 +256,7 @@ impl Store {
     /// state is kept.
     fn learn(&self, items: &Items, outcome: &Outcome, sent: Time, latest: bool) {
         for (at, state) in outcome.items.iter().zip(&outcome.left) {
-            let Item { limit, key, .. } = &items[*at];
+            let StoreKey { limit, key, .. } = &items[*at].key;
             // What was spent without the store, and it has not heard of yet, must not be forgotten here.
             let known = || limit.counters.usage(*key, outcome.now).map(|known| known.remaining);
             let newer = latest || known().is_none_or(|known| state.usage(outcome.now).remaining < known);
@@ -281,7 +265,7 @@ impl Store {
             }
         }
         for (item, told) in &outcome.bans {
-            let Item { limit, key, .. } = &items[*item];
+            let StoreKey { limit, key, .. } = &items[*item].key;
             if let (Some(bans), Some(left)) = (&limit.bans, told.ban.left(&told.strikes, outcome.now)) {
                 bans.learn(*key, sent.plus(left), told.begun, sent);
             }
@@ -291,8 +275,7 @@ impl Store {
     /// Gives back what the requests from `first` on were charged.
     fn take_back(self: &Rc<Self>, items: &Items, outcome: &Outcome, first: usize) {
         for (item, cost, receipt) in outcome.charged_from(items, first) {
-            let Item { limit, key, tag, .. } = &items[item];
-            self.refund(limit, *key, *tag, cost, (receipt, outcome.holder));
+            self.refund(&items[item].key, cost, (receipt, outcome.holder));
         }
     }
 
@@ -309,7 +292,7 @@ impl Store {
             whole.verdicts = std::mem::take(&mut only.decisions[request].verdicts);
             whole.delay = only.decisions[request].delay;
         } else {
-            whole.verdicts = items.iter().map(|item| Verdict::fresh(&item.limit)).collect();
+            whole.verdicts = items.iter().map(|item| Verdict::fresh(item.limit())).collect();
             for outcome in outcomes.iter() {
                 let Some(decision) = outcome.decisions.get(request) else { continue };
                 for (at, verdict) in outcome.items.iter().zip(&decision.verdicts) {
@@ -334,41 +317,22 @@ impl Store {
             charges.filter(|charge| charge.request == request)
         {
             let item = &items[*item];
-            if item.limit.late_cost().is_some() {
-                holds.push(self.charged(item, *receipt));
-            } else if item.limit.quota.is_concurrency() {
-                let lease = self.lease(&item.limit, item.key, item.tag, item.cost, true);
-                holds.push(Hold::places(&item.limit, item.key, item.cost, Box::new(lease)));
-            } else if item.limit.enforced && !delay.is_zero() {
+            let StoreKey { limit, key, .. } = &item.key;
+            let charge =
+                || ChargeInStore { store: Rc::clone(self), key: item.key.clone(), receipt: *receipt };
+            let charged = || Hold::charged(limit, *key, (item.cost, item.base), *receipt, Box::new(charge()));
+            if limit.late_cost().is_some() {
+                holds.push(charged());
+            } else if limit.quota.is_concurrency() {
+                let lease = Lease::new(Rc::clone(self), item.key.clone(), item.cost, true);
+                holds.push(Hold::places(limit, *key, item.cost, Box::new(lease)));
+            } else if limit.enforced && !delay.is_zero() {
                 let due = self.clock.now().plus(*delay);
-                let remote = Box::new(QueuedCharge(self.charge_of(item, *receipt)));
-                holds.push(Hold::turn(&item.limit, item.key, item.cost, due, remote));
+                holds.push(Hold::queued(limit, *key, item.cost, due, Box::new(QueuedCharge(charge()))));
             } else if item.for_now {
-                holds.push(self.charged(item, *receipt));
+                holds.push(charged());
             }
         }
         holds
-    }
-
-    /// What a request was charged until its cost is known.
-    fn charged(self: &Rc<Self>, item: &Item, receipt: Receipt) -> Hold {
-        let remote = Box::new(self.charge_of(item, receipt));
-        Hold::charged(&item.limit, item.key, (item.cost, item.base), receipt, remote)
-    }
-
-    fn charge_of(self: &Rc<Self>, item: &Item, receipt: Receipt) -> ChargeInStore {
-        ChargeInStore { store: Rc::clone(self), limit: Arc::clone(&item.limit), tag: item.tag, receipt }
-    }
-
-    /// Places for a request that was admitted. `known`: the store knows of them.
-    pub(super) fn lease(
-        self: &Rc<Self>,
-        limit: &Arc<CountedLimit>,
-        key: Fingerprint,
-        tag: Tag,
-        places: u64,
-        known: bool,
-    ) -> Lease {
-        Lease::new(Rc::clone(self), Arc::clone(limit), key, tag, places, known)
     }
 }

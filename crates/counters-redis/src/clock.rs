@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sluicegate_limiter::{Span, Time};
+use sluicegate_limiter::Time;
 
 /// A clock that showed a known time at a known instant, and has run on the monotonic clock since.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +19,11 @@ impl Clock {
 
     /// Now.
     pub(crate) fn now(&self) -> Time {
-        self.at.plus(Span::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)))
+        self.at.plus(self.started.elapsed().into())
     }
 
     /// The instant of the runtime's timers at which this clock shows `time`.
     pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
-        (self.started + Duration::from_nanos(time.since(self.at).as_nanos())).into()
+        (self.started + Duration::from(time.since(self.at))).into()
     }
 }

@@ -39,6 +39,18 @@ struct Slots {
     of: Vec<u16>,
 }
 
+impl Slots {
+    /// The index of a node among the owners, to which it is added if it is new.
+    fn place_of(&mut self, owner: &Rc<Connection>) -> u16 {
+        let known = self.owners.iter().position(|known| Rc::ptr_eq(known, owner));
+        let place = known.unwrap_or_else(|| {
+            self.owners.push(Rc::clone(owner));
+            self.owners.len() - 1
+        });
+        u16::try_from(place).unwrap_or(u16::MAX)
+    }
+}
+
 impl Servers {
     pub(super) fn new(state: &StoreState, worker: usize, timeout: Span) -> Self {
         match &state.config().servers {
@@ -137,12 +149,8 @@ impl Map {
     /// Notes one slot's owner.
     pub(super) fn moved(&self, slot: u16, owner: &Rc<Connection>) {
         let mut slots = self.slots.borrow_mut();
-        let place = slots.owners.iter().position(|known| Rc::ptr_eq(known, owner));
-        let place = place.unwrap_or_else(|| {
-            slots.owners.push(Rc::clone(owner));
-            slots.owners.len() - 1
-        });
-        if let (Some(of), Ok(place)) = (slots.of.get_mut(usize::from(slot)), u16::try_from(place)) {
+        let place = slots.place_of(owner);
+        if let Some(of) = slots.of.get_mut(usize::from(slot)) {
             *of = place;
         }
     }
@@ -162,13 +170,8 @@ impl Map {
             if new {
                 fresh.push(Rc::clone(&connection));
             }
-            let place =
-                slots.owners.iter().position(|known| Rc::ptr_eq(known, &connection)).unwrap_or_else(|| {
-                    slots.owners.push(connection);
-                    slots.owners.len() - 1
-                });
-            slots.of[usize::from(range.first)..=usize::from(range.last)]
-                .fill(u16::try_from(place).unwrap_or(u16::MAX));
+            let place = slots.place_of(&connection);
+            slots.of[usize::from(range.first)..=usize::from(range.last)].fill(place);
         }
         self.connections.borrow_mut().retain(|name, connection| {
             let owns = slots.owners.iter().any(|owner| Rc::ptr_eq(owner, connection));

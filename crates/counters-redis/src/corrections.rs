@@ -1,16 +1,14 @@
-//! Charges that are changed or given back after the decision. Nobody waits for that.
+//! Charges that are changed or refunded after the decision. No request waits for that.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use redis::Cmd;
-use sluicegate_counters::{CountedLimit, Fingerprint, RemoteHold};
-use sluicegate_limiter::{Charge, Quota, Receipt};
+use sluicegate_counters::RemoteHold;
+use sluicegate_limiter::{Charge, Quota, Receipt, Time};
 
-use super::call::{BACKGROUND_TIMEOUT, NOBODY};
-use super::connection::{CallClass, CallError, Connection};
-use super::key_name::{Tag, key_prefix};
-use super::lease_renewal::server_error_as_err;
+use super::call::NOBODY;
+use super::connection::Connection;
+use super::key_name::{StoreKey, Tag};
 use super::protocol;
 use super::scripts::{SCRIPTS, Script};
 use super::store::Store;
@@ -18,8 +16,7 @@ use super::store::Store;
 /// A charge of one request in the store, which changes when the cost of the request is known.
 pub(super) struct ChargeInStore {
     pub(super) store: Rc<Store>,
-    pub(super) limit: Arc<CountedLimit>,
-    pub(super) tag: Tag,
+    pub(super) key: StoreKey,
     pub(super) receipt: Receipt,
 }
 
@@ -27,126 +24,93 @@ pub(super) struct ChargeInStore {
 pub(super) struct QueuedCharge(pub(super) ChargeInStore);
 
 impl RemoteHold for ChargeInStore {
-    fn settle(&self, key: Fingerprint, ticket: Option<u32>, charged: u64, cost: u64) {
-        self.store.settle((&self.limit, key, self.tag), (ticket, self.receipt), (charged, cost));
+    /// Changes the charge under the quota in force.
+    fn settle(&self, ticket: Option<u32>, charged: u64, cost: u64) {
+        let StoreKey { limit, key, tag } = &self.key;
+        let (less, remote) = (charged.saturating_sub(cost), &limit.counters.remote);
+        let now = self.store.clock_at(*tag);
+        let known = ticket.and_then(|ticket| remote.close(*key, now, ticket, (less, charged)));
+        if cost > charged {
+            self.store.charge_late(&self.key, cost - charged);
+        } else if less > 0 {
+            let (old, quota) = (&limit.quota, remote.quota());
+            let part = || old.charged(charged, self.receipt).last_part(less, charged);
+            let charge = known.unwrap_or_else(|| remote.carried(old, part(), now));
+            self.store.give_back(&self.key, quota, charge, NOBODY);
+        }
     }
 }
 
 impl RemoteHold for QueuedCharge {
-    fn give_up(&self, key: Fingerprint, cost: u64) {
-        let ChargeInStore { store, limit, tag, receipt } = &self.0;
-        store.refund(limit, key, *tag, cost, (*receipt, NOBODY));
+    fn give_up(&self, cost: u64) {
+        let ChargeInStore { store, key, receipt } = &self.0;
+        store.refund(key, cost, (*receipt, NOBODY));
     }
 }
 
 impl Store {
-    /// Makes what a request was charged what it cost in the end, under the quota in force. `charge` is the ticket and the
-    /// receipt of what was taken. Nobody waits for it.
-    pub(super) fn settle(
-        self: &Rc<Self>,
-        (limit, key, tag): (&Arc<CountedLimit>, Fingerprint, Tag),
-        (ticket, receipt): (Option<u32>, Receipt),
-        (taken, cost): (u64, u64),
-    ) {
-        let (less, stored) = (taken.saturating_sub(cost), &limit.counters.remote);
-        let now = self
-            .servers
-            .of(self.slot(tag))
-            .map_or(self.clock.now(), |connection| connection.clock.at_least(self.clock.now()));
-        let known = ticket.and_then(|ticket| stored.close(key, now, ticket, (less, taken)));
-        let (old, quota) = (&limit.quota, stored.quota());
-        if cost > taken {
-            self.charge_late((limit, key, tag), cost - taken);
-        } else if less > 0 {
-            let carried = || stored.carried(old, old.charged(taken, receipt).last_part(less, taken), now);
-            let charge = known.unwrap_or_else(carried);
-            self.give_back((limit, key, tag), quota, charge, NOBODY);
-        }
+    /// The time on the clock of the server that holds a tag; on the clock of this process while that is not known.
+    fn clock_at(&self, tag: Tag) -> Time {
+        let now = self.clock.now();
+        self.servers.of(self.slot(tag)).map_or(now, |connection| connection.clock.at_least(now))
     }
 
-    /// Charges a late cost. If the store is away it is counted here, and the store hears of it when it is back.
-    fn charge_late(self: &Rc<Self>, (limit, key, tag): (&Arc<CountedLimit>, Fingerprint, Tag), cost: u64) {
-        let (store, limit) = (Rc::clone(self), Arc::clone(limit));
+    /// Charges a late cost. If the store fails, the cost is counted in this process and reported later.
+    fn charge_late(self: &Rc<Self>, key: &StoreKey, cost: u64) {
+        let (store, key) = (Rc::clone(self), key.clone());
         tokio::task::spawn_local(async move {
-            let quota = limit.counters.remote.quota();
+            let counters = &key.limit.counters;
+            let quota = counters.remote.quota();
             let argument = protocol::spend_argument(&quota, cost);
             let argument = protocol::at(argument, &quota, || store.state.clocks_at(store.clock.now()));
             let charge = |call: &mut Cmd| _ = call.arg(&*argument);
-            if !store.correct((&limit, key, tag), quota, &SCRIPTS.spend, charge).await {
-                let now = store.clock.now();
-                let at = store
-                    .servers
-                    .of(store.slot(tag))
-                    .map_or(now, |connection| connection.clock.at_least(now));
+            if !store.correct(&key, quota, &SCRIPTS.spend, charge).await {
                 let here = cost.saturating_mul(u64::from(store.state.gateways()));
-                limit.counters.settle(key, at, here);
-                store.state.unreported.add(&limit, key, tag, cost);
+                counters.settle(key.key, store.clock_at(key.tag), here);
+                store.state.unreported.add(&key, cost);
             }
         });
     }
 
-    /// Gives back to a key of the store what was charged and is not used. Nobody waits for it.
-    pub(super) fn refund(
-        self: &Rc<Self>,
-        limit: &Arc<CountedLimit>,
-        key: Fingerprint,
-        tag: Tag,
-        cost: u64,
-        (receipt, holder): (Receipt, [u8; 8]),
-    ) {
-        let quota = limit.quota;
-        self.give_back((limit, key, tag), quota, quota.charged(cost, receipt), holder);
+    /// Refunds what a key of the store was charged and is not used. No request waits for it.
+    pub(super) fn refund(self: &Rc<Self>, key: &StoreKey, cost: u64, (receipt, holder): (Receipt, [u8; 8])) {
+        let quota = key.limit.quota;
+        self.give_back(key, quota, quota.charged(cost, receipt), holder);
     }
 
-    /// Gives back a charge that is told in the numbers of `quota`.
-    fn give_back(
-        self: &Rc<Self>,
-        (limit, key, tag): (&Arc<CountedLimit>, Fingerprint, Tag),
-        quota: Quota,
-        charge: Charge,
-        holder: [u8; 8],
-    ) {
-        let (store, limit) = (Rc::clone(self), Arc::clone(limit));
+    /// Refunds a charge that is given in the numbers of `quota`.
+    fn give_back(self: &Rc<Self>, key: &StoreKey, quota: Quota, charge: Charge, holder: [u8; 8]) {
+        let (store, key) = (Rc::clone(self), key.clone());
         tokio::task::spawn_local(async move {
             let argument = protocol::refund_argument(&quota, charge);
             let argument = protocol::at(argument, &quota, || store.state.clocks_at(store.clock.now()));
             let refund = |call: &mut Cmd| _ = call.arg(&holder).arg(&*argument);
-            store.correct((&limit, key, tag), quota, &SCRIPTS.refund, refund).await;
+            store.correct(&key, quota, &SCRIPTS.refund, refund).await;
         });
     }
 
-    /// Has a script correct a key behind its decision, and keeps what it tells in the numbers of the `quota` that its
-    /// arguments are of. Whether the server has done so.
+    /// Calls a script that corrects a key after its decision, and keeps the state that it returns in the numbers of
+    /// `quota`, in which its arguments are. Returns whether the server has done so.
     async fn correct(
         self: &Rc<Self>,
-        (limit, key, tag): (&Arc<CountedLimit>, Fingerprint, Tag),
+        key: &StoreKey,
         quota: Quota,
         script: &'static Script,
         arguments: impl Fn(&mut Cmd),
     ) -> bool {
-        let slot = self.slot(tag);
+        let slot = self.slot(key.tag);
         let Some(connection) = self.servers.of(slot) else { return false };
-        let question = |_: &Connection| {
-            let name = tag.name(key_prefix(limit));
-            let mut call = script.call([name.as_slice()].into_iter());
+        let command = |_: &Connection| {
+            let mut call = script.call([key.name().as_slice()].into_iter());
             arguments(&mut call);
             call
         };
         let sent = self.clock.now();
-        let until = sent.plus(BACKGROUND_TIMEOUT);
-        let value = match self.send(&connection, slot, until, CallClass::Background, question).await {
-            Ok((_, value)) => value,
-            // A server that is only slow does it all the same.
-            Err(CallError::Late(pending)) => match server_error_as_err(pending.await) {
-                Ok(value) => value,
-                Err(_) => return false,
-            },
-            Err(_) => return false,
-        };
+        let Some(Ok(value)) = self.send_background(&connection, slot, command).await else { return false };
         match protocol::StatesReply::read(&value, &[&quota]) {
             Ok(told) => {
-                if !self.state.unreported.has(limit, key) {
-                    told.keys.iter().for_each(|state| limit.relearn(key, state, told.now));
+                if !self.state.unreported.has(&key.limit, key.key) {
+                    told.keys.iter().for_each(|state| key.limit.relearn(key.key, state, told.now));
                 }
                 true
             }

@@ -52,11 +52,11 @@ impl Outcome {
         let asks: SmallVec<[Ask<'_>; 2]> = items
             .iter()
             .map(|at| &all[*at])
-            .map(|item| Ask::new(&item.limit, item.key, item.cost, now))
+            .map(|item| Ask::new(&item.key.limit, item.key.key, item.cost, now))
             .collect();
         let mut keys: SmallVec<[(usize, RemoteState); 2]> = states.into_iter().enumerate().collect();
         let mut bans = bans.into_iter();
-        let told = |at: &usize| all[*at].limit.ban.and_then(|_| bans.next());
+        let told = |at: &usize| all[*at].key.limit.ban.and_then(|_| bans.next());
         let mut ban_checks: BanChecks<'_> = items.iter().map(told).map(BanCheck::there).collect();
         let mut charges = Vec::with_capacity(requests);
         let mut decisions: Vec<Decision> = (0..requests)
@@ -114,21 +114,18 @@ mod tests {
 
     use super::*;
     use crate::fixture::limit;
-    use crate::key_name::Tag;
+    use crate::key_name::{StoreKey, Tag};
     use sluicegate_counters::{Fingerprint, KeyText};
 
     /// Of three requests the core would admit two.
     fn outcome(charged: usize) -> Outcome {
         let quota = Quota::Concurrency(Concurrency::new(2).expect("a quota"), 2);
-        let key = Fingerprint::from_hash(7);
-        let item = Item {
+        let key = StoreKey {
             limit: std::sync::Arc::new(limit(quota, 10, 1)),
-            key,
+            key: Fingerprint::from_hash(7),
             tag: Tag::of(&KeyText::new()),
-            cost: 1,
-            base: 1,
-            for_now: false,
         };
+        let item = Item { key, cost: 1, base: 1, for_now: false };
         let Quota::Concurrency(places, _) = quota else { unreachable!("it is one") };
         let state = RemoteState::Concurrency(places, InFlight::default(), 0);
         Outcome::new(&[item], smallvec![0], (smallvec![state], Vec::new()), (3, charged), [0; 8], Time::EPOCH)

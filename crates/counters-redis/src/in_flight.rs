@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluicegate_counters::{CountedLimit, Fingerprint};
 use smallvec::SmallVec;
 
+use super::key_name::StoreKey;
+
 /// The number of locks over which keys are spread.
 const SHARDS: usize = 16;
 
@@ -27,12 +29,8 @@ pub(super) struct Call {
 
 impl InFlightCosts {
     /// Notes a call for these costs.
-    pub(super) fn begin<'a>(
-        self: &Arc<Self>,
-        costs: impl Iterator<Item = (&'a CountedLimit, Fingerprint, u64)>,
-    ) -> Call {
-        let costs: SmallVec<[(Key, u64); 2]> =
-            costs.map(|(limit, key, cost)| ((limit.counters.order, key), cost)).collect();
+    pub(super) fn begin<'a>(self: &Arc<Self>, costs: impl Iterator<Item = (&'a StoreKey, u64)>) -> Call {
+        let costs: SmallVec<[(Key, u64); 2]> = costs.map(|(key, cost)| (key.id(), cost)).collect();
         for (key, cost) in &costs {
             *self.shard(*key).entry(*key).or_default() += cost;
         }
@@ -71,6 +69,8 @@ mod tests {
 
     use super::*;
     use crate::fixture;
+    use crate::key_name::Tag;
+    use sluicegate_counters::KeyText;
 
     #[test]
     fn costs_are_under_way_until_their_call_has_ended() {
@@ -80,7 +80,8 @@ mod tests {
             0,
         ));
         let (all, key) = (Arc::new(InFlightCosts::default()), Fingerprint::from_hash(7));
-        let call = |cost| all.begin([(&*limit, key, cost)].into_iter());
+        let store_key = StoreKey { limit: Arc::clone(&limit), key, tag: Tag::of(&KeyText::new()) };
+        let call = |cost| all.begin([(&store_key, cost)].into_iter());
         let (one, two) = (call(3), call(4));
         assert_eq!((all.of(&limit, key), all.of(&limit, Fingerprint::from_hash(8))), (7, 0));
         drop(one);

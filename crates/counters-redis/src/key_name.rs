@@ -1,7 +1,9 @@
-//! What a key is called in Redis: the same on every gateway, short whatever clients send, and telling nothing of it.
+//! The names of keys in Redis: the same on every gateway, short for any value, and without the value itself.
+
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use sluicegate_counters::{CountedLimit, KeyText};
+use sluicegate_counters::{Ask, CountedLimit, Fingerprint, KeyText};
 
 /// Bytes of the digest that are kept. Nobody finds a second key for 96 bits, and 10⁹ keys collide by chance with a
 /// probability of 10⁻¹¹.
@@ -15,6 +17,37 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// The value of a key, hashed: the part of the name that decides the hash slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tag([u8; TAG_TEXT]);
+
+/// A key of a limit that the store counts.
+#[derive(Clone)]
+pub(super) struct StoreKey {
+    pub(super) limit: Arc<CountedLimit>,
+    /// The key in this process.
+    pub(super) key: Fingerprint,
+    /// The key in the store.
+    pub(super) tag: Tag,
+}
+
+impl StoreKey {
+    pub(super) fn of(ask: &Ask<'_>) -> Self {
+        Self { limit: Arc::clone(ask.limit), key: ask.key, tag: Tag::of(&ask.text) }
+    }
+
+    /// Identifies the key among those of all limits.
+    pub(super) fn id(&self) -> (u64, Fingerprint) {
+        (self.limit.counters.order, self.key)
+    }
+
+    /// Its name in the store.
+    pub(super) fn name(&self) -> Vec<u8> {
+        self.tag.name(key_prefix(&self.limit))
+    }
+
+    /// The name of its ban in the store, if the limit bans.
+    pub(super) fn ban_name(&self) -> Option<Vec<u8>> {
+        self.limit.ban.map(|_| self.tag.ban(key_prefix(&self.limit)))
+    }
+}
 
 impl Tag {
     /// The tag of a request's key. Limits that count by the same parts of a request give it the same tag, so that

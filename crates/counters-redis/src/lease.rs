@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use sluicegate_counters::{CountedLimit, Fingerprint, RemoteHold};
+use sluicegate_counters::{Fingerprint, RemoteHold};
 use tokio::sync::Notify;
 
-use super::key_name::{Tag, key_prefix};
+use super::key_name::{StoreKey, Tag};
 use super::store::Store;
 
 /// The places that requests of one worker hold, whether the store knows of them or not.
@@ -22,8 +21,7 @@ pub(super) struct Leases {
 }
 
 struct Held {
-    limit: Arc<CountedLimit>,
-    tag: Tag,
+    key: StoreKey,
     places: u64,
     /// Those of them that the store was never told of.
     unknown: u64,
@@ -31,24 +29,14 @@ struct Held {
 
 /// Places of one key.
 pub(super) struct Places {
-    pub(super) limit: Arc<CountedLimit>,
-    pub(super) tag: Tag,
+    pub(super) key: StoreKey,
     pub(super) places: u64,
-}
-
-impl Places {
-    /// What the key is called in the store.
-    pub(super) fn name(&self) -> Vec<u8> {
-        self.tag.name(key_prefix(&self.limit))
-    }
 }
 
 /// Places of one request; dropping it frees them.
 pub(super) struct Lease {
     store: Rc<Store>,
-    limit: Arc<CountedLimit>,
-    key: Fingerprint,
-    tag: Tag,
+    key: StoreKey,
     places: u64,
 }
 
@@ -56,23 +44,16 @@ impl RemoteHold for Lease {}
 
 impl Lease {
     /// Takes places. `known`: the store knows of them.
-    pub(super) fn new(
-        store: Rc<Store>,
-        limit: Arc<CountedLimit>,
-        key: Fingerprint,
-        tag: Tag,
-        places: u64,
-        known: bool,
-    ) -> Self {
+    pub(super) fn new(store: Rc<Store>, key: StoreKey, places: u64, known: bool) -> Self {
         let mut held = store.leases.held.borrow_mut();
-        let new = || Held { limit: Arc::clone(&limit), tag, places: 0, unknown: 0 };
-        let of_key = held.entry((limit.counters.order, key)).or_insert_with(new);
+        let new = || Held { key: key.clone(), places: 0, unknown: 0 };
+        let of_key = held.entry(key.id()).or_insert_with(new);
         of_key.places += places;
         if !known {
             of_key.unknown += places;
         }
         drop(held);
-        Self { store, limit, key, tag, places }
+        Self { store, key, places }
     }
 }
 
@@ -80,21 +61,17 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let leases = &self.store.leases;
         let mut held = leases.held.borrow_mut();
-        let key = (self.limit.counters.order, self.key);
-        let Some(of_key) = held.get_mut(&key) else { return };
+        let id = self.key.id();
+        let Some(of_key) = held.get_mut(&id) else { return };
         // Places are all alike: as long as there are some that the store was never told of, those go first.
         let unknown = of_key.unknown.min(self.places);
         of_key.unknown -= unknown;
         of_key.places = of_key.places.saturating_sub(self.places);
         if of_key.places == 0 {
-            held.remove(&key);
+            held.remove(&id);
         }
         if self.places > unknown {
-            leases.freed.borrow_mut().push(Places {
-                limit: Arc::clone(&self.limit),
-                tag: self.tag,
-                places: self.places - unknown,
-            });
+            leases.freed.borrow_mut().push(Places { key: self.key.clone(), places: self.places - unknown });
             leases.some_freed.notify_one();
         }
     }
@@ -102,9 +79,9 @@ impl Drop for Lease {
 
 /// Each key once: a call to the store reads all of its keys before it changes any.
 pub(super) fn by_key(places: Vec<Places>) -> Vec<Places> {
-    let mut by_key: HashMap<(u64, Tag), Places> = HashMap::new();
+    let mut by_key: HashMap<(u64, Fingerprint), Places> = HashMap::new();
     for freed in places {
-        match by_key.entry((freed.limit.counters.order, freed.tag)) {
+        match by_key.entry(freed.key.id()) {
             Entry::Occupied(mut same) => same.get_mut().places += freed.places,
             Entry::Vacant(new) => _ = new.insert(freed),
         }
@@ -120,19 +97,18 @@ impl Leases {
 
     /// Forgets that places of the keys that `holds` picks became free.
     pub(super) fn forget_freed(&self, holds: impl Fn(Tag) -> bool) {
-        self.freed.borrow_mut().retain(|places| !holds(places.tag));
+        self.freed.borrow_mut().retain(|places| !holds(places.key.tag));
     }
 
     /// What is held of the keys that `holds` picks, and the store knows of; with `anew` it will know of all.
     pub(super) fn held(&self, anew: bool, holds: impl Fn(Tag) -> bool) -> Vec<Places> {
         let mut held = self.held.borrow_mut();
-        let picked = held.values_mut().filter(|held| holds(held.tag));
+        let picked = held.values_mut().filter(|held| holds(held.key.tag));
         let known = picked.map(|held| {
             if anew {
                 held.unknown = 0;
             }
-            let places = held.places - held.unknown;
-            Places { limit: Arc::clone(&held.limit), tag: held.tag, places }
+            Places { key: held.key.clone(), places: held.places - held.unknown }
         });
         known.filter(|places| places.places > 0).collect()
     }

@@ -8,12 +8,11 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::Receipt;
 
-use super::call::BACKGROUND_TIMEOUT;
-use super::connection::{CallClass, CallError, Connection, LATE};
+use super::connection::{Connection, LATE};
 use super::lease::{Places, by_key};
 use super::protocol;
 use super::reconnect::moves;
-use super::scripts::SCRIPTS;
+use super::scripts::{SCRIPTS, server_error_as_err};
 use super::store::Store;
 
 /// The length of a lease, and the interval of renewals.
@@ -33,7 +32,7 @@ impl Store {
             for freed in self.leases.take_freed() {
                 // On a connection that is down nothing is freed: the next one states anew what is held.
                 let connection =
-                    self.servers.of(self.slot(freed.tag)).filter(|connection| connection.is_up());
+                    self.servers.of(self.slot(freed.key.tag)).filter(|connection| connection.is_up());
                 if let Some(connection) = connection {
                     connection.freed.borrow_mut().push(freed);
                     connection.some_freed.notify_one();
@@ -95,22 +94,20 @@ impl Store {
     ) -> bool {
         let Some(first) = batch.first() else { return true };
         let question = |_: &Connection| {
-            let names: Vec<Vec<u8>> = batch.iter().map(Places::name).collect();
+            let names: Vec<Vec<u8>> = batch.iter().map(|places| places.key.name()).collect();
             let mut call = SCRIPTS.refund.call(names.iter().map(Vec::as_slice));
             call.arg(&holder);
             for places in batch {
-                let quota = &places.limit.quota;
+                let quota = &places.key.limit.quota;
                 let charge = quota.charged(places.places, Receipt::default());
                 call.arg(protocol::refund_argument(quota, charge));
             }
             call
         };
-        let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
-        match self.send(connection, self.slot(first.tag), until, CallClass::Background, question).await {
-            Ok(_) => true,
-            Err(CallError::Late(pending)) => server_error_as_err(pending.await).is_ok(),
-            // Where the slot has gone to another server, that one is not told: the places run out there.
-            Err(_) => !self.holds_tag(connection, first.tag),
+        match self.send_background(connection, self.slot(first.key.tag), question).await {
+            Some(sent) => sent.is_ok(),
+            // If the slot has moved to another server, that server is not told: the places expire there.
+            None => !self.holds_tag(connection, first.key.tag),
         }
     }
 
@@ -154,7 +151,7 @@ impl Store {
         let calls: Vec<_> = held
             .chunks(self.batch())
             .map(|held| {
-                let names: Vec<Vec<u8>> = held.iter().map(Places::name).collect();
+                let names: Vec<Vec<u8>> = held.iter().map(|places| places.key.name()).collect();
                 let mut call = SCRIPTS.renew.call(names.iter().map(Vec::as_slice));
                 call.arg(&holder)
                     .arg(old.as_ref().map_or(&b""[..], |old| &old[..]))
@@ -173,14 +170,6 @@ impl Store {
     /// Keys that one call may be about.
     pub(super) fn batch(&self) -> usize {
         if self.servers.only().is_some() { BATCH } else { 1 } // keys of one call share a slot
-    }
-}
-
-/// Turns an error of the server, which the library returns as a value, into an error.
-pub(super) fn server_error_as_err(answer: RedisResult<Value>) -> RedisResult<Value> {
-    match answer {
-        Ok(Value::ServerError(error)) => Err(error.into()),
-        answer => answer,
     }
 }
 

@@ -12,9 +12,8 @@ use super::cluster::Servers;
 use super::connection::{Connection, LATE, random};
 use super::dial::connect;
 use super::key_name::{self, Tag};
-use super::lease_renewal::server_error_as_err;
 use super::protocol::{self, Malformed};
-use super::scripts::{SCRIPTS, Scripts, denied};
+use super::scripts::{SCRIPTS, Scripts, denied, server_error_as_err};
 use super::server_watch::{Look, pause};
 use super::store::Store;
 use crate::{Address, Deployment};
@@ -86,7 +85,7 @@ impl Store {
                     losses = if self.clock.now().since(begun) >= GOOD { 1 } else { losses + 1 };
                     self.lost(connection);
                     self.state.alarm.send_replace(());
-                    tokio::time::sleep(Duration::from_nanos(pause(losses, false).as_nanos())).await;
+                    tokio::time::sleep(pause(losses, false).into()).await;
                 }
                 Err(error) => {
                     connection.shut(one_line(&error));
@@ -126,11 +125,11 @@ impl Store {
 
     /// Uses a connection until it breaks.
     async fn use_connection(self: &Rc<Self>, connection: &Rc<Connection>, channel: MultiplexedConnection) {
-        self.report(connection, &channel, |_, _| true).await;
+        self.report(connection, &channel, |_| true).await;
         // The others come back at about the same time. What each admitted meanwhile is told before anybody asks again.
         if connection.epoch() > 0 && self.state.gateways() > 1 {
             tokio::time::sleep(OTHERS_REPORT).await;
-            self.report(connection, &channel, |_, _| true).await;
+            self.report(connection, &channel, |_| true).await;
         }
         self.begin_calls(connection, channel.clone()).await;
         self.state.reached(self.worker, &connection.name);
@@ -280,7 +279,7 @@ impl Store {
             };
             match tokio::time::timeout(DIAL, looked).await {
                 Ok(Ok(())) if look.is_some() && self.state.unreported.any() => {
-                    self.report(connection, &channel, |_, _| true).await;
+                    self.report(connection, &channel, |_| true).await;
                 }
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => connection.shut(one_line(&error)),

@@ -1,13 +1,14 @@
 //! The way of a call to the server that holds its slot: scripts that are missing, slots that move.
 
 use std::rc::Rc;
-use std::time::Duration;
 
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::{Span, Time};
 
+use super::call::BACKGROUND_TIMEOUT;
 use super::cluster::Servers;
 use super::connection::{CallClass, CallError, Connection};
+use super::scripts::server_error_as_err;
 use super::store::Store;
 use crate::Address;
 
@@ -43,13 +44,29 @@ impl Store {
                     if self.clock.now().plus(PAUSE) >= until {
                         return Err(CallError::Failed);
                     }
-                    tokio::time::sleep(Duration::from_nanos(PAUSE.as_nanos())).await;
+                    tokio::time::sleep(PAUSE.into()).await;
                     (connection, asking, sent) = (self.servers.of(slot).ok_or(CallError::Failed)?, false, 0);
                 }
                 Err(trouble) => return Err(trouble),
             }
         }
         Err(CallError::Failed)
+    }
+
+    /// Sends a command that no request waits for. A late reply is waited for, because the server executes the command all
+    /// the same. `None` if there is no reply.
+    pub(super) async fn send_background(
+        self: &Rc<Self>,
+        connection: &Rc<Connection>,
+        slot: u16,
+        command: impl Fn(&Connection) -> Cmd,
+    ) -> Option<RedisResult<Value>> {
+        let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
+        match self.send(connection, slot, until, CallClass::Background, command).await {
+            Ok((_, value)) => Some(Ok(value)),
+            Err(CallError::Late(pending)) => Some(server_error_as_err(pending.await)),
+            Err(_) => None,
+        }
     }
 
     /// The server that the cluster names for a slot instead of the one that was asked.

@@ -4,15 +4,15 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use sluicegate_counters::{Ask, CountedLimit, Fingerprint, Hold, Holds};
+use sluicegate_counters::{Ask, Hold, Holds};
 use sluicegate_limiter::Quota;
 
 use super::call::BACKGROUND_TIMEOUT;
 use super::connection::Connection;
-use super::key_name::{Tag, key_prefix};
-use super::lease_renewal::server_error_as_err;
+use super::key_name::{StoreKey, key_prefix};
+use super::lease::Lease;
 use super::protocol;
-use super::scripts::SCRIPTS;
+use super::scripts::{SCRIPTS, server_error_as_err};
 use super::store::Store;
 use super::unreported::Report;
 
@@ -22,13 +22,13 @@ const AT_ONCE: usize = 4096;
 impl Store {
     /// Notes what was admitted without the store, which hears of it later.
     pub fn report_later(self: &Rc<Self>, ask: &Ask<'_>, holds: &mut Holds) {
-        let tag = Tag::of(&ask.text);
+        let key = StoreKey::of(ask);
         if ask.limit.quota.is_concurrency() {
             // The place here is held already; this is the one there, once the store is back.
-            let lease = self.lease(ask.limit, ask.key, tag, ask.cost, false);
+            let lease = Lease::new(Rc::clone(self), key, ask.cost, false);
             holds.push(Hold::places_to_report(ask.limit, ask.key, Box::new(lease)));
         } else {
-            self.state.unreported.add(ask.limit, ask.key, tag, ask.cost);
+            self.state.unreported.add(&key, ask.cost);
             self.report_soon(ask);
         }
     }
@@ -45,7 +45,7 @@ impl Store {
             tokio::task::yield_now().await; // what is admitted at about the same time goes together
             // What is admitted while a report is on its way is in the next one.
             while let Ok(channel) = connection.ready()
-                && store.report(&connection, &channel, |_, _| true).await.is_some_and(|keys| keys > 0)
+                && store.report(&connection, &channel, |_| true).await.is_some_and(|keys| keys > 0)
             {
             }
         });
@@ -57,14 +57,14 @@ impl Store {
         &self,
         connection: &Rc<Connection>,
         channel: &MultiplexedConnection,
-        wanted: impl Fn(&CountedLimit, Fingerprint) -> bool,
+        wanted: impl Fn(&StoreKey) -> bool,
     ) -> Option<usize> {
         let now = connection.clock.at_least(self.clock.now());
         let gateways = u64::from(self.state.gateways());
         let reports = self.state.unreported.reports(
-            |limit, key, tag| wanted(limit, key) && self.holds_tag(connection, tag),
+            |key| wanted(key) && self.holds_tag(connection, key.tag),
             // The table counts every request once for each gateway; this gateway's own part is told.
-            |limit, key| limit.counters.owed(key, now).div_ceil(gateways),
+            |key| key.limit.counters.owed(key.key, now).div_ceil(gateways),
         );
         let mut all = true;
         for many in reports.chunks(AT_ONCE) {
@@ -84,19 +84,21 @@ impl Store {
         mut channel: MultiplexedConnection,
     ) -> bool {
         // The server remembers each report by a key of its own, which shares the slot of what it is about.
-        let names = batch.iter().map(|report| report.tag.name(key_prefix(&report.limit)));
-        let marks = batch.iter().map(|report| report.tag.report(key_prefix(&report.limit), &report.id));
+        let names = batch.iter().map(|report| report.key.name());
+        let report_name = |Report { key, id, .. }: &Report| key.tag.report(key_prefix(&key.limit), id);
+        let marks = batch.iter().map(report_name);
         let names: Vec<Vec<u8>> = names.chain(marks).collect();
         let mut call = SCRIPTS.report.call(names.iter().map(Vec::as_slice));
-        let quotas: Vec<Quota> = batch.iter().map(|report| report.limit.counters.remote.quota()).collect();
+        let quota = |report: &Report| report.key.limit.counters.remote.quota();
+        let quotas: Vec<Quota> = batch.iter().map(quota).collect();
         for (report, quota) in batch.iter().zip(&quotas) {
             let argument = protocol::spend_argument(quota, report.amount);
             call.arg(&*protocol::at(argument, quota, || connection.clock.at_least(self.clock.now())));
         }
-        let (sent, within) =
-            (self.clock.now(), std::time::Duration::from_nanos(BACKGROUND_TIMEOUT.as_nanos()));
+        let sent = self.clock.now();
+        let call = connection.spelled(call);
         let answer =
-            tokio::time::timeout(within, channel.send_packed_command(&connection.spelled(call))).await;
+            tokio::time::timeout(BACKGROUND_TIMEOUT.into(), channel.send_packed_command(&call)).await;
         let told = match answer.map(server_error_as_err) {
             Ok(Ok(value)) => protocol::StatesReply::read(&value, &quotas.iter().collect::<Vec<_>>()),
             _ => return false,
@@ -108,7 +110,7 @@ impl Store {
         connection.heard(self.clock.now());
         for (report, state) in batch.iter().zip(&told.keys) {
             if self.state.unreported.heard(report) {
-                report.limit.relearn(report.key, state, told.now);
+                report.key.limit.relearn(report.key.key, state, told.now);
             }
         }
         true

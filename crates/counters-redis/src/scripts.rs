@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use redis::aio::MultiplexedConnection;
-use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind};
+use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
 use super::protocol::Algorithms;
 use super::script_text;
@@ -106,6 +106,14 @@ impl Scripts {
             Err(also) if denied(&also) => Err(error), // what is missing first, and is enough
             Err(other) => Err(other),
         }
+    }
+}
+
+/// Converts an error of the server, which the library returns as a value, to an error.
+pub(super) fn server_error_as_err(reply: RedisResult<Value>) -> RedisResult<Value> {
+    match reply {
+        Ok(Value::ServerError(error)) => Err(error.into()),
+        reply => reply,
     }
 }
 

@@ -59,7 +59,7 @@ impl Store {
         worker: usize,
         metrics: Arc<dyn CallMetrics>,
     ) -> Rc<Self> {
-        let timeout = timeout(&state);
+        let timeout = state.config().timeout.into();
         let servers = Servers::new(&state, worker, timeout);
         let store = Rc::new(Self {
             state,
@@ -89,7 +89,7 @@ impl Store {
 
     /// Takes what the file says now; credentials are used for the next connection.
     pub fn follow_config(&self) {
-        self.timeout.set(timeout(&self.state));
+        self.timeout.set(self.state.config().timeout.into());
         self.servers.all().iter().for_each(|connection| connection.set_timeout(self.timeout()));
     }
 
@@ -156,9 +156,4 @@ impl Store {
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
     }
-}
-
-/// The longest that a request waits, as the file says.
-fn timeout(state: &StoreState) -> Span {
-    Span::from_nanos(u64::try_from(state.config().timeout.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -85,7 +85,7 @@ impl Store {
             failures = if known.is_ok() { 0 } else { failures + 1 };
             topology.set(known);
             if failures > 0 {
-                tokio::time::sleep(Duration::from_nanos(pause(failures, false).as_nanos())).await;
+                tokio::time::sleep(pause(failures, false).into()).await;
             } else {
                 tokio::time::sleep(LEAST).await;
                 let often = if matches!(self.servers, Servers::Cluster(_)) { SLOTS } else { MASTER };

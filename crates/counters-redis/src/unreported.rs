@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluicegate_counters::{CountedLimit, Fingerprint};
 
 use super::connection::random;
-use super::key_name::Tag;
+use super::key_name::StoreKey;
 
 /// The largest number of keys that are remembered; costs of further keys are not reported.
 const MAX_KEYS: usize = 100_000;
@@ -23,8 +23,7 @@ pub(super) struct Unreported {
 
 /// What one key spent.
 struct Spent {
-    limit: Arc<CountedLimit>,
-    tag: Tag,
+    key: StoreKey,
     /// The sum of the costs that were admitted since the last report.
     fresh: u64,
     /// The report that is in flight, or that may or may not have arrived.
@@ -36,26 +35,24 @@ pub(super) type ReportId = [u8; 8];
 
 /// What a key spent, as it is told to the store.
 pub(super) struct Report {
-    pub(super) limit: Arc<CountedLimit>,
-    pub(super) key: Fingerprint,
-    pub(super) tag: Tag,
+    pub(super) key: StoreKey,
     pub(super) id: ReportId,
     pub(super) amount: u64,
 }
 
 impl Unreported {
     /// Notes what was admitted without the store.
-    pub(super) fn add(&self, limit: &Arc<CountedLimit>, key: Fingerprint, tag: Tag, cost: u64) {
+    pub(super) fn add(&self, key: &StoreKey, cost: u64) {
         let mut keys = self.locked();
         let room = keys.len() < MAX_KEYS;
-        match keys.entry((limit.counters.order, key)) {
+        match keys.entry(key.id()) {
             Entry::Occupied(mut known) => {
                 let known = known.get_mut();
                 known.fresh = known.fresh.saturating_add(cost);
-                known.limit = Arc::clone(limit);
+                known.key = key.clone();
             }
             Entry::Vacant(place) if room => {
-                place.insert(Spent { limit: Arc::clone(limit), tag, fresh: cost, report: None });
+                place.insert(Spent { key: key.clone(), fresh: cost, report: None });
             }
             Entry::Vacant(_) => {}
         }
@@ -76,21 +73,21 @@ impl Unreported {
     /// by itself. A report without an answer is made again as it was.
     pub(super) fn reports(
         &self,
-        wanted: impl Fn(&CountedLimit, Fingerprint, Tag) -> bool,
-        still: impl Fn(&CountedLimit, Fingerprint) -> u64,
+        wanted: impl Fn(&StoreKey) -> bool,
+        still: impl Fn(&StoreKey) -> u64,
     ) -> Vec<Report> {
         let mut keys = self.locked();
         let mut reports = Vec::new();
-        keys.retain(|(_, key), spent| {
-            if !wanted(&spent.limit, *key, spent.tag) {
+        keys.retain(|_, spent| {
+            if !wanted(&spent.key) {
                 return true;
             }
             if spent.report.is_none() {
-                let amount = std::mem::take(&mut spent.fresh).min(still(&spent.limit, *key));
+                let amount = std::mem::take(&mut spent.fresh).min(still(&spent.key));
                 spent.report = (amount > 0).then(|| (random(), amount));
             }
             let Some((id, amount)) = spent.report else { return false };
-            reports.push(Report { limit: Arc::clone(&spent.limit), key: *key, tag: spent.tag, id, amount });
+            reports.push(Report { key: spent.key.clone(), id, amount });
             true
         });
         self.count.store(keys.len(), Ordering::Relaxed);
@@ -100,9 +97,7 @@ impl Unreported {
     /// The store has heard of a report. Whether it now knows of all that the key spent.
     pub(super) fn heard(&self, report: &Report) -> bool {
         let mut keys = self.locked();
-        let Entry::Occupied(mut known) = keys.entry((report.limit.counters.order, report.key)) else {
-            return true;
-        };
+        let Entry::Occupied(mut known) = keys.entry(report.key.id()) else { return true };
         let spent = known.get_mut();
         if spent.report.is_some_and(|(id, _)| id == report.id) {
             spent.report = None;
@@ -126,6 +121,7 @@ mod tests {
 
     use super::*;
     use crate::fixture;
+    use crate::key_name::Tag;
     use sluicegate_counters::KeyText;
 
     /// A report is repeated as it was until it is heard, what is spent meanwhile is in the next one, and what has come back
@@ -135,21 +131,22 @@ mod tests {
         let rate = Rate::new(100, Span::from_secs(60)).expect("a rate");
         let limit =
             std::sync::Arc::new(fixture::limit(Quota::FixedWindow(FixedWindow::new(rate), rate), 10, 0));
-        let (key, tag) = (Fingerprint::from_hash(1), Tag::of(&KeyText::from_slice(b"k")));
+        let tag = Tag::of(&KeyText::from_slice(b"k"));
+        let key = StoreKey { limit, key: Fingerprint::from_hash(1), tag };
         let unreported = Unreported::default();
-        let reports = |still: u64| unreported.reports(|_, _, _| true, |_, _| still);
-        unreported.add(&limit, key, tag, 5);
-        unreported.add(&limit, key, tag, 2);
+        let reports = |still: u64| unreported.reports(|_| true, |_| still);
+        unreported.add(&key, 5);
+        unreported.add(&key, 2);
         let first = reports(100).remove(0);
-        unreported.add(&limit, key, tag, 3);
+        unreported.add(&key, 3);
         let again = reports(100).remove(0);
         assert_eq!((first.id, first.amount), (again.id, 7));
         assert!(!unreported.heard(&again));
         let second = reports(2).remove(0);
         assert_eq!(second.amount, 2, "one of the three has come back by itself");
-        assert!(!unreported.heard(&first) && unreported.has(&limit, key), "it was heard before");
+        assert!(!unreported.heard(&first) && unreported.has(&key.limit, key.key), "it was heard before");
         assert!(unreported.heard(&second) && !unreported.any());
-        unreported.add(&limit, key, tag, 3);
+        unreported.add(&key, 3);
         assert!(reports(0).is_empty() && !unreported.any());
     }
 }

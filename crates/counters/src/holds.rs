@@ -32,10 +32,10 @@ pub struct Hold {
 /// The part of a hold that a store counts. Dropping it frees places.
 pub trait RemoteHold {
     /// The request gives up its turn in a queue: what it was charged is given back.
-    fn give_up(&self, _key: Fingerprint, _cost: u64) {}
+    fn give_up(&self, _cost: u64) {}
 
     /// Changes a charge from `charged` to `cost`. `ticket` is that of the charge, if it is still known.
-    fn settle(&self, _key: Fingerprint, _ticket: Option<u32>, _charged: u64, _cost: u64) {}
+    fn settle(&self, _ticket: Option<u32>, _charged: u64, _cost: u64) {}
 }
 
 /// A cost that is known late.
@@ -101,7 +101,7 @@ impl Hold {
     }
 
     /// A turn at `due` that a store has given: the queue is here, the charge there.
-    pub fn turn(
+    pub fn queued(
         limit: &CountedLimit,
         key: Fingerprint,
         cost: u64,
@@ -137,7 +137,7 @@ impl Hold {
         let (more, less) = (cost.saturating_sub(self.cost), self.cost.saturating_sub(cost));
         let charge = self.charge.take();
         if let Some(remote) = &self.remote {
-            return remote.settle(self.key, charge, self.cost, cost);
+            return remote.settle(charge, self.cost, cost);
         }
         let at = self.counted(now);
         if let Some(charge) = charge {
@@ -158,7 +158,7 @@ impl Hold {
         match (&self.remote, self.charge.take()) {
             (Some(remote), _) => {
                 self.counters.give_up_queued(self.key, ticket, self.cost);
-                remote.give_up(self.key, self.cost);
+                remote.give_up(self.cost);
             }
             (None, Some(charge)) => {
                 self.counters.give_up(self.key, ticket, self.counted(now), (charge, self.cost));
@@ -252,7 +252,7 @@ impl Holds {
         self.give_up(now);
         for mut hold in self.0.drain(..).filter(|hold| hold.reservation == Reservation::Charge) {
             match (&hold.remote, hold.charge.take()) {
-                (Some(remote), charge) => remote.settle(hold.key, charge, hold.cost, 0),
+                (Some(remote), charge) => remote.settle(charge, hold.cost, 0),
                 (None, Some(charge)) => {
                     let whole = (hold.cost, hold.cost);
                     hold.counters.give_back(hold.key, hold.counted(now), charge, whole);

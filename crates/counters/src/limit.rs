@@ -73,6 +73,20 @@ pub enum StoreFailurePolicy {
 }
 
 impl CountedLimit {
+    /// An enforced limit of this process with its counters, where every request costs 1 and no refusal leads to a ban.
+    pub fn new(name: &str, quota: Quota, counters: Arc<Counters>) -> Self {
+        Self {
+            name: name.into(),
+            quota,
+            ban: None,
+            enforced: true,
+            cost: CostKind::Constant(1),
+            shared: None,
+            counters,
+            bans: None,
+        }
+    }
+
     /// The late cost of its requests, if they have one.
     #[inline]
     pub fn late_cost(&self) -> Option<LateCost> {

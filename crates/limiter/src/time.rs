@@ -1,6 +1,7 @@
 //! Points in time and lengths of time, both in whole nanoseconds.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A point in time: nanoseconds since the Unix epoch. Good until the year 2554.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +94,19 @@ impl Span {
     #[inline]
     pub(crate) fn saturating_from(nanos: u128) -> Self {
         Self(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        Self::from_nanos(span.0)
+    }
+}
+
+/// A duration above [`Span::MAX`] becomes that.
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Self {
+        Self::saturating_from(duration.as_nanos())
     }
 }
 

@@ -69,7 +69,7 @@ impl Verified {
 
 /// When the token expires here, if it holds at `now`.
 fn check(claims: &Map<String, Value>, config: &JwtConfig, now: Time) -> Result<Option<Time>, TokenError> {
-    let leeway = Span::from_nanos(u64::try_from(config.leeway.as_nanos()).unwrap_or(u64::MAX));
+    let leeway = Span::from(config.leeway);
     let expires = match moment(claims, "exp")? {
         Some(exp) => Some(exp.plus(leeway)),
         None if config.require_exp => return Err(TokenError::Endless),
