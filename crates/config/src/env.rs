@@ -1,7 +1,7 @@
 //! `${NAME}` and `${NAME:-default}` inside values, from the environment. `$${` is a `${` that stays.
 
-use super::node::{Node, Value};
 use super::report::{Mistake, Report, nearest};
+use super::yaml_tree::{Node, Value};
 
 /// Replaces every reference below `node`. Where that fails the value is reported and counts as wrong.
 pub(super) fn substitute(node: &mut Node, lookup: &dyn Fn(&str) -> Option<String>, report: &mut Report) {

@@ -1,6 +1,6 @@
 //! gateway.yaml: what it means, and everything that is wrong with it. All mistakes are reported at once, each at its place.
 //!
-//! A text becomes a tree (`node`), the tree a raw configuration (`raw`), and that a valid one (`validate`): [`Config`].
+//! A text becomes a tree (`yaml_tree`), the tree a raw configuration (`raw`), and that a valid one (`validate`): [`Config`].
 //! [`Report`] collects the mistakes on the way.
 //!
 //! This crate never opens a socket or reads a clock. Of the files that a configuration names it reads, through
@@ -12,12 +12,10 @@
 mod at;
 mod calendar;
 mod client;
-mod conceal;
 mod cors;
 mod cost;
 mod drain;
 mod env;
-mod forms;
 mod h2;
 mod hints;
 mod host_name;
@@ -28,7 +26,6 @@ mod lists;
 mod log;
 mod model;
 mod network;
-mod node;
 mod normal_path;
 mod pattern;
 mod percent;
@@ -46,12 +43,14 @@ mod raw_shape;
 mod raw_store;
 mod raw_upstream;
 mod read;
+mod redact;
 mod references;
 mod report;
 mod rewrite;
 mod route;
 mod schema;
 mod secret;
+mod shorthand;
 mod store;
 mod suggest;
 mod syntax;
@@ -59,6 +58,7 @@ mod template;
 mod upstream;
 mod validate;
 mod values;
+mod yaml_tree;
 
 use std::path::{Path, PathBuf};
 
@@ -101,8 +101,8 @@ pub use upstream::{
 };
 pub use validate::believes_everybody;
 
-use node::Value;
 use read::Read;
+use yaml_tree::Value;
 
 /// What a text describes, as far as it can be understood.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ pub fn consumers_file(text: &str, folder: &Path) -> Result<Option<(PathBuf, Vec<
 }
 
 fn raw(text: &str, report: &mut Report) -> Option<raw::RawConfig> {
-    let mut tree = node::parse(text).map_err(|problem| report.error(problem)).ok()?;
+    let mut tree = yaml_tree::parse(text).map_err(|problem| report.error(problem)).ok()?;
     match &tree.value {
         Value::Map(_) => {}
         Value::Null => {

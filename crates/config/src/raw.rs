@@ -5,9 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::at::At;
-use super::forms::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::hints;
-use super::node::Node;
 use super::raw_ban::RawBan;
 use super::raw_cors::RawCors;
 use super::raw_drain::RawDrain;
@@ -22,6 +20,8 @@ use super::raw_upstream::RawUpstream;
 use super::read::{Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::{Family, Scalar};
+use super::shorthand::{RawCost, RawCount, RawList, RawListener, RawPlan};
+use super::yaml_tree::Node;
 
 mapping! {
     /// The configuration of a gateway.

@@ -1,13 +1,13 @@
 //! How an upstream's requests are spread, and what becomes of failures, as it is written.
 
 use super::at::At;
-use super::forms::RawCount;
 use super::hints;
-use super::node::{Node, Value};
 use super::raw::RawText;
 use super::read::{OneOrMany, Read, entries, mapping, not_available, parsed, unknown_key, wrong, wrong_kind};
 use super::report::{Place, Report};
+use super::shorthand::RawCount;
 use super::values;
+use super::yaml_tree::{Node, Value};
 
 /// A way to spread requests: a word, or `{hash: KEY}`.
 #[derive(Clone, Debug)]

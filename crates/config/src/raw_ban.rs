@@ -1,12 +1,12 @@
 //! A limit's `ban` as it is written: `15min`, or a mapping.
 
 use super::at::At;
-use super::forms::RawCount;
 use super::hints;
-use super::node::{Node, Value};
 use super::raw::RawText;
 use super::read::{Read, entries, mapping, not_available, unknown_key, wrong_kind};
 use super::report::{Place, Report};
+use super::shorthand::RawCount;
+use super::yaml_tree::{Node, Value};
 
 /// How long a ban lasts, or a mapping.
 #[derive(Clone, Debug)]

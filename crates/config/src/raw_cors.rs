@@ -2,10 +2,10 @@
 
 use super::at::At;
 use super::hints;
-use super::node::{Node, Value};
 use super::raw::RawText;
 use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key, wrong_kind};
 use super::report::{Place, Report};
+use super::yaml_tree::{Node, Value};
 
 /// Which pages may read answers; `None` for none.
 #[derive(Clone, Debug)]

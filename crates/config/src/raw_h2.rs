@@ -1,10 +1,10 @@
 //! `h2` as it is written.
 
 use super::at::At;
-use super::forms::RawCount;
-use super::node::Node;
 use super::read::{Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+use super::shorthand::RawCount;
+use super::yaml_tree::Node;
 
 mapping! {
     /// What one HTTP/2 connection may send of frames that cost their sender nothing, at once; who sends more is cut off.

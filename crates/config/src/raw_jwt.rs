@@ -1,12 +1,12 @@
 //! `auth.jwt` as it is written.
 
 use super::at::At;
-use super::forms::RawSecret;
 use super::hints;
-use super::node::Node;
 use super::raw::RawText;
 use super::read::{Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+use super::shorthand::RawSecret;
+use super::yaml_tree::Node;
 
 mapping! {
     /// User tokens (JWT), verified with one of jwks, secret and public_key.

@@ -1,13 +1,13 @@
 //! The edge as it is written: addresses, operators, and who the client is.
 
 use super::at::At;
-use super::forms::{RawCount, RawProxy, RawSecret};
 use super::hints;
-use super::node::Node;
 use super::raw::RawText;
 use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::Scalar;
+use super::shorthand::{RawCount, RawProxy, RawSecret};
+use super::yaml_tree::Node;
 
 mapping! {
     /// An address that serves clients.

@@ -2,10 +2,10 @@
 
 use super::at::At;
 use super::hints;
-use super::node::{Node, Value};
 use super::raw::RawText;
 use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+use super::yaml_tree::{Node, Value};
 
 /// In the place of the path: no access log.
 const OFF: [&str; 2] = ["off", "false"];

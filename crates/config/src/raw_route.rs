@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::at::At;
-use super::forms::{RawAnswer, RawCount};
 use super::hints;
-use super::node::Node;
 use super::raw::RawText;
 use super::raw_cors::RawCors;
 use super::raw_shape::{RawHeaderChanges, RawRedirect, RawRewrite};
 use super::read::{Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::{Family, Scalar};
+use super::shorthand::{RawAnswer, RawCount};
+use super::yaml_tree::Node;
 
 mapping! {
     /// Requests of one kind, where they go and under which limits.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::at::At;
-use super::node::{Node, Value};
 use super::raw::RawText;
 use super::raw_route::RawRedirectFields;
 use super::read::{Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
 use super::schema::Scalar;
+use super::yaml_tree::{Node, Value};
 
 mapping! {
     /// Headers that are changed: first removed, then set, then added. In values, {client_ip}, {host}, {path}, {user} and

@@ -1,12 +1,12 @@
 //! The store as it is written.
 
 use super::at::At;
-use super::forms::{RawCount, RawSecret};
 use super::hints;
-use super::node::Node;
 use super::raw::RawText;
 use super::read::{Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+use super::shorthand::{RawCount, RawSecret};
+use super::yaml_tree::Node;
 
 mapping! {
     /// Where counters live that several gateways share.

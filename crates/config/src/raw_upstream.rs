@@ -1,13 +1,13 @@
 //! Upstreams as they are written.
 
 use super::at::At;
-use super::forms::{RawCount, RawServer};
 use super::hints;
-use super::node::Node;
 use super::raw::RawText;
 use super::raw_balance::{RawBalance, RawEjection, RawHealth, RawRetries};
 use super::read::{Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+use super::shorthand::{RawCount, RawServer};
+use super::yaml_tree::Node;
 
 mapping! {
     /// An API behind the gateway.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::at::At;
-use super::node::{Node, Value};
 use super::report::{Mistake, Place, Problem, Report, nearest};
+use super::yaml_tree::{Node, Value};
 
 /// Something that a node can be read as. `None` means that the report now says why not.
 pub(super) trait Read: Sized {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::conceal::{printable, shown};
+use super::redact::{printable, shown};
 use crate::PatternError;
 
 /// A place in the file.

@@ -8,9 +8,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::forms::{
-    RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawProxy, RawSecret, RawServer,
-};
 use super::hints;
 use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_balance::{
@@ -25,6 +22,9 @@ use super::raw_route::{RawRedirectFields, RawRespond};
 use super::raw_shape::{RawRedirect, RawRewrite, RawRewriteFields};
 use super::raw_upstream::RawServerFields;
 use super::read::{Named, OneOrMany};
+use super::shorthand::{
+    RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawProxy, RawSecret, RawServer,
+};
 
 /// The schema of the whole file.
 pub(super) fn schema() -> Value {

@@ -3,12 +3,12 @@
 use super::section::Section;
 use super::{header_name, in_range, lists, value};
 use crate::at::{At, Folder};
-use crate::forms::RawProxy;
 use crate::listener::{ClientIpConfig, ForwardedHeader, TrustedList};
 use crate::lists::{ListConfig, ListSource};
 use crate::parse_network;
 use crate::raw_listen::RawClientIp;
 use crate::report::{Problem, Report, nearest};
+use crate::shorthand::RawProxy;
 
 /// The headers of lists of addresses, and the usual one of a single address.
 const KNOWN: [(&str, ForwardedHeader); 3] = [

@@ -9,11 +9,11 @@ use super::section::Section;
 use super::{header_name, key, value, word};
 use crate::at::At;
 use crate::cost::{Cost, DetailedCost};
-use crate::forms::RawCost;
 use crate::model::LimitConfig;
 use crate::raw::{RawConfig, RawCostFields, RawLimit};
 use crate::report::{Mistake, Report, nearest};
 use crate::route::RouteConfig;
+use crate::shorthand::RawCost;
 use crate::values;
 
 pub(super) fn cost(raw: &At<RawCost>, quota: Option<&Quota>, report: &mut Report) -> Option<Cost> {

@@ -7,12 +7,12 @@ use super::section::Section;
 use super::tls;
 use super::{check_name, empty, in_range, missing, secret, value};
 use crate::at::{At, Folder};
-use crate::forms::{RawCount, RawListener};
 use crate::host_name;
 use crate::listener::{AdminConfig, ListenerConfig};
 use crate::raw::RawConfig;
 use crate::raw_listen::RawAdmin;
 use crate::report::{Mistake, Report};
+use crate::shorthand::{RawCount, RawListener};
 
 /// Connections at once of a listener when nothing else is said.
 const CONNECTIONS: u64 = 10_000;

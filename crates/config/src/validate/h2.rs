@@ -2,10 +2,10 @@
 
 use super::in_range;
 use crate::at::At;
-use crate::forms::RawCount;
 use crate::h2::H2Config;
 use crate::raw::RawConfig;
 use crate::report::Report;
+use crate::shorthand::RawCount;
 
 pub(super) fn h2(raw: &RawConfig, report: &mut Report) -> H2Config {
     let Some(raw) = raw.h2.as_ref().map(|raw| &raw.value) else { return H2Config::default() };

@@ -7,12 +7,12 @@ use http::{HeaderName, Uri, header};
 
 use super::{empty, header_name, secret, value};
 use crate::at::{At, Folder};
-use crate::forms::RawSecret;
 use crate::jwt::{JwksUrl, JwtConfig, JwtKeys};
 use crate::raw_jwt::{RawJwks, RawJwt};
 use crate::read::OneOrMany;
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::secret::Secret;
+use crate::shorthand::RawSecret;
 use crate::values;
 
 const LEEWAY: Duration = Duration::from_secs(30);

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use super::section::Section;
 use super::{empty, value};
 use crate::at::{At, FileRef, Folder};
-use crate::forms::RawList;
 use crate::listener::TrustedList;
 use crate::lists::{Access, ListConfig, ListSource};
 use crate::model::LimitConfig;
@@ -15,6 +14,7 @@ use crate::raw_route::RawRoute;
 use crate::read::OneOrMany;
 use crate::report::Report;
 use crate::route::RouteConfig;
+use crate::shorthand::RawList;
 
 /// The lists of the file.
 pub(super) fn lists(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Section<ListConfig> {

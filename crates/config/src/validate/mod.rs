@@ -38,12 +38,12 @@ use http::HeaderName;
 
 use crate::Parsed;
 use crate::at::{At, Folder, utf8_text};
-use crate::forms::{RawCount, RawSecret};
 use crate::listener::ListenerConfig;
 use crate::model::Config;
 use crate::raw::RawConfig;
 use crate::report::{Mistake, Place, Problem, Report, nearest};
 use crate::route::HeaderFamilies;
+use crate::shorthand::{RawCount, RawSecret};
 use crate::store::{RedisConfig, RedisServers};
 use crate::values;
 pub use client_ip::believes_everybody;

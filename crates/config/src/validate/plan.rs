@@ -9,11 +9,11 @@ use super::quota::quota;
 use super::{check_name, empty, header_name, value};
 use crate::at::At;
 use crate::cost::Cost;
-use crate::forms::RawPlan;
 use crate::model::When;
 use crate::raw::{RawConfig, RawLimit, RawWhen};
 use crate::read::Named;
 use crate::report::Report;
+use crate::shorthand::RawPlan;
 use crate::values::{self, grouped};
 
 /// The quotas by plan.

@@ -9,9 +9,9 @@ use sluicegate_limiter::{
 use super::{missing, value, word};
 use crate::at::At;
 use crate::calendar::{self, Unit};
-use crate::forms::RawCount;
 use crate::raw::RawLimit;
 use crate::report::{Place, Report};
+use crate::shorthand::RawCount;
 use crate::values::{self, grouped, outside};
 
 #[derive(Clone, Copy, PartialEq)]

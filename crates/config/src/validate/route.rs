@@ -18,7 +18,6 @@ use crate::HeaderChange;
 use crate::Part;
 use crate::at::At;
 use crate::cors::CorsConfig;
-use crate::forms::{RawAnswer, RawCount};
 use crate::listener::ListenerConfig;
 use crate::lists::{Access, ListConfig};
 use crate::model::{LimitConfig, Mode};
@@ -26,6 +25,7 @@ use crate::raw::RawConfig;
 use crate::raw_route::RawRoute;
 use crate::report::{Problem, Report};
 use crate::route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
+use crate::shorthand::{RawAnswer, RawCount};
 use crate::upstream::UpstreamConfig;
 
 /// What routes refer to.

@@ -8,9 +8,9 @@ use super::redis_tls::tls;
 use super::redis_url::{MAX_DATABASE, RedisUrl, redis_url};
 use super::{empty, in_range, missing, secret, value};
 use crate::at::{At, Folder};
-use crate::forms::RawSecret;
 use crate::raw_store::{RawRedis, RawSentinel, RawStore};
 use crate::report::{Mistake, Place, Problem, Report};
+use crate::shorthand::RawSecret;
 use crate::store::{RedisAddress, RedisConfig, RedisServers};
 use crate::values;
 

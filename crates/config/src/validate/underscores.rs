@@ -2,9 +2,9 @@
 
 use super::word;
 use crate::at::At;
-use crate::forms::RawCost;
 use crate::raw::RawConfig;
 use crate::report::{Place, Problem, Report};
+use crate::shorthand::RawCost;
 
 /// Whether request headers with underscores in their names are forwarded.
 pub(super) fn forwarded(raw: &RawConfig, report: &mut Report) -> bool {

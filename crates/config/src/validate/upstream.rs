@@ -10,10 +10,10 @@ use super::section::Section;
 use super::upstream_tls::{Speech, speech};
 use super::{empty, in_range, missing, value};
 use crate::at::{At, Folder};
-use crate::forms::RawServer;
 use crate::raw_upstream::RawUpstream;
 use crate::report::{Mistake, Report};
 use crate::route::{Action, RouteConfig};
+use crate::shorthand::RawServer;
 use crate::upstream::{ServerConfig, UpstreamConfig};
 use crate::values;
 

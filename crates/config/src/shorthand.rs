@@ -1,7 +1,6 @@
 //! Values that may be written in more than one form.
 
 use super::at::At;
-use super::node::{Node, Value};
 use super::raw::{RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_listen::RawListenerFields;
 use super::raw_route::RawRespond;
@@ -9,6 +8,7 @@ use super::raw_upstream::RawServerFields;
 use super::read::{Read, parsed, text, wrong, wrong_kind};
 use super::report::{Problem, Report};
 use super::values;
+use super::yaml_tree::{Node, Value};
 
 /// A listener: `0.0.0.0:8080`, or a mapping.
 #[derive(Clone, Debug)]

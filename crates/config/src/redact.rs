@@ -9,7 +9,7 @@ const SECRET_KEYS: [&str; 3] = ["token", "password", "secret"];
 pub(super) fn shown(text: &str, line: u64) -> Option<String> {
     let at = usize::try_from(line.checked_sub(1)?).ok()?;
     let source = text.trim_start_matches('\u{feff}').lines().nth(at)?;
-    let visible = if is_below_secret(text, at, source) { "…".to_owned() } else { conceal(source) };
+    let visible = if is_below_secret(text, at, source) { "…".to_owned() } else { redact(source) };
     Some(visible.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect())
 }
 
@@ -26,8 +26,8 @@ pub(super) fn printable(text: &str) -> String {
     out.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
-fn conceal(line: &str) -> String {
-    let secret = secret_values(line).find(|at| !tells_nothing(&line[*at..]));
+fn redact(line: &str) -> String {
+    let secret = secret_values(line).find(|at| !is_reference(&line[*at..]));
     let url = credentials(line).map(|(start, _)| start).or_else(|| without_scheme(line));
     match (secret, url) {
         (Some(secret), url) if url.is_none_or(|url| secret < url) => format!("{} …", &line[..secret]),
@@ -53,7 +53,7 @@ fn secret_values(line: &str) -> impl Iterator<Item = usize> {
 }
 
 /// Whether what stands for a secret only says where it is.
-fn tells_nothing(value: &str) -> bool {
+fn is_reference(value: &str) -> bool {
     let value = value.trim().trim_start_matches(['"', '\'']);
     let in_file = value.strip_prefix('{').is_some_and(|inner| {
         let inner = inner.trim_start().trim_start_matches(['"', '\'']);
@@ -180,7 +180,7 @@ mod tests {
             ("  url: redis://${HOST}:${PORT}", "  url: redis://${HOST}:${PORT}"),
             ("  - http://h:abc", "  - http://h:abc"),
         ] {
-            assert_eq!(conceal(line), seen);
+            assert_eq!(redact(line), seen);
         }
     }
 

@@ -98,7 +98,7 @@ impl Node {
 
 impl From<Spanned<Value>> for Node {
     fn from(spanned: Spanned<Value>) -> Self {
-        let (used, defined) = (spanned.referenced, bytes(&spanned.defined));
+        let (used, defined) = (spanned.referenced, byte_range(&spanned.defined));
         let length = match &spanned.value {
             Value::Scalar(_) => used.span().len(),
             _ => 1,
@@ -107,7 +107,7 @@ impl From<Spanned<Value>> for Node {
     }
 }
 
-fn bytes(location: &Location) -> Range<usize> {
+fn byte_range(location: &Location) -> Range<usize> {
     let span = location.span();
     match (span.byte_offset(), span.byte_len()) {
         (Some(start), Some(length)) => start as usize..(start + length) as usize,
