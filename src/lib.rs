@@ -28,6 +28,7 @@ pub mod limit;
 pub mod lists;
 pub mod message;
 pub mod metrics;
+mod named_enum;
 pub mod process_log;
 pub mod process_state;
 pub mod refusal_reason;

@@ -1,67 +1,48 @@
 //! Why the gateway itself answered a request with an error: one closed set of names, which the access log, problem+json,
 //! the metrics and the admin API all use.
 
-/// Declares the reasons with their names; their documentation is also that of `docs/metrics.md`.
-macro_rules! reasons {
-    ($(#[doc = $meaning:literal] $variant:ident = $name:literal;)*) => {
-        /// Why the gateway itself answered a request with an error.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum RefusalReason { $(#[doc = $meaning] $variant,)* }
+use crate::named_enum::named_enum;
 
-        impl RefusalReason {
-            /// All of them, in the order of their numbers.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            /// Their names, in the same order.
-            pub const NAMES: &'static [&'static str] = &[$($name,)*];
-            /// Their meanings, in the same order.
-            #[cfg(test)]
-            pub(crate) const MEANINGS: &'static [&'static str] = &[$($meaning,)*];
-
-            /// Its name.
-            pub const fn name(self) -> &'static str {
-                Self::NAMES[self as usize]
-            }
-        }
-    };
-}
-
-reasons! {
-    /// A limit has too little left for the request's key (429).
-    Limit = "limit";
-    /// A limit has banned the request's key (429).
-    Ban = "ban";
-    /// `deny` or `allow` turns the client's address away (403).
-    List = "list";
-    /// An API key or a token is required, and the request has none (401).
-    Unauthenticated = "unauthenticated";
-    /// The request's API key is unknown, or its token does not hold (401).
-    Forbidden = "forbidden";
-    /// No route matches (404).
-    NoRoute = "no_route";
-    /// The request is malformed, or servers could read it in different ways (400).
-    Malformed = "malformed";
-    /// The method is one that the gateway does not serve (405).
-    Method = "method_not_allowed";
-    /// The TLS connection is one for another host (421).
-    Misdirected = "misdirected";
-    /// The client did not send its request in time (408).
-    Timeout = "timeout";
-    /// The request's body is longer than `max_body` (413).
-    TooLarge = "too_large";
-    /// The request target is longer than allowed (414).
-    UriTooLong = "uri_too_long";
-    /// The request's head is longer than `max_head` or `max_headers` (431).
-    HeadersTooLarge = "headers_too_large";
-    /// `Expect` names something else than `100-continue` (417).
-    Expectation = "expectation_failed";
-    /// The store does not answer, and a limit has `on_store_failure: closed` (503).
-    Store = "store";
-    /// All servers of the upstream have as many requests as they may (503).
-    Shed = "shed";
-    /// No server of the upstream gave a valid answer (502).
-    Upstream = "upstream";
-    /// No server of the upstream could be reached, or answered, in time (504).
-    UpstreamTimeout = "upstream_timeout";
-    /// The route's own `respond` has a status of 400 or above.
-    Respond = "respond";
+named_enum! {
+    /// Why the gateway itself answered a request with an error.
+    RefusalReason {
+        /// A limit has too little left for the request's key (429).
+        Limit = "limit",
+        /// A limit has banned the request's key (429).
+        Ban = "ban",
+        /// `deny` or `allow` turns the client's address away (403).
+        List = "list",
+        /// An API key or a token is required, and the request has none (401).
+        Unauthenticated = "unauthenticated",
+        /// The request's API key is unknown, or its token does not hold (401).
+        Forbidden = "forbidden",
+        /// No route matches (404).
+        NoRoute = "no_route",
+        /// The request is malformed, or servers could read it in different ways (400).
+        Malformed = "malformed",
+        /// The method is one that the gateway does not serve (405).
+        Method = "method_not_allowed",
+        /// The TLS connection is one for another host (421).
+        Misdirected = "misdirected",
+        /// The client did not send its request in time (408).
+        Timeout = "timeout",
+        /// The request's body is longer than `max_body` (413).
+        TooLarge = "too_large",
+        /// The request target is longer than allowed (414).
+        UriTooLong = "uri_too_long",
+        /// The request's head is longer than `max_head` or `max_headers` (431).
+        HeadersTooLarge = "headers_too_large",
+        /// `Expect` names something else than `100-continue` (417).
+        Expectation = "expectation_failed",
+        /// The store does not answer, and a limit has `on_store_failure: closed` (503).
+        Store = "store",
+        /// All servers of the upstream have as many requests as they may (503).
+        Shed = "shed",
+        /// No server of the upstream gave a valid answer (502).
+        Upstream = "upstream",
+        /// No server of the upstream could be reached, or answered, in time (504).
+        UpstreamTimeout = "upstream_timeout",
+        /// The route's own `respond` has a status of 400 or above.
+        Respond = "respond",
+    }
 }

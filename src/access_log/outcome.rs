@@ -1,23 +1,15 @@
 //! The outcome of a request.
 
-/// The outcome of a request in the access log and in replays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Its limits admitted it, or it needs none.
-    Admitted,
-    /// Its limits, or the access rules of its route, refused it.
-    Refused,
-    /// It has no route, or is no valid request.
-    Unmatched,
-}
+use crate::named_enum::named_enum;
 
-impl Outcome {
-    /// Its name in logs and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Admitted => "admitted",
-            Self::Refused => "refused",
-            Self::Unmatched => "unmatched",
-        }
+named_enum! {
+    /// The outcome of a request in the access log and in replays.
+    Outcome {
+        /// Its limits admitted it, or no limit applies to it.
+        Admitted = "admitted",
+        /// Its limits, or the access rules of its route, refused it.
+        Refused = "refused",
+        /// It matches no route, or is not a valid request.
+        Unmatched = "unmatched",
     }
 }

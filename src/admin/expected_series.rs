@@ -75,34 +75,31 @@ impl ExpectedSeries for Expected<'_> {
         }
     }
 
-    fn outcome(&self, limit: &str, outcome: usize) -> bool {
+    fn outcome(&self, limit: &str, outcome: Outcome) -> bool {
         let Some(limit) = self.limits.get(limit).filter(|limit| limit.config.mode != Mode::Off) else {
             return false;
         };
-        let exempt = &limit.config.exempt;
-        [
-            (Outcome::Admitted, true),
-            (Outcome::Refused, limit.enforces()),
-            (Outcome::ShadowRefused, !limit.enforces()),
-            (Outcome::Exempt, *exempt != Default::default()),
-            (Outcome::Skipped, limit.config.on_missing == OnMissing::Skip),
-            (Outcome::CandidateRefused, limit.candidate.is_some()),
-        ]
-        .into_iter()
-        .any(|(one, expected)| expected && one as usize == outcome)
+        match outcome {
+            Outcome::Admitted => true,
+            Outcome::Refused => limit.enforces(),
+            Outcome::ShadowRefused => !limit.enforces(),
+            Outcome::Exempt => limit.config.exempt != Default::default(),
+            Outcome::Skipped => limit.config.on_missing == OnMissing::Skip,
+            Outcome::CandidateRefused => limit.candidate.is_some(),
+        }
     }
 
     fn delays(&self, limit: &str) -> bool {
         self.limits.get(limit).is_some_and(|limit| matches!(limit.config.quota, Quota::LeakyBucket(..)))
     }
 
-    fn policy(&self, limit: &str, policy: usize) -> bool {
+    fn policy(&self, limit: &str, policy: OnStoreFailure) -> bool {
         let limit = self.limits.get(limit).filter(|limit| limit.config.shared);
-        limit.is_some_and(|limit| limit.config.on_store_failure as usize == policy)
+        limit.is_some_and(|limit| limit.config.on_store_failure == policy)
     }
 
-    fn refused_connection(&self, listener: &str, reason: usize) -> bool {
-        reason != Refusal::ProxyHeader as usize
+    fn refused_connection(&self, listener: &str, reason: Refusal) -> bool {
+        reason != Refusal::ProxyHeader
             || self.listener(listener).is_some_and(|listener| listener.proxy_protocol)
     }
 

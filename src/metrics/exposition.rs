@@ -11,31 +11,32 @@ use prometheus::proto::{
 use prometheus::{Encoder, TextEncoder};
 
 use super::families::{self, Family};
-use super::listeners::{HANDSHAKES, REFUSALS};
+use super::listeners::{Handshake, Refusal};
 use super::process;
 use super::registry::{Metrics, PerWorker, Series};
 use super::worker_counters::{
-    BOUNDS, CODES, Counter, Histogram, OPERATIONS, OUTCOMES, POLICIES, StoreMetrics, UPSTREAM_OUTCOMES,
-    UpstreamMetrics,
+    BOUNDS, CODES, Counter, Histogram, Outcome, StoreMetrics, UpstreamMetrics, UpstreamOutcome,
 };
 use crate::refusal_reason::RefusalReason;
+use sluicegate_config::OnStoreFailure;
+use sluicegate_counters_redis::Operation;
 
 /// Decides which counters are exposed at 0, before their first event: those that the configuration lets expect. A rate
 /// over a series that only appears with its first event misses that event, and exposing every possible series would
-/// fill a scrape with zeros. An index is the number of an enum's variant.
+/// fill a scrape with zeros.
 pub(crate) trait ExpectedSeries {
     /// Whether requests of a route are usually answered with this status code.
     fn code(&self, route: &str, code: u16) -> bool;
     /// Whether the gateway may refuse requests of a route for this reason.
     fn reason(&self, route: &str, reason: RefusalReason) -> bool;
-    /// Whether a limit may have this outcome, an index of [`Outcome`](super::Outcome).
-    fn outcome(&self, limit: &str, outcome: usize) -> bool;
+    /// Whether a limit may have this outcome.
+    fn outcome(&self, limit: &str, outcome: Outcome) -> bool;
     /// Whether a limit delays requests.
     fn delays(&self, limit: &str) -> bool;
-    /// Whether a limit applies this policy, an index, when the store does not answer.
-    fn policy(&self, limit: &str, policy: usize) -> bool;
-    /// Whether a listener may refuse connections for this reason, an index of [`Refusal`](super::Refusal).
-    fn refused_connection(&self, listener: &str, reason: usize) -> bool;
+    /// Whether a limit applies this policy when the store does not answer.
+    fn policy(&self, limit: &str, policy: OnStoreFailure) -> bool;
+    /// Whether a listener may refuse connections for this reason.
+    fn refused_connection(&self, listener: &str, reason: Refusal) -> bool;
     /// Whether a listener terminates TLS.
     fn handshakes(&self, listener: &str) -> bool;
     /// Whether limits are shared through a store.
@@ -165,20 +166,23 @@ impl Scrape {
     }
 
     fn routes(&mut self, series: &Series, expected: &impl ExpectedSeries) {
-        let names: Vec<String> = CODES.iter().map(u16::to_string).chain(["other".to_owned()]).collect();
+        let label = |code: Option<u16>| code.map_or_else(|| "other".to_owned(), |code| code.to_string());
+        let labels = CODES.iter().map(|code| Some(*code)).chain([None]).map(|code| (label(code), code));
         let is_expected =
-            |route: &str, at: usize| CODES.get(at).is_some_and(|code| expected.code(route, *code));
-        let codes = by_label(&series.routes, &names, |worker| &worker.codes, is_expected);
+            |route: &str, code: Option<u16>| code.is_some_and(|code| expected.code(route, code));
+        let codes = by_label(&series.routes, labels, |worker| &worker.codes, is_expected);
         self.counters(&families::REQUESTS, codes);
         self.histograms(&families::REQUEST_DURATION, &series.routes, |worker| &worker.duration, |_| true);
-        let is_expected = |route: &str, at: usize| expected.reason(route, RefusalReason::ALL[at]);
-        let reasons = by_label(&series.routes, RefusalReason::NAMES, |worker| &worker.refusals, is_expected);
+        let labels = RefusalReason::ALL.iter().map(|reason| (reason.name(), *reason));
+        let is_expected = |route: &str, reason| expected.reason(route, reason);
+        let reasons = by_label(&series.routes, labels, |worker| &worker.refusals, is_expected);
         self.counters(&families::REFUSED, reasons);
     }
 
     fn limits(&mut self, series: &Series, expected: &impl ExpectedSeries) {
-        let is_expected = |limit: &str, at: usize| expected.outcome(limit, at);
-        let outcomes = by_label(&series.limits, &OUTCOMES, |worker| &worker.outcomes, is_expected);
+        let labels = Outcome::ALL.iter().map(|outcome| (outcome.name(), *outcome));
+        let is_expected = |limit: &str, outcome| expected.outcome(limit, outcome);
+        let outcomes = by_label(&series.limits, labels, |worker| &worker.outcomes, is_expected);
         self.counters(&families::DECISIONS, outcomes);
         let delays = |limit: &str| expected.delays(limit);
         self.histograms(&families::DELAY, &series.limits, |worker| &worker.delay, delays);
@@ -188,13 +192,14 @@ impl Scrape {
         let sum = |of: &dyn Fn(&StoreMetrics) -> u64| -> u64 {
             series.stores.values().flat_map(BTreeMap::values).map(|worker| of(worker)).sum()
         };
-        let operations = OPERATIONS.iter().enumerate();
+        let operations = Operation::NAMES.iter().enumerate();
         let operations = operations
             .map(|(at, name)| (vec![(*name).to_owned()], sum(&|worker| worker.operations[at].get())));
         self.counters(&families::STORE_OPERATIONS, operations.collect());
         self.histograms(&families::STORE_DURATION, &series.stores, |worker| &worker.duration, |_| true);
-        let is_expected = |limit: &str, at: usize| expected.policy(limit, at);
-        let fallback = by_label(&series.limits, &POLICIES, |worker| &worker.fallback, is_expected);
+        let is_expected = |limit: &str, policy| expected.policy(limit, policy);
+        let fallback =
+            by_label(&series.limits, OnStoreFailure::WORDS, |worker| &worker.fallback, is_expected);
         self.counters(&families::STORE_FALLBACK, fallback);
         self.counters(&families::STORE_REMEMBERED, one(sum(&|worker| worker.remembered.get())));
         self.counters(&families::STORE_DISAGREEMENTS, one(sum(&|worker| worker.disagreements.get())));
@@ -207,8 +212,8 @@ impl Scrape {
             };
             series.upstreams.iter().map(|(name, workers)| (vec![name.clone()], sum(workers))).collect()
         };
-        let outcomes =
-            by_label(&series.upstreams, &UPSTREAM_OUTCOMES, |worker| &worker.outcomes, |_, _| true);
+        let labels = UpstreamOutcome::NAMES.iter().map(|name| (*name, ()));
+        let outcomes = by_label(&series.upstreams, labels, |worker| &worker.outcomes, |_, ()| true);
         self.counters(&families::UPSTREAM_REQUESTS, outcomes);
         self.histograms(&families::UPSTREAM_DURATION, &series.upstreams, |worker| &worker.duration, |_| true);
         self.counters(&families::UPSTREAM_RETRIES, sum(&|worker| &worker.retries));
@@ -219,11 +224,13 @@ impl Scrape {
         let open = series.connections.iter();
         let open = open.map(|(listener, open)| (vec![listener.clone()], open.load(Ordering::Relaxed) as f64));
         self.gauges(&families::CONNECTIONS, open.collect());
-        let is_expected = |listener: &str, at: usize| expected.refused_connection(listener, at);
-        let refused = by_label(&series.listeners, &REFUSALS, |worker| &worker.refused, is_expected);
+        let labels = Refusal::ALL.iter().map(|reason| (reason.name(), *reason));
+        let is_expected = |listener: &str, reason| expected.refused_connection(listener, reason);
+        let refused = by_label(&series.listeners, labels, |worker| &worker.refused, is_expected);
         self.counters(&families::CONNECTIONS_REFUSED, refused);
-        let is_expected = |listener: &str, _| expected.handshakes(listener);
-        let handshakes = by_label(&series.listeners, &HANDSHAKES, |worker| &worker.handshakes, is_expected);
+        let labels = Handshake::NAMES.iter().map(|name| (*name, ()));
+        let is_expected = |listener: &str, ()| expected.handshakes(listener);
+        let handshakes = by_label(&series.listeners, labels, |worker| &worker.handshakes, is_expected);
         self.counters(&families::HANDSHAKE, handshakes);
     }
 
@@ -240,20 +247,22 @@ impl Scrape {
     }
 }
 
-/// Sums of counters over all workers, by the name of the thing and of the counter. A sum of 0 is left out unless
-/// `expected` returns true for it.
-fn by_label<T>(
+/// Sums of counters over all workers, by the name of the counted object and by label. `labels` are the names of the
+/// counters in their order, each with the value that `expected` gets. A sum of 0 is left out unless `expected` returns
+/// true for it.
+fn by_label<T, L: Copy>(
     series: &PerWorker<T>,
-    names: &[impl AsRef<str>],
+    labels: impl IntoIterator<Item = (impl Into<String>, L)>,
     counters: impl Fn(&T) -> &[Counter],
-    expected: impl Fn(&str, usize) -> bool,
+    expected: impl Fn(&str, L) -> bool,
 ) -> Vec<Row<u64>> {
+    let labels: Vec<(String, L)> = labels.into_iter().map(|(name, label)| (name.into(), label)).collect();
     let mut rows = Vec::new();
-    for (thing, workers) in series {
-        for (at, name) in names.iter().enumerate() {
+    for (object, workers) in series {
+        for (at, (name, label)) in labels.iter().enumerate() {
             let sum = workers.values().map(|worker| counters(worker)[at].get()).sum();
-            if sum > 0 || expected(thing, at) {
-                rows.push((vec![thing.clone(), name.as_ref().to_owned()], sum));
+            if sum > 0 || expected(object, *label) {
+                rows.push((vec![object.clone(), name.clone()], sum));
             }
         }
     }

@@ -3,9 +3,11 @@
 
 use prometheus::proto::MetricType;
 
-use super::listeners::{HANDSHAKES, REFUSALS};
-use super::worker_counters::{OPERATIONS, OUTCOMES, POLICIES, UPSTREAM_OUTCOMES};
+use super::listeners::{Handshake, Refusal};
+use super::worker_counters::{Outcome, UpstreamOutcome};
 use crate::refusal_reason::RefusalReason;
+use sluicegate_config::OnStoreFailure;
+use sluicegate_counters_redis::Operation;
 use sluicegate_wire::h2::AbortReason;
 
 /// All series of one name.
@@ -52,6 +54,11 @@ const fn these(name: &'static str, values: &'static [&'static str]) -> Label {
     Label { name, values: Values::These(values) }
 }
 
+const POLICIES: [&str; OnStoreFailure::WORDS.len()] = {
+    let [(local, _), (open, _), (closed, _)] = OnStoreFailure::WORDS;
+    [local, open, closed]
+};
+
 const ROUTE: Label = of("route", "the route's name; empty for requests without a route");
 const LIMIT: Label = of("limit", "the limit's name");
 const UPSTREAM: Label = of("upstream", "the upstream's name");
@@ -77,7 +84,7 @@ families! {
         "Time from the head of a request to the end of its answer.";
     REFUSED = "sluicegate_refusals_total", COUNTER, [ROUTE, these("reason", RefusalReason::NAMES)],
         "Requests that the gateway itself answered with an error.";
-    DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", &OUTCOMES)],
+    DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", Outcome::NAMES)],
         "Requests by what the limit said of them.";
     DELAY = "sluicegate_limit_delay_seconds", HISTOGRAM, [LIMIT],
         "Time that a leaky bucket holds the requests that it delays.";
@@ -90,7 +97,7 @@ families! {
     BANS = "sluicegate_limit_bans_total", COUNTER, [LIMIT],
         "Bans that began on this gateway.";
     UPSTREAM_REQUESTS = "sluicegate_upstream_requests_total", COUNTER,
-        [UPSTREAM, these("outcome", &UPSTREAM_OUTCOMES)],
+        [UPSTREAM, these("outcome", UpstreamOutcome::NAMES)],
         "Requests to an upstream by outcome.";
     UPSTREAM_DURATION = "sluicegate_upstream_duration_seconds", HISTOGRAM, [UPSTREAM],
         "Time from sending a request to an upstream to the head of its answer.";
@@ -109,9 +116,9 @@ families! {
     CONNECTIONS = "sluicegate_connections", GAUGE, [LISTENER],
         "Open connections of clients.";
     CONNECTIONS_REFUSED = "sluicegate_connections_refused_total", COUNTER,
-        [LISTENER, these("reason", &REFUSALS)],
+        [LISTENER, these("reason", Refusal::NAMES)],
         "Connections of clients that were closed without being served.";
-    HANDSHAKE = "sluicegate_tls_handshakes_total", COUNTER, [LISTENER, these("outcome", &HANDSHAKES)],
+    HANDSHAKE = "sluicegate_tls_handshakes_total", COUNTER, [LISTENER, these("outcome", Handshake::NAMES)],
         "TLS handshakes by outcome.";
     CERTIFICATE_EXPIRY = "sluicegate_tls_certificate_expiry_timestamp_seconds", GAUGE,
         [LISTENER, of("certificate", "the certificate's file")],
@@ -122,7 +129,7 @@ families! {
         "Whether all workers reach the store (1) or not (0).";
     STORE_GATEWAYS = "sluicegate_store_gateways", GAUGE, [],
         "Live gateways that share the store, as far as is known.";
-    STORE_OPERATIONS = "sluicegate_store_operations_total", COUNTER, [these("outcome", &OPERATIONS)],
+    STORE_OPERATIONS = "sluicegate_store_operations_total", COUNTER, [these("outcome", Operation::NAMES)],
         "Calls to the store by outcome.";
     STORE_DURATION = "sluicegate_store_duration_seconds", HISTOGRAM, [],
         "Time from sending a call to the store to its answer.";

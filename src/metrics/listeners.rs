@@ -1,55 +1,54 @@
 //! Counters of listeners: refused connections and TLS handshakes.
 
 use super::worker_counters::Counter;
+use crate::named_enum::named_enum;
 
-/// What one worker counts of one listener.
+/// The counters that one worker has of one listener.
 #[derive(Debug, Default)]
 pub struct ListenerMetrics {
-    pub(super) refused: [Counter; REFUSALS.len()],
-    pub(super) handshakes: [Counter; HANDSHAKES.len()],
+    pub(super) refused: [Counter; Refusal::ALL.len()],
+    pub(super) handshakes: [Counter; Handshake::ALL.len()],
 }
 
-/// Why a connection is not served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The listener has as many as it may.
-    Listener,
-    /// The client's address has as many as it may.
-    Address,
-    /// The gateway has as many as it has file descriptors for.
-    Gateway,
-    /// There were no file descriptors left.
-    OutOfFiles,
-    /// It does not begin with a PROXY header.
-    ProxyHeader,
+named_enum! {
+    /// Why a connection was closed without being served.
+    Refusal {
+        /// The listener has its maximum number of connections.
+        Listener = "listener_full",
+        /// The client's address has its maximum number of connections.
+        Address = "address_full",
+        /// The process has as many connections as its file descriptors allow.
+        Gateway = "gateway_full",
+        /// The process has no file descriptor left.
+        OutOfFiles = "out_of_file_descriptors",
+        /// The connection does not begin with a valid PROXY header.
+        ProxyHeader = "no_proxy_header",
+    }
 }
 
-/// How a handshake ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handshake {
-    /// Well.
-    Full,
-    /// Well, going on from an earlier one.
-    Resumed,
-    /// With an error of either side.
-    Failed,
-    /// Not in time.
-    TimedOut,
-    /// It was given up because there were too many at once.
-    Shed,
+named_enum! {
+    /// The outcome of a TLS handshake.
+    Handshake {
+        /// It succeeded.
+        Full = "full",
+        /// It succeeded and resumed an earlier session.
+        Resumed = "resumed",
+        /// It failed with an error of either side.
+        Failed = "failed",
+        /// It was not complete in time.
+        TimedOut = "timeout",
+        /// It was cancelled because too many handshakes were in progress.
+        Shed = "shed",
+    }
 }
-
-pub(super) const REFUSALS: [&str; 5] =
-    ["listener_full", "address_full", "gateway_full", "out_of_file_descriptors", "no_proxy_header"];
-pub(super) const HANDSHAKES: [&str; 5] = ["full", "resumed", "failed", "timeout", "shed"];
 
 impl ListenerMetrics {
-    /// Counts a connection that is not served.
-    pub fn refused(&self, why: Refusal) {
-        self.refused[why as usize].add(1);
+    /// Counts a connection that was closed without being served.
+    pub fn refused(&self, reason: Refusal) {
+        self.refused[reason as usize].add(1);
     }
 
-    /// Counts a handshake.
+    /// Counts a TLS handshake.
     pub fn handshake(&self, outcome: Handshake) {
         self.handshakes[outcome as usize].add(1);
     }

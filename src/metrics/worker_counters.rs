@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_counters_redis::{CallMetrics, Operation};
 use sluicegate_limiter::Span;
 
+use crate::named_enum::named_enum;
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::OnStoreFailure;
 
@@ -29,113 +30,99 @@ pub(super) const BOUNDS: [u64; 17] = [
     30_000_000_000,
 ];
 
-/// A counter with one writer.
+/// A counter that one thread writes.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 
-/// A histogram of times with one writer.
+/// A histogram of durations that one thread writes.
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
     pub(super) buckets: [Counter; BOUNDS.len() + 1],
     pub(super) nanos: Counter,
 }
 
-/// What one worker counts of one route.
+/// The counters that one worker has of one route.
 #[derive(Debug)]
 pub struct RouteMetrics {
-    /// One for each code that is told apart, and one for all others.
+    /// One for each code in [`CODES`], and one for all others.
     pub(super) codes: [Counter; CODES.len() + 1],
     /// One for each reason.
     pub(super) refusals: [Counter; RefusalReason::ALL.len()],
     pub(super) duration: Histogram,
 }
 
-/// What one worker counts of one limit.
+/// The counters that one worker has of one limit.
 #[derive(Debug, Default)]
 pub struct LimitMetrics {
-    pub(super) outcomes: [Counter; OUTCOMES.len()],
+    pub(super) outcomes: [Counter; Outcome::ALL.len()],
     pub(super) delay: Histogram,
-    /// Decided without the store, by the policy for that.
-    pub(super) fallback: [Counter; POLICIES.len()],
+    /// Decisions without the store, by `on_store_failure`.
+    pub(super) fallback: [Counter; OnStoreFailure::WORDS.len()],
 }
 
-/// What one worker counts of the shared store.
+/// The counters that one worker has of the store.
 #[derive(Debug, Default)]
 pub struct StoreMetrics {
-    pub(super) operations: [Counter; OPERATIONS.len()],
+    pub(super) operations: [Counter; Operation::NAMES.len()],
     pub(super) duration: Histogram,
-    /// Refusals that needed no call: the store had said until when.
+    /// Refusals without a call, from remembered refusals.
     pub(super) remembered: Counter,
-    /// Answers of the store that admit more or fewer requests than the state beside them.
+    /// Answers of the store that contradict the state sent with them.
     pub(super) disagreements: Counter,
 }
 
-/// What one worker counts of one upstream.
+/// The counters that one worker has of one upstream.
 #[derive(Debug, Default)]
 pub struct UpstreamMetrics {
-    pub(super) outcomes: [Counter; UPSTREAM_OUTCOMES.len()],
+    pub(super) outcomes: [Counter; UpstreamOutcome::ALL.len()],
     pub(super) duration: Histogram,
-    /// Requests that were tried on another server.
+    /// Requests that were sent again to another server.
     pub(super) retries: Counter,
-    /// Requests for which no server was well.
+    /// Requests that were sent in panic mode.
     pub(super) panics: Counter,
 }
 
-/// What a limit said of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was admitted and charged.
-    Admitted,
-    /// It was refused.
-    Refused,
-    /// It would have been refused.
-    ShadowRefused,
-    /// The client or key is exempt.
-    Exempt,
-    /// It lacked the key and was not counted.
-    Skipped,
-    /// The quota that is tried would have refused it.
-    CandidateRefused,
+named_enum! {
+    /// The result of a limit for one request.
+    Outcome {
+        /// The request was admitted and charged.
+        Admitted = "admitted",
+        /// The request was refused.
+        Refused = "refused",
+        /// The request would have been refused if the limit were enforced.
+        ShadowRefused = "shadow_refused",
+        /// The client or key is exempt.
+        Exempt = "exempt",
+        /// The request did not have the key and was not counted.
+        Skipped = "skipped",
+        /// The candidate quota would have refused the request.
+        CandidateRefused = "candidate_refused",
+    }
 }
 
-/// What became of a request to an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpstreamOutcome {
-    /// It was answered.
-    Answered,
-    /// No connection could be made.
-    ConnectFailed,
-    /// No connection was made in time.
-    ConnectTimeout,
-    /// The connection broke.
-    Broken,
-    /// There was no answer in time.
-    ResponseTimeout,
-    /// The client's body was at fault.
-    ClientFailed,
-    /// All servers had as many requests as they may.
-    Busy,
-    /// The client left before there was an answer.
-    ClientLeft,
+named_enum! {
+    /// The result of a request to an upstream.
+    UpstreamOutcome {
+        /// It was answered.
+        Answered = "answered",
+        /// No connection could be established.
+        ConnectFailed = "connect_failed",
+        /// No connection was established in time.
+        ConnectTimeout = "connect_timeout",
+        /// The connection failed.
+        Broken = "broken",
+        /// There was no answer in time.
+        ResponseTimeout = "response_timeout",
+        /// The client's request body was invalid or incomplete.
+        ClientFailed = "client_failed",
+        /// All servers had their maximum number of requests.
+        Busy = "busy",
+        /// The client left before there was an answer.
+        ClientLeft = "client_left",
+    }
 }
 
-pub(super) const OUTCOMES: [&str; 6] =
-    ["admitted", "refused", "shadow_refused", "exempt", "skipped", "candidate_refused"];
-/// As [`sluicegate_config::OnStoreFailure`] counts them.
-pub(super) const POLICIES: [&str; 3] = ["local", "open", "closed"];
-pub(super) const OPERATIONS: [&str; 4] = ["ok", "timeout", "error", "expired"];
-pub(super) const UPSTREAM_OUTCOMES: [&str; 8] = [
-    "answered",
-    "connect_failed",
-    "connect_timeout",
-    "broken",
-    "response_timeout",
-    "client_failed",
-    "busy",
-    "client_left",
-];
-
-/// The codes that are told apart; what an upstream answers beyond them is `other`.
+/// The status codes that have a series of their own, sorted; all others are counted as `other`.
 pub(super) const CODES: [u16; 46] = [
     101, 200, 201, 202, 203, 204, 205, 206, 207, 300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404,
     405, 406, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 428, 429, 431, 451, 499, 500,
@@ -144,7 +131,7 @@ pub(super) const CODES: [u16; 46] = [
 
 impl Counter {
     pub(super) fn add(&self, n: u64) {
-        // One writer: reading and writing apart loses nothing, and costs no locked instruction.
+        // There is one writer, so a load and a store lose no increment, and need no locked instruction.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
@@ -172,7 +159,7 @@ impl Default for RouteMetrics {
 }
 
 impl RouteMetrics {
-    /// Counts an answer and the time it took.
+    /// Counts an answer and the duration of its request.
     pub fn finish(&self, code: u16, took: Span) {
         self.codes[CODES.binary_search(&code).unwrap_or(CODES.len())].add(1);
         self.duration.observe(took);
@@ -185,17 +172,17 @@ impl RouteMetrics {
 }
 
 impl LimitMetrics {
-    /// Counts a verdict.
+    /// Counts the result of the limit for one request.
     pub fn count(&self, outcome: Outcome) {
         self.outcomes[outcome as usize].add(1);
     }
 
-    /// Counts a request that was decided without the store.
+    /// Counts a request that was decided without the store, by this policy.
     pub fn fell_back(&self, policy: OnStoreFailure) {
         self.fallback[policy as usize].add(1);
     }
 
-    /// Counts the time that a request is held.
+    /// Counts the time for which a request is delayed, unless it is zero.
     pub fn delay(&self, span: Span) {
         if !span.is_zero() {
             self.delay.observe(span);
@@ -219,17 +206,17 @@ impl CallMetrics for StoreMetrics {
 }
 
 impl UpstreamMetrics {
-    /// Counts a request that is tried on another server.
+    /// Counts a request that is sent again to another server.
     pub fn retried(&self) {
         self.retries.add(1);
     }
 
-    /// Counts a request for which no server was well, so that all were taken for it.
-    pub fn all_were_ill(&self) {
+    /// Counts a request that is sent in panic mode.
+    pub fn panicked(&self) {
         self.panics.add(1);
     }
 
-    /// Counts an outcome and the time until it.
+    /// Counts an outcome and the time that it took.
     pub fn finish(&self, outcome: UpstreamOutcome, took: Span) {
         self.outcomes[outcome as usize].add(1);
         self.duration.observe(took);
@@ -243,9 +230,5 @@ mod tests {
     #[test]
     fn codes_are_sorted_for_the_search() {
         assert!(CODES.is_sorted());
-        assert_eq!(OUTCOMES[Outcome::CandidateRefused as usize], "candidate_refused");
-        assert_eq!(OPERATIONS[Operation::Expired as usize], "expired");
-        assert_eq!(POLICIES[OnStoreFailure::Closed as usize], "closed");
-        assert_eq!(UPSTREAM_OUTCOMES[UpstreamOutcome::ClientLeft as usize], "client_left");
     }
 }

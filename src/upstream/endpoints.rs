@@ -166,7 +166,7 @@ impl Upstream {
             return Choice::None;
         }
         if is_panic && tried.is_empty() {
-            self.metrics.all_were_ill();
+            self.metrics.panicked();
         }
         let max = self.config().max_connections;
         loop {

@@ -191,3 +191,9 @@ pub enum OnStoreFailure {
     /// They are answered 503.
     Closed,
 }
+
+impl OnStoreFailure {
+    /// The policies with their names in the file and in metrics, in the order of the variants.
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("local", Self::Local), ("open", Self::Open), ("closed", Self::Closed)];
+}

@@ -137,12 +137,7 @@ fn shared(raw: &RawLimit, has_store: bool, report: &mut Report) -> Option<bool> 
 
 fn on_store_failure(raw: &RawLimit, shared: Option<bool>, report: &mut Report) -> Option<OnStoreFailure> {
     let Some(text) = &raw.on_store_failure else { return Some(OnStoreFailure::default()) };
-    let words = [
-        ("local", OnStoreFailure::Local),
-        ("open", OnStoreFailure::Open),
-        ("closed", OnStoreFailure::Closed),
-    ];
-    let policy = word(text, "on_store_failure", &words, report);
+    let policy = word(text, "on_store_failure", &OnStoreFailure::WORDS, report);
     if shared == Some(false) {
         let problem = text.problem("`on_store_failure` means nothing for a limit that no store counts");
         report.error(match &raw.scope {
