@@ -1,21 +1,21 @@
-//! The gateway's own log, on standard error. Whoever reads it may stop reading, or die: that costs lines, which are
-//! counted, and never stops a thread that logs.
+//! The process log, on standard error. If its reader is slow or ends, lines are dropped and counted; a thread that logs
+//! never waits.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use crate::access_log::Sink;
+use crate::access_log::LogWriter;
 
-/// Bytes that may wait to be written: about ten thousand lines.
-const MOST: usize = 1 << 20;
-/// How long the end of the process waits for whoever reads the log.
+/// The maximum of queued bytes: about ten thousand lines.
+const CAPACITY: usize = 1 << 20;
+/// How long the process waits at its end for the lines to be written.
 const FINISH: Duration = Duration::from_secs(1);
 
-/// A bounded queue before standard error, and the thread that writes it.
+/// A bounded queue of lines, and the thread that writes them to standard error.
 pub struct ProcessLog {
-    sink: Sink,
+    writer: LogWriter,
     dropped: Arc<AtomicU64>,
 }
 
@@ -23,37 +23,37 @@ impl ProcessLog {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When no thread or file descriptor can be had.
+    /// If the thread cannot be started or the descriptor cannot be duplicated.
     pub fn open() -> io::Result<Self> {
         let dropped = Arc::default();
-        Ok(Self { sink: Sink::to_stderr(MOST, Arc::clone(&dropped))?, dropped })
+        Ok(Self { writer: LogWriter::to_stderr(CAPACITY, Arc::clone(&dropped))?, dropped })
     }
 
-    /// The number of lines that were lost, as it grows.
+    /// The counter of dropped lines.
     pub fn dropped(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.dropped)
     }
 
-    /// Has a text written as it is.
+    /// Writes a text unchanged.
     pub fn say(&self, text: &str) {
-        self.take(text.as_bytes());
+        self.push(text.as_bytes());
     }
 
-    fn take(&self, text: &[u8]) {
+    fn push(&self, text: &[u8]) {
         let lines = text.iter().filter(|byte| **byte == b'\n').count();
-        self.sink.take(text, lines as u64);
+        self.writer.push(text, lines as u64);
     }
 
-    /// Waits until all is written, but not for ever.
+    /// Waits until all lines are written, for a bounded time.
     pub fn finish(&self) {
-        let _ = self.sink.finish(FINISH); // there is nobody to tell that nobody listens
+        let _ = self.writer.finish(FINISH); // lost lines cannot be reported any more
     }
 }
 
-/// What `tracing` writes events to, each with one call.
+/// `tracing` writes each event with one call.
 impl io::Write for &ProcessLog {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        self.take(event);
+        self.push(event);
         Ok(event.len())
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
-use crate::access_log::Sink;
+use crate::access_log::LogWriter;
 use crate::clock::Clock;
 use crate::limit::{Store, StoreState};
 use crate::metrics::Metrics;
@@ -26,7 +26,7 @@ pub struct ProcessState {
     /// The clock.
     pub clock: Clock,
     /// The writer of the access log, if there is one.
-    pub access_log: ArcSwapOption<Sink>,
+    pub access_log: ArcSwapOption<LogWriter>,
     /// How the configuration came into force, for `GET /status`.
     pub status: Mutex<Status>,
 }

@@ -1,4 +1,4 @@
-//! A request as a line. Whatever bytes a client sends, it stays one line, and valid.
+//! The formats `json` and `combined`. A line is valid, and stays one line, for any bytes that a client sends.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -11,25 +11,25 @@ use sluicegate_config::form_decode;
 use sluicegate_config::{AccessLogConfig, Field, Known};
 use sluicegate_wire::RequestTarget;
 
-/// The bytes of a value that are written: the rest of a longer one is cut off.
+/// The longest value that is written, in bytes; longer ones are truncated.
 pub(super) const MAX_VALUE: usize = 8 << 10;
-/// What stands in the place of a secret.
+/// Written in place of a secret.
 const REDACTED: &str = "REDACTED";
 
-/// A JSON object in the making.
+/// A JSON object that is being written.
 struct Object<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
-/// Appends a request as a JSON object. A member that it does not have is left out.
+/// Appends a request as a JSON object. Members without a value are left out.
 pub(super) fn json(out: &mut Vec<u8>, config: &AccessLogConfig, record: &Record, end: &End<'_>) {
     let mut object = Object::begin(out);
     let mut headers = false;
     for field in &config.fields {
         match field {
             Field::Known(known) => member(&mut object, *known, config, record, end),
-            // All of them stand together, where the first is asked for.
+            // All headers are in one object, at the position of the first.
             Field::Header(_) if std::mem::replace(&mut headers, true) => {}
             Field::Header(_) => {
                 object.name("headers");
@@ -58,26 +58,26 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
         Known::Time => object.seconds(name, end.begun.as_nanos() / 1_000),
         Known::ClientIp => object.shown(name, record.client),
         Known::Peer => object.shown(name, record.peer),
-        Known::Method => object.maybe(name, head.map(|head| head.method.as_str().as_bytes())),
-        Known::Host => object.maybe(name, head.and_then(|head| head.host.as_deref())),
+        Known::Method => object.optional(name, head.map(|head| head.method.as_str().as_bytes())),
+        Known::Host => object.optional(name, head.and_then(|head| head.host.as_deref())),
         Known::Path => {
             let shown = head.map(|head| shown_target(&head.target, |name| is_among(&config.redact, name)));
-            object.maybe(name, shown.as_ref().map(|shown| shown.as_bytes()));
+            object.optional(name, shown.as_ref().map(|shown| shown.as_bytes()));
         }
-        Known::Protocol => object.maybe(name, head.map(|head| protocol(head.version).as_bytes())),
+        Known::Protocol => object.optional(name, head.map(|head| protocol(head.version).as_bytes())),
         Known::Scheme => object.text(name, record.scheme.as_bytes()),
         Known::Status => object.number(name, end.code.into()),
         Known::Duration => object.seconds(name, micros(end.took)),
-        Known::Complete => object.truth(name, complete(record, end)),
+        Known::Complete => object.boolean(name, complete(record, end)),
         Known::BytesIn => object.number(name, end.received),
         Known::BytesOut => object.number(name, end.sent),
-        Known::Route => object.maybe(name, end.route.map(str::as_bytes)),
-        Known::Listener => object.maybe(name, end.listener.map(str::as_bytes)),
-        Known::Outcome => object.maybe(name, record.outcome.map(|outcome| outcome.name().as_bytes())),
-        Known::Reason => object.maybe(name, end.reason.map(|reason| reason.name().as_bytes())),
-        Known::Detail => object.maybe(name, record.detail.map(str::as_bytes)),
+        Known::Route => object.optional(name, end.route.map(str::as_bytes)),
+        Known::Listener => object.optional(name, end.listener.map(str::as_bytes)),
+        Known::Outcome => object.optional(name, record.outcome.map(|outcome| outcome.name().as_bytes())),
+        Known::Reason => object.optional(name, end.reason.map(|reason| reason.name().as_bytes())),
+        Known::Detail => object.optional(name, record.detail.map(str::as_bytes)),
         Known::Limit => {
-            object.maybe(name, record.limit.as_ref().map(|(index, _)| limit_name(index).as_bytes()));
+            object.optional(name, record.limit.as_ref().map(|(index, _)| limit_name(index).as_bytes()));
         }
         Known::Remaining => {
             if let Some((_, remaining)) = record.limit {
@@ -96,20 +96,22 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
         }
         Known::Shadow => object.list(name, record.shadow.iter().map(limit_name)),
         Known::Candidate => object.list(name, record.candidate.iter().map(limit_name)),
-        Known::Consumer => object.maybe(name, record.consumer.as_ref().map(|consumer| consumer.as_bytes())),
-        Known::Plan => object.maybe(name, record.plan.as_ref().map(|plan| plan.as_bytes())),
+        Known::Consumer => {
+            object.optional(name, record.consumer.as_ref().map(|consumer| consumer.as_bytes()))
+        }
+        Known::Plan => object.optional(name, record.plan.as_ref().map(|plan| plan.as_bytes())),
         Known::User => {
             let user = record.token.as_ref().and_then(|token| token.user());
-            object.maybe(name, user.map(str::as_bytes));
+            object.optional(name, user.map(str::as_bytes));
         }
-        Known::Upstream => object.maybe(name, end.upstream.map(str::as_bytes)),
-        Known::Server => object.maybe(name, record.server.as_ref().map(|server| server.as_bytes())),
+        Known::Upstream => object.optional(name, end.upstream.map(str::as_bytes)),
+        Known::Server => object.optional(name, record.server.as_ref().map(|server| server.as_bytes())),
         Known::UpstreamDuration => {
             if let Some(took) = record.upstream_took {
                 object.seconds(name, micros(took));
             }
         }
-        Known::UpstreamError => object.maybe(name, record.upstream_error.as_ref().map(String::as_bytes)),
+        Known::UpstreamError => object.optional(name, record.upstream_error.as_ref().map(String::as_bytes)),
         Known::RequestId => object.text(name, end.id.as_bytes()),
         Known::TraceId => {
             if let Some(trace) = trace {
@@ -126,7 +128,7 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
                 object.quoted(name, format_args!("{parent:016x}"));
             }
         }
-        Known::UserAgent => object.maybe(name, head.and_then(|head| head.agent.as_deref())),
+        Known::UserAgent => object.optional(name, head.and_then(|head| head.agent.as_deref())),
         Known::Referer => {
             if let Some(referer) = head.and_then(|head| head.referer.as_ref()) {
                 object.text(name, &without_secrets(referer, &config.redact));
@@ -135,7 +137,7 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
     }
 }
 
-/// Appends a request in the combined format: what cannot stand there is written as `\xHH`.
+/// Appends a request in the combined format. Bytes that are not allowed there are written as `\xHH`.
 pub(super) fn combined(
     out: &mut Vec<u8>,
     config: &AccessLogConfig,
@@ -172,10 +174,10 @@ fn escaped(out: &mut Vec<u8>, value: &[u8]) {
     }
 }
 
-/// Path and query as they came, without the values of the parameters that are secrets by their names.
+/// The received path and query, without the values of parameters with secret names.
 pub(crate) fn shown_target(target: &RequestTarget, is_secret: impl Fn(&[u8]) -> bool) -> Cow<'_, str> {
     let path = match target.path() {
-        // CONNECT; of a user and a password in front of the host nothing is shown.
+        // CONNECT. A user and a password before the host are not shown.
         "" => target.authority().map_or("", |host| host.rsplit('@').next().unwrap_or_default()),
         path => path,
     };
@@ -186,12 +188,12 @@ pub(crate) fn shown_target(target: &RequestTarget, is_secret: impl Fn(&[u8]) -> 
     }
 }
 
-/// Whether a parameter, as it is spelled when it is decoded, is one of these.
+/// Whether the decoded name of a parameter is one of these.
 pub(crate) fn is_among(names: &[String], name: &[u8]) -> bool {
     names.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()))
 }
 
-/// A URL without secrets in its query.
+/// A URL without the values of secret parameters.
 fn without_secrets<'a>(url: &'a [u8], names: &[String]) -> Cow<'a, [u8]> {
     let Some(at) = url.iter().position(|byte| *byte == b'?') else { return Cow::Borrowed(url) };
     let (front, query) = (&url[..=at], String::from_utf8_lossy(&url[at + 1..]));
@@ -201,7 +203,7 @@ fn without_secrets<'a>(url: &'a [u8], names: &[String]) -> Cow<'a, [u8]> {
     }
 }
 
-/// A query without the values of the parameters that are secrets by their names, however they are spelled.
+/// A query without the values of parameters whose decoded names are secret.
 fn redacted(query: &str, is_secret: impl Fn(&[u8]) -> bool) -> Cow<'_, str> {
     let is_secret = |pair: &str| {
         let Some((name, value)) = pair.split_once('=') else { return false };
@@ -227,7 +229,7 @@ fn redacted(query: &str, is_secret: impl Fn(&[u8]) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether the answer was given to its end, as far as it has one.
+/// Whether the answer was sent completely.
 fn complete(record: &Record, end: &End<'_>) -> bool {
     end.code != 499 && (end.complete || !record.has_answer_body())
 }
@@ -262,7 +264,7 @@ impl<'a> Object<'a> {
         if !std::mem::take(&mut self.empty) {
             self.out.push(b',');
         }
-        string(self.out, name.as_bytes()); // of a header, it is the client's only in its case
+        string(self.out, name.as_bytes()); // escaped, although names are ASCII tokens
         self.out.push(b':');
     }
 
@@ -271,7 +273,7 @@ impl<'a> Object<'a> {
         string(self.out, value);
     }
 
-    fn maybe(&mut self, name: &str, value: Option<&[u8]>) {
+    fn optional(&mut self, name: &str, value: Option<&[u8]>) {
         if let Some(value) = value {
             self.text(name, value);
         }
@@ -292,7 +294,7 @@ impl<'a> Object<'a> {
         let _ = write!(self.out, "{value}");
     }
 
-    fn truth(&mut self, name: &str, value: bool) {
+    fn boolean(&mut self, name: &str, value: bool) {
         self.name(name);
         let _ = write!(self.out, "{value}");
     }
@@ -316,7 +318,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// A JSON string. Bytes that are no UTF-8 become U+FFFD; what terminals obey is escaped.
+/// A JSON string. Bytes that are not UTF-8 become U+FFFD; control characters of terminals are escaped.
 fn string(out: &mut Vec<u8>, value: &[u8]) {
     out.push(b'"');
     for chunk in bounded(value).utf8_chunks() {
@@ -324,7 +326,7 @@ fn string(out: &mut Vec<u8>, value: &[u8]) {
             match c {
                 '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
                 ' '..='~' => out.push(c as u8),
-                // Controls of ASCII and of Latin-1, and the line separators of JavaScript.
+                // Control characters of ASCII and Latin-1, and the line separators of JavaScript.
                 '\0'..='\u{9f}' | '\u{2028}' | '\u{2029}' => _ = write!(out, "\\u{:04x}", c as u32),
                 c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
@@ -341,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_bytes_are_a_valid_string() {
+    fn any_bytes_become_a_valid_json_string() {
         for value in [
             &b"plain"[..],
             b"a\"b\\c/",
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_in_queries_are_not_written() {
+    fn secrets_in_queries_are_redacted() {
         let names = ["key".to_owned(), "access_token".to_owned()];
         for (query, written) in [
             ("a=1&key=s3cret&b=2", "a=1&key=REDACTED&b=2"),
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_combined_format_escapes() {
+    fn the_combined_format_escapes_quotes_and_control_characters() {
         let mut out = Vec::new();
         escaped(&mut out, b"a \"b\" \\ \r\n\x1b \xff ~");
         assert_eq!(String::from_utf8(out).unwrap(), r"a \x22b\x22 \x5C \x0D\x0A\x1B \xFF ~");

@@ -1,7 +1,7 @@
-//! The access log: one line of every request, written when it has ended.
+//! The access log: one line per request, written when the request has ended.
 //!
-//! A worker formats its lines into a buffer of its own and hands that over, at the latest ten times a second, to the
-//! thread that writes ([`Sink`]). No worker waits for a disk or a pipe: what cannot be taken is dropped and counted.
+//! A worker formats lines into its own buffer and passes the buffer, ten times a second or when it is full, to the
+//! thread of the [`LogWriter`]. No worker waits for a disk or a pipe: lines that do not fit its queue are dropped and counted.
 
 mod line;
 mod outcome;
@@ -21,38 +21,38 @@ pub use self::outcome::Outcome;
 use self::record::Kind;
 pub use self::record::{End, Record};
 use self::short::short;
-pub use self::writer::{Sink, try_open as try_log};
+pub use self::writer::{LogWriter, try_open as try_log};
 use sluicegate_config::{AccessLogConfig, LogFormat};
 
-/// How the combined format writes a second.
+/// The date of the combined format.
 const CLF_DATE: &str = "%d/%b/%Y:%H:%M:%S +0000";
-/// The part of RFC 3339 that is the same for a second.
+/// A date of RFC 3339 without the fraction of the second and the zone.
 const RFC3339_SECOND: &str = "%Y-%m-%dT%H:%M:%S";
-/// A worker's buffer is handed over when it is this long.
-const HAND_OVER: usize = 16 << 10;
+/// The length at which a worker passes its buffer to the writer.
+const FLUSH_LENGTH: usize = 16 << 10;
 
-/// The access log as one worker sees it under one configuration.
+/// The access log of one worker under one configuration.
 pub struct AccessLog {
     config: AccessLogConfig,
     lines: Rc<Lines>,
 }
 
-/// The lines of one worker that are not handed over yet.
+/// The lines of one worker that the writer does not have yet.
 struct Lines {
-    sink: Arc<Sink>,
+    writer: Arc<LogWriter>,
     bytes: RefCell<Vec<u8>>,
     count: Cell<u64>,
-    /// The second that was last written as a date, the form of the date, and the date.
+    /// The last date: its second, its format and its text.
     date: RefCell<(u64, &'static str, String)>,
 }
 
 impl AccessLog {
-    /// The log of a worker. The lines that wait in the one `before` stay in their order.
-    pub fn new(config: AccessLogConfig, sink: Arc<Sink>, before: Option<&Self>) -> Self {
-        let same = before.filter(|before| Arc::ptr_eq(&before.lines.sink, &sink));
+    /// The log of a worker. Lines that are buffered in `before` are written first.
+    pub fn new(config: AccessLogConfig, writer: Arc<LogWriter>, before: Option<&Self>) -> Self {
+        let same = before.filter(|before| Arc::ptr_eq(&before.lines.writer, &writer));
         let new = || Lines {
-            sink,
-            bytes: RefCell::new(Vec::with_capacity(HAND_OVER)),
+            writer,
+            bytes: RefCell::new(Vec::with_capacity(FLUSH_LENGTH)),
             count: Cell::new(0),
             date: RefCell::new((u64::MAX, "", String::new())),
         };
@@ -62,7 +62,7 @@ impl AccessLog {
         Self { config, lines: same.map_or_else(|| Rc::new(new()), |before| Rc::clone(&before.lines)) }
     }
 
-    /// What the file says of it.
+    /// The configuration of the log.
     pub const fn config(&self) -> &AccessLogConfig {
         &self.config
     }
@@ -89,14 +89,14 @@ impl AccessLog {
         }
         bytes.push(b'\n');
         self.lines.count.set(self.lines.count.get() + 1);
-        let full = bytes.len() >= HAND_OVER;
+        let full = bytes.len() >= FLUSH_LENGTH;
         drop(bytes);
         if full {
             self.flush();
         }
     }
 
-    /// Hands over what waits.
+    /// Passes the buffered lines to the writer.
     pub fn flush(&self) {
         self.lines.flush();
     }
@@ -106,12 +106,12 @@ impl Lines {
     fn flush(&self) {
         let mut bytes = self.bytes.borrow_mut();
         if !bytes.is_empty() {
-            self.sink.take(&bytes, self.count.take());
+            self.writer.push(&bytes, self.count.take());
             bytes.clear();
         }
     }
 
-    /// The second of a time in this form, in UTC.
+    /// The date of a time in this format, in UTC.
     fn date(&self, time: Time, form: &'static str) -> Ref<'_, str> {
         let seconds = time.as_nanos() / 1_000_000_000;
         let mut date = self.date.borrow_mut();

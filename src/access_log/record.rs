@@ -1,4 +1,4 @@
-//! What is known of a request until its line is written.
+//! What the log needs to know about a request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Record {
     /// How long a refused client has to wait.
     pub(super) retry_after: Option<Span>,
     pub(super) delay: Span,
-    /// Indices of limits that would have refused it.
+    /// Indices of limits in shadow mode that would have refused it.
     pub(super) shadow: SmallVec<[usize; 0]>,
     pub(super) candidate: SmallVec<[usize; 0]>,
     pub(super) consumer: Option<Box<str>>,
@@ -60,7 +60,7 @@ pub(super) struct Head {
     pub(super) headers: SmallVec<[Option<Box<[u8]>>; 0]>,
 }
 
-/// What is known of a request when it has ended.
+/// The values that are known when a request has ended.
 pub struct End<'a> {
     /// The limits of the configuration that it was served under, by index.
     pub limits: &'a [Arc<Limit>],

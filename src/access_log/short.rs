@@ -1,4 +1,4 @@
-//! The short format, for people: a few values in a fixed order, then what only some requests have, by its name.
+//! The format `short`, for people: a few values in a fixed order, then optional values with their names.
 //!
 //! ```text
 //! 2026-11-22T17:05:00.123Z 203.0.113.9 GET api.test /v1/hello 429 254B 0.4ms route=api reason=limit limit=per-key id=2b2221aa7b924576
@@ -13,7 +13,7 @@ use super::record::{End, Record, without_user};
 use crate::refusal_reason::RefusalReason;
 use sluicegate_wire::number::write_decimal;
 
-/// Appends a request. `second` is the second that it began in, without a zone.
+/// Appends a request. `second` is the date of its start without fraction and zone.
 pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &str) {
     let millis = (end.begun.as_nanos() / 1_000_000 % 1_000) as u16;
     out.extend_from_slice(second.as_bytes());
@@ -38,7 +38,7 @@ pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &
     out.extend_from_slice(b"B ");
     write_decimal(out, tenths / 10);
     out.extend_from_slice(&[b'.', digit((tenths % 10) as u16), b'm', b's']);
-    // An admitted request names no limit: its answer's headers do.
+    // Only refused requests show the limit; the headers of other answers name it.
     let limit =
         record.limit.filter(|_| matches!(end.reason, Some(RefusalReason::Limit | RefusalReason::Ban)));
     for (name, value) in [
@@ -59,13 +59,13 @@ fn digit(number: u16) -> u8 {
     b'0' + (number % 10) as u8
 }
 
-/// A value that stays one word: what is no visible ASCII is written as `\xHH`, and `-` stands for no value.
+/// A value as one word: bytes other than visible ASCII are written as `\xHH`, and a missing value as `-`.
 fn word(out: &mut Vec<u8>, value: Option<&[u8]>) {
     let value = value.filter(|value| !value.is_empty()).unwrap_or(b"-");
     let value = &value[..value.len().min(MAX_VALUE)];
     let is_plain = |byte: &u8| matches!(byte, b'!'..=b'~') && !matches!(byte, b'"' | b'\\');
     if value.iter().all(is_plain) {
-        return out.extend_from_slice(value); // nearly all are
+        return out.extend_from_slice(value); // the usual case
     }
     for byte in value {
         match byte {

@@ -1,4 +1,4 @@
-//! A thread that writes a log, and the bounded queue before it. The access log and the gateway's own log use it.
+//! A thread that writes a log, and its bounded queue. The access log and the process log use it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,76 +14,76 @@ use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 
 use sluicegate_config::LogTarget;
 
-/// Who may read a log that is made here.
+/// The permissions of a new log file.
 const MODE: u32 = 0o640;
-/// A batch that was larger gives its memory back.
-const KEPT: usize = 256 << 10;
+/// The memory that the thread keeps for its next batch.
+const MAX_IDLE_BATCH: usize = 256 << 10;
 
-/// Where the lines of all workers go. The last one who drops it ends the thread, when all is written.
-pub struct Sink(Arc<Queue>);
+/// Queues lines for the thread that writes them. When it is dropped, the thread writes what is queued and ends.
+pub struct LogWriter(Arc<Queue>);
 
 struct Queue {
-    /// `None` is standard error: the log in which the trouble of all others is told.
+    /// `None` is standard error, the process log, which cannot report its own errors.
     target: Option<LogTarget>,
     state: Mutex<State>,
-    /// There is something to do.
+    /// Signalled when there is something to do.
     work: Condvar,
-    /// The thread has ended.
+    /// Signalled when the thread has ended.
     over: Condvar,
-    /// Lines that nobody will ever see.
+    /// The number of lines that were dropped.
     dropped: Arc<AtomicU64>,
 }
 
 struct State {
     bytes: Vec<u8>,
-    /// Bytes that may wait.
-    most: usize,
+    /// The maximum of queued bytes.
+    capacity: usize,
     reopen: bool,
     closing: bool,
     ended: bool,
 }
 
-/// What is written to.
+/// The open log.
 struct Output {
     file: File,
-    /// Whether the last line is only half there.
+    /// Whether the last line was written in part.
     torn: bool,
-    /// Whether the last attempt failed: that is said once.
+    /// Whether the last write failed, which is logged once.
     failing: bool,
 }
 
-impl Sink {
-    /// Opens the log and starts the thread that writes it. At most `most` bytes wait; lines that are lost count in
-    /// `dropped`.
+impl LogWriter {
+    /// Opens the log and starts the thread that writes it. At most `capacity` bytes are queued; `dropped` counts lines that
+    /// are lost.
     ///
     /// # Errors
-    /// When the file cannot be opened, or no thread be had.
-    pub fn open(target: &LogTarget, most: usize, dropped: Arc<AtomicU64>) -> io::Result<Self> {
+    /// If the file cannot be opened or the thread cannot be started.
+    pub fn open(target: &LogTarget, capacity: usize, dropped: Arc<AtomicU64>) -> io::Result<Self> {
         let file = match target {
-            // Past the buffer of the standard library, which would keep what could not be written.
+            // Without the buffer of the standard library, which would keep bytes that could not be written.
             LogTarget::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
             LogTarget::File(path) => open(path)?,
         };
-        Self::start(file, Some(target.clone()), most, dropped)
+        Self::start(file, Some(target.clone()), capacity, dropped)
     }
 
-    /// The same for standard error.
+    /// Starts a thread that writes standard error.
     ///
     /// # Errors
-    /// When no thread can be had.
-    pub fn to_stderr(most: usize, dropped: Arc<AtomicU64>) -> io::Result<Self> {
+    /// If the descriptor cannot be duplicated or the thread cannot be started.
+    pub fn to_stderr(capacity: usize, dropped: Arc<AtomicU64>) -> io::Result<Self> {
         let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        Self::start(file, None, most, dropped)
+        Self::start(file, None, capacity, dropped)
     }
 
     fn start(
         file: File,
         target: Option<LogTarget>,
-        most: usize,
+        capacity: usize,
         dropped: Arc<AtomicU64>,
     ) -> io::Result<Self> {
         let name = if target.is_some() { "access-log" } else { "log" };
-        let state = State { bytes: Vec::new(), most, reopen: false, closing: false, ended: false };
+        let state = State { bytes: Vec::new(), capacity, reopen: false, closing: false, ended: false };
         let queue = Arc::new(Queue {
             target,
             state: Mutex::new(state),
@@ -97,20 +97,20 @@ impl Sink {
         Ok(Self(queue))
     }
 
-    /// Whether it writes there.
+    /// Whether it writes to this target.
     pub fn is_for(&self, target: &LogTarget) -> bool {
         self.0.target.as_ref() == Some(target)
     }
 
-    /// So many bytes may wait from now on.
-    pub fn hold(&self, most: usize) {
-        self.0.lock().most = most;
+    /// Sets the maximum of queued bytes.
+    pub fn set_capacity(&self, capacity: usize) {
+        self.0.lock().capacity = capacity;
     }
 
-    /// Takes whole lines to be written, so many, or drops them. It never waits for the disk.
-    pub fn take(&self, lines: &[u8], count: u64) {
+    /// Queues `count` complete lines, or drops them if the queue is full. It never waits for the disk.
+    pub fn push(&self, lines: &[u8], count: u64) {
         let mut state = self.0.lock();
-        if state.bytes.len() + lines.len() > state.most {
+        if state.bytes.len() + lines.len() > state.capacity {
             drop(state);
             self.0.dropped.fetch_add(count, Ordering::Relaxed);
             return;
@@ -120,13 +120,13 @@ impl Sink {
         self.0.work.notify_one();
     }
 
-    /// Has the file opened anew, after what waits is written: it was moved away.
+    /// Reopens the file after the queued lines are written, because it was renamed.
     pub fn reopen(&self) {
         self.0.lock().reopen = true;
         self.0.work.notify_one();
     }
 
-    /// Waits until all is written, at most so long: whether it was. Nothing is taken afterwards.
+    /// Ends the thread when all queued lines are written. Returns whether that was within the given time.
     pub fn finish(&self, within: Duration) -> bool {
         self.0.close();
         let state = self.0.lock();
@@ -135,7 +135,7 @@ impl Sink {
     }
 }
 
-impl Drop for Sink {
+impl Drop for LogWriter {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -151,13 +151,13 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Writes what comes until there is no more to come.
+    /// Writes queued lines until the queue is closed.
     fn write(&self, mut output: Output) {
         let mut batch = Vec::new();
         loop {
             let reopen = {
-                let nothing = |state: &mut State| state.bytes.is_empty() && !state.reopen && !state.closing;
-                let state = self.work.wait_while(self.lock(), nothing);
+                let is_idle = |state: &mut State| state.bytes.is_empty() && !state.reopen && !state.closing;
+                let state = self.work.wait_while(self.lock(), is_idle);
                 let mut state = state.unwrap_or_else(PoisonError::into_inner);
                 if state.bytes.is_empty() && state.closing {
                     state.ended = true;
@@ -170,7 +170,7 @@ impl Queue {
             let lost = output.write(&batch, self.target.as_ref());
             self.dropped.fetch_add(lost, Ordering::Relaxed);
             batch.clear();
-            batch.shrink_to(KEPT);
+            batch.shrink_to(MAX_IDLE_BATCH);
             if let (Some(LogTarget::File(path)), true) = (&self.target, reopen) {
                 output.reopen(path);
             }
@@ -179,7 +179,7 @@ impl Queue {
 }
 
 impl Output {
-    /// Writes lines; how many of them were lost. A disk that is full or a pipe that broke is tried again with the next.
+    /// Writes lines and returns the number that was lost. After an error the next lines are tried again.
     fn write(&mut self, lines: &[u8], target: Option<&LogTarget>) -> u64 {
         let mut left = lines;
         let failed = loop {
@@ -189,10 +189,10 @@ impl Output {
             let piece = if self.torn { &b"\n"[..] } else { left };
             match self.file.write(piece) {
                 Ok(0) => break Some(io::ErrorKind::WriteZero.into()),
-                Ok(_) if self.torn => self.torn = false, // what was half there is a line of its own
+                Ok(_) if self.torn => self.torn = false, // the partial line has ended
                 Ok(length) => left = &left[length..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The process that shares the pipe or terminal has made it non-blocking. This thread may wait.
+                // Another process has made the shared pipe or terminal non-blocking. This thread may wait.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let _ = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None); // tried again in any case
                 }
@@ -202,13 +202,13 @@ impl Output {
         let written = &lines[..lines.len() - left.len()];
         self.torn |= written.last().is_some_and(|byte| *byte != b'\n');
         if let Some(target) = target {
-            self.tell(failed, !lines.is_empty(), target);
+            self.report(failed, !lines.is_empty(), target);
         }
         left.iter().filter(|byte| **byte == b'\n').count() as u64
     }
 
-    /// Says once that writing fails, and once that it works again.
-    fn tell(&mut self, failed: Option<io::Error>, wrote: bool, target: &LogTarget) {
+    /// Logs once that writing fails, and once that it works again.
+    fn report(&mut self, failed: Option<io::Error>, wrote: bool, target: &LogTarget) {
         let name = match target {
             LogTarget::Stdout => "to standard output".to_owned(),
             LogTarget::File(path) => path.display().to_string(),
@@ -240,16 +240,16 @@ impl Output {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // A named pipe that nobody reads is an error, instead of a thread that waits for a reader.
+    // Opening a named pipe without a reader fails instead of blocking the thread.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)
 }
 
-/// Whether a log could be opened here, as far as that can be told without making the file or opening a pipe, which its
-/// reader would notice.
+/// Checks whether a log could be opened at `path`, without creating the file or opening a pipe, which its reader would
+/// notice.
 ///
 /// # Errors
-/// Why it could not.
+/// If the file is not writable, or cannot be created.
 pub fn try_open(path: &Path) -> io::Result<()> {
     let writable = |path: &Path, how| Ok(accessat(CWD, path, how, AtFlags::EACCESS)?);
     match path.metadata() {
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_was_torn_is_ended_before_the_next() {
+    fn a_partial_line_is_ended_before_the_next() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("log");
         let target = LogTarget::File(path.clone());
@@ -283,24 +283,24 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_costs_lines_and_nothing_else() {
+    fn lines_are_counted_as_dropped_when_the_disk_is_full() {
         let target = LogTarget::File("/dev/full".into());
         let dropped = Arc::new(AtomicU64::new(0));
-        let sink = Sink::open(&target, 1 << 20, Arc::clone(&dropped)).unwrap();
-        sink.take(b"one\ntwo\n", 2);
-        assert!(sink.finish(Duration::from_secs(10)));
+        let writer = LogWriter::open(&target, 1 << 20, Arc::clone(&dropped)).unwrap();
+        writer.push(b"one\ntwo\n", 2);
+        assert!(writer.finish(Duration::from_secs(10)));
         assert_eq!(dropped.load(Ordering::Relaxed), 2);
     }
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_counted() {
+    fn lines_that_exceed_the_capacity_are_dropped_and_counted() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("log");
         let dropped = Arc::new(AtomicU64::new(0));
-        let sink = Sink::open(&LogTarget::File(path.clone()), 8, Arc::clone(&dropped)).unwrap();
-        sink.take(b"too long for it\n", 1);
-        sink.take(b"fits\n", 1);
-        assert!(sink.finish(Duration::from_secs(10)));
+        let writer = LogWriter::open(&LogTarget::File(path.clone()), 8, Arc::clone(&dropped)).unwrap();
+        writer.push(b"too long for it\n", 1);
+        writer.push(b"fits\n", 1);
+        assert!(writer.finish(Duration::from_secs(10)));
         assert_eq!(
             (dropped.load(Ordering::Relaxed), std::fs::read_to_string(path).unwrap()),
             (1, "fits\n".into())

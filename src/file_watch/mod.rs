@@ -1,4 +1,4 @@
-//! Large files beside gateway.yaml, of consumers or addresses: reading them, and telling when they have changed.
+//! Files that gateway.yaml names, such as consumers and address lists: reads them and detects changes.
 
 mod events;
 
@@ -18,21 +18,21 @@ use crate::file;
 /// A SHA-256.
 pub(crate) type Digest = [u8; 32];
 
-/// What is read from such a file.
+/// The content of such a file.
 pub trait Watched: Sized + Send + Sync + 'static {
-    /// The largest file that is read.
+    /// The largest file that is read, in bytes.
     const LARGEST: u64 = file::TABLE;
 
-    /// What a text says, which stands in `file`.
+    /// Parses the text of `file`.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All mistakes in the text.
     fn parse(text: &str, file: &str) -> Result<Self, Unusable>;
 
-    /// The file as it was when this was read from it.
+    /// The state of the file when this was read from it.
     fn source(&self) -> Option<&Source>;
 
-    /// The same, as read from this.
+    /// Sets the source.
     fn read_from(self, source: Source) -> Self;
 
     /// Whether both were read from the same text.
@@ -41,10 +41,10 @@ pub trait Watched: Sized + Send + Sync + 'static {
         digests.unwrap_or(false)
     }
 
-    /// What a file holds; `before` if that is the same.
+    /// Loads a file; returns `before` if the content is the same.
     ///
     /// # Errors
-    /// When it cannot be read, or all that is wrong with it.
+    /// If the file cannot be read, or all mistakes in it.
     fn load(path: &Path, before: Option<&Arc<Self>>) -> Result<Arc<Self>, Unusable> {
         let (text, source) = read(path, Self::LARGEST).map_err(|error| Unusable::unread(path, &error))?;
         let same = |old: &Source| old.stamp.mode == source.stamp.mode && old.digest == source.digest;
@@ -56,54 +56,54 @@ pub trait Watched: Sized + Send + Sync + 'static {
     }
 }
 
-/// A file as it was when it was read.
+/// The state of a file when it was read.
 #[derive(Clone, Debug)]
 pub struct Source {
     stamp: Stamp,
-    /// Of its text.
+    /// The digest of its text.
     digest: Digest,
 }
 
 /// Why such a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
-    /// What is wrong.
+    /// The error in one line.
     pub message: String,
-    /// Each mistake with its line.
+    /// The mistakes with their lines.
     pub details: Vec<String>,
 }
 
-/// What is wrong with a file: the first mistakes, and how many there are.
+/// The mistakes in a file: the first ones, and the number of all.
 #[derive(Debug, Default)]
 pub(crate) struct Mistakes {
     first: Vec<(u32, String)>,
     count: usize,
 }
 
-/// What a file system tells of a file; as long as it stays the same, so does the file.
+/// Metadata of a file that changes whenever its content does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
-    place: (u64, u64),
+    inode: (u64, u64),
     size: u64,
     written: (i64, i64),
     changed: (i64, i64),
     mode: u32,
 }
 
-/// A file that is being written is read when it has stood still for so long.
-const STILL: Duration = Duration::from_millis(100);
-/// How often that is waited for.
-const PATIENCE: usize = 50;
-/// Looks after a change in which the text is compared even if the stamp is the same: what is written within one tick
-/// of the file system's clock leaves it so.
-const CLOSE_LOOKS: u8 = 5;
-/// Mistakes that are told.
-const TOLD: usize = 20;
+/// A file is read when it has not changed for this time.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How often that is checked before the file is read anyway.
+const SETTLE_CHECKS: usize = 50;
+/// Checks after a change that compare the text even if the stamp is the same, because a write within one tick of the file
+/// system's clock does not change the stamp.
+const FULL_CHECKS: u8 = 5;
+/// The number of mistakes that are reported.
+const MAX_REPORTED: usize = 20;
 
 impl Stamp {
     fn of(metadata: &Metadata) -> Self {
         Self {
-            place: (metadata.dev(), metadata.ino()),
+            inode: (metadata.dev(), metadata.ino()),
             size: metadata.size(),
             written: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
@@ -133,17 +133,17 @@ impl std::fmt::Display for Unusable {
 }
 
 impl Mistakes {
-    /// Notes one.
+    /// Adds a mistake.
     pub(crate) fn add(&mut self, line: u32, message: impl Into<String>) {
         self.count += 1;
         self.first.push((line, message.into()));
-        if self.first.len() > 4 * TOLD {
+        if self.first.len() > 4 * MAX_REPORTED {
             self.first.sort_by_key(|(line, _)| *line); // some are found at the end, for lines far above
-            self.first.truncate(TOLD);
+            self.first.truncate(MAX_REPORTED);
         }
     }
 
-    /// `read` if there are none.
+    /// `read` if there is no mistake.
     pub(crate) fn or<T>(mut self, read: T, file: &str) -> Result<T, Unusable> {
         let message = match self.count {
             0 => return Ok(read),
@@ -151,7 +151,7 @@ impl Mistakes {
             count => format!("{file} has {count} mistakes"),
         };
         self.first.sort_by_key(|(line, _)| *line);
-        self.first.truncate(TOLD);
+        self.first.truncate(MAX_REPORTED);
         let mut details: Vec<String> =
             self.first.iter().map(|(line, message)| format!("{file}:{line}: {message}")).collect();
         if self.count > details.len() {
@@ -167,7 +167,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     out
 }
 
-/// The text of a file.
+/// Reads the text of a file.
 fn read(path: &Path, largest: u64) -> Result<(String, Source), Error> {
     let (bytes, metadata) = file::read(path, largest)?;
     let text = sluicegate_config::utf8_text(bytes)?;
@@ -175,63 +175,69 @@ fn read(path: &Path, largest: u64) -> Result<(String, Source), Error> {
     Ok((text, Source { stamp: Stamp::of(&metadata), digest }))
 }
 
-/// What the file system tells of some files, asked on a thread of its own: a network file system may not answer.
+/// The stamps of files, read on another thread, because a network file system may block.
 async fn stamps(paths: &[PathBuf]) -> Result<Vec<Stamp>, Error> {
     let paths = paths.to_vec();
     let stamp = |path: &PathBuf| std::fs::metadata(path).map(|metadata| Stamp::of(&metadata));
-    let asked = tokio::task::spawn_blocking(move || paths.iter().map(stamp).collect()).await;
-    asked.unwrap_or_else(|error| Err(Error::other(error)))
+    let read = tokio::task::spawn_blocking(move || paths.iter().map(stamp).collect()).await;
+    read.unwrap_or_else(|error| Err(Error::other(error)))
 }
 
-/// Knows which state of a file was looked at last, good or bad.
+/// Waits until the stamps do not change any more, for a bounded time. Returns the last ones; `None` if a file is missing.
+async fn settled(paths: &[PathBuf], mut last: Option<Vec<Stamp>>) -> Option<Vec<Stamp>> {
+    for _ in 0..SETTLE_CHECKS {
+        tokio::time::sleep(SETTLE).await;
+        let now = stamps(paths).await.ok();
+        if now == last {
+            break;
+        }
+        last = now;
+    }
+    last
+}
+
+/// Detects changes of one file since it was last read, valid or not.
 #[derive(Debug)]
 pub struct Watch<T> {
     path: PathBuf,
     stamp: Option<Vec<Stamp>>,
     digest: Option<Digest>,
-    close_looks: u8,
+    full_checks: u8,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Watched> Watch<T> {
-    /// A watch over the file that `known` was read from.
+    /// Watches the file from which `known` was read.
     pub fn new(path: &Path, known: &T) -> Self {
         Self {
             path: path.to_owned(),
             stamp: known.source().map(|source| vec![source.stamp.clone()]),
             digest: known.source().map(|source| source.digest),
-            close_looks: CLOSE_LOOKS,
+            full_checks: FULL_CHECKS,
             of: PhantomData,
         }
     }
 
-    /// What the file holds now, if that is something else than at the last look. A file that is gone is being
-    /// replaced, and changes nothing.
-    pub async fn look(&mut self) -> Option<Result<Arc<T>, Unusable>> {
+    /// The content of the file if it has changed since the last call. A file that is missing counts as unchanged, because
+    /// it is being replaced.
+    pub async fn changed(&mut self) -> Option<Result<Arc<T>, Unusable>> {
         let path = std::slice::from_ref(&self.path);
         let mut stamp = match stamps(path).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             stamp => stamp.ok(),
         };
         if stamp == self.stamp {
-            if self.close_looks == 0 {
+            if self.full_checks == 0 {
                 return None;
             }
-            self.close_looks -= 1;
+            self.full_checks -= 1;
         } else {
-            for _ in 0..PATIENCE {
-                tokio::time::sleep(STILL).await;
-                let now = stamps(path).await.ok();
-                if now == stamp {
-                    break;
-                }
-                stamp = now;
-            }
-            self.close_looks = CLOSE_LOOKS;
+            stamp = settled(path, stamp).await;
+            self.full_checks = FULL_CHECKS;
         }
         self.stamp = stamp;
         let (path, digest) = (self.path.clone(), self.digest);
-        // A million entries take a moment, in which the admin API goes on answering.
+        // On another thread: a million entries take a second, and the admin API has to answer meanwhile.
         let read = tokio::task::spawn_blocking(move || read_changed(&path, digest)).await;
         let (digest, result) = read.ok().flatten()?;
         self.digest = digest;
@@ -239,50 +245,43 @@ impl<T: Watched> Watch<T> {
     }
 }
 
-/// Small files that belong together: tells when they are to be read anew.
+/// Detects changes of small files that are read together.
 #[derive(Debug)]
-pub struct Several {
+pub struct WatchGroup {
     paths: Vec<PathBuf>,
     stamps: Vec<Stamp>,
-    close_looks: u8,
+    full_checks: u8,
 }
 
-impl Several {
-    /// A watch over files that were just read.
+impl WatchGroup {
+    /// Watches files that were just read.
     pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self { paths, stamps: Vec::new(), close_looks: CLOSE_LOOKS }
+        Self { paths, stamps: Vec::new(), full_checks: FULL_CHECKS }
     }
 
-    /// Whether one of them may be another than at the last look. While one is gone it is being replaced.
+    /// Whether one of the files may have changed since the last call. While one is missing, it is being replaced.
     pub async fn may_have_changed(&mut self) -> bool {
-        let Ok(mut now) = stamps(&self.paths).await else { return false };
+        let Ok(now) = stamps(&self.paths).await else { return false };
         if self.stamps.is_empty() {
-            self.stamps = now; // the first look
+            self.stamps = now; // the first call
             return true;
         }
         if now == self.stamps {
-            let close = self.close_looks > 0;
-            self.close_looks = self.close_looks.saturating_sub(1);
-            return close;
+            let is_full = self.full_checks > 0;
+            self.full_checks = self.full_checks.saturating_sub(1);
+            return is_full;
         }
-        for _ in 0..PATIENCE {
-            tokio::time::sleep(STILL).await;
-            let Ok(later) = stamps(&self.paths).await else { return false };
-            if later == now {
-                break;
-            }
-            now = later;
-        }
+        let Some(now) = settled(&self.paths, Some(now)).await else { return false };
         self.stamps = now;
-        self.close_looks = CLOSE_LOOKS;
+        self.full_checks = FULL_CHECKS;
         true
     }
 }
 
-/// A text's digest, and what it says.
+/// The digest of a text, and its content.
 type Read<T> = (Option<Digest>, Result<Arc<T>, Unusable>);
 
-/// What a file holds, unless that is the text of this digest.
+/// The content of a file, unless its text has this digest.
 fn read_changed<T: Watched>(path: &Path, before: Option<Digest>) -> Option<Read<T>> {
     let (text, source) = match read(path, T::LARGEST) {
         Ok(read) => read,

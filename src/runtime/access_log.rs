@@ -6,44 +6,45 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::worker::Command;
-use crate::access_log::Sink;
+use crate::access_log::LogWriter;
 use crate::metrics::Metrics;
 use crate::process_state::ProcessState;
 use sluicegate_config::{AccessLogConfig, LogTarget};
 
-/// How long the end of the gateway waits for the lines to be written.
+/// How long the gateway waits at its end for the lines to be written.
 const FINISH: Duration = Duration::from_secs(2);
 
 /// The writer for a configuration: `before` if it writes to the same target.
 pub(super) fn open(
     config: Option<&AccessLogConfig>,
-    before: Option<Arc<Sink>>,
+    before: Option<Arc<LogWriter>>,
     metrics: &Metrics,
-) -> Result<Option<Arc<Sink>>, String> {
+) -> Result<Option<Arc<LogWriter>>, String> {
     let Some(config) = config else { return Ok(None) };
     if let Some(same) = before.filter(|before| before.is_for(&config.target)) {
-        same.hold(config.buffer);
+        same.set_capacity(config.buffer);
         return Ok(Some(same));
     }
-    let sink = Sink::open(&config.target, config.buffer, Arc::clone(&metrics.access_log_dropped));
+    let writer = LogWriter::open(&config.target, config.buffer, Arc::clone(&metrics.access_log_dropped));
     let name = || match &config.target {
         LogTarget::Stdout => "standard output".to_owned(),
         LogTarget::File(path) => path.display().to_string(),
     };
-    sink.map(|sink| Some(Arc::new(sink)))
+    writer
+        .map(|writer| Some(Arc::new(writer)))
         .map_err(|error| format!("cannot write the access log to {}: {error}", name()))
 }
 
-/// Writes the lines of all requests that have ended, if that does not take too long.
+/// Writes the lines of all requests that have ended, within a bounded time.
 pub(super) async fn finish(shared: &ProcessState, workers: &[mpsc::UnboundedSender<Command>]) {
-    let Some(sink) = shared.access_log.load_full() else { return };
+    let Some(writer) = shared.access_log.load_full() else { return };
     let (done, mut told) = mpsc::channel(1);
     for worker in workers {
         let _ = worker.send(Command::FlushAccessLog(done.clone())); // a worker that ended has flushed its lines
     }
     drop(done);
     let _ = tokio::time::timeout(FINISH, told.recv()).await; // nothing is sent: it returns when all senders are dropped
-    let finished = tokio::task::spawn_blocking(move || sink.finish(FINISH)).await; // the admin API goes on answering
+    let finished = tokio::task::spawn_blocking(move || writer.finish(FINISH)).await; // the admin API still answers meanwhile
     if !finished.unwrap_or(false) {
         tracing::warn!("the last lines of the access log could not be written in time");
     }

@@ -9,11 +9,14 @@ use crate::file_watch::{Unusable, Watched};
 use crate::resources::LoadedConfig;
 use sluicegate_config::Config;
 
+/// Why the configuration is loaded again when a file that could not be used has changed.
+pub(super) const REPAIRED: &str = "file repaired";
+
 impl Supervisor {
     /// Loads the files that have changed. The rest of the configuration stays as it is.
     pub(super) async fn check_data_files(&mut self) {
         if let Some((file, watch)) = &mut self.files.consumers
-            && let Some(read) = watch.look().await
+            && let Some(read) = watch.changed().await
         {
             let file = file.clone();
             let plans = &self.shared.snapshot.load().config.plans;
@@ -26,7 +29,7 @@ impl Supervisor {
         let mut at = 0;
         while let Some((name, file, watch)) = self.files.lists.get_mut(at) {
             at += 1;
-            let Some(read) = watch.look().await else { continue };
+            let Some(read) = watch.changed().await else { continue };
             let (name, file) = (name.clone(), file.clone());
             let of_name = |config: &LoadedConfig| config.lists.iter().position(|list| list.name == name);
             self.apply(file, read, |config| {
@@ -41,10 +44,11 @@ impl Supervisor {
             at += 1;
             let mut changed = false;
             for watch in watches {
-                changed |= watch.look().await.is_some();
+                changed |= watch.changed().await.is_some();
             }
             if changed {
                 let name = name.clone();
+                tracing::debug!(upstream = name, "certificates changed");
                 self.apply_upstream_tls(&name).await;
             }
         }
@@ -72,7 +76,7 @@ impl Supervisor {
         }
         let Ok(tls) = read else { return };
         if refused {
-            let _ = self.reload().await; // the configuration may have been refused because of this file
+            let _ = self.reload(REPAIRED).await; // the configuration may have been refused because of this file
         }
         let before = self.shared.snapshot.load_full();
         let Some(index) = known(&before.config) else { return };
@@ -94,10 +98,11 @@ impl Supervisor {
         place: impl Fn(&mut LoadedConfig) -> Option<&mut Arc<T>>,
     ) {
         let file = file.display().to_string();
+        tracing::debug!(file, usable = read.is_ok(), "file changed");
         let refused = self.record_file(&file, read.as_ref().err());
         let Ok(known) = read else { return };
         if refused {
-            let _ = self.reload().await; // the configuration may have been refused because of this file
+            let _ = self.reload(REPAIRED).await; // the configuration may have been refused because of this file
         }
         let before = self.shared.snapshot.load_full();
         let mut config = before.config.clone();
@@ -118,7 +123,7 @@ impl Supervisor {
             None => _ = status.file_errors.remove(file),
             Some(report) => {
                 if status.file_errors.get(file) != Some(&report) {
-                    tracing::error!("{report}\nwhat {file} said before stays in force");
+                    tracing::error!("{report}\nthe previous content of {file} stays in force");
                 }
                 status.file_errors.insert(file.to_owned(), report);
             }

@@ -64,7 +64,7 @@ impl Supervisor {
         let shared = Arc::clone(&self.shared);
         let path = match &self.source {
             Source::File(path) => path.clone(),
-            Source::Stdin => PathBuf::from("."), // the files that it refers to may be there
+            Source::Stdin => PathBuf::from("."), // the files that the configuration refers to may be there
         };
         let supervisor = Rc::new(tokio::sync::Mutex::new(self));
         let watching = file_watch::watch(&path, async || supervisor.lock().await.check_files().await);
@@ -73,11 +73,11 @@ impl Supervisor {
             loop {
                 tokio::select! {
                     Some(answer) = reloads.recv() => {
-                        let result = supervisor.lock().await.reload().await;
+                        let result = supervisor.lock().await.reload("admin API").await;
                         let _ = answer.send(result); // the client may have left
                     }
                     () = hangup.notified() => {
-                        let _ = supervisor.lock().await.reload().await; // `reload` logs it and puts it into `GET /status`
+                        let _ = supervisor.lock().await.reload("SIGHUP").await; // `reload` logs errors
                     }
                 }
             }
@@ -122,7 +122,7 @@ impl Supervisor {
     pub(super) async fn end(&mut self, ending: Ending, mut signals: Signals) -> Result<(), StartError> {
         match &ending {
             Ending::Succeeded(_) => self.end_admin(false),
-            Ending::Failed(task) => tracing::error!("what {task} has failed; the gateway ends"),
+            Ending::Failed(task) => tracing::error!("the task that {task} has failed; the gateway ends"),
             Ending::Signal => {}
         }
         let sockets = std::mem::take(&mut self.sockets);
@@ -134,7 +134,9 @@ impl Supervisor {
         access_log::finish(&self.shared, &self.workers).await;
         match ending {
             Ending::Signal | Ending::Succeeded(_) => Ok(()),
-            Ending::Failed(task) => Err(StartError::System(format!("what {task} has failed; see the log"))),
+            Ending::Failed(task) => {
+                Err(StartError::System(format!("the task that {task} has failed; see the log")))
+            }
         }
     }
 }

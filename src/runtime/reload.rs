@@ -1,4 +1,4 @@
-//! A new configuration comes into force as a whole, or changes nothing.
+//! Reloads: a new configuration comes into force as a whole, or changes nothing.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use crate::resources::{Loaded, LoadedConfig, Source};
 use crate::snapshot::Snapshot;
 use sluicegate_config::{Config, ListenerConfig};
 
-/// How long a bad file may be half-written before it is reported.
+/// A file with errors is read once more after this time, because it may have been read while it was being written.
 const HALF_WRITTEN: Duration = Duration::from_millis(100);
 
-/// The answer to a request for a reload when there is no file to read again.
+/// The refusal of a reload if the configuration was read from standard input.
 const READ_ONCE: &str = "nothing is reloaded: the configuration was read from standard input, which can be read once; \
                          start the gateway with a file, or replace it with --handover";
 
@@ -46,6 +46,12 @@ fn names(config: &Config) -> ConfiguredNames<'_> {
     }
 }
 
+/// How many elements of `next` share this part with an element of `before`.
+fn count_kept<T, P>(next: &[T], before: &[T], part: impl Fn(&T) -> &Arc<P>) -> usize {
+    let is_kept = |one: &&T| before.iter().any(|other| Arc::ptr_eq(part(one), part(other)));
+    next.iter().filter(is_kept).count()
+}
+
 /// Waits briefly for the addresses of new servers to be resolved.
 pub(super) async fn find_servers(snapshot: &Snapshot) {
     join_all(snapshot.upstreams.iter().map(|upstream| upstream.find_servers())).await;
@@ -65,27 +71,37 @@ impl Supervisor {
         let read = tokio::task::spawn_blocking(move || file::read_text(&path, file::CONFIG)).await;
         match read.unwrap_or_else(|error| Err(error.into())) {
             Ok(text) if text == self.text => {}
-            // It is being replaced. A file that stays away changes nothing.
+            // The file is being replaced. If it stays away, nothing changes.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             read => {
                 if read.is_err() {
                     self.text.clear(); // so that the same text counts as a change later
                 }
-                let _ = self.reload().await; // `reload` logs it and puts it into `GET /status`
+                let _ = self.reload("file changed").await; // `reload` logs errors and puts them into `GET /status`
             }
         }
     }
 
-    /// Loads the configuration. One with errors changes nothing, is logged once and shown by `GET /status`.
-    pub(super) async fn reload(&mut self) -> Result<u64, String> {
+    /// Loads the configuration. One with errors changes nothing, is logged once and shown by `GET /status`. `cause` says in
+    /// debug events why it is loaded.
+    pub(super) async fn reload(&mut self, cause: &'static str) -> Result<u64, String> {
         if self.source == Source::Stdin {
             tracing::warn!("{READ_ONCE}");
             return Err(READ_ONCE.to_owned());
         }
+        let clock = self.shared.clock;
+        let started = clock.uptime();
+        tracing::debug!(cause, file = %self.source, "configuration reload started");
         let result = self.try_reload().await;
+        let elapsed = clock.uptime() - started;
         match &result {
-            Ok(generation) => tracing::info!("{} is in force, generation {generation}", self.source),
+            Ok(generation) => {
+                tracing::debug!(cause, generation, ?elapsed, "configuration reload finished");
+                tracing::info!("{} is in force, generation {generation}", self.source);
+            }
             Err(report) => {
+                let reason = report.lines().next();
+                tracing::debug!(cause, reason, ?elapsed, "configuration reload refused");
                 let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
                 if status.last_error.as_ref() != Some(report) {
                     tracing::error!("{}\n{report}", not_in_force(&self.source));
@@ -121,20 +137,26 @@ impl Supervisor {
         if config.workers.is_some() && config.workers != before.config.workers {
             tracing::warn!("a changed number of workers is in force after a restart");
         }
-        let gone: Vec<String> = before
+        let removed: Vec<String> = before
             .config
             .listeners
             .iter()
             .map(ListenerConfig::id)
             .filter(|old| !config.listeners.iter().any(|new| new.id() == *old))
             .collect();
+        tracing::debug!(
+            opened = listeners.len(),
+            kept = config.listeners.len() - listeners.len(),
+            closed = removed.len(),
+            "listeners updated"
+        );
 
         self.shared.access_log.store(access_log);
         let generation = self.put_in_force(config, &before).await;
         self.update_store();
         self.update_keys();
         self.update_upstreams();
-        for id in gone {
+        for id in removed {
             self.sockets.release(&id);
             self.push(|| Command::Close(id.clone()));
         }
@@ -143,8 +165,8 @@ impl Supervisor {
         Ok(generation)
     }
 
-    /// Reads the configuration on another thread, because a million consumers take seconds, in which the admin API has to
-    /// answer.
+    /// Reads the configuration on another thread: a million consumers take seconds, and the admin API has to answer
+    /// meanwhile.
     async fn read_after(&self, before: &Arc<Snapshot>) -> Result<Loaded, String> {
         let (source, before) = (self.source.clone(), Arc::clone(before));
         let read = tokio::task::spawn_blocking(move || read(&source, Some(&before.config))).await;
@@ -156,6 +178,15 @@ impl Supervisor {
         let next = self.snapshots.build(config, Some(before), self.shared.clock.now());
         find_servers(&next).await;
         let generation = next.generation;
+        tracing::debug!(
+            generation,
+            limits = next.limits.len(),
+            counters_kept = count_kept(&next.limits, &before.limits, |limit| &limit.counted.counters),
+            upstreams = next.upstreams.len(),
+            upstreams_kept = count_kept(&next.upstreams, &before.upstreams, |upstream| upstream),
+            store_kept = next.store.as_ref().map(Arc::as_ptr) == before.store.as_ref().map(Arc::as_ptr),
+            "configuration in force"
+        );
         self.shared.metrics.retain(&names(&next.config));
         self.shared.snapshot.store(Arc::new(next));
         self.shared.generation.store(generation, Ordering::Release);

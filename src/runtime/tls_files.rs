@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::data_files::REPAIRED;
 use super::supervisor::Supervisor;
-use super::watched_files::What;
+use super::watched_files::TlsFileSet;
 use crate::clock::today;
 use crate::file_watch::Unusable;
 use crate::resources::LoadedConfig;
@@ -19,9 +20,9 @@ impl Supervisor {
         while let Some(files) = self.files.tls.get_mut(at) {
             at += 1;
             if files.watch.may_have_changed().await || files.early {
-                let what = files.what.clone();
-                let early = self.apply_tls(&what).await;
-                if let Some(files) = self.files.tls.iter_mut().find(|files| files.what == what) {
+                let set = files.set.clone();
+                let early = self.apply_tls(&set).await;
+                if let Some(files) = self.files.tls.iter_mut().find(|files| files.set == set) {
                     files.early = early;
                 }
             }
@@ -30,14 +31,14 @@ impl Supervisor {
 
     /// Applies the content of the files. Returns whether it is a certificate that is not valid yet and has to be tried
     /// again later.
-    async fn apply_tls(&mut self, what: &What) -> bool {
-        let (snapshot, of) = (self.shared.snapshot.load_full(), what.clone());
+    async fn apply_tls(&mut self, set: &TlsFileSet) -> bool {
+        let (snapshot, of) = (self.shared.snapshot.load_full(), set.clone());
         let read = tokio::task::spawn_blocking(move || read_tls(&snapshot, &of)).await;
         let Ok(read) = read else { return false };
         let early = matches!(read, Err(NotApplied { early: true, .. }));
-        let files: Vec<&Path> = match what {
-            What::Pair { cert, key } => vec![cert, key],
-            What::Authorities(file) => vec![file],
+        let files: Vec<&Path> = match set {
+            TlsFileSet::Pair { cert, key } => vec![cert, key],
+            TlsFileSet::Authorities(file) => vec![file],
         };
         let mut refused = false;
         for file in files {
@@ -46,7 +47,7 @@ impl Supervisor {
         }
         let Ok(read) = read else { return early };
         if refused {
-            let _ = self.reload().await; // the configuration may have been refused because of this file
+            let _ = self.reload(REPAIRED).await; // the configuration may have been refused because of this file
         }
         let before = self.shared.snapshot.load_full();
         let mut config = before.config.clone();
@@ -54,10 +55,11 @@ impl Supervisor {
         let LoadedConfig { config: described, resources } = &mut config;
         for (listener, files) in described.listeners.iter().zip(&mut resources.listeners) {
             if let Some((tls, files)) = listener.tls.as_ref().zip(files.as_mut()) {
-                changed |= read.put_into(tls, files, what);
+                changed |= read.put_into(tls, files, set);
             }
         }
         if changed {
+            tracing::debug!("certificates changed");
             self.put_in_force(config, &before).await;
         }
         false
@@ -65,10 +67,10 @@ impl Supervisor {
 }
 
 /// The content of the files, or which of them cannot be used.
-fn read_tls(snapshot: &Snapshot, what: &What) -> Result<ReadTls, NotApplied> {
+fn read_tls(snapshot: &Snapshot, set: &TlsFileSet) -> Result<ReadTls, NotApplied> {
     let in_force = &snapshot.config;
-    match what {
-        What::Pair { cert, key } => {
+    match set {
+        TlsFileSet::Pair { cert, key } => {
             let known = in_force.certificate(cert, key);
             let pair = KeyPair::load(cert, key, known, today()).map_err(|error| {
                 let file = if error.file == PairFile::Cert { cert } else { key };
@@ -80,7 +82,7 @@ fn read_tls(snapshot: &Snapshot, what: &What) -> Result<ReadTls, NotApplied> {
                 None => Ok(ReadTls::Pair(pair)),
             }
         }
-        What::Authorities(file) => ClientRoots::load(file, in_force.client_roots(file))
+        TlsFileSet::Authorities(file) => ClientRoots::load(file, in_force.client_roots(file))
             .map(ReadTls::Roots)
             .map_err(|(message, _)| NotApplied::new(file, message, false)),
     }
@@ -108,10 +110,10 @@ enum ReadTls {
 
 impl ReadTls {
     /// Puts it into a listener's TLS. Returns whether that changed it.
-    fn put_into(&self, tls: &TlsConfig, files: &mut ListenerFiles, what: &What) -> bool {
+    fn put_into(&self, tls: &TlsConfig, files: &mut ListenerFiles, set: &TlsFileSet) -> bool {
         let mut changed = false;
-        match (self, what) {
-            (Self::Pair(pair), What::Pair { cert, key }) => {
+        match (self, set) {
+            (Self::Pair(pair), TlsFileSet::Pair { cert, key }) => {
                 for (named, known) in tls.certificates.iter().zip(&mut files.certificates) {
                     if named.cert.path == *cert && named.key.path == *key && known != pair {
                         *known = Arc::clone(pair);
@@ -125,7 +127,7 @@ impl ReadTls {
                     }
                 }
             }
-            (Self::Roots(roots), What::Authorities(file)) => {
+            (Self::Roots(roots), TlsFileSet::Authorities(file)) => {
                 let named = tls.client.as_ref().is_some_and(|client| client.ca.path == *file);
                 if let Some(known) = files.client_roots.as_mut().filter(|known| named && *known != roots) {
                     *known = Arc::clone(roots);

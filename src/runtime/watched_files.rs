@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::auth::Consumers;
-use crate::file_watch::{Several, Watch};
+use crate::file_watch::{Watch, WatchGroup};
 use crate::lists::AddressList;
 use crate::resources::LoadedConfig;
 use crate::tls::Pem;
@@ -44,15 +44,15 @@ impl WatchedFiles {
 
 /// Files of a listener's TLS that belong together.
 pub(super) struct TlsFiles {
-    pub(super) what: What,
-    pub(super) watch: Several,
+    pub(super) set: TlsFileSet,
+    pub(super) watch: WatchGroup,
     /// Whether the certificate is not valid yet and is loaded again later.
     pub(super) early: bool,
 }
 
-/// What the files hold.
+/// The files of a certificate, or of the authorities that sign client certificates.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum TlsFileSet {
     Pair { cert: PathBuf, key: PathBuf },
     Authorities(PathBuf),
 }
@@ -62,20 +62,20 @@ impl TlsFiles {
     pub(super) fn of(config: &Config) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for tls in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
-            let pair = |CertificateConfig { cert, key }: &CertificateConfig| What::Pair {
+            let pair = |CertificateConfig { cert, key }: &CertificateConfig| TlsFileSet::Pair {
                 cert: cert.path.clone(),
                 key: key.path.clone(),
             };
-            let authorities = tls.client.iter().map(|client| What::Authorities(client.ca.path.clone()));
-            for what in tls.certificates.iter().map(pair).chain(authorities) {
-                if all.iter().any(|known| known.what == what) {
+            let authorities = tls.client.iter().map(|client| TlsFileSet::Authorities(client.ca.path.clone()));
+            for set in tls.certificates.iter().map(pair).chain(authorities) {
+                if all.iter().any(|known| known.set == set) {
                     continue;
                 }
-                let watch = Several::new(match &what {
-                    What::Pair { cert, key } => vec![cert.clone(), key.clone()],
-                    What::Authorities(file) => vec![file.clone()],
+                let watch = WatchGroup::new(match &set {
+                    TlsFileSet::Pair { cert, key } => vec![cert.clone(), key.clone()],
+                    TlsFileSet::Authorities(file) => vec![file.clone()],
                 });
-                all.push(Self { what, watch, early: false });
+                all.push(Self { set, watch, early: false });
             }
         }
         all

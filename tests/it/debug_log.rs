@@ -120,3 +120,22 @@ routes:
 
     assert!(!gateway.log().contains("secret"), "{}", gateway.log());
 }
+
+#[test]
+fn the_log_tells_why_the_configuration_was_loaded_again() {
+    const RESPOND: &str = "routes: [{respond: {body: done}, limits: [l]}]\n";
+    let config = |rate: u32| format!("limits: {{l: {{key: ip, rate: {rate}/min}}}}\n{RESPOND}");
+    let gateway = Setup::default().env("RUST_LOG", "sluicegate=debug").start(&config(10));
+    gateway.write(&config(20));
+    says(&gateway, &["configuration reload started", "cause=\"file changed\"", "gateway.yaml"]);
+    says(&gateway, &["listeners updated", "opened=0", "kept=1", "closed=0"]);
+    says(&gateway, &["configuration in force", "generation=2", "limits=1", "counters_kept=1"]);
+    says(&gateway, &["configuration reload finished", "cause=\"file changed\"", "generation=2", "elapsed="]);
+
+    gateway.signal("HUP");
+    says(&gateway, &["configuration reload finished", "cause=\"SIGHUP\"", "generation=3"]);
+    gateway.admin_change("POST", "/reload");
+    says(&gateway, &["configuration reload finished", "cause=\"admin API\"", "generation=4"]);
+    gateway.write("limits: {}\nroutes: [{respond: {body: done}, limits: [l]}]\n");
+    says(&gateway, &["configuration reload refused", "cause=\"file changed\"", "reason=", "elapsed="]);
+}
