@@ -1,6 +1,8 @@
-//! Rarely awaited futures, kept out of the state machines of their callers.
+//! Futures behind a pointer: those that are rarely awaited, and those of tasks.
 
 use std::pin::Pin;
+
+use tokio::task::JoinHandle;
 
 /// Boxes a rarely awaited future in a function that is not inlined, so that neither its state nor its code sits in the
 /// caller, which runs for nearly every request.
@@ -9,4 +11,23 @@ pub(crate) fn boxed_future<'a, F: Future + 'a>(
     make: impl FnOnce() -> F,
 ) -> Pin<Box<dyn Future<Output = F::Output> + 'a>> {
     Box::pin(make())
+}
+
+/// Spawns a task on this thread. Tokio compiles its task code anew for each type of future, and boxes large ones anyway:
+/// behind a pointer all of them share one copy.
+///
+/// # Panics
+/// Outside of a `LocalSet`.
+pub(crate) fn spawn_local(future: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    let future: Pin<Box<dyn Future<Output = ()>>> = Box::pin(future);
+    tokio::task::spawn_local(future)
+}
+
+/// Runs what blocks on another thread. There is one copy of tokio's task code for each type of result.
+///
+/// # Panics
+/// Outside of a runtime.
+pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let work: Box<dyn FnOnce() -> T + Send> = Box::new(work);
+    tokio::task::spawn_blocking(work)
 }

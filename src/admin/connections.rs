@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -85,7 +86,8 @@ impl Connections {
             oldest.task.abort();
         }
         let busy = Rc::new(Cell::new(false));
-        let serving = serve(Rc::clone(&self.admin), stream, Rc::clone(&busy));
+        let serving: Pin<Box<dyn Future<Output = ()>>> =
+            Box::pin(serve(Rc::clone(&self.admin), stream, Rc::clone(&busy)));
         self.open.push_back(Open { task: self.tasks.spawn_local(serving), busy });
     }
 }

@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::{COULD_NOT, ConfigFile, ConfigOption, USERS_MISTAKE, fail};
 use crate::process_log::ProcessLog;
@@ -59,14 +62,25 @@ pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
         Ok(log) => Arc::new(log),
         Err(error) => return fail(COULD_NOT, format_args!("cannot start: {error}")),
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let levels = std::env::var("RUST_LOG").unwrap_or_default();
+    let (filter, malformed) = match levels.parse::<Targets>() {
+        Ok(filter) if !levels.is_empty() => (filter, None),
+        parsed => (Targets::new().with_default(LevelFilter::INFO), parsed.err()),
+    };
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE) // `filter` decides
         .with_writer(Arc::clone(&log))
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .log_internal_errors(false) // it would write to standard error, past the queue
+        .finish()
+        .with(filter)
         .init();
+    if let Some(error) = malformed {
+        tracing::warn!(
+            "RUST_LOG={levels} is ignored: {error}; expected LEVEL or MODULE=LEVEL, separated by commas"
+        );
+    }
     std::panic::set_hook(Box::new(tell_panic));
     let options = runtime::Options {
         config: source.clone(),

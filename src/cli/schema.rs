@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+/// What `sluicegate_config::schema()` returns, as a test makes sure.
+const SCHEMA: &str = include_str!("../../gateway.schema.json");
+
 pub(super) fn run() -> ExitCode {
-    super::print_and_exit(&format!("{:#}\n", sluicegate_config::schema()))
+    super::print_and_exit(SCHEMA)
 }

@@ -86,7 +86,8 @@ impl RequestBody {
             && !self.is_end_stream()
             && !parts.headers.contains_key(header::EXPECT)
         {
-            tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIMEOUT, discard(self)));
+            let drained = tokio::time::timeout(DRAIN_TIMEOUT, discard(self));
+            crate::boxed_future::spawn_local(async move { _ = drained.await });
         }
     }
 }

@@ -179,7 +179,7 @@ fn read(path: &Path, largest: u64) -> Result<(String, Source), Error> {
 async fn stamps(paths: &[PathBuf]) -> Result<Vec<Stamp>, Error> {
     let paths = paths.to_vec();
     let stamp = |path: &PathBuf| std::fs::metadata(path).map(|metadata| Stamp::of(&metadata));
-    let read = tokio::task::spawn_blocking(move || paths.iter().map(stamp).collect()).await;
+    let read = crate::boxed_future::spawn_blocking(move || paths.iter().map(stamp).collect()).await;
     read.unwrap_or_else(|error| Err(Error::other(error)))
 }
 
@@ -238,7 +238,7 @@ impl<T: Watched> Watch<T> {
         self.stamp = stamp;
         let (path, digest) = (self.path.clone(), self.digest);
         // On another thread: a million entries take a second, and the admin API has to answer meanwhile.
-        let read = tokio::task::spawn_blocking(move || read_changed(&path, digest)).await;
+        let read = crate::boxed_future::spawn_blocking(move || read_changed(&path, digest)).await;
         let (digest, result) = read.ok().flatten()?;
         self.digest = digest;
         Some(result)

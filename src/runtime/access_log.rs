@@ -44,7 +44,7 @@ pub(super) async fn finish(shared: &ProcessState, workers: &[mpsc::UnboundedSend
     }
     drop(done);
     let _ = tokio::time::timeout(FINISH, told.recv()).await; // nothing is sent: it returns when all senders are dropped
-    let finished = tokio::task::spawn_blocking(move || writer.finish(FINISH)).await; // the admin API still answers meanwhile
+    let finished = crate::boxed_future::spawn_blocking(move || writer.finish(FINISH)).await; // the admin API still answers meanwhile
     if !finished.unwrap_or(false) {
         tracing::warn!("the last lines of the access log could not be written in time");
     }

@@ -66,7 +66,7 @@ impl Supervisor {
             return;
         };
         let again = known_tls.clone();
-        let read = tokio::task::spawn_blocking(move || again.again()).await;
+        let read = crate::boxed_future::spawn_blocking(move || again.again()).await;
         let Ok(read) = read else { return };
         let wrong = read.as_ref().err().map_or(&[][..], |wrong| &wrong[..]);
         let mut refused = false;

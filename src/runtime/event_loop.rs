@@ -50,7 +50,7 @@ impl Supervisor {
         let mut socket = HandoverSocket::bind(path).map_err(cannot)?; // before the predecessor drains, because it may fail
         if let Some(predecessor) = predecessor {
             let addresses = self.sockets.addresses();
-            let told = tokio::task::spawn_blocking(move || predecessor.serving(&addresses)).await;
+            let told = crate::boxed_future::spawn_blocking(move || predecessor.serving(&addresses)).await;
             told.unwrap_or_else(|error| Err(error.to_string()))?;
             tracing::info!("took over from the gateway before this one, which drains");
         }
@@ -149,7 +149,7 @@ async fn hand_over(
 ) -> std::io::Result<Vec<SocketAddr>> {
     let cloned = sockets.all().into_iter().map(|socket| socket.try_clone().map(OwnedFd::from));
     let cloned: Vec<OwnedFd> = cloned.collect::<Result<_, _>>()?;
-    let waiting = tokio::task::spawn_blocking(move || {
+    let waiting = crate::boxed_future::spawn_blocking(move || {
         let taken = handover::hand_over(&successor, &cloned);
         taken.map(|taken| (successor, taken))
     });

@@ -68,7 +68,7 @@ impl Supervisor {
     }
 
     async fn check_config(&mut self, path: PathBuf) {
-        let read = tokio::task::spawn_blocking(move || file::read_text(&path, file::CONFIG)).await;
+        let read = crate::boxed_future::spawn_blocking(move || file::read_text(&path, file::CONFIG)).await;
         match read.unwrap_or_else(|error| Err(error.into())) {
             Ok(text) if text == self.text => {}
             // The file is being replaced. If it stays away, nothing changes.
@@ -125,7 +125,7 @@ impl Supervisor {
         let text = std::mem::take(&mut self.text); // stays empty if a later step fails, so that the file is tried again
         let listeners = self.open_new(&before.config, &config)?;
         let (shared, access_log) = (Arc::clone(&self.shared), config.access_log.clone());
-        let opened = tokio::task::spawn_blocking(move || {
+        let opened = crate::boxed_future::spawn_blocking(move || {
             access_log::open(access_log.as_ref(), shared.access_log.load_full(), &shared.metrics)
         });
         let access_log = opened.await.map_err(|error| error.to_string())??;
@@ -169,7 +169,7 @@ impl Supervisor {
     /// meanwhile.
     async fn read_after(&self, before: &Arc<Snapshot>) -> Result<Loaded, String> {
         let (source, before) = (self.source.clone(), Arc::clone(before));
-        let read = tokio::task::spawn_blocking(move || read(&source, Some(&before.config))).await;
+        let read = crate::boxed_future::spawn_blocking(move || read(&source, Some(&before.config))).await;
         read.unwrap_or_else(|error| Err(format!("cannot read {}: {error}", self.source)))
     }
 

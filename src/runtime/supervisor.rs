@@ -86,7 +86,7 @@ impl Supervisor {
         let (shared, reloads) = (Arc::clone(&self.shared), self.reloads.clone());
         let admin = Admin { shared, reloads, store: Rc::clone(&self.store) };
         let (ended, end) = oneshot::channel();
-        tokio::task::spawn_local(admin.serve(socket, end));
+        crate::boxed_future::spawn_local(admin.serve(socket, end));
         self.admin = Some((address, ended));
         self.sockets.keep_admin(Some((address, kept)));
         Ok(())
@@ -111,7 +111,7 @@ impl Supervisor {
             .map(|state| self.shared.store(state, self.workers.len(), before.as_ref()));
         let same = store.as_ref().zip(before.as_ref()).is_some_and(|(new, old)| Rc::ptr_eq(new, old));
         if let Some(before) = before.filter(|_| !same) {
-            tokio::task::spawn_local(async move {
+            crate::boxed_future::spawn_local(async move {
                 before.leave().await;
                 before.close();
             });
@@ -132,7 +132,7 @@ impl Supervisor {
         }
         let next = keys.map(|keys| {
             let tending = Arc::clone(&keys).tend(self.shared.clock);
-            (keys, tokio::task::spawn_local(tending).abort_handle())
+            (keys, crate::boxed_future::spawn_local(tending).abort_handle())
         });
         if let Some((_, before)) = std::mem::replace(&mut self.keys, next) {
             before.abort();
@@ -148,7 +148,7 @@ impl Supervisor {
         }
         for state in &snapshot.upstreams {
             if !self.upstreams.iter().any(|(tended, _)| Arc::ptr_eq(tended, state)) {
-                let tending = tokio::task::spawn_local(Arc::clone(state).tend());
+                let tending = crate::boxed_future::spawn_local(Arc::clone(state).tend());
                 self.upstreams.push((Arc::clone(state), tending.abort_handle()));
             }
         }

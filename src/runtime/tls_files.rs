@@ -33,7 +33,7 @@ impl Supervisor {
     /// again later.
     async fn apply_tls(&mut self, set: &TlsFileSet) -> bool {
         let (snapshot, of) = (self.shared.snapshot.load_full(), set.clone());
-        let read = tokio::task::spawn_blocking(move || read_tls(&snapshot, &of)).await;
+        let read = crate::boxed_future::spawn_blocking(move || read_tls(&snapshot, &of)).await;
         let Ok(read) = read else { return false };
         let early = matches!(read, Err(NotApplied { early: true, .. }));
         let files: Vec<&Path> = match set {

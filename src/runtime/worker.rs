@@ -66,7 +66,7 @@ impl Worker {
     pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let server = Rc::clone(&self.server);
         let services = Rc::clone(&self.services);
-        tokio::task::spawn_local(self.tick());
+        crate::boxed_future::spawn_local(self.tick());
         while let Some(command) = commands.recv().await {
             match command {
                 Command::Open(sockets) => sockets.into_iter().for_each(|socket| server.open(socket)),

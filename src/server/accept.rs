@@ -37,7 +37,7 @@ impl Server {
         let listener = Rc::new(Listener::new(opened.id, self.next_group()));
         self.find(&listener, &self.services.view().snapshot);
         self.listeners.borrow_mut().push(Rc::clone(&listener));
-        tokio::task::spawn_local(accept(Rc::clone(self), listener, socket, opened.own));
+        crate::boxed_future::spawn_local(accept(Rc::clone(self), listener, socket, opened.own));
     }
 
     /// Whether the present configuration has a listener on the port of a socket, and the gateway is not draining.
@@ -69,7 +69,7 @@ impl Server {
             self.find(listener, &self.services.view().snapshot);
         }
         let services = Rc::clone(&self.services);
-        tokio::task::spawn_local(async move {
+        crate::boxed_future::spawn_local(async move {
             // Requests that clients have sent before are read and answered first.
             tokio::time::sleep(grace).await;
             for listener in closing {
@@ -190,7 +190,7 @@ fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: 
         let _ = stream.set_nodelay(true); // may not be inherited from the listening socket
     }
     let connection = Connection::new(&server.services.worker, listener, peer, [in_gateway, in_listener]);
-    tokio::task::spawn_local(serve(Rc::clone(server), connection, state, LazyTcpStream::New(stream)));
+    crate::boxed_future::spawn_local(serve(Rc::clone(server), connection, state, LazyTcpStream::New(stream)));
 }
 
 #[cfg(all(test, target_os = "linux"))]

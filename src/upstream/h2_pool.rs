@@ -127,7 +127,7 @@ impl H2Pool {
         *current = Some(Rc::clone(&pending));
         // A task of its own: other requests wait for the connection too, if the first client disconnects.
         let guard = PendingConnectGuard { pool: Rc::clone(self), pending: Rc::clone(&pending) };
-        tokio::task::spawn_local(async move {
+        crate::boxed_future::spawn_local(async move {
             let made = guard.pool.address.with_connect_timeout(connect(&guard.pool.address, now)).await;
             let _ = guard.pending.result.set(made.map(|made| guard.pool.connections.borrow_mut().push(made)));
         });
@@ -181,7 +181,7 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
     waker.take();
     let driver = Rc::new(RefCell::new(Some(driver)));
     let driven = Rc::clone(&driver);
-    tokio::task::spawn_local(async move {
+    crate::boxed_future::spawn_local(async move {
         poll_fn(|context| match &mut *driven.borrow_mut() {
             // Errors surface through the senders.
             Some(driver) => Pin::new(driver).poll(context).map(|ended| match ended {
@@ -286,7 +286,7 @@ struct LocalExecutor(Rc<RefCell<Option<Waker>>>);
 impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
         let waiting = Rc::clone(&self.0);
-        tokio::task::spawn_local(async move {
+        crate::boxed_future::spawn_local(async move {
             let mut future = pin!(future);
             poll_fn(|context| {
                 let polled = future.as_mut().poll(context);

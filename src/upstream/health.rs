@@ -88,7 +88,7 @@ impl UpstreamState {
         probes.retain(|(probed, _)| endpoints.iter().any(|(endpoint, _)| Arc::ptr_eq(endpoint, probed)));
         for (endpoint, _) in endpoints.iter() {
             if !probes.iter().any(|(probed, _)| Arc::ptr_eq(endpoint, probed)) {
-                let probing = tokio::task::spawn_local(Arc::clone(self).probe(Arc::clone(endpoint)));
+                let probing = crate::boxed_future::spawn_local(Arc::clone(self).probe(Arc::clone(endpoint)));
                 probes.push((Arc::clone(endpoint), Ended(probing.abort_handle())));
             }
         }

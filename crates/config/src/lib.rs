@@ -17,6 +17,7 @@ mod cost;
 mod drain;
 mod env;
 mod h2;
+#[cfg(feature = "schema")]
 mod hints;
 mod host_name;
 mod jwt;
@@ -48,6 +49,7 @@ mod references;
 mod report;
 mod rewrite;
 mod route;
+#[cfg(feature = "schema")]
 mod schema;
 mod secret;
 mod shorthand;
@@ -151,6 +153,7 @@ fn raw(text: &str, report: &mut Report) -> Option<raw::RawConfig> {
 }
 
 /// The JSON Schema of gateway.yaml.
+#[cfg(feature = "schema")]
 pub fn schema() -> serde_json::Value {
     schema::schema()
 }

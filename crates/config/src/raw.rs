@@ -2,9 +2,11 @@
 //!
 //! The doc comments are what `sluicegate schema` tells editors.
 
+#[cfg(feature = "schema")]
 use std::collections::BTreeMap;
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw_ban::RawBan;
 use super::raw_cors::RawCors;
@@ -19,6 +21,7 @@ use super::raw_store::RawStore;
 use super::raw_upstream::RawUpstream;
 use super::read::{Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+#[cfg(feature = "schema")]
 use super::schema::{Family, Scalar};
 use super::shorthand::{RawCost, RawCount, RawList, RawListener, RawPlan};
 use super::yaml_tree::Node;

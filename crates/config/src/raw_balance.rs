@@ -1,6 +1,7 @@
 //! How an upstream's requests are spread, and what becomes of failures, as it is written.
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::read::{OneOrMany, Read, entries, mapping, not_available, parsed, unknown_key, wrong, wrong_kind};

@@ -1,6 +1,7 @@
 //! A limit's `ban` as it is written: `15min`, or a mapping.
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::read::{Read, entries, mapping, not_available, unknown_key, wrong_kind};

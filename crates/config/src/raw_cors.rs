@@ -1,6 +1,7 @@
 //! `cors` as it is written: a mapping, or `off`.
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key, wrong_kind};

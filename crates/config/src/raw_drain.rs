@@ -1,6 +1,7 @@
 //! `drain` as it is written: `30s`, or a mapping.
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::read::{Read, entries, mapping, not_available, unknown_key, wrong_kind};

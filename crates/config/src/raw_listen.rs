@@ -1,10 +1,12 @@
 //! The edge as it is written: addresses, operators, and who the client is.
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+#[cfg(feature = "schema")]
 use super::schema::Scalar;
 use super::shorthand::{RawCount, RawProxy, RawSecret};
 use super::yaml_tree::Node;

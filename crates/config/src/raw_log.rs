@@ -1,6 +1,7 @@
 //! The access log and traces, as they are written.
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key};

@@ -1,14 +1,17 @@
 //! Routes as they are written.
 
+#[cfg(feature = "schema")]
 use std::collections::BTreeMap;
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::raw_cors::RawCors;
 use super::raw_shape::{RawHeaderChanges, RawRedirect, RawRewrite};
 use super::read::{Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+#[cfg(feature = "schema")]
 use super::schema::{Family, Scalar};
 use super::shorthand::{RawAnswer, RawCount};
 use super::yaml_tree::Node;

@@ -1,5 +1,6 @@
 //! How requests and answers are shaped, as it is written.
 
+#[cfg(feature = "schema")]
 use std::collections::BTreeMap;
 
 use super::at::At;
@@ -7,6 +8,7 @@ use super::raw::RawText;
 use super::raw_route::RawRedirectFields;
 use super::read::{Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
 use super::report::{Place, Report};
+#[cfg(feature = "schema")]
 use super::schema::Scalar;
 use super::yaml_tree::{Node, Value};
 

@@ -1,6 +1,7 @@
 //! The store as it is written.
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::read::{Read, entries, mapping, not_available, unknown_key};

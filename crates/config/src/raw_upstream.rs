@@ -1,6 +1,7 @@
 //! Upstreams as they are written.
 
 use super::at::At;
+#[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::raw_balance::{RawBalance, RawEjection, RawHealth, RawRetries};

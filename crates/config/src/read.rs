@@ -205,17 +205,21 @@ macro_rules! mapping {
         $($(#[$field_meta:meta])* $field:ident $(= $key:literal)? : $ty:ty),* $(,)?
     }) => {
         $(#[$meta])*
-        #[derive(Clone, Debug, schemars::JsonSchema)]
-        #[schemars(deny_unknown_fields)]
+        #[derive(Clone, Debug)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
         pub(super) struct $name {
-            #[schemars(skip)]
+            #[cfg_attr(feature = "schema", schemars(skip))]
             #[allow(dead_code, reason = "not every mapping is named in an error of its own")]
             pub(super) at: Place,
             /// Fields that are given and wrong: they are reported, and none of them is missing.
-            #[schemars(skip)]
+            #[cfg_attr(feature = "schema", schemars(skip))]
             #[allow(dead_code, reason = "not every mapping has fields that can be missing")]
             pub(super) wrong: Vec<&'static str>,
-            $($(#[$field_meta])* $(#[schemars(rename = $key)])? pub(super) $field: Option<At<$ty>>,)*
+            $(
+                $(#[cfg_attr(feature = "schema", $field_meta)])*
+                $(#[cfg_attr(feature = "schema", schemars(rename = $key))])?
+                pub(super) $field: Option<At<$ty>>,
+            )*
         }
 
         impl $name {

@@ -187,11 +187,13 @@ fn plain_bytes(text: &str) -> Option<u64> {
 }
 
 /// The names of the periods that only rates have.
+#[cfg(feature = "schema")]
 pub(super) fn calendar_units() -> Vec<&'static str> {
     CALENDAR.iter().map(|(name, _)| *name).filter(|name| unit(name).is_none()).collect()
 }
 
 /// The names of all units.
+#[cfg(feature = "schema")]
 pub(super) fn units() -> Vec<&'static str> {
     UNITS.iter().map(|(name, _)| *name).collect()
 }

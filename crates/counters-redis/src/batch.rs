@@ -124,7 +124,7 @@ impl Store {
             self.clock.now(),
             self.share(PATIENCE),
         ) {
-            tokio::task::spawn_local(Rc::clone(self).run_batch(batch_key, Rc::new(items)));
+            crate::store::spawn_local(Rc::clone(self).run_batch(batch_key, Rc::new(items)));
         }
         decided.await.ok().flatten()
     }
@@ -190,7 +190,7 @@ impl Store {
                 biased;
                 decided = &mut asking => return decided,
                 () = long => if self.batches.overdue(batch_key, self.clock.now(), patience) {
-                    tokio::task::spawn_local(Rc::clone(self).run_batch(batch_key.clone(), Rc::clone(items)));
+                    crate::store::spawn_local(Rc::clone(self).run_batch(batch_key.clone(), Rc::clone(items)));
                 },
             }
         }

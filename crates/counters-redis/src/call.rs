@@ -164,7 +164,7 @@ impl Store {
                 tracing::debug!(server = connection.name, requests, ?class, "store call timed out");
                 finish(Operation::Timeout);
                 let call = (items.clone(), stop, requests, holder.get());
-                tokio::task::spawn_local(Rc::clone(self).late(call, pending));
+                crate::store::spawn_local(Rc::clone(self).late(call, pending));
                 None
             }
             Err(_) => {

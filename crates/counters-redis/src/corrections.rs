@@ -58,7 +58,7 @@ impl Store {
     /// Charges a late cost. If the store fails, the cost is counted in this process and reported later.
     fn charge_late(self: &Rc<Self>, key: &StoreKey, cost: u64) {
         let (store, key) = (Rc::clone(self), key.clone());
-        tokio::task::spawn_local(async move {
+        crate::store::spawn_local(async move {
             let counters = &key.limit.counters;
             let quota = counters.remote.quota();
             let argument = protocol::spend_argument(&quota, cost);
@@ -81,7 +81,7 @@ impl Store {
     /// Refunds a charge that is given in the numbers of `quota`.
     fn give_back(self: &Rc<Self>, key: &StoreKey, quota: Quota, charge: Charge, holder: [u8; 8]) {
         let (store, key) = (Rc::clone(self), key.clone());
-        tokio::task::spawn_local(async move {
+        crate::store::spawn_local(async move {
             let argument = protocol::refund_argument(&quota, charge);
             let argument = protocol::at(argument, &quota, || store.state.clocks_at(store.clock.now()));
             let refund = |call: &mut Cmd| _ = call.arg(&holder).arg(&*argument);

@@ -40,7 +40,7 @@ impl Store {
         };
         let Some(reporting) = connection.begin_report() else { return };
         let store = Rc::clone(self);
-        tokio::task::spawn_local(async move {
+        crate::store::spawn_local(async move {
             let _reporting = reporting;
             tokio::task::yield_now().await; // what is admitted at about the same time goes together
             // What is admitted while a report is on its way is in the next one.

@@ -2,12 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use sluicegate_counters::{Ask, Decision};
 use sluicegate_limiter::{Span, Time};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use super::batch::Batches;
 use super::call::{Item, Items};
@@ -151,9 +152,16 @@ impl Store {
     }
 
     pub(super) fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
-        let task = tokio::task::spawn_local(task).abort_handle();
+        let task = spawn_local(task).abort_handle();
         let mut tasks = self.tasks.borrow_mut();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
     }
+}
+
+/// Spawns a task on this thread. Tokio compiles its task code anew for each type of future, and boxes large ones anyway:
+/// behind a pointer all of them share one copy.
+pub(super) fn spawn_local(future: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    let future: Pin<Box<dyn Future<Output = ()>>> = Box::pin(future);
+    tokio::task::spawn_local(future)
 }

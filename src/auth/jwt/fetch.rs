@@ -62,7 +62,7 @@ impl<'a> Fetcher<'a> {
     async fn ask(&self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) -> Result<Bytes, String> {
         let broken = |error: hyper::Error| format!("its answer is broken: {error}");
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-        let connection = tokio::task::spawn_local(connection);
+        let connection = crate::boxed_future::spawn_local(async move { _ = connection.await }); // its errors reach the sender
         let _ends_with_this = AbortOnDrop(connection.abort_handle());
         let mut request = Request::new(Empty::<Bytes>::new());
         *request.uri_mut() = self.url.path.parse().map_err(|_| "the path of its URL is none")?;

@@ -138,7 +138,7 @@ impl Keys {
 /// The keys in a file, read on a thread of its own.
 async fn read_apart(path: &Path, known: Arc<KeySet>) -> Result<KeySet, String> {
     let path = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || read(&path, &known)).await;
+    let read = crate::boxed_future::spawn_blocking(move || read(&path, &known)).await;
     read.unwrap_or_else(|error| Err(error.to_string()))
 }
 
