@@ -1,9 +1,9 @@
-//! Where a server is.
+//! The address of a server.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where one server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A host and a port.
@@ -13,7 +13,7 @@ pub enum Address {
         /// The port.
         port: u16,
     },
-    /// A socket of this machine.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 

@@ -18,13 +18,13 @@ use super::store::Store;
 const MAX_BATCH: usize = 256;
 /// The largest number of calls in flight for the same keys.
 const MAX_CALLS: u32 = 8;
-/// A share of the timeout, as a divisor: if a call takes longer, the next one begins beside it.
-const PATIENCE: u64 = 4;
+/// A share of the timeout, as a divisor: if a call takes longer, the next one starts in parallel.
+const NEXT_AFTER: u64 = 4;
 /// A share of the timeout, as a divisor: a request with less time left is not sent.
 const TOO_LATE: u64 = 8;
 
-/// What requests of a batch have in common: the limits (by address), the keys, the costs, and whether charges are kept to
-/// be undone.
+/// What the requests of a batch have in common: the limits (by address), the keys, the costs, and whether charges may be
+/// undone.
 type BatchKey = SmallVec<[(usize, u64, u64, u64, bool); 2]>;
 
 /// The batches of one worker.
@@ -46,7 +46,7 @@ struct Waiter {
     since: Time,
 }
 
-/// The calls of one task. When it is dropped, even by a panic, waiting requests are told that the store does not decide.
+/// The calls of one task. When the last is dropped, even by a panic, waiting requests learn that the store does not decide.
 struct BatchGuard<'a> {
     batches: &'a Batches,
     batch_key: BatchKey,
@@ -54,19 +54,19 @@ struct BatchGuard<'a> {
 
 impl Batches {
     /// Adds a request. Returns whether the caller has to start a task that calls the store.
-    fn enqueue(&self, batch_key: &BatchKey, request: Waiter, now: Time, patience: Span) -> bool {
+    fn enqueue(&self, batch_key: &BatchKey, request: Waiter, now: Time, next_after: Span) -> bool {
         let mut batches = self.0.borrow_mut();
         let batch = batches.entry(batch_key.clone()).or_default();
         batch.waiting.push(request);
-        batch.begins(now, patience)
+        batch.begins(now, next_after)
     }
 
     /// Whether one more task has to start, because waiting requests have waited long.
-    fn overdue(&self, batch_key: &BatchKey, now: Time, patience: Span) -> bool {
+    fn overdue(&self, batch_key: &BatchKey, now: Time, next_after: Span) -> bool {
         let mut batches = self.0.borrow_mut();
         batches
             .get_mut(batch_key)
-            .is_some_and(|batch| !batch.waiting.is_empty() && batch.begins(now, patience))
+            .is_some_and(|batch| !batch.waiting.is_empty() && batch.begins(now, next_after))
     }
 
     /// Takes the requests of the next call.
@@ -80,8 +80,8 @@ impl Batches {
 }
 
 impl Batch {
-    fn begins(&mut self, now: Time, patience: Span) -> bool {
-        let begins = self.calls == 0 || (self.calls < MAX_CALLS && now.since(self.last) >= patience);
+    fn begins(&mut self, now: Time, next_after: Span) -> bool {
+        let begins = self.calls == 0 || (self.calls < MAX_CALLS && now.since(self.last) >= next_after);
         if begins {
             self.calls += 1;
             self.last = now;
@@ -96,13 +96,13 @@ impl Drop for BatchGuard<'_> {
         let Some(batch) = batches.get_mut(&self.batch_key) else { return };
         batch.calls -= 1;
         if batch.calls == 0 {
-            batches.remove(&self.batch_key); // whoever still waits is told by that, and decides without the store
+            batches.remove(&self.batch_key); // requests that still wait are decided without the store
         }
     }
 }
 
 impl Store {
-    /// Has the store decide; `None` if it cannot in time.
+    /// Lets the store decide; `None` if it cannot in time.
     pub(super) async fn submit(self: &Rc<Self>, items: Items, now: Time) -> Option<Decision> {
         self.reachable(&items, now).await?;
         let batch_key: BatchKey = items
@@ -117,27 +117,27 @@ impl Store {
                 )
             })
             .collect();
-        let (answer, decided) = oneshot::channel();
+        let (answer, decision) = oneshot::channel();
         if self.batches.enqueue(
             &batch_key,
             Waiter { answer, since: now },
             self.clock.now(),
-            self.share(PATIENCE),
+            self.share(NEXT_AFTER),
         ) {
             crate::store::spawn_local(Rc::clone(self).run_batch(batch_key, Rc::new(items)));
         }
-        decided.await.ok().flatten()
+        decision.await.ok().flatten()
     }
 
-    /// `None` if a server that is needed cannot be called. Waits for the first attempt to connect.
+    /// Waits for the first attempt to connect. `None` if a server that is needed cannot be called.
     async fn reachable(&self, items: &Items, now: Time) -> Option<()> {
         let until = self.clock.instant(now.plus(self.timeout.get()));
         for item in items {
-            let connection = match self.servers.only() {
+            let connection = match self.servers.single() {
                 Some(connection) => Rc::clone(connection),
                 None => self.mapped(item.key.tag.slot(), until).await?,
             };
-            connection.known(until).await;
+            connection.first_attempt(until).await;
             if !connection.is_up() {
                 return None;
             }
@@ -150,46 +150,46 @@ impl Store {
         Span::from_nanos(self.timeout.get().as_nanos() / divisor)
     }
 
-    /// Calls the store for all waiting requests, and again for those that came meanwhile.
+    /// Calls the store for all waiting requests, and again for those that arrived meanwhile.
     async fn run_batch(self: Rc<Self>, batch_key: BatchKey, items: Rc<Items>) {
-        let pilot = BatchGuard { batches: &self.batches, batch_key };
+        let guard = BatchGuard { batches: &self.batches, batch_key };
         loop {
             let now = self.clock.now();
-            let requests = self.batches.next(&pilot.batch_key, now);
+            let requests = self.batches.next(&guard.batch_key, now);
             if requests.is_empty() {
                 return;
             }
             let deadline = |request: &Waiter| request.since.plus(self.timeout.get());
             let (requests, late): (Vec<Waiter>, Vec<Waiter>) =
                 requests.into_iter().partition(|request| deadline(request) >= now.plus(self.share(TOO_LATE)));
-            drop(late); // which tells them
+            drop(late); // they are decided without the store
             let Some(until) = requests.iter().map(deadline).min() else { continue };
-            let decided = self.asked(&pilot.batch_key, &items, requests.len(), until).await;
+            let decided = self.decide_batch(&guard.batch_key, &items, requests.len(), until).await;
             let mut decisions = decided.unwrap_or_default().into_iter();
             for request in requests {
-                if let Err(Some(mut unheard)) = request.answer.send(decisions.next()) {
-                    unheard.holds.give_up(self.clock.now()); // the client has left
+                if let Err(Some(mut unused)) = request.answer.send(decisions.next()) {
+                    unused.holds.give_up(self.clock.now()); // the client has gone
                 }
             }
         }
     }
 
-    /// Waits for a call. If it takes long, another task starts for the requests that came meanwhile.
-    async fn asked(
+    /// Waits for a call. If it takes long, another task starts for the requests that arrived meanwhile.
+    async fn decide_batch(
         self: &Rc<Self>,
         batch_key: &BatchKey,
         items: &Rc<Items>,
         requests: usize,
         until: Time,
     ) -> Option<Vec<Decision>> {
-        let patience = self.share(PATIENCE);
-        let mut asking = std::pin::pin!(self.ask(items, requests, until));
+        let next_after = self.share(NEXT_AFTER);
+        let mut call = std::pin::pin!(self.ask(items, requests, until));
         loop {
-            let long = tokio::time::sleep(patience.into());
+            let long = tokio::time::sleep(next_after.into());
             tokio::select! {
                 biased;
-                decided = &mut asking => return decided,
-                () = long => if self.batches.overdue(batch_key, self.clock.now(), patience) {
+                decided = &mut call => return decided,
+                () = long => if self.batches.overdue(batch_key, self.clock.now(), next_after) {
                     crate::store::spawn_local(Rc::clone(self).run_batch(batch_key.clone(), Rc::clone(items)));
                 },
             }

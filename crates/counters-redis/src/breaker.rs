@@ -1,27 +1,28 @@
-//! When calls that fail say that a connection is of no use.
+//! Counts failed calls and decides when the circuit breaker opens.
 
 use sluicegate_limiter::{Span, Time};
 
-/// Calls in a row, one begun after the other has failed, that open the breaker. A broken connection opens it at once.
+/// The number of consecutive failed calls that opens the breaker. Calls count as consecutive if one begins after the failure
+/// of the other. A broken connection opens the breaker at once.
 const TOLERATED: u32 = 3;
-/// Calls in a row are those that begin within this time after the failure of the one before.
-const IN_A_ROW: Span = Span::SECOND;
+/// The longest time from a failure to the start of the next call for which both count as consecutive.
+const MAX_GAP: Span = Span::SECOND;
 
-/// Calls in a row that have failed.
+/// Consecutive failed calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Breaker {
     count: u32,
-    /// When the last of them did.
+    /// When the last one failed.
     last: Time,
 }
 
 impl Breaker {
-    /// Counts the failure of a call. Whether there are enough to open the breaker.
+    /// Counts a failed call with its start and end. Returns whether the breaker opens.
     pub(super) fn add(&mut self, begun: Time, ended: Time) -> bool {
         if begun < self.last {
-            return false; // it was under way beside the one before, and says the same
+            return false; // it was in flight together with the one before
         }
-        if begun.since(self.last) > IN_A_ROW {
+        if begun.since(self.last) > MAX_GAP {
             self.count = 0;
         }
         self.count += 1;
@@ -34,7 +35,8 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    /// How many of these failures it takes, each begun so many milliseconds after the one before had ended.
+    /// The number of failures after which the breaker opens. Each call begins so many milliseconds after the end of the one
+    /// before.
     fn opens_after(gaps: &[u64]) -> Option<usize> {
         let (mut failures, mut now) = (Breaker::default(), Time::from_nanos(1 << 60));
         let mut add = |gap: &u64| {
@@ -46,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_count_that_follow_each_other() {
+    fn consecutive_failures_open_the_breaker() {
         assert_eq!(opens_after(&[0, 0, 0]), Some(3));
         assert_eq!(opens_after(&[0, 900, 900]), Some(3));
         assert_eq!(opens_after(&[0, 3_000, 3_000, 3_000]), None);

@@ -1,4 +1,4 @@
-//! One call of the script, there and back.
+//! One call of the script that decides, and its reply.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -26,9 +26,8 @@ use super::store::Store;
 pub(super) const BACKGROUND_TIMEOUT: Span = Span::SECOND;
 /// The holder of charges that are not leases.
 pub(super) const NOBODY: [u8; 8] = [0; 8];
-/// A share of the timeout, as a divisor, that is reserved for the response: the script does nothing behind the deadline
-/// that is left.
-const WAY_BACK: u64 = 10;
+/// The share of the timeout, as a divisor, that is reserved for the reply: after the rest, the script changes nothing.
+const REPLY_SHARE: u64 = 10;
 
 /// One limit of a request.
 #[derive(Clone)]
@@ -52,7 +51,7 @@ impl Item {
         &self.key.limit
     }
 
-    /// What the script is told of the limit.
+    /// The argument of the limit.
     fn argument(&self) -> Cow<'_, [u8]> {
         match self.limit().shared.as_ref().and_then(|shared| shared.argument.as_ref()) {
             Some(argument) => Cow::Borrowed(argument),
@@ -62,8 +61,8 @@ impl Item {
 }
 
 impl Store {
-    /// Has the store decide about `requests` equal requests: in one call, or in a cluster one call for each slot in turn,
-    /// whose charges are given back if a later one refuses.
+    /// Decides about `requests` equal requests with one call, or in a cluster with one call for each slot, one after the
+    /// other. Charges are refunded if a later call refuses.
     pub(super) async fn ask(
         self: &Rc<Self>,
         items: &Items,
@@ -72,14 +71,14 @@ impl Store {
     ) -> Option<Vec<Decision>> {
         let mut outcomes: SmallVec<[Outcome; 1]> = SmallVec::new();
         let mut admitted = requests;
-        for stop in self.stops(items) {
-            match self.call(items, stop, admitted, until).await {
+        for group in self.groups(items) {
+            match self.call(items, group, admitted, until).await {
                 Some(outcome) => {
                     admitted = outcome.admitted();
                     outcomes.push(outcome);
                 }
                 None => {
-                    outcomes.iter().for_each(|outcome| self.take_back(items, outcome, 0));
+                    outcomes.iter().for_each(|outcome| self.refund_from(items, outcome, 0));
                     return None;
                 }
             }
@@ -88,7 +87,7 @@ impl Store {
             }
         }
         for outcome in &outcomes {
-            self.take_back(items, outcome, admitted);
+            self.refund_from(items, outcome, admitted);
         }
         Some(
             (0..requests)
@@ -97,61 +96,61 @@ impl Store {
         )
     }
 
-    /// The limits of each call, in the order in which they are asked.
-    fn stops(&self, items: &Items) -> SmallVec<[SmallVec<[usize; 2]>; 1]> {
+    /// The limits of each call, in the order of the calls.
+    fn groups(&self, items: &Items) -> SmallVec<[SmallVec<[usize; 2]>; 1]> {
         if let Servers::One(_) = self.servers {
             return SmallVec::from_iter([(0..items.len()).collect()]);
         }
-        let mut stops: SmallVec<[SmallVec<[usize; 2]>; 1]> = SmallVec::new();
+        let mut groups: SmallVec<[SmallVec<[usize; 2]>; 1]> = SmallVec::new();
         for (at, item) in items.iter().enumerate() {
-            match stops.iter_mut().find(|stop| items[stop[0]].key.tag.slot() == item.key.tag.slot()) {
-                Some(stop) => stop.push(at),
-                None => stops.push(SmallVec::from_iter([at])),
+            match groups.iter_mut().find(|group| items[group[0]].key.tag.slot() == item.key.tag.slot()) {
+                Some(group) => group.push(at),
+                None => groups.push(SmallVec::from_iter([at])),
             }
         }
-        stops
+        groups
     }
 
     /// One call.
     async fn call(
         self: &Rc<Self>,
         items: &Items,
-        stop: SmallVec<[usize; 2]>,
+        group: SmallVec<[usize; 2]>,
         requests: usize,
         until: Time,
     ) -> Option<Outcome> {
-        let slot = self.slot(items[stop[0]].key.tag);
-        let connection = self.servers.of(slot)?;
-        let costs = stop.iter().map(|at| &items[*at]);
+        let slot = self.slot(items[group[0]].key.tag);
+        let connection = self.servers.owner_of(slot)?;
+        let costs = group.iter().map(|at| &items[*at]);
         let costs = costs.map(|item| (&item.key, item.cost.saturating_mul(requests as u64)));
-        // A call that is late is not under way any more: the script does nothing behind its deadline.
+        // A late call is not in flight any more: the script changes nothing after its deadline.
         let in_flight = self.state.in_flight.begin(costs);
-        self.report_first(&connection, items, &stop, until).await?;
+        self.report_first(&connection, items, &group, until).await?;
         let sent = self.clock.now();
-        // Whom the script then takes for the holder of places, in case that they are to be given back.
+        // The holder for which the script takes places, in case they are refunded.
         let holder = Cell::new(connection.holder());
-        let question = |connection: &Connection| {
+        let command = |connection: &Connection| {
             holder.set(connection.holder());
-            self.question(items, &stop, requests, until, connection)
+            self.command(items, &group, requests, until, connection)
         };
-        // A call that had only the rest of somebody's time says little about the server when it is late.
+        // A call with only the rest of a timeout says little about the server if it is late.
         let whole = until.since(sent) >= self.share(2);
         let class = if whole { CallClass::Full } else { CallClass::Short };
-        let result = self.send(&connection, slot, until, class, question).await;
+        let result = self.send(&connection, slot, until, class, command).await;
         drop(in_flight);
         let received = self.clock.now();
         let finish = |operation| self.metrics.finish(operation, received.since(sent));
         match result {
-            Ok((connection, value)) => match self.read(items, &stop, requests, holder.get(), value) {
+            Ok((connection, value)) => match self.read(items, &group, requests, holder.get(), value) {
                 Ok((now, Some(outcome))) => {
                     finish(Operation::Ok);
-                    self.state.seen(&connection.clock, now, sent, received);
+                    self.state.observe_clock(&connection.clock, now, sent, received);
                     self.learn(items, &outcome, sent, connection.clock.is_latest(now));
                     Some(outcome)
                 }
                 Ok((now, None)) => {
                     finish(Operation::Expired);
-                    self.state.seen(&connection.clock, now, sent, received); // perhaps it was only that clock
+                    self.state.observe_clock(&connection.clock, now, sent, received); // the known difference of the clocks may be wrong
                     None
                 }
                 Err(malformed) => {
@@ -163,8 +162,8 @@ impl Store {
             Err(CallError::Late(pending)) => {
                 tracing::debug!(server = connection.name, requests, ?class, "store call timed out");
                 finish(Operation::Timeout);
-                let call = (items.clone(), stop, requests, holder.get());
-                crate::store::spawn_local(Rc::clone(self).late(call, pending));
+                let call = (items.clone(), group, requests, holder.get());
+                crate::store::spawn_local(Rc::clone(self).undo_late(call, pending));
                 None
             }
             Err(_) => {
@@ -174,90 +173,94 @@ impl Store {
         }
     }
 
-    /// Reports to the store what these keys were charged without it, before it decides about them again.
+    /// Reports what these keys were charged without the store, before it decides about them again.
     async fn report_first(
         &self,
         connection: &Rc<Connection>,
         items: &Items,
-        stop: &[usize],
+        group: &[usize],
         until: Time,
     ) -> Option<()> {
         let unreported = &self.state.unreported;
-        if !stop.iter().any(|at| {
+        if !group.iter().any(|at| {
             let key = &items[*at].key;
             unreported.has(&key.limit, key.key)
         }) {
             return Some(());
         }
-        let asked = |key: &StoreKey| stop.iter().any(|at| items[*at].key.id() == key.id());
-        let channel = connection.ready().ok().filter(|_| !connection.is_silent())?;
-        let report = self.report(connection, &channel, asked);
-        let heard = tokio::time::timeout_at(self.clock.instant(until), report).await;
-        heard.ok().flatten().map(|_| ())
+        let is_asked = |key: &StoreKey| group.iter().any(|at| items[*at].key.id() == key.id());
+        let channel = connection.channel().ok().filter(|_| !connection.is_silent())?;
+        let report = self.report(connection, &channel, is_asked);
+        let reported = tokio::time::timeout_at(self.clock.instant(until), report).await;
+        reported.ok().flatten().map(|_| ())
     }
 
-    /// The script's call for these limits.
-    fn question(
+    /// The call of the script for these limits.
+    fn command(
         &self,
         items: &Items,
-        stop: &[usize],
+        group: &[usize],
         requests: usize,
         until: Time,
         connection: &Connection,
     ) -> Cmd {
-        let all = || stop.iter().map(|at| &items[*at]);
+        let all = || group.iter().map(|at| &items[*at]);
         let bans = all().filter_map(|item| item.key.ban_name());
         let names: SmallVec<[Vec<u8>; 2]> = all().map(|item| item.key.name()).chain(bans).collect();
         let algorithms = Algorithms::of(all().map(|item| &item.limit().quota));
         let mut call = SCRIPTS.decide(algorithms).call(names.iter().map(Vec::as_slice));
-        let margin = self.share(WAY_BACK).as_nanos();
-        let deadline = connection.clock.at_least(until).as_nanos().saturating_sub(margin) / 1000;
+        let margin = self.share(REPLY_SHARE).as_nanos();
+        let deadline = connection.clock.earliest(until).as_nanos().saturating_sub(margin) / 1000;
         call.arg(deadline).arg(requests).arg(&connection.holder()).arg(LEASE.as_micros() as u64);
-        for at in stop {
+        for at in group {
             let (argument, quota) = (items[*at].argument(), &items[*at].limit().quota);
-            call.arg(&*protocol::at(argument, quota, || connection.clock.at_least(self.clock.now())));
+            call.arg(&*protocol::at(argument, quota, || connection.clock.earliest(self.clock.now())));
         }
         call
     }
 
-    /// What an answer says, and the server's time: no outcome if the call came too late and changed nothing.
+    /// Reads a reply. Returns the server's time and the outcome; no outcome if the call came too late and changed nothing.
     fn read(
         &self,
         items: &Items,
-        stop: &SmallVec<[usize; 2]>,
+        group: &SmallVec<[usize; 2]>,
         requests: usize,
         holder: [u8; 8],
         value: Value,
     ) -> Result<(Time, Option<Outcome>), protocol::Malformed> {
-        let quotas: SmallVec<[_; 2]> = stop.iter().map(|at| &items[*at].limit().quota).collect();
-        let bans: SmallVec<[_; 2]> = stop.iter().filter_map(|at| items[*at].limit().ban).collect();
+        let quotas: SmallVec<[_; 2]> = group.iter().map(|at| &items[*at].limit().quota).collect();
+        let bans: SmallVec<[_; 2]> = group.iter().filter_map(|at| items[*at].limit().ban).collect();
         let Reply { now, decided } = Reply::read(&value, &quotas, &bans)?;
         let Some(Decided { admitted, keys, bans }) = decided else { return Ok((now, None)) };
         let requests = (requests, admitted as usize);
-        let outcome = Outcome::new(items, stop.clone(), (keys, bans), requests, holder, now);
+        let outcome = Outcome::new(items, group.clone(), (keys, bans), requests, holder, now);
         if let Some(disagreement) = outcome.disagreement {
             self.metrics.disagrees();
-            self.state.tell_disagreement(disagreement, self.clock.now());
+            self.state.log_disagreement(disagreement, self.clock.now());
         }
         Ok((now, Some(outcome)))
     }
 
-    /// Gives back what a late answer charged: no request waits for it any more.
-    async fn late(self: Rc<Self>, call: (Items, SmallVec<[usize; 2]>, usize, [u8; 8]), pending: Pending) {
-        let (items, stop, requests, holder) = call;
+    /// Refunds what a late call charged: no request waits for it any more.
+    async fn undo_late(
+        self: Rc<Self>,
+        call: (Items, SmallVec<[usize; 2]>, usize, [u8; 8]),
+        pending: Pending,
+    ) {
+        let (items, group, requests, holder) = call;
         let Ok(value) = pending.await else { return };
-        if let Ok((_, Some(outcome))) = self.read(&items, &stop, requests, holder, value) {
-            self.take_back(&items, &outcome, 0);
+        if let Ok((_, Some(outcome))) = self.read(&items, &group, requests, holder, value) {
+            self.refund_from(&items, &outcome, 0);
         }
     }
 
-    /// Keeps the states that the store returned in the limits' tables. A ban is counted from the sending of the call, so that
-    /// it is never remembered for longer than it lasts. If another thread has read a later answer already, only a stricter
-    /// state is kept.
+    /// Keeps the states that the store returned in the tables of the limits. A ban counts from the sending of the call, so
+    /// that it is never remembered for too long. If another worker has read a later reply already, only a stricter state is
+    /// kept.
     fn learn(&self, items: &Items, outcome: &Outcome, sent: Time, latest: bool) {
         for (at, state) in outcome.items.iter().zip(&outcome.left) {
             let StoreKey { limit, key, .. } = &items[*at].key;
-            // What was spent without the store, and it has not heard of yet, must not be forgotten here.
+            // Costs that were admitted without the store and not reported yet must not be overwritten.
             let known = || limit.counters.usage(*key, outcome.now).map(|known| known.remaining);
             let newer = latest || known().is_none_or(|known| state.usage(outcome.now).remaining < known);
             if newer && !self.state.unreported.has(limit, *key) {
@@ -272,8 +275,8 @@ impl Store {
         }
     }
 
-    /// Gives back what the requests from `first` on were charged.
-    fn take_back(self: &Rc<Self>, items: &Items, outcome: &Outcome, first: usize) {
+    /// Refunds what the requests from `first` on were charged.
+    fn refund_from(self: &Rc<Self>, items: &Items, outcome: &Outcome, first: usize) {
         for (item, cost, receipt) in outcome.charged_from(items, first) {
             self.refund(&items[item].key, cost, (receipt, outcome.holder));
         }
@@ -309,7 +312,7 @@ impl Store {
         whole
     }
 
-    /// What a request that was admitted holds: places, and turns in queues.
+    /// What an admitted request holds: places, positions in queues, and charges that may change.
     fn holds(self: &Rc<Self>, items: &Items, outcomes: &[Outcome], request: usize) -> Holds {
         let mut holds = Holds::default();
         let charges = outcomes.iter().flat_map(|outcome| &outcome.charges);

@@ -15,27 +15,28 @@ use crate::{Address, Deployment, Settings};
 
 /// The servers of a store.
 pub(super) enum Servers {
-    /// One server, or whoever the sentinels say is the master.
+    /// One server, or the master that the sentinels name.
     One(Rc<Connection>),
     /// The nodes of a cluster.
-    Cluster(Map),
+    Cluster(SlotMap),
 }
 
 /// The slots of a cluster.
-pub(super) struct Map {
+pub(super) struct SlotMap {
     /// The nodes by address.
     connections: RefCell<HashMap<String, Rc<Connection>>>,
-    /// The owner of each slot, by its place among `owners`; nobody's are beyond it.
+    /// The owner of each slot.
     slots: RefCell<Slots>,
-    /// Notified when the map was fetched, or could not be.
-    pub(super) looked: Notify,
-    /// Whether that was ever tried.
-    pub(super) ever: Cell<bool>,
+    /// Notified when the map was fetched, or an attempt to fetch it failed.
+    pub(super) refreshed: Notify,
+    /// Whether there was such an attempt.
+    pub(super) was_refreshed: Cell<bool>,
 }
 
 #[derive(Default)]
 struct Slots {
     owners: Vec<Rc<Connection>>,
+    /// For each slot the index of its owner; beyond the owners if there is none.
     of: Vec<u16>,
 }
 
@@ -62,29 +63,29 @@ impl Servers {
             }
             Deployment::Cluster(_) => {
                 state.expects(worker, CLUSTER);
-                Self::Cluster(Map {
+                Self::Cluster(SlotMap {
                     connections: RefCell::default(),
                     slots: RefCell::default(),
-                    looked: Notify::new(),
-                    ever: Cell::new(false),
+                    refreshed: Notify::new(),
+                    was_refreshed: Cell::new(false),
                 })
             }
         }
     }
 
     /// The server, if there is only one.
-    pub(super) fn only(&self) -> Option<&Rc<Connection>> {
+    pub(super) fn single(&self) -> Option<&Rc<Connection>> {
         match self {
             Self::One(connection) => Some(connection),
             Self::Cluster(_) => None,
         }
     }
 
-    /// The server that holds a slot, as far as is known.
-    pub(super) fn of(&self, slot: u16) -> Option<Rc<Connection>> {
+    /// The server that holds a slot, if it is known.
+    pub(super) fn owner_of(&self, slot: u16) -> Option<Rc<Connection>> {
         match self {
             Self::One(connection) => Some(Rc::clone(connection)),
-            Self::Cluster(map) => map.of(slot),
+            Self::Cluster(map) => map.owner_of(slot),
         }
     }
 
@@ -96,8 +97,8 @@ impl Servers {
         }
     }
 
-    /// Nobody waits for these servers any more.
-    pub(super) fn forget(&self, state: &StoreState, worker: usize) {
+    /// The worker does not connect to these servers any more.
+    pub(super) fn stop_expecting(&self, state: &StoreState, worker: usize) {
         for connection in self.all() {
             state.no_longer_expects(worker, &connection.name);
         }
@@ -105,7 +106,7 @@ impl Servers {
     }
 }
 
-/// What the map of a cluster is called where servers are named.
+/// The name of the slot map in messages about servers.
 pub(super) const CLUSTER: &str = "the cluster";
 
 fn new_connection(
@@ -122,13 +123,13 @@ fn new_connection(
     connection
 }
 
-impl Map {
-    fn of(&self, slot: u16) -> Option<Rc<Connection>> {
+impl SlotMap {
+    fn owner_of(&self, slot: u16) -> Option<Rc<Connection>> {
         let slots = self.slots.borrow();
         slots.owners.get(usize::from(*slots.of.get(usize::from(slot))?)).cloned()
     }
 
-    /// The node at an address; whether it is new.
+    /// The node at an address, and whether it is new.
     pub(super) fn node(
         &self,
         state: &StoreState,
@@ -146,8 +147,8 @@ impl Map {
         (connection, true)
     }
 
-    /// Notes one slot's owner.
-    pub(super) fn moved(&self, slot: u16, owner: &Rc<Connection>) {
+    /// Sets the owner of one slot.
+    pub(super) fn set_owner(&self, slot: u16, owner: &Rc<Connection>) {
         let mut slots = self.slots.borrow_mut();
         let place = slots.place_of(owner);
         if let Some(of) = slots.of.get_mut(usize::from(slot)) {
@@ -155,7 +156,7 @@ impl Map {
         }
     }
 
-    /// Takes a whole map: the nodes that are new are returned, those that hold nothing any more are dropped.
+    /// Takes a whole map. Returns the new nodes; nodes without slots are retired.
     pub(super) fn update(
         &self,
         state: &StoreState,
@@ -185,7 +186,7 @@ impl Map {
         fresh
     }
 
-    /// The slot that a node owns next after `after`, for what is to be written there and nowhere else.
+    /// The first slot from `after` on that a node owns, or the first of all if there is none.
     pub(super) fn slot_of(&self, connection: &Rc<Connection>, after: u16) -> Option<u16> {
         let slots = self.slots.borrow();
         let place = slots.owners.iter().position(|owner| Rc::ptr_eq(owner, connection))?;
@@ -196,7 +197,7 @@ impl Map {
     }
 }
 
-/// The addresses that the file names.
+/// The configured addresses of a cluster.
 pub(super) fn seeds(config: &Settings) -> &[Address] {
     match &config.servers {
         Deployment::Cluster(nodes) => nodes,

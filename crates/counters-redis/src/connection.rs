@@ -1,4 +1,4 @@
-//! One worker's connection to one server: calls with a deadline, and a breaker that opens when they fail.
+//! One worker's connection to one server: calls with a deadline, and a circuit breaker that opens when they fail.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -14,86 +14,79 @@ use tokio::sync::Notify;
 use super::breaker::Breaker;
 use super::lease::Places;
 use super::protocol::Malformed;
-use super::scripts::{self, Scripts, Sending};
+use super::scripts::{self, ScriptForm, Scripts};
 use super::server_clock::ServerClock;
-use super::server_watch::Watch;
+use super::server_watch::ServerWatch;
 use crate::Address;
 use crate::Clock;
 
-/// The share of the timeout after which a server that answers none of the calls under way counts as silent.
-const PATIENCE: (u64, u64) = (5, 8);
-/// The error of a call or a connection without an answer in time.
+/// The share of the timeout, as a fraction, after which a server that answers no call in flight counts as silent.
+const SILENT_AFTER: (u64, u64) = (5, 8);
+/// The error of a call or a connection attempt without an answer in time.
 pub(super) const LATE: &str = "it does not answer in time";
-/// How many times a thread yields to the connection before it takes a server for late: the thread may have been busy.
-const SECOND_LOOKS: usize = 2;
-/// Calls that one connection may have under way; more would only wait for their deadline.
+/// How often a task yields to the connection before a call counts as late: the thread itself may have been busy.
+const EXTRA_POLLS: usize = 2;
+/// The largest number of calls in flight on one connection; more would only wait for their deadline.
 const MAX_CALLS: u32 = 4096;
 
-/// One worker's connection to one server, or to the master that sentinels name.
+/// One worker's connection to one server, or to the master that the sentinels name.
 pub(super) struct Connection {
-    /// Its name in messages.
+    /// The name of the server in messages.
     pub(super) name: String,
-    /// Where it is, unless sentinels know.
-    pub(super) fixed: Option<Address>,
-    /// Where the master is that this connection is to, where sentinels name it, and the one that they name instead.
-    pub(super) at: RefCell<Option<Address>>,
-    pub(super) named: RefCell<Option<Address>>,
-    /// In a cluster, the slot from which on one is looked for that can be written to.
-    pub(super) probed: Cell<u16>,
-    /// The server's clock.
+    /// The address of the server; `None` if the sentinels know it.
+    pub(super) address: Option<Address>,
+    /// The master to which this connection was opened, and the one that the sentinels have named since.
+    pub(super) master: RefCell<Option<Address>>,
+    pub(super) next_master: RefCell<Option<Address>>,
+    /// In a cluster, the first slot that is tried for a test write.
+    pub(super) probe_from: Cell<u16>,
+    /// The clock of the server.
     pub(super) clock: Arc<ServerClock>,
     /// What all workers know of the server.
-    pub(super) watch: Arc<Watch>,
+    pub(super) watch: Arc<ServerWatch>,
+    /// `None` while the breaker is open.
     channel: RefCell<Option<MultiplexedConnection>>,
-    phase: Cell<Phase>,
-    /// Counts the connections, so that a late failure of an old one does not break a new one.
+    /// Whether the first attempt to connect has ended.
+    attempted: Cell<bool>,
+    /// Notified when the connection is opened or closed.
+    changed: Notify,
+    /// The number of connections so far, so that a late failure of an old one does not close a new one.
     epoch: Cell<u32>,
     breaker: Cell<Breaker>,
     calls: Cell<u32>,
-    /// How long calls may be under way and none be answered.
-    patience: Cell<Span>,
-    /// Since when none was answered, while calls are under way.
-    unheard_since: Cell<Time>,
-    /// Whether that has lasted too long.
+    /// The time without an answer to any call in flight after which the server counts as silent.
+    silent_after: Cell<Span>,
+    /// The time since which no call was answered, while calls are in flight.
+    unanswered_since: Cell<Time>,
     silent: Cell<bool>,
-    /// Notified when it has.
-    pub(super) fell_silent: Notify,
+    /// Notified when the server becomes silent.
+    pub(super) became_silent: Notify,
     /// How scripts are sent.
-    sending: Cell<Sending>,
-    /// Places that requests have left and the server does not know to be free.
+    script_form: Cell<ScriptForm>,
+    /// Places that requests have freed and that the server does not know to be free.
     pub(super) freed: RefCell<Vec<Places>>,
     /// Notified when there are some.
     pub(super) some_freed: Notify,
-    why: RefCell<String>,
-    /// Notified when the breaker opens.
-    broken: Notify,
-    /// Notified when the first attempt to connect has ended.
-    known: Notify,
+    /// Why the breaker is open.
+    reason: RefCell<String>,
     loading: Cell<bool>,
     loaded: Notify,
-    /// Who holds places of concurrency limits over this connection.
+    /// The name under which places of concurrency limits are held over this connection.
     holder: Cell<[u8; 8]>,
     retired: Cell<bool>,
-    /// Whether what was admitted without the server is being told.
+    /// Whether a report of requests that were admitted without the server is in progress.
     reporting: Cell<bool>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Starting,
-    Up,
-    Down,
-}
-
-/// A reply that nobody waits for any more.
+/// A reply that no request waits for any more.
 pub(super) type Pending = Pin<Box<dyn Future<Output = RedisResult<Value>>>>;
 
-/// What a call says about the server.
+/// The effect of the result of a call on the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallClass {
-    /// A request waits, and the server has all the time that it may need.
+    /// A request waits, and the server has most of the timeout. A timeout counts, a success resets the breaker.
     Full,
-    /// A request waits, but most of its time is over.
+    /// A request waits, but most of its timeout is over. A timeout does not count.
     Short,
     /// Background call: a timeout counts against the breaker, a success does not reset it.
     Background,
@@ -101,50 +94,49 @@ pub(super) enum CallClass {
 
 /// Why a call has no answer.
 pub(super) enum CallError {
-    /// The breaker is open, or too much is under way: nothing was sent.
+    /// The breaker is open, or too many calls are in flight: nothing was sent.
     Down,
     /// There was no answer in time; it may still come.
     Late(Pending),
     /// The server does not know the script.
     NoScript,
-    /// Another server holds the slot, by the cluster's word.
+    /// The cluster redirects to another server.
     Moved(RedisError),
-    /// The keys are on their way to another node, some here and some there.
+    /// The slot is being moved, and its keys are on two servers.
     BetweenNodes,
-    /// The server, or the way to it, failed.
+    /// The server or the connection failed.
     Failed,
 }
 
 impl Connection {
     pub(super) fn new(
         name: String,
-        fixed: Option<Address>,
+        address: Option<Address>,
         clock: Arc<ServerClock>,
-        watch: Arc<Watch>,
+        watch: Arc<ServerWatch>,
     ) -> Rc<Self> {
         Rc::new(Self {
             name,
-            fixed,
-            at: RefCell::default(),
-            named: RefCell::default(),
-            probed: Cell::new(0),
+            address,
+            master: RefCell::default(),
+            next_master: RefCell::default(),
+            probe_from: Cell::new(0),
             clock,
             watch,
             channel: RefCell::new(None),
-            phase: Cell::new(Phase::Starting),
+            attempted: Cell::new(false),
+            changed: Notify::new(),
             epoch: Cell::new(0),
             breaker: Cell::default(),
             calls: Cell::new(0),
-            patience: Cell::new(Span::SECOND),
-            unheard_since: Cell::new(Time::EPOCH),
+            silent_after: Cell::new(Span::SECOND),
+            unanswered_since: Cell::new(Time::EPOCH),
             silent: Cell::new(false),
-            fell_silent: Notify::new(),
-            sending: Cell::default(),
+            became_silent: Notify::new(),
+            script_form: Cell::default(),
             freed: RefCell::default(),
             some_freed: Notify::new(),
-            why: RefCell::new(String::new()),
-            broken: Notify::new(),
-            known: Notify::new(),
+            reason: RefCell::new(String::new()),
             loading: Cell::new(false),
             loaded: Notify::new(),
             holder: Cell::new(random()),
@@ -155,102 +147,99 @@ impl Connection {
 
     /// Whether calls can be made.
     pub(super) fn is_up(&self) -> bool {
-        self.phase.get() == Phase::Up
+        self.channel.borrow().is_some()
     }
 
-    /// Takes the longest that a request waits for an answer.
+    /// Takes the longest time that a request waits for an answer.
     pub(super) fn set_timeout(&self, timeout: Span) {
-        self.patience.set(Span::from_nanos(timeout.as_nanos() / PATIENCE.1 * PATIENCE.0));
+        let silent_after = timeout.as_nanos() / SILENT_AFTER.1 * SILENT_AFTER.0;
+        self.silent_after.set(Span::from_nanos(silent_after));
     }
 
-    /// Waits, but not beyond `until`, while the first attempt to connect is under way.
-    pub(super) async fn known(&self, until: tokio::time::Instant) {
-        while self.phase.get() == Phase::Starting {
-            if tokio::time::timeout_at(until, self.known.notified()).await.is_err() {
+    /// Waits until the first attempt to connect has ended, but not beyond `until`.
+    pub(super) async fn first_attempt(&self, until: tokio::time::Instant) {
+        while !self.attempted.get() {
+            if tokio::time::timeout_at(until, self.changed.notified()).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Closes the breaker: calls go over `channel` from now on.
+    /// Closes the breaker: calls use `channel` from now on.
     pub(super) fn open(&self, channel: MultiplexedConnection) {
         self.epoch.set(self.epoch.get() + 1);
         tracing::debug!(server = self.name, "store connection opened, circuit breaker closed");
         self.breaker.take();
         self.silent.set(false);
         *self.channel.borrow_mut() = Some(channel);
-        self.phase.set(Phase::Up);
-        self.known.notify_waiters();
+        self.attempted.set(true);
+        self.changed.notify_waiters();
     }
 
     /// Opens the breaker: no calls until there is another connection.
-    pub(super) fn shut(&self, why: String) {
+    pub(super) fn close(&self, reason: String) {
         if self.channel.take().is_some() {
-            tracing::debug!(
-                server = self.name,
-                reason = why,
-                "store connection lost, circuit breaker opened"
-            );
+            tracing::debug!(server = self.name, reason, "store connection lost, circuit breaker opened");
         } else {
-            tracing::debug!(server = self.name, reason = why, "no store connection");
+            tracing::debug!(server = self.name, reason, "no store connection");
         }
-        *self.why.borrow_mut() = why;
-        self.phase.set(Phase::Down);
-        self.known.notify_waiters();
-        self.broken.notify_waiters();
+        *self.reason.borrow_mut() = reason;
+        self.attempted.set(true);
+        self.changed.notify_waiters();
     }
 
-    /// Waits until the breaker opens.
-    pub(super) async fn broken(&self) {
+    /// Waits until the breaker is open.
+    pub(super) async fn closed(&self) {
         while self.is_up() {
-            self.broken.notified().await;
+            self.changed.notified().await;
         }
     }
 
-    /// Why there is no connection.
-    pub(super) fn why(&self) -> String {
-        self.why.borrow().clone()
+    /// Why the breaker is open.
+    pub(super) fn reason(&self) -> String {
+        self.reason.borrow().clone()
     }
 
-    /// No calls any more, for good: the cluster no longer has this node.
+    /// Opens the breaker for good: the node has left the cluster.
     pub(super) fn retire(&self) {
         self.retired.set(true);
-        self.shut("it is no longer part of the cluster".to_owned());
+        self.close("it is no longer part of the cluster".to_owned());
     }
 
     pub(super) fn is_retired(&self) -> bool {
         self.retired.get()
     }
 
-    /// Counts the connections.
+    /// The number of connections so far.
     pub(super) fn epoch(&self) -> u32 {
         self.epoch.get()
     }
 
-    /// Who holds places over this connection.
+    /// The name under which places are held over this connection.
     pub(super) fn holder(&self) -> [u8; 8] {
         self.holder.get()
     }
 
-    /// Places are held under another name from now on.
+    /// Holds places under another name from now on.
     pub(super) fn new_holder(&self) {
         self.holder.set(random());
     }
 
-    /// How scripts are sent over this connection.
-    pub(super) fn set_sending(&self, sending: Sending) {
-        self.sending.set(sending);
+    /// Takes the form in which scripts are sent.
+    pub(super) fn set_script_form(&self, form: ScriptForm) {
+        self.script_form.set(form);
     }
 
-    /// The call of a script as this server takes it, for those that send it themselves.
-    pub(super) fn spelled(&self, command: Cmd) -> Cmd {
-        match self.sending.get() {
-            Sending::Name => command,
-            Sending::TextIfUnknown | Sending::Text => scripts::with_text(&command),
+    /// The call of a script in the form that this server accepts at once, for callers that send it themselves.
+    pub(super) fn in_script_form(&self, command: Cmd) -> Cmd {
+        match self.script_form.get() {
+            ScriptForm::Sha1 => command,
+            ScriptForm::TextIfUnknown | ScriptForm::Text => scripts::with_text(&command),
         }
     }
 
-    /// Sends a command and waits for the answer, but not beyond `until`. `asking`: its slot is on its way to this server.
+    /// Sends a command and waits for the answer until `until`. `asking`: sends ASKING first, because its slot is being
+    /// moved to this server.
     pub(super) async fn call(
         &self,
         command: Cmd,
@@ -262,30 +251,30 @@ impl Connection {
             return Err(CallError::Down);
         }
         let send = async |command: Cmd| {
-            let channel = self.ready()?;
+            let channel = self.channel()?;
             let sent: Pending = match asking {
                 true => Box::pin(send_asking(channel, command)),
                 false => Box::pin(send(channel, command)),
             };
             self.answer(sent, until, class, clock).await
         };
-        match self.sending.get() {
-            Sending::Name => send(command).await,
-            Sending::Text => send(scripts::with_text(&command)).await,
-            Sending::TextIfUnknown => match send(command.clone()).await {
+        match self.script_form.get() {
+            ScriptForm::Sha1 => send(command).await,
+            ScriptForm::Text => send(scripts::with_text(&command)).await,
+            ScriptForm::TextIfUnknown => match send(command.clone()).await {
                 Err(CallError::NoScript) => send(scripts::with_text(&command)).await,
                 answer => answer,
             },
         }
     }
 
-    /// Whether no request should wait for the server, because it answers nobody.
+    /// Whether the server answers no calls, so that no request should wait for it.
     pub(super) fn is_silent(&self) -> bool {
         self.silent.get() || self.watch.is_silent()
     }
 
     /// The connection, for a call.
-    pub(super) fn ready(&self) -> Result<MultiplexedConnection, CallError> {
+    pub(super) fn channel(&self) -> Result<MultiplexedConnection, CallError> {
         if self.calls.get() >= MAX_CALLS {
             return Err(CallError::Down);
         }
@@ -300,10 +289,10 @@ impl Connection {
         clock: &Clock,
     ) -> Result<Value, CallError> {
         let (epoch, begun) = (self.epoch.get(), clock.now());
-        let _under_way = CallGuard::new(self, begun);
+        let _in_flight = CallGuard::new(self, begun);
+        let silent_at = || self.unanswered_since.get().plus(self.silent_after.get());
         let result = loop {
-            let silent_at = self.unheard_since.get().plus(self.patience.get());
-            let wake = if class == CallClass::Full { until.min(silent_at) } else { until };
+            let wake = if class == CallClass::Full { until.min(silent_at()) } else { until };
             if let Some(result) = in_time(&mut sent, clock.instant(wake)).await {
                 break result;
             }
@@ -313,15 +302,15 @@ impl Connection {
                 }
                 return Err(CallError::Late(sent));
             }
-            if self.unheard_since.get().plus(self.patience.get()) <= wake {
-                self.fall_silent();
+            if silent_at() <= wake {
+                self.mark_silent();
                 return Err(CallError::Late(sent));
             }
         };
         let error = match result {
             Ok(Value::ServerError(error)) => RedisError::from(error),
             Ok(value) => {
-                self.heard(clock.now());
+                self.note_reply(clock.now());
                 if class == CallClass::Full {
                     self.breaker.take();
                 }
@@ -330,7 +319,7 @@ impl Connection {
             Err(error) => error,
         };
         if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) {
-            self.heard(clock.now());
+            self.note_reply(clock.now());
         }
         Err(match error.kind() {
             ErrorKind::Server(ServerErrorKind::NoScript) => CallError::NoScript,
@@ -345,37 +334,32 @@ impl Connection {
         })
     }
 
-    /// Notes that the server has answered something.
-    pub(super) fn heard(&self, now: Time) {
-        self.unheard_since.set(now);
+    /// Records that the server has answered.
+    pub(super) fn note_reply(&self, now: Time) {
+        self.unanswered_since.set(now);
         self.silent.set(false);
-        self.watch.heard();
+        self.watch.note_reply();
     }
 
-    /// Notes that none of the calls in flight is answered: until one is, no request of any worker waits for this server.
-    /// `heartbeat` finds out whether the connection still works.
-    fn fall_silent(&self) {
+    /// Records that no call in flight is answered: until one is, no request of any worker waits for this server. The
+    /// heartbeat then checks whether the connection still works.
+    fn mark_silent(&self) {
         tracing::debug!(
             server = self.name,
             "store calls are not answered: requests do not wait for this server"
         );
         self.silent.set(true);
-        self.watch.falls_silent();
-        self.fell_silent.notify_one();
+        self.watch.mark_silent();
+        self.became_silent.notify_one();
     }
 
-    /// Notes a failure of the connection of this epoch. A failed call counts towards the breaker; any other failure ends the
-    /// connection.
-    fn failed(&self, epoch: u32, why: String, call: Option<(Time, Time)>) {
+    /// Records a failure of the connection of this epoch. A failed `call`, with its start and end, counts towards the
+    /// breaker; any other failure opens it.
+    fn failed(&self, epoch: u32, error: String, call: Option<(Time, Time)>) {
         if epoch != self.epoch.get() || !self.is_up() {
             return;
         }
-        tracing::debug!(
-            server = self.name,
-            error = why,
-            ends_connection = call.is_none(),
-            "store call failed"
-        );
+        tracing::debug!(server = self.name, error, ends_connection = call.is_none(), "store call failed");
         let enough = call.is_none_or(|(begun, ended)| {
             let mut breaker = self.breaker.get();
             let enough = breaker.add(begun, ended);
@@ -383,21 +367,21 @@ impl Connection {
             enough
         });
         if enough {
-            self.shut(why);
+            self.close(error);
         }
     }
 
-    /// Notes that a call, which began and ended then, got a reply that none of the scripts gives.
+    /// Records that a call, which began and ended at these times, was answered by a reply that no script returns.
     pub(super) fn malformed(&self, what: &Malformed, begun: Time, ended: Time) {
         self.failed(self.epoch.get(), what.to_string(), Some((begun, ended)));
     }
 
-    /// Begins to tell what was admitted without the server, unless somebody does already.
+    /// Begins a report of the requests that were admitted without the server, unless one is in progress.
     pub(super) fn begin_report(self: &Rc<Self>) -> Option<Reporting> {
         (!self.reporting.replace(true)).then(|| Reporting(Rc::clone(self)))
     }
 
-    /// Gives the server its scripts again; however many callers find them missing, it is done once.
+    /// Loads the scripts into the server again, once for all callers that find them missing at the same time.
     pub(super) async fn reload(&self, until: Time, clock: &Clock) {
         let until = clock.instant(until);
         if self.loading.replace(true) {
@@ -405,11 +389,11 @@ impl Connection {
             return;
         }
         let _loading = Loading(self);
-        let Ok(mut channel) = self.ready() else { return };
+        let Ok(mut channel) = self.channel() else { return };
         match tokio::time::timeout_at(until, Scripts::load(&mut channel)).await {
-            Ok(Ok(sending)) => {
-                tracing::debug!(server = self.name, ?sending, "scripts loaded again (NOSCRIPT)");
-                self.sending.set(sending);
+            Ok(Ok(form)) => {
+                tracing::debug!(server = self.name, ?form, "scripts loaded again (NOSCRIPT)");
+                self.script_form.set(form);
             }
             Ok(Err(error)) => tracing::debug!(server = self.name, %error, "scripts cannot be loaded"),
             Err(_) => tracing::debug!(server = self.name, error = LATE, "scripts cannot be loaded"),
@@ -436,7 +420,7 @@ impl Drop for Loading<'_> {
     }
 }
 
-/// A name that nobody else has.
+/// A unique name.
 pub(super) fn random() -> [u8; 8] {
     let mut bytes = [0; 8];
     let _ = aws_lc_rs::rand::fill(&mut bytes); // it has no way to fail once the process runs
@@ -447,7 +431,7 @@ async fn send(mut channel: MultiplexedConnection, command: Cmd) -> RedisResult<V
     channel.send_packed_command(&command).await
 }
 
-/// The same, for a slot that is on its way to this server.
+/// Sends ASKING before the command, for a slot that is being moved to this server.
 async fn send_asking(mut channel: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("ASKING").ignore().add_command(command);
@@ -455,13 +439,13 @@ async fn send_asking(mut channel: MultiplexedConnection, command: Cmd) -> RedisR
     Ok(replies.pop().unwrap_or(Value::Nil))
 }
 
-/// An answer that comes until then. One that came while this thread was busy elsewhere is in time: the thread lets the
-/// connection read before it gives up.
+/// Waits for an answer until `until`. An answer that arrived while this thread was busy is in time: the connection may
+/// read before the call counts as late.
 async fn in_time(sent: &mut Pending, until: tokio::time::Instant) -> Option<RedisResult<Value>> {
     if let Ok(result) = tokio::time::timeout_at(until, &mut *sent).await {
         return Some(result);
     }
-    for _ in 0..SECOND_LOOKS {
+    for _ in 0..EXTRA_POLLS {
         tokio::task::yield_now().await;
         if let Poll::Ready(result) =
             std::future::poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await
@@ -472,13 +456,13 @@ async fn in_time(sent: &mut Pending, until: tokio::time::Instant) -> Option<Redi
     None
 }
 
-/// Counts a call while it is under way.
+/// Counts a call while it is in flight.
 struct CallGuard<'a>(&'a Cell<u32>);
 
 impl<'a> CallGuard<'a> {
     fn new(connection: &'a Connection, now: Time) -> Self {
         if connection.calls.get() == 0 {
-            connection.unheard_since.set(now);
+            connection.unanswered_since.set(now);
         }
         connection.calls.set(connection.calls.get() + 1);
         Self(&connection.calls)

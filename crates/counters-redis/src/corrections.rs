@@ -52,7 +52,7 @@ impl Store {
     /// The time on the clock of the server that holds a tag; on the clock of this process while that is not known.
     fn clock_at(&self, tag: Tag) -> Time {
         let now = self.clock.now();
-        self.servers.of(self.slot(tag)).map_or(now, |connection| connection.clock.at_least(now))
+        self.servers.owner_of(self.slot(tag)).map_or(now, |connection| connection.clock.earliest(now))
     }
 
     /// Charges a late cost. If the store fails, the cost is counted in this process and reported later.
@@ -99,7 +99,7 @@ impl Store {
         arguments: impl Fn(&mut Cmd),
     ) -> bool {
         let slot = self.slot(key.tag);
-        let Some(connection) = self.servers.of(slot) else { return false };
+        let Some(connection) = self.servers.owner_of(slot) else { return false };
         let command = |_: &Connection| {
             let mut call = script.call([key.name().as_slice()].into_iter());
             arguments(&mut call);

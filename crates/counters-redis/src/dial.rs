@@ -1,4 +1,4 @@
-//! Ways to Redis: addresses, credentials and TLS; which server holds which slot.
+//! Opens connections to Redis with credentials and TLS, and asks a cluster for its slots.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::connection::LATE;
 use super::key_name::SLOTS;
 use crate::{Address, Settings};
 
-/// Calls that may wait in the buffer of a connection before its task has written them.
+/// The number of calls that may wait in a connection to be written.
 const BUFFER: usize = 1 << 16;
-/// How long the kernel goes on sending what nobody acknowledges.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
+/// The time after which the kernel closes a connection with unacknowledged data.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Slots, from and to, and the server that holds them.
+/// A range of slots, and the server that holds it.
 #[derive(PartialEq)]
 pub(super) struct SlotRange {
     pub(super) first: u16,
@@ -26,10 +26,10 @@ pub(super) struct SlotRange {
     pub(super) owner: Address,
 }
 
-/// A connection to a server that holds counters.
+/// Opens a connection to a server that holds counters.
 ///
 /// # Errors
-/// When there is none within `within`, or the server does not accept the credentials.
+/// When it cannot be opened within `within`, or the server does not accept the credentials.
 pub(super) async fn connect(
     config: &Settings,
     address: &Address,
@@ -42,7 +42,7 @@ pub(super) async fn connect(
 /// Asks a node of a cluster who holds which slots.
 ///
 /// # Errors
-/// When it does not answer, or not with slots.
+/// When it does not answer, or the reply is malformed.
 pub(super) async fn slots(
     channel: &mut MultiplexedConnection,
     asked: &Address,
@@ -56,7 +56,7 @@ fn malformed() -> RedisError {
     (ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS was not answered with slots").into()
 }
 
-/// `[first, last, [host, port, …], …]`; the first server is the master. An empty host is the one that was asked.
+/// `[first, last, [host, port, …], …]`; the first server is the master. An empty host means the node that was asked.
 fn slot_range(range: &Value, asked: &Address) -> Option<SlotRange> {
     let Value::Array(range) = range else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(owner), ..] = range.as_slice() else {
@@ -84,22 +84,23 @@ pub(super) fn credentials(username: Option<&str>, password: Option<&str>) -> Red
     settings
 }
 
-/// A connection to any server. Our own deadlines are around every call: the library's own would not cover all that it waits for.
+/// Opens a connection to any server. Calls have deadlines of our own, because those of the library do not cover all of a
+/// call.
 pub(super) async fn dial(
     config: &Settings,
     address: &Address,
     settings: RedisConnectionInfo,
     within: Duration,
 ) -> RedisResult<MultiplexedConnection> {
-    let reached = match (address, &config.tls) {
+    let at = match (address, &config.tls) {
         (Address::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
         (Address::Tcp { host, port }, None) => ConnectionAddr::Tcp(host.clone(), *port),
         (Address::Tcp { host, port }, Some(_)) => {
             ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None }
         }
     };
-    let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(UNACKNOWLEDGED);
-    let info = reached.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp);
+    let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_USER_TIMEOUT);
+    let info = at.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp);
     let client = match (&config.tls, address) {
         (Some(tls), Address::Tcp { .. }) => {
             let client_tls = tls

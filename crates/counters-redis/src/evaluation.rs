@@ -1,4 +1,4 @@
-//! From the state that a script returned to the decision about each request.
+//! Computes the decision about each request from the states that a script returned.
 
 use sluicegate_counters::{Ask, BanCheck, BanChecks, Decision, RemoteBan, RemoteState, evaluate};
 use sluicegate_limiter::{Receipt, Refusal, Span, Time};
@@ -8,17 +8,17 @@ use super::call::Item;
 
 /// The result of one call: decisions about equal requests, one after the other, at one instant.
 pub(super) struct Outcome {
-    /// The items of the batch that this call was about.
+    /// The items of the batch in this call.
     pub(super) items: SmallVec<[usize; 2]>,
     /// The decision about each request.
     pub(super) decisions: Vec<Decision>,
-    /// What each of them was charged.
+    /// The charges of the requests.
     pub(super) charges: Vec<Charge>,
-    /// The states that they left behind.
+    /// The states after all requests.
     pub(super) left: SmallVec<[RemoteState; 2]>,
-    /// The bans that they left behind, each with its item of the batch.
+    /// The bans after all requests, each with its item of the batch.
     pub(super) bans: Vec<(usize, RemoteBan)>,
-    /// The holder of leases that the server was told.
+    /// The holder of the leases.
     pub(super) holder: [u8; 8],
     /// The server's time.
     pub(super) now: Time,
@@ -33,14 +33,14 @@ pub(super) struct Charge {
     pub(super) request: usize,
     /// The limit, by its place in the batch.
     pub(super) item: usize,
-    /// How long it is to be held.
+    /// The delay of the request.
     pub(super) delay: Span,
     pub(super) receipt: Receipt,
 }
 
 impl Outcome {
-    /// Repeats the decisions of the script from the states before it. No more requests are admitted than the script has
-    /// charged.
+    /// Repeats the decisions of the script from the states before it. At most as many requests are admitted as the script
+    /// has charged.
     pub(super) fn new(
         all: &[Item],
         items: SmallVec<[usize; 2]>,
@@ -81,12 +81,12 @@ impl Outcome {
         Self { items, bans, decisions, charges, left, holder, now, disagreement }
     }
 
-    /// The requests that were admitted: the first ones, because they are all alike.
+    /// The number of admitted requests: the first ones, because all are equal.
     pub(super) fn admitted(&self) -> usize {
         self.decisions.iter().take_while(|decision| decision.admitted).count()
     }
 
-    /// For each limit what the requests from `first` on were charged in all, and the last receipt.
+    /// For each limit the sum of the charges of the requests from `first` on, and the last receipt.
     pub(super) fn charged_from(&self, all: &[Item], first: usize) -> SmallVec<[(usize, u64, Receipt); 2]> {
         let of = |item: &usize| {
             let mut charges =
@@ -98,12 +98,12 @@ impl Outcome {
     }
 }
 
-/// Refuses a request after all: every limit would admit it, and the store has not charged it.
+/// Refuses a request that every limit would admit, because the store has not charged it.
 fn refuse(asks: &[Ask<'_>], decision: &mut Decision) {
     decision.admitted = false;
     let enforced = asks.iter().zip(&mut decision.verdicts).find(|(ask, _)| ask.limit.enforced);
     if let Some((_, verdict)) = enforced {
-        verdict.answer = Err(Refusal::Until(Span::SECOND)); // until when is not known
+        verdict.answer = Err(Refusal::Until(Span::SECOND)); // the time is not known
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     use crate::key_name::{StoreKey, Tag};
     use sluicegate_counters::{Fingerprint, KeyText};
 
-    /// Of three requests the core would admit two.
+    /// The outcome of three requests, of which the core admits two.
     fn outcome(charged: usize) -> Outcome {
         let quota = Quota::Concurrency(Concurrency::new(2).expect("a quota"), 2);
         let key = StoreKey {
@@ -137,7 +137,10 @@ mod tests {
         let fewer = outcome(1);
         assert_eq!((fewer.admitted(), fewer.disagreement), (1, Some((1, 2))));
         assert_eq!(fewer.charges.len(), 1);
-        assert!(fewer.decisions[1].verdicts[0].answer.is_err(), "who is refused is told so");
+        assert!(
+            fewer.decisions[1].verdicts[0].answer.is_err(),
+            "the verdict of a refused request is a refusal"
+        );
         let more = outcome(3);
         assert_eq!((more.admitted(), more.disagreement), (2, Some((3, 2))));
     }

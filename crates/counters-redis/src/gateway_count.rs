@@ -1,14 +1,14 @@
-//! The number of gateways that share a store, kept over a restart: a gateway that starts while the store is away must not
-//! believe that it is alone.
+//! The number of gateways that share a store, in a file: a gateway that starts while the store is down must not act as if it
+//! were alone.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Settings;
 
-/// The name of the file, in the folder that the configuration names.
+/// The name of the file, in the configured folder.
 const FILE: &str = "sluicegate-gateways";
-/// More gateways than this were never counted; the file is damaged.
+/// A larger number means that the file is damaged.
 const MOST: u32 = 1_000_000;
 /// Bytes of the file at most: a prefix and a number.
 const LONGEST: u64 = 256;
@@ -23,7 +23,7 @@ pub(super) fn read(config: &Settings) -> u32 {
     count.filter(|count| (1..=MOST).contains(count)).unwrap_or(1)
 }
 
-/// Keeps a count. The file is replaced as a whole.
+/// Writes the number. The file is replaced atomically.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -34,7 +34,7 @@ pub(super) fn write(config: &Settings, gateways: u32) -> io::Result<()> {
     std::fs::rename(&new, &path).inspect_err(|_| _ = std::fs::remove_file(&new))
 }
 
-/// Where the count is kept.
+/// The path of the file.
 pub(super) fn path(config: &Settings) -> PathBuf {
     Path::new(&config.state_folder).join(FILE)
 }
@@ -65,7 +65,7 @@ mod tests {
         write(&config, 4).expect("a file");
         assert_eq!(read(&config), 4);
         config.prefix = "another".to_owned();
-        assert_eq!(read(&config), 1, "it is of another store");
+        assert_eq!(read(&config), 1, "the file belongs to another store");
         for damaged in ["", "another", "another 0", "another 99999999999", "another -4", "\u{1f4a5}"] {
             std::fs::write(path(&config), damaged).expect("a file");
             assert_eq!(read(&config), 1, "{damaged:?}");

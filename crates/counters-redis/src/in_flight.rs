@@ -1,4 +1,4 @@
-//! Costs of calls in flight: the store may admit them at any moment.
+//! Costs of calls in flight, which the store may admit at any moment.
 //!
 //! While the store does not answer, a gateway decides from the last state that it knows. A call that was only delayed may
 //! still be admitted by the store, so its cost is taken into account.
@@ -15,20 +15,20 @@ use super::key_name::StoreKey;
 /// The number of locks over which keys are spread.
 const SHARDS: usize = 16;
 
-/// The costs that all threads of a gateway wait for, by limit and key.
+/// The costs of all calls in flight of a gateway, by limit and key.
 #[derive(Default)]
 pub(super) struct InFlightCosts([Mutex<HashMap<Key, u64>>; SHARDS]);
 
 type Key = (u64, Fingerprint);
 
-/// The costs of one call. They are under way until this is dropped.
+/// The costs of one call. They are in flight until this is dropped.
 pub(super) struct Call {
     all: Arc<InFlightCosts>,
     costs: SmallVec<[(Key, u64); 2]>,
 }
 
 impl InFlightCosts {
-    /// Notes a call for these costs.
+    /// Adds the costs of a call.
     pub(super) fn begin<'a>(self: &Arc<Self>, costs: impl Iterator<Item = (&'a StoreKey, u64)>) -> Call {
         let costs: SmallVec<[(Key, u64); 2]> = costs.map(|(key, cost)| (key.id(), cost)).collect();
         for (key, cost) in &costs {
@@ -37,7 +37,7 @@ impl InFlightCosts {
         Call { all: Arc::clone(self), costs }
     }
 
-    /// What a key of a limit is asked for at this moment.
+    /// The costs in flight for a key of a limit.
     pub(super) fn of(&self, limit: &CountedLimit, key: Fingerprint) -> u64 {
         let key = (limit.counters.order, key);
         self.shard(key).get(&key).copied().unwrap_or(0)

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use sluicegate_counters::{Ask, CountedLimit, Fingerprint, KeyText};
 
-/// Bytes of the digest that are kept. Nobody finds a second key for 96 bits, and 10⁹ keys collide by chance with a
-/// probability of 10⁻¹¹.
+/// The used bytes of the digest. A second key for 96 bits cannot be found, and 10⁹ keys collide with a probability of 10⁻¹¹.
 const TAG: usize = 12;
-/// Its length as text: six bits a character.
+/// The length as text: six bits per character.
 const TAG_TEXT: usize = 16;
 /// Hash slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The value of a key, hashed: the part of the name that decides the hash slot.
+/// The hash of a key: the part of the name that determines the hash slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tag([u8; TAG_TEXT]);
 
@@ -50,8 +49,8 @@ impl StoreKey {
 }
 
 impl Tag {
-    /// The tag of a request's key. Limits that count by the same parts of a request give it the same tag, so that
-    /// they share a slot and are decided in one step in a cluster too.
+    /// The tag of a key. Limits with the same key specification give a request the same tag, so that their keys share a slot
+    /// and are decided by one call in a cluster too.
     pub(super) fn of(text: &KeyText) -> Self {
         let digest = digest(&SHA256, text);
         let mut tag = [0; TAG_TEXT];
@@ -92,24 +91,24 @@ impl Tag {
     }
 }
 
-/// What the names of a limit's keys begin with.
+/// The prefix of the names of a limit's keys.
 pub(super) fn key_prefix(limit: &CountedLimit) -> &[u8] {
     limit.shared.as_ref().map_or(&[], |shared| &shared.key_prefix)
 }
 
-/// The hash slot of the text that stands in braces.
+/// The hash slot of the text in braces.
 pub(super) fn slot(tag: &[u8]) -> u16 {
     crc16(tag) % SLOTS
 }
 
-/// A name that begins with `start` and lies in this slot.
+/// A name that begins with `start` and belongs to this slot.
 pub(super) fn in_slot(start: &str, slot: u16) -> String {
-    // One in 16,384 numbers fits, so this looks at that many on average, once for each connection.
+    // One in 16,384 numbers fits, so this tries as many on average, once for each connection.
     let tag = (0_u32..).find(|number| self::slot(number.to_string().as_bytes()) == slot).unwrap_or_default();
     format!("{start}:{{{tag}}}")
 }
 
-/// CRC-16/XMODEM, as the specification of Redis Cluster has it.
+/// CRC-16/XMODEM, as in the specification of Redis Cluster.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_short_stable_and_tells_nothing() {
+    fn a_name_is_short_and_stable_and_does_not_contain_the_key() {
         let tag = Tag::of(&KeyText::from_slice(b"a secret"));
         let name = String::from_utf8(tag.name(b"sluicegate:per-key:")).expect("plain text");
         assert_eq!(name.len(), "sluicegate:per-key:{0123456789abcdef}".len());

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::key_name::{StoreKey, Tag};
 use super::store::Store;
 
-/// The places that requests of one worker hold, whether the store knows of them or not.
+/// The places that requests of one worker hold, also those that the store does not know.
 #[derive(Default)]
 pub(super) struct Leases {
     held: RefCell<HashMap<(u64, Fingerprint), Held>>,
@@ -23,7 +23,7 @@ pub(super) struct Leases {
 struct Held {
     key: StoreKey,
     places: u64,
-    /// Those of them that the store was never told of.
+    /// The number of them that the store does not know.
     unknown: u64,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Lease {
 impl RemoteHold for Lease {}
 
 impl Lease {
-    /// Takes places. `known`: the store knows of them.
+    /// Takes places. `known`: the store knows them.
     pub(super) fn new(store: Rc<Store>, key: StoreKey, places: u64, known: bool) -> Self {
         let mut held = store.leases.held.borrow_mut();
         let new = || Held { key: key.clone(), places: 0, unknown: 0 };
@@ -63,7 +63,7 @@ impl Drop for Lease {
         let mut held = leases.held.borrow_mut();
         let id = self.key.id();
         let Some(of_key) = held.get_mut(&id) else { return };
-        // Places are all alike: as long as there are some that the store was never told of, those go first.
+        // Places are interchangeable: those that the store does not know are freed first.
         let unknown = of_key.unknown.min(self.places);
         of_key.unknown -= unknown;
         of_key.places = of_key.places.saturating_sub(self.places);
@@ -77,7 +77,7 @@ impl Drop for Lease {
     }
 }
 
-/// Each key once: a call to the store reads all of its keys before it changes any.
+/// Merges the places of each key: a call reads all of its keys before it changes any.
 pub(super) fn by_key(places: Vec<Places>) -> Vec<Places> {
     let mut by_key: HashMap<(u64, Fingerprint), Places> = HashMap::new();
     for freed in places {
@@ -90,17 +90,17 @@ pub(super) fn by_key(places: Vec<Places>) -> Vec<Places> {
 }
 
 impl Leases {
-    /// What became free since the last time.
+    /// Takes the places that were freed since the last call.
     pub(super) fn take_freed(&self) -> Vec<Places> {
         self.freed.take()
     }
 
-    /// Forgets that places of the keys that `holds` picks became free.
+    /// Removes the freed places of the keys that `holds` selects.
     pub(super) fn forget_freed(&self, holds: impl Fn(Tag) -> bool) {
         self.freed.borrow_mut().retain(|places| !holds(places.key.tag));
     }
 
-    /// What is held of the keys that `holds` picks, and the store knows of; with `anew` it will know of all.
+    /// The held places that the store knows, of the keys that `holds` selects; with `anew` it will know all.
     pub(super) fn held(&self, anew: bool, holds: impl Fn(Tag) -> bool) -> Vec<Places> {
         let mut held = self.held.borrow_mut();
         let picked = held.values_mut().filter(|held| holds(held.key.tag));

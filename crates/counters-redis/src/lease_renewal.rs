@@ -1,4 +1,4 @@
-//! The leases of this worker: freed when requests end, renewed while they last, and stated again on a new connection.
+//! The leases of this worker: they are freed when requests end, renewed until then, and stated again on a new connection.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,28 +11,28 @@ use sluicegate_limiter::Receipt;
 use super::connection::{Connection, LATE};
 use super::lease::{Places, by_key};
 use super::protocol;
-use super::reconnect::moves;
+use super::reconnect::slot_moved;
 use super::scripts::{SCRIPTS, server_error_as_err};
 use super::store::Store;
 
 /// The length of a lease, and the interval of renewals.
 pub(super) const LEASE: Duration = Duration::from_secs(10);
 const RENEW: Duration = Duration::from_secs(3);
-/// Calls that are under way at once.
-const AT_ONCE: usize = 256;
-/// Keys of one call, where they need not share a slot.
+/// The number of calls that are in flight at once.
+const IN_FLIGHT: usize = 256;
+/// The number of keys in one call, if they need not share a slot.
 const BATCH: usize = 64;
 
 impl Store {
-    /// Hands places that are free to the connections over which the servers are told.
+    /// Hands freed places to the connections of their servers.
     pub(super) async fn dispatch_freed(self: Rc<Self>) {
         loop {
             self.leases.some_freed.notified().await;
-            tokio::task::yield_now().await; // what is freed at about the same time goes together
+            tokio::task::yield_now().await; // places that are freed at about the same time share a call
             for freed in self.leases.take_freed() {
-                // On a connection that is down nothing is freed: the next one states anew what is held.
+                // Without a connection nothing is sent: the next connection states the held places again.
                 let connection =
-                    self.servers.of(self.slot(freed.key.tag)).filter(|connection| connection.is_up());
+                    self.servers.owner_of(self.slot(freed.key.tag)).filter(|connection| connection.is_up());
                 if let Some(connection) = connection {
                     connection.freed.borrow_mut().push(freed);
                     connection.some_freed.notify_one();
@@ -41,8 +41,8 @@ impl Store {
         }
     }
 
-    /// Frees and renews leases over one connection. Besides the calls that take leases nothing else sends commands about
-    /// them, so the server sees them in order. Servers do not wait for each other.
+    /// Frees and renews leases over one connection. Only this task and the calls that take leases send commands about them,
+    /// so the server receives them in order. Servers do not wait for each other.
     pub(super) async fn maintain_leases(self: &Rc<Self>, connection: &Rc<Connection>) {
         let mut renew = tokio::time::interval(RENEW);
         renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -52,7 +52,7 @@ impl Store {
                     let freed = by_key(connection.freed.take());
                     if connection.is_up() {
                         tokio::select! {
-                            () = connection.broken() => {}
+                            () = connection.closed() => {}
                             () = self.free(connection, &freed) => {}
                         }
                     }
@@ -60,7 +60,7 @@ impl Store {
                 _ = renew.tick() => {
                     if connection.is_up() {
                         tokio::select! {
-                            () = connection.broken() => {}
+                            () = connection.closed() => {}
                             () = self.renew_leases(connection) => {}
                         }
                     }
@@ -73,19 +73,19 @@ impl Store {
     async fn free(self: &Rc<Self>, connection: &Rc<Connection>, freed: &[Places]) {
         let (holder, epoch) = (connection.holder(), connection.epoch());
         let batches: Vec<&[Places]> = freed.chunks(self.batch()).collect();
-        for some in batches.chunks(AT_ONCE) {
-            let told = some.iter().map(|batch| self.free_batch(connection, batch, holder));
-            let all = join_all(told).await.into_iter().all(|told| told);
+        for some in batches.chunks(IN_FLIGHT) {
+            let calls = some.iter().map(|batch| self.free_batch(connection, batch, holder));
+            let all = join_all(calls).await.into_iter().all(|executed| executed);
             if connection.epoch() != epoch {
-                return; // there is another connection, and it has stated anew what is held
+                return; // a new connection has stated the held places
             }
             if !all {
-                return connection.shut("it was not told which places are free".to_owned());
+                return connection.close("it was not told which places are free".to_owned());
             }
         }
     }
 
-    /// Tells which places of one call are free. Whether the server that holds them was told, or will be when it reads.
+    /// Frees the places of one call. Returns whether the server that holds them has executed it.
     async fn free_batch(
         self: &Rc<Self>,
         connection: &Rc<Connection>,
@@ -93,7 +93,7 @@ impl Store {
         holder: [u8; 8],
     ) -> bool {
         let Some(first) = batch.first() else { return true };
-        let question = |_: &Connection| {
+        let command = |_: &Connection| {
             let names: Vec<Vec<u8>> = batch.iter().map(|places| places.key.name()).collect();
             let mut call = SCRIPTS.refund.call(names.iter().map(Vec::as_slice));
             call.arg(&holder);
@@ -104,30 +104,31 @@ impl Store {
             }
             call
         };
-        match self.send_background(connection, self.slot(first.key.tag), question).await {
+        match self.send_background(connection, self.slot(first.key.tag), command).await {
             Some(sent) => sent.is_ok(),
             // If the slot has moved to another server, that server is not told: the places expire there.
             None => !self.holds_tag(connection, first.key.tag),
         }
     }
 
-    /// Gives the places that are held more time. It never takes any: requests that begin and end meanwhile count by
-    /// themselves.
+    /// Extends the leases of held places. It takes no places: requests that begin and end meanwhile send calls of their own.
     async fn renew_leases(&self, connection: &Rc<Connection>) {
         let held = self.leases.held(false, |tag| self.holds_tag(connection, tag));
-        let Ok(channel) = connection.ready() else { return };
-        let saying = self.send_leases(&held, (connection, channel), (connection.holder(), None));
-        match tokio::time::timeout(RENEW, saying).await {
+        let Ok(channel) = connection.channel() else { return };
+        let renewal = self.send_leases(&held, (connection, channel), (connection.holder(), None));
+        match tokio::time::timeout(RENEW, renewal).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) if moves(&error) => self.state.topology.outdate("a slot of a lease has moved"),
-            Ok(Err(error)) if unsaid(&error) => {}
-            Ok(Err(error)) => connection.shut(error.to_string()),
-            Err(_) => connection.shut(LATE.to_owned()),
+            Ok(Err(error)) if slot_moved(&error) => {
+                self.state.topology.outdate("a slot of a lease has moved")
+            }
+            Ok(Err(error)) if had_no_effect(&error) => {}
+            Ok(Err(error)) => connection.close(error.to_string()),
+            Err(_) => connection.close(LATE.to_owned()),
         }
     }
 
-    /// States on a new connection which leases are held: it is not known which of the last commands on the old one arrived.
-    /// The commands are sent when this returns; the future waits for the answers.
+    /// States on a new connection which leases are held, because it is not known which of the last commands on the old one
+    /// were executed. The commands are sent when this returns; the future waits for the replies.
     pub(super) fn restate_leases(
         &self,
         connection: &Rc<Connection>,
@@ -135,7 +136,7 @@ impl Store {
     ) -> impl Future<Output = RedisResult<()>> {
         let old = connection.holder();
         connection.new_holder();
-        // What became free before is not among it, and would be freed twice.
+        // Places that were freed before are not stated, and would be freed twice.
         connection.freed.borrow_mut().clear();
         self.leases.forget_freed(|tag| self.holds_tag(connection, tag));
         let held = self.leases.held(true, |tag| self.holds_tag(connection, tag));
@@ -159,7 +160,7 @@ impl Store {
                 for held in held {
                     call.arg(if old.is_some() { held.places } else { 0 });
                 }
-                let call = connection.spelled(call);
+                let call = connection.in_script_form(call);
                 let mut channel = channel.clone();
                 async move { server_error_as_err(channel.send_packed_command(&call).await) }
             })
@@ -167,14 +168,14 @@ impl Store {
         async move { join_all(calls).await.into_iter().collect::<RedisResult<Vec<Value>>>().map(|_| ()) }
     }
 
-    /// Keys that one call may be about.
+    /// The number of keys in one call.
     pub(super) fn batch(&self) -> usize {
-        if self.servers.only().is_some() { BATCH } else { 1 } // keys of one call share a slot
+        if self.servers.single().is_some() { BATCH } else { 1 } // keys of one call share a slot
     }
 }
 
-/// Whether an error says that nothing was done and that the same may be said again.
-fn unsaid(error: &RedisError) -> bool {
+/// Whether an error means that the command was not executed and can be repeated.
+fn had_no_effect(error: &RedisError) -> bool {
     use ServerErrorKind::{ClusterDown, NoScript};
     [NoScript, ClusterDown].iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
 }

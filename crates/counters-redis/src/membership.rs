@@ -1,4 +1,4 @@
-//! What the thread that serves nobody does with the store: says that the gateway lives, and answers operators.
+//! The list of live gateways in the store, and what operators ask of the store. The supervisor thread does this.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,55 +14,57 @@ use super::protocol::{self, Algorithms, Decided, Reply};
 use super::scripts::SCRIPTS;
 use super::store::Store;
 
-/// How often the gateway says that it lives, and how long its word holds.
-const BEAT: Duration = Duration::from_millis(500);
-const LIVES: Duration = Duration::from_secs(5);
-/// How long it is remembered that a key was pardoned: far longer than a gateway goes without asking.
-const REMEMBERED: Duration = Duration::from_secs(86_400);
+/// The interval of heartbeats, and the time after which a gateway without one counts as dead.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+const EXPIRY: Duration = Duration::from_secs(5);
+/// The time after which the store forgets a pardon: far longer than the interval of heartbeats.
+const PARDON_EXPIRY: Duration = Duration::from_secs(86_400);
 
-/// What the store says of one key.
+/// The state of one key in the store.
 #[derive(Clone, Copy, Debug)]
 pub struct Peeked {
-    /// Whether anything is counted under it.
+    /// Whether the key owes anything or is banned.
     pub known: bool,
-    /// What is left.
+    /// What the key has left.
     pub usage: Usage,
-    /// What is left of its ban.
+    /// The rest of its ban.
     pub banned_for: Option<Span>,
 }
 
 impl Store {
-    /// Says that the gateway lives, again and again. `forget` is called with each limit of which a key was pardoned
-    /// on any gateway.
+    /// Sends heartbeats until the store is closed. Calls `forget` with the name of each limit of which any gateway has
+    /// pardoned a key.
     pub fn keep(self: &Rc<Self>, forget: impl Fn(&str) + 'static) {
         let store = Rc::clone(self);
         self.spawn(async move {
             loop {
-                if store.beat("", &forget).await.is_none() {
+                if store.announce("", &forget).await.is_none() {
                     store.state.count_gateways(None);
                 }
-                tokio::time::sleep(BEAT).await;
+                tokio::time::sleep(HEARTBEAT).await;
             }
         });
     }
 
-    async fn beat(self: &Rc<Self>, pardoned: &str, forget: &dyn Fn(&str)) -> Option<()> {
-        let [gateways, pardons] = self.lists();
+    async fn announce(self: &Rc<Self>, pardoned: &str, forget: &dyn Fn(&str)) -> Option<()> {
+        let [gateways, pardons] = self.gateway_keys();
         let slot = super::key_name::slot(b"gateways");
         let until = self.clock.instant(self.clock.now().plus(BACKGROUND_TIMEOUT));
         let connection = self.mapped(slot, until).await?;
-        connection.known(until).await;
-        let now = connection.clock.at_least(self.clock.now()).as_nanos() / 1_000_000;
-        let lives = LIVES.as_millis() as u64;
+        connection.first_attempt(until).await;
+        let now = connection.clock.earliest(self.clock.now()).as_nanos() / 1_000_000;
+        let expiry = EXPIRY.as_millis() as u64;
         if !pardoned.is_empty() {
-            self.say(redis::cmd("HINCRBY").arg(&pardons).arg(pardoned).arg(1)).await?;
-            self.say(redis::cmd("PEXPIRE").arg(&pardons).arg(REMEMBERED.as_millis() as u64)).await?;
+            self.send_to_gateways(redis::cmd("HINCRBY").arg(&pardons).arg(pardoned).arg(1)).await?;
+            self.send_to_gateways(redis::cmd("PEXPIRE").arg(&pardons).arg(PARDON_EXPIRY.as_millis() as u64))
+                .await?;
         }
-        self.say(redis::cmd("ZADD").arg(&gateways).arg(now + lives).arg(&self.state.gateway)).await?;
-        self.say(redis::cmd("ZREMRANGEBYSCORE").arg(&gateways).arg("-inf").arg(now)).await?;
-        self.say(redis::cmd("PEXPIRE").arg(&gateways).arg(lives)).await?;
-        let living = self.say(redis::cmd("ZCARD").arg(&gateways)).await?;
-        let pardons = self.say(redis::cmd("HGETALL").arg(&pardons)).await?;
+        self.send_to_gateways(redis::cmd("ZADD").arg(&gateways).arg(now + expiry).arg(&self.state.gateway))
+            .await?;
+        self.send_to_gateways(redis::cmd("ZREMRANGEBYSCORE").arg(&gateways).arg("-inf").arg(now)).await?;
+        self.send_to_gateways(redis::cmd("PEXPIRE").arg(&gateways).arg(expiry)).await?;
+        let living = self.send_to_gateways(redis::cmd("ZCARD").arg(&gateways)).await?;
+        let pardons = self.send_to_gateways(redis::cmd("HGETALL").arg(&pardons)).await?;
         self.state.count_gateways(Some(redis::from_redis_value(living).ok()?));
         let pardons: HashMap<String, i64> = redis::from_redis_value(pardons).ok()?;
         let before = self.pardons.replace(Some(pardons.clone()));
@@ -74,29 +76,28 @@ impl Store {
         Some(())
     }
 
-    /// Says something about gateways, for which nobody waits.
-    async fn say(self: &Rc<Self>, command: &redis::Cmd) -> Option<redis::Value> {
+    /// Sends a command for the keys of gateways, for which no request waits.
+    async fn send_to_gateways(self: &Rc<Self>, command: &redis::Cmd) -> Option<redis::Value> {
         let slot = super::key_name::slot(b"gateways");
-        let connection = self.servers.of(slot)?;
+        let connection = self.servers.owner_of(slot)?;
         let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
         let sent = self.send(&connection, slot, until, CallClass::Background, |_| command.clone()).await;
         sent.ok().map(|(_, value)| value)
     }
 
-    /// The keys of what gateways tell each other, in one slot: who lives until when, and how often each limit had a
-    /// key pardoned.
-    fn lists(&self) -> [String; 2] {
+    /// The keys of the list of live gateways and of the numbers of pardons by limit, in one slot.
+    fn gateway_keys(&self) -> [String; 2] {
         let prefix = &self.state.config().prefix;
         [format!("{prefix}:{{gateways}}"), format!("{prefix}:{{gateways}}:pardons")]
     }
 
-    /// Takes the gateway's name off the list of those that live.
+    /// Removes the gateway from the list of live ones.
     pub async fn leave(self: &Rc<Self>) {
-        let [gateways, _] = self.lists();
-        self.say(redis::cmd("ZREM").arg(&gateways).arg(&self.state.gateway)).await; // or its word runs out
+        let [gateways, _] = self.gateway_keys();
+        self.send_to_gateways(redis::cmd("ZREM").arg(&gateways).arg(&self.state.gateway)).await; // otherwise it expires
     }
 
-    /// What is left of a key, without spending anything; `None` if the store does not answer within `within`.
+    /// Reads the state of a key without charging it; `None` if the store does not answer within `within`.
     pub async fn peek(
         self: &Rc<Self>,
         limit: &CountedLimit,
@@ -106,25 +107,25 @@ impl Store {
     ) -> Option<Peeked> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
-        let connection = self.servers.of(slot)?;
+        let connection = self.servers.owner_of(slot)?;
         let quota = limit.quota;
-        let question = |connection: &Connection| {
+        let command = |connection: &Connection| {
             let name = tag.name(key_prefix(limit));
             let names = [Some(name), limit.ban.map(|_| tag.ban(key_prefix(limit)))];
             let names: Vec<&[u8]> = names.iter().flatten().map(Vec::as_slice).collect();
             let mut call = SCRIPTS.decide(Algorithms::of([&quota].into_iter())).call(names.into_iter());
-            // The cost that requests have: of a log only the part is told that decides about them.
+            // The cost of requests: of a log, the reply has only the part that decides about this cost.
             let argument = limit
                 .shared
                 .as_ref()
                 .and_then(|shared| shared.argument.clone())
                 .unwrap_or_else(|| protocol::limit_argument(limit, 1));
-            let argument = protocol::at(argument, &quota, || connection.clock.at_least(self.clock.now()));
+            let argument = protocol::at(argument, &quota, || connection.clock.earliest(self.clock.now()));
             call.arg(0).arg(0).arg(&connection.holder()).arg(0).arg(&*argument);
             call
         };
         let until = self.clock.now().plus(within);
-        let (_, value) = self.send(&connection, slot, until, CallClass::Background, question).await.ok()?;
+        let (_, value) = self.send(&connection, slot, until, CallClass::Background, command).await.ok()?;
         let bans = limit.ban;
         let read = Reply::read(&value, &[&quota], bans.as_slice());
         let Ok(Reply { now, decided: Some(Decided { keys, bans, .. }) }) = read else { return None };
@@ -134,13 +135,13 @@ impl Store {
         }
         let usage = state.usage(now);
         let there = bans.first().and_then(|told| told.ban.left(&told.strikes, now));
-        let banned_for = there.max(limit.banned_for(key, self.clock.now())); // one of an outage is known here alone
+        let banned_for = there.max(limit.banned_for(key, self.clock.now())); // a ban during an outage is known only here
         let spent = usage.remaining < usage.capacity || !usage.reset.is_zero();
         Some(Peeked { known: spent || banned_for.is_some(), usage, banned_for })
     }
 
-    /// Forgets a key and its debt, and tells the other gateways to forget what they remember of this limit. Whether
-    /// there was anything; `None` if the store does not answer. Places in use are no debt.
+    /// Removes the state and the ban of a key, and lets the other gateways remove what they remember of this limit. Returns
+    /// whether there was anything; `None` if the store does not answer. Places in use stay.
     pub async fn pardon(
         self: &Rc<Self>,
         limit: &CountedLimit,
@@ -150,22 +151,22 @@ impl Store {
     ) -> Option<bool> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
-        let connection = self.servers.of(slot)?;
+        let connection = self.servers.owner_of(slot)?;
         let counter = (!limit.quota.is_concurrency()).then(|| tag.name(key_prefix(limit)));
         let ban = limit.ban.map(|_| tag.ban(key_prefix(limit)));
         if counter.is_none() && ban.is_none() {
             return Some(false);
         }
-        let question = |_: &Connection| {
+        let command = |_: &Connection| {
             let mut call = redis::cmd("DEL");
-            call.arg(&counter).arg(&ban); // what is none is no argument
+            call.arg(&counter).arg(&ban); // `None` is no argument
             call
         };
         let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
-        let (_, value) = self.send(&connection, slot, until, CallClass::Background, question).await.ok()?;
+        let (_, value) = self.send(&connection, slot, until, CallClass::Background, command).await.ok()?;
         let here_banned = limit.banned_for(key, self.clock.now()).is_some();
         limit.pardon(key);
-        self.beat(&limit.name, &forget).await?; // or the other gateways would never hear of it
+        self.announce(&limit.name, &forget).await?; // otherwise the other gateways would not know of it
         Some(here_banned || matches!(value, redis::Value::Int(1..)))
     }
 }

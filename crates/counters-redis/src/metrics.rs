@@ -8,7 +8,7 @@ pub trait CallMetrics {
     fn finish(&self, operation: Operation, took: Span);
     /// A request was refused without a call, from a remembered refusal.
     fn remembered(&self);
-    /// A script admitted more or fewer requests than the state that it returned admits.
+    /// A script admitted another number of requests than the core does from the same state.
     fn disagrees(&self);
 }
 

@@ -1,19 +1,18 @@
-//! What goes to the scripts and comes back: bytes and numbers, no connection.
+//! The arguments and replies of the scripts, as bytes and numbers.
 //!
-//! An argument is made of a quota and a cost and of nothing else, so it can be made once. All numbers are
-//! big-endian:
+//! An argument depends on a quota and a cost only, so that it can be computed once. All numbers are big-endian:
 //!
 //! | bytes | |
 //! | --- | --- |
 //! | 1 | the algorithm: 1 the buckets, 2 fixed_window, 3 sliding_window, 4 sliding_log, 5 concurrency |
-//! | 1 | flags: 1 its refusal counts, 2 the cost is never admitted, 4 it bans |
+//! | 1 | flags: 1 the limit is enforced, 2 the cost is never admitted, 4 it bans |
 //! | buckets | scale 8 (a double), parts of a microsecond 4, then cost, room, whole and most, each 7 + 4, scale of a request 8 |
 //! | fixed_window | period 6, count 4, cost 4 |
 //! | sliding_window | period 6, slices 2, count 4, cost 4 |
 //! | sliding_log | period 6, count 4, cost 4, whether it counts the rejected 1 |
 //! | concurrency | max 4, cost 4 |
 //! | a ban, at the end | refusals 2, the time within which they count 7, how long it lasts 7 |
-//! | periods of a calendar, behind all | the instants at which five of them begin, in seconds, each 4: one that is over, the present one, those that follow |
+//! | periods of a calendar, after all others | the starts of five periods in seconds, each 4: the previous, the current and the next three |
 //! | a receipt | buckets: instant 7 + 4; fixed_window: index 6; sliding_window: index 7; sliding_log: instant 7 |
 
 use std::borrow::Cow;
@@ -31,7 +30,7 @@ use super::remote_state::read_state;
 const NEVER: u8 = 2;
 const BANS: u8 = 4;
 
-/// The algorithms of the keys of a call, where they are all of one kind.
+/// The algorithm of all keys of a call, or `Several`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithms {
     Buckets,
@@ -52,7 +51,7 @@ impl Algorithms {
         Self::Several,
     ];
 
-    /// Those of these quotas.
+    /// The algorithm of these quotas.
     pub(super) fn of<'a>(quotas: impl Iterator<Item = &'a Quota>) -> Self {
         let kinds = quotas.map(|quota| match quota {
             Quota::TokenBucket(..) | Quota::LeakyBucket(..) => Self::Buckets,
@@ -65,43 +64,44 @@ impl Algorithms {
     }
 }
 
-/// What the script that decides answers.
+/// The reply of the script that decides.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reply {
     /// The server's time, at which all of it was decided.
     pub now: Time,
-    /// What was decided; nothing, and nothing was changed, if the deadline had passed.
+    /// The decision; `None` if the deadline had passed and nothing was changed.
     pub decided: Option<Decided>,
 }
 
-/// What the script has decided.
+/// The decision of the script.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Decided {
-    /// How many of the requests were admitted: the first ones.
+    /// The number of requests that were admitted: the first ones.
     pub admitted: u32,
-    /// The state of each key before the first of them. `limit::settle` over these gives the same answers.
+    /// The state of each key before the first request. [`evaluate`](sluicegate_counters::evaluate) makes the same decisions
+    /// from these.
     pub keys: SmallVec<[RemoteState; 2]>,
-    /// The bans of those limits that ban, likewise.
+    /// The states of the bans, likewise.
     pub bans: Vec<RemoteBan>,
 }
 
-/// What the other scripts answer: the state of each key afterwards.
+/// The reply of the other scripts: the state of each key afterwards.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct StatesReply {
     /// The server's time.
     pub now: Time,
-    /// The keys, in the order in which they were asked.
+    /// The states, in the order of the keys.
     pub keys: SmallVec<[RemoteState; 2]>,
 }
 
-/// A reply that none of the scripts gives.
+/// A reply that no script returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected {0}, found something else: is another program answering, or another version of the script?"
 )]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// Has a store count a limit for several processes: the names of its keys begin with `key_prefix`.
+/// Makes a limit one that a store counts for several processes. The names of its keys begin with `key_prefix`.
 pub fn share(limit: &mut CountedLimit, key_prefix: &str, on_failure: StoreFailurePolicy) {
     let argument = match limit.cost {
         CostKind::Constant(cost) => Some(limit_argument(limit, cost)),
@@ -112,7 +112,7 @@ pub fn share(limit: &mut CountedLimit, key_prefix: &str, on_failure: StoreFailur
     limit.shared = Some(SharedLimit { key_prefix, argument, longest_wait, on_failure });
 }
 
-/// What the script that decides must know of a limit, and what the request costs.
+/// The argument of a limit and a cost for the script that decides.
 pub(super) fn limit_argument(limit: &CountedLimit, cost: u64) -> Vec<u8> {
     let mut bytes = argument(&limit.quota, limit.enforced, cost);
     if let Some(ban) = &limit.ban {
@@ -124,7 +124,7 @@ pub(super) fn limit_argument(limit: &CountedLimit, cost: u64) -> Vec<u8> {
     bytes
 }
 
-/// The same of a limit that bans nobody.
+/// The same argument for a limit without bans.
 pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
     let flags = u8::from(enforces) | if cost > quota.capacity() { NEVER } else { 0 };
     let cost_bytes = number(cost);
@@ -132,7 +132,7 @@ pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
         Quota::TokenBucket(bucket, rate, burst) => Bucket::token(bucket, *rate, *burst, cost).argument(flags),
         Quota::LeakyBucket(bucket, rate, _) => Bucket::leaky(bucket, *rate, cost).argument(flags),
         Quota::FixedWindow(window, rate) => {
-            // With a calendar no period: where its windows begin is told with each call.
+            // A calendar has no period: each call has the starts of its windows.
             let period = window.calendar().map_or(period(*rate), |_| [0; 6]);
             [&[2, flags][..], &period, &number(rate.count()), &cost_bytes].concat()
         }
@@ -148,8 +148,8 @@ pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
     }
 }
 
-/// An argument with what changes from call to call behind it: the periods of a calendar around `now` on the server's clock. There
-/// are enough of them for clocks that are a whole period apart.
+/// An argument, followed by the periods of a calendar around `now` on the clock of the server. They cover clocks that
+/// differ by a whole period.
 pub(super) fn at<'a>(
     argument: impl Into<Cow<'a, [u8]>>,
     quota: &Quota,
@@ -168,7 +168,7 @@ pub(super) fn at<'a>(
     Cow::Owned(bytes)
 }
 
-/// What the script that takes back must know: the quota in force, and the charge.
+/// The argument for the script that refunds: the quota in force, and the charge.
 pub(super) fn refund_argument(quota: &Quota, charge: Charge) -> Vec<u8> {
     let plain = || argument(quota, false, u64::try_from(charge.amount()).unwrap_or(u64::MAX));
     let place = u64::try_from(charge.at()).unwrap_or(u64::MAX); // an index or an instant
@@ -184,7 +184,7 @@ pub(super) fn refund_argument(quota: &Quota, charge: Charge) -> Vec<u8> {
     }
 }
 
-/// What the script that charges afterwards must know: `amount` is what was spent, all requests together.
+/// The argument for the scripts that charge afterwards: `amount` is the sum of the costs.
 pub(super) fn spend_argument(quota: &Quota, amount: u64) -> Vec<u8> {
     argument(quota, false, amount)
 }
@@ -193,7 +193,7 @@ impl Reply {
     /// Reads the reply to a call for keys of these quotas and for these bans.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the reply is malformed.
     pub(super) fn read(value: &Value, quotas: &[&Quota], bans: &[Ban]) -> Result<Self, Malformed> {
         let [now, admitted, keys @ ..] = list(value)? else {
             return Err(Malformed("the time and a number"));
@@ -213,7 +213,7 @@ impl StatesReply {
     /// Reads the reply to a call for keys of these quotas.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the reply is malformed.
     pub(super) fn read(value: &Value, quotas: &[&Quota]) -> Result<Self, Malformed> {
         let [now, keys @ ..] = list(value)? else { return Err(Malformed("the time")) };
         let now = time(now)?;
@@ -221,11 +221,11 @@ impl StatesReply {
     }
 }
 
-/// Reads the reply to the script that tries all commands.
+/// Checks the reply to the script that uses all commands.
 ///
 /// # Errors
-/// When it is none.
-pub(super) fn tried(value: &Value) -> Result<(), Malformed> {
+/// When the reply is malformed.
+pub(super) fn check_probe(value: &Value) -> Result<(), Malformed> {
     let [now, Value::BulkString(text), Value::Int(4), Value::BulkString(packed)] = list(value)? else {
         return Err(Malformed("a time, a text, a length and four bytes"));
     };
@@ -256,8 +256,7 @@ fn read_bans(told: &[Value], bans: &[Ban], now: Time) -> Result<Vec<RemoteBan>, 
     told.iter().zip(bans).map(read).collect()
 }
 
-/// The numbers of a bucket. One that cannot be shared is refused where the configuration is read; here it has no room
-/// and admits nobody.
+/// The numbers of a bucket. The configuration rejects a bucket that cannot be shared; here it would admit nothing.
 struct Bucket {
     scale: f64,
     emission_rate: EmissionRate,
@@ -267,23 +266,17 @@ struct Bucket {
 impl Bucket {
     fn token(bucket: &TokenBucket, rate: Rate, burst: u64, cost: u64) -> Self {
         let scale = micros_of(rate) * burst as f64 / rate.count() as f64;
-        Self {
-            scale,
-            emission_rate: bucket.emission_rate(),
-            numbers: bucket.in_micros(cost).unwrap_or_default(),
-        }
+        let numbers = bucket.in_micros(cost).unwrap_or_default();
+        Self { scale, emission_rate: bucket.emission_rate(), numbers }
     }
 
     fn leaky(bucket: &LeakyBucket, rate: Rate, cost: u64) -> Self {
         let scale = micros_of(rate) / rate.count() as f64;
-        Self {
-            scale,
-            emission_rate: bucket.emission_rate(),
-            numbers: bucket.in_micros(cost).unwrap_or_default(),
-        }
+        let numbers = bucket.in_micros(cost).unwrap_or_default();
+        Self { scale, emission_rate: bucket.emission_rate(), numbers }
     }
 
-    /// Gives back a charge, whose numbers follow those of the bucket.
+    /// The argument for a refund: the numbers of the charge follow those of the bucket.
     fn refund_argument(mut self, charge: Charge) -> Vec<u8> {
         self.numbers.cost = self.emission_rate.micros(charge.amount());
         let mut bytes = self.argument(0);
@@ -319,7 +312,7 @@ fn period(rate: Rate) -> [u8; 6] {
     bytes
 }
 
-/// A count, which is at most a billion.
+/// A count, which is at most [`MAX_COUNT`](sluicegate_limiter::MAX_COUNT).
 fn number(count: u64) -> [u8; 4] {
     u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes()
 }

@@ -1,4 +1,4 @@
-//! The way of a call to the server that holds its slot: scripts that are missing, slots that move.
+//! Sends a call to the server that holds its slot, and follows missing scripts and moving slots.
 
 use std::rc::Rc;
 
@@ -12,42 +12,43 @@ use super::scripts::server_error_as_err;
 use super::store::Store;
 use crate::Address;
 
-/// How often a call is sent on without a pause. A slot that moves costs two or three.
-const SENDINGS: u32 = 6;
-/// The pause before a call is sent again whose keys are on their way.
+/// The number of times that a call is sent without a pause. A slot that moves costs two or three.
+const MAX_SENDS: u32 = 6;
+/// The pause before a call is sent again whose keys are being moved.
 const PAUSE: Span = Span::from_millis(2);
 
 impl Store {
-    /// Sends what `question` says, and again where the server lacked its scripts or the slot is moving, as long as there
-    /// is time.
+    /// Sends the command that `command` returns, and sends it again if the server lacks the scripts or the slot has moved,
+    /// until `until`.
     pub(super) async fn send(
         self: &Rc<Self>,
         connection: &Rc<Connection>,
         slot: u16,
         until: Time,
         class: CallClass,
-        question: impl Fn(&Connection) -> Cmd,
+        command: impl Fn(&Connection) -> Cmd,
     ) -> Result<(Rc<Connection>, Value), CallError> {
         let (mut connection, mut asking, mut sent) = (Rc::clone(connection), false, 0);
-        while sent < SENDINGS {
+        while sent < MAX_SENDS {
             sent += 1;
-            match connection.call(question(&connection), asking, (until, class), &self.clock).await {
+            match connection.call(command(&connection), asking, (until, class), &self.clock).await {
                 Ok(value) => return Ok((connection, value)),
                 Err(CallError::NoScript) => connection.reload(until, &self.clock).await,
                 Err(CallError::Moved(error)) => {
                     asking = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
                     connection = self.redirected(slot, &error).ok_or(CallError::Failed)?;
-                    connection.known(self.clock.instant(until)).await;
+                    connection.first_attempt(self.clock.instant(until)).await;
                 }
-                // Some keys of the call are here and some there, until all have moved.
+                // The keys of the call are on two servers until all have moved.
                 Err(CallError::BetweenNodes) => {
                     if self.clock.now().plus(PAUSE) >= until {
                         return Err(CallError::Failed);
                     }
                     tokio::time::sleep(PAUSE.into()).await;
-                    (connection, asking, sent) = (self.servers.of(slot).ok_or(CallError::Failed)?, false, 0);
+                    (connection, asking, sent) =
+                        (self.servers.owner_of(slot).ok_or(CallError::Failed)?, false, 0);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             }
         }
         Err(CallError::Failed)
@@ -69,7 +70,7 @@ impl Store {
         }
     }
 
-    /// The server that the cluster names for a slot instead of the one that was asked.
+    /// The server to which the cluster redirects a call.
     pub(super) fn redirected(self: &Rc<Self>, slot: u16, error: &RedisError) -> Option<Rc<Connection>> {
         let Servers::Cluster(map) = &self.servers else { return None };
         let (address, _) = error.redirect_node()?;
@@ -80,7 +81,7 @@ impl Store {
             self.spawn(Rc::clone(self).maintain(Rc::clone(&connection)));
         }
         if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) {
-            map.moved(slot, &connection);
+            map.set_owner(slot, &connection);
             self.state.topology.outdate("MOVED");
         }
         Some(connection)

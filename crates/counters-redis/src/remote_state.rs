@@ -1,4 +1,4 @@
-//! Reads the state of a key as a script returned it.
+//! Reads the state of a key in a reply.
 
 use redis::Value;
 use sluicegate_counters::RemoteState;
@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 
 use super::protocol::{Malformed, time, whole};
 
-/// Reads the state of a key of `quota` as a script told it at `now`:
+/// Reads the state of a key of `quota` that a script returned at `now`:
 ///
-/// - a bucket: what is owed, in microseconds and parts of one
+/// - a bucket: the debt, in microseconds and parts
 /// - fixed_window: the index of the window and what is used in it
 /// - sliding_window: the index of the newest sub-window, and 4 bytes for each count, newest first
-/// - sliding_log: instants and places in turn: of the oldest as many as decide when a request fits, merged, and
-///   the rest as if all were taken at the newest instant. The places never become free too early.
-/// - concurrency: the places that are taken, and those of this gateway
+/// - sliding_log: instants and places in turn: the oldest ones that decide when a request fits, merged, and the rest with the
+///   newest instant. No place becomes free too early.
+/// - concurrency: the number of taken places, and of those that this gateway holds
 pub(super) fn read_state(quota: &Quota, state: &[Value], now: Time) -> Result<RemoteState, Malformed> {
     let two = || match state {
         [one, other] => Ok((whole(one)?, other)),
@@ -58,7 +58,7 @@ fn numbers(packed: &Value) -> Result<impl Iterator<Item = u32>, Malformed> {
 
 fn places(list: &[Value]) -> Result<Log, Malformed> {
     let (pairs, rest) = list.as_chunks::<2>();
-    // So many numbers below 2⁴⁰ have a sum that can be told.
+    // The sum of so many numbers below 2⁴⁰ fits a `u64`.
     if !rest.is_empty() || pairs.len() > 1 << 20 {
         return Err(Malformed("instants and places"));
     }

@@ -1,4 +1,4 @@
-//! What was admitted without the store is reported to it afterwards.
+//! Reports of requests that were admitted without the store.
 
 use std::rc::Rc;
 
@@ -16,15 +16,15 @@ use super::scripts::{SCRIPTS, server_error_as_err};
 use super::store::Store;
 use super::unreported::Report;
 
-/// Keys that are on their way back at once.
-const AT_ONCE: usize = 4096;
+/// The number of keys in calls that are in flight at once.
+const IN_FLIGHT: usize = 4096;
 
 impl Store {
-    /// Notes what was admitted without the store, which hears of it later.
+    /// Records a request that was admitted without the store, for a later report.
     pub fn report_later(self: &Rc<Self>, ask: &Ask<'_>, holds: &mut Holds) {
         let key = StoreKey::of(ask);
         if ask.limit.quota.is_concurrency() {
-            // The place here is held already; this is the one there, once the store is back.
+            // The place here is held already; this is the one in the store, once it is back.
             let lease = Lease::new(Rc::clone(self), key, ask.cost, false);
             holds.push(Hold::places_to_report(ask.limit, ask.key, Box::new(lease)));
         } else {
@@ -33,7 +33,7 @@ impl Store {
         }
     }
 
-    /// Tells a store that only was slow what was admitted without it, so that it hears of that before anything else.
+    /// Reports to a store that was only slow, before anything else is sent to it.
     fn report_soon(self: &Rc<Self>, ask: &Ask<'_>) {
         let Some(connection) = self.connection_of(ask).filter(|connection| connection.is_up()) else {
             return;
@@ -42,48 +42,48 @@ impl Store {
         let store = Rc::clone(self);
         crate::store::spawn_local(async move {
             let _reporting = reporting;
-            tokio::task::yield_now().await; // what is admitted at about the same time goes together
-            // What is admitted while a report is on its way is in the next one.
-            while let Ok(channel) = connection.ready()
+            tokio::task::yield_now().await; // requests of about the same time share a report
+            // Requests that are admitted during a report are in the next one.
+            while let Ok(channel) = connection.channel()
                 && store.report(&connection, &channel, |_| true).await.is_some_and(|keys| keys > 0)
             {
             }
         });
     }
 
-    /// Tells the server of `link` what this gateway admitted without the store for the keys that `wanted` picks. What has
-    /// come back to the keys by itself since is not charged again. How many keys that were, if the server has heard of all.
+    /// Reports to a server what this gateway admitted without the store, for the keys that `wanted` selects. The part that
+    /// has drained since is not reported. Returns the number of keys if the server has acknowledged all.
     pub(super) async fn report(
         &self,
         connection: &Rc<Connection>,
         channel: &MultiplexedConnection,
         wanted: impl Fn(&StoreKey) -> bool,
     ) -> Option<usize> {
-        let now = connection.clock.at_least(self.clock.now());
+        let now = connection.clock.earliest(self.clock.now());
         let gateways = u64::from(self.state.gateways());
         let reports = self.state.unreported.reports(
             |key| wanted(key) && self.holds_tag(connection, key.tag),
-            // The table counts every request once for each gateway; this gateway's own part is told.
+            // The table counts each request once for every gateway; only this gateway's part is reported.
             |key| key.limit.counters.owed(key.key, now).div_ceil(gateways),
         );
         let mut all = true;
-        for many in reports.chunks(AT_ONCE) {
+        for many in reports.chunks(IN_FLIGHT) {
             let batches = many.chunks(self.batch());
             let calls = batches.map(|batch| self.report_batch(connection, batch, channel.clone()));
-            all &= join_all(calls).await.into_iter().all(|heard| heard);
+            all &= join_all(calls).await.into_iter().all(|acknowledged| acknowledged);
         }
         all.then_some(reports.len())
     }
 
-    /// Charges some keys for what they spent; whether the server has said so. Where it has not, nobody knows whether it
-    /// did, and the same report is made again later.
+    /// Sends one call with reports; returns whether the server has acknowledged it. Otherwise the same reports are sent
+    /// again later, because it is not known whether they were executed.
     async fn report_batch(
         &self,
         connection: &Rc<Connection>,
         batch: &[Report],
         mut channel: MultiplexedConnection,
     ) -> bool {
-        // The server remembers each report by a key of its own, which shares the slot of what it is about.
+        // The server remembers each report by a key of its own, in the slot of the reported key.
         let names = batch.iter().map(|report| report.key.name());
         let report_name = |Report { key, id, .. }: &Report| key.tag.report(key_prefix(&key.limit), id);
         let marks = batch.iter().map(report_name);
@@ -93,10 +93,10 @@ impl Store {
         let quotas: Vec<Quota> = batch.iter().map(quota).collect();
         for (report, quota) in batch.iter().zip(&quotas) {
             let argument = protocol::spend_argument(quota, report.amount);
-            call.arg(&*protocol::at(argument, quota, || connection.clock.at_least(self.clock.now())));
+            call.arg(&*protocol::at(argument, quota, || connection.clock.earliest(self.clock.now())));
         }
         let sent = self.clock.now();
-        let call = connection.spelled(call);
+        let call = connection.in_script_form(call);
         let answer =
             tokio::time::timeout(BACKGROUND_TIMEOUT.into(), channel.send_packed_command(&call)).await;
         let told = match answer.map(server_error_as_err) {
@@ -107,9 +107,9 @@ impl Store {
         else {
             return false;
         };
-        connection.heard(self.clock.now());
+        connection.note_reply(self.clock.now());
         for (report, state) in batch.iter().zip(&told.keys) {
-            if self.state.unreported.heard(report) {
+            if self.state.unreported.acknowledge(report) {
                 report.key.limit.relearn(report.key.key, state, told.now);
             }
         }

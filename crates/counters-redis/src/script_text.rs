@@ -1,8 +1,8 @@
 //! The scripts that run on the server.
 //!
-//! Each is the common part, the algorithms it needs, and one operation. They run on Redis 6.2 and later and on
-//! Valkey; a script reads the clock and each key once, decides, and writes what has changed. What they keep under
-//! a key is told at the top of each algorithm's file. All numbers of a reply are whole.
+//! Each consists of the common part, the algorithms that it needs, and one operation. They run on Redis 6.2 and later and
+//! on Valkey. A script reads the clock and each key once, decides, and writes the keys that have changed. The top of the
+//! file of an algorithm describes the value of its keys. All numbers of a reply are whole.
 
 use super::protocol::Algorithms;
 
@@ -19,11 +19,11 @@ macro_rules! of_all {
 /// Decides requests: checks all keys, then charges all, for each of so many identical requests in turn.
 ///
 /// `ARGV`: the deadline in microseconds of the server's clock (0: none), how many requests (0: only looks and
-/// changes nothing), 8 bytes that stand for this gateway, the lease of its places in microseconds, and an
+/// changes nothing), the 8 bytes of this holder, the lease of its places in microseconds, and an
 /// [`argument`](super::protocol::argument) for each of `KEYS`. The reply is a [`Reply`](super::protocol::Reply).
 ///
-/// A server makes all functions of a script anew for each call, so there is one for each algorithm alone, as most
-/// requests need it, beside the one for all.
+/// A server creates all functions of a script for each call. Most requests need one algorithm, so there is a script for
+/// each algorithm, and one for all.
 pub(super) const fn decide(algorithms: Algorithms) -> &'static str {
     match algorithms {
         Algorithms::Buckets => script!("bucket.lua", "decide.lua"),
@@ -35,9 +35,9 @@ pub(super) const fn decide(algorithms: Algorithms) -> &'static str {
     }
 }
 
-/// Takes charges back.
+/// Refunds charges.
 ///
-/// `ARGV`: the 8 bytes of this gateway, and a [`refund_argument`](super::protocol::refund_argument) for each of `KEYS`.
+/// `ARGV`: the 8 bytes of this holder, and a [`refund_argument`](super::protocol::refund_argument) for each of `KEYS`.
 /// The reply is a [`StatesReply`](super::protocol::StatesReply).
 pub(super) const REFUND: &str = of_all!("correct.lua", "refund.lua");
 
@@ -47,19 +47,19 @@ pub(super) const REFUND: &str = of_all!("correct.lua", "refund.lua");
 /// [`StatesReply`](super::protocol::StatesReply).
 pub(super) const SPEND: &str = of_all!("correct.lua", "spend.lua");
 
-/// Charges what was admitted while the store did not answer.
+/// Charges requests that were admitted while the store did not answer.
 ///
-/// `KEYS`: those of the limits, then as many that stand for the reports. `ARGV`: a
+/// `KEYS`: those of the limits, then one for each report. `ARGV`: a
 /// [`spend_argument`](super::protocol::spend_argument) for each limit. The reply is a [`StatesReply`](super::protocol::StatesReply).
 pub(super) const REPORT: &str = of_all!("correct.lua", "report.lua");
 
 /// Finds out whether a server can run the others: uses all their commands on the one of `KEYS`. The reply is one that
-/// [`tried`](super::protocol::tried) accepts.
-pub(super) const TRY: &str = script!("try.lua");
+/// [`check_probe`](super::protocol::check_probe) accepts.
+pub(super) const PROBE: &str = script!("probe.lua");
 
-/// Gives the places of a gateway more time.
+/// Renews the leases of a holder.
 ///
-/// `ARGV`: the 8 bytes of this gateway, the 8 bytes that it had before or nothing, the lease in microseconds, and
-/// for each of `KEYS` the places that it holds there. These are counted where it was not known, or had another
-/// name; otherwise only their time is extended. The reply is a [`StatesReply`](super::protocol::StatesReply).
+/// `ARGV`: the 8 bytes of the holder, the 8 bytes of its former name or nothing, the lease in microseconds, and for each of
+/// `KEYS` the number of places that it holds. If the holder is not known there, or had another name, its places are set to
+/// this number; otherwise only their expiry is changed. The reply is a [`StatesReply`](super::protocol::StatesReply).
 pub(super) const RENEW: &str = script!("concurrency.lua", "renew.lua");

@@ -13,15 +13,15 @@ use super::script_text;
 pub(super) struct Scripts {
     /// Checks all limits, then charges all: one script for each kind of algorithms.
     decide: [Script; 6],
-    /// Takes charges back.
+    /// Refunds charges.
     pub(super) refund: Script,
     /// Charges late costs.
     pub(super) spend: Script,
-    /// Charges what was admitted while the store did not answer.
+    /// Charges requests that were admitted while the store did not answer.
     pub(super) report: Script,
     /// Uses all commands of the others.
-    pub(super) attempt: Script,
-    /// Prolongs the places of requests in flight.
+    pub(super) probe: Script,
+    /// Renews the places of requests in flight.
     pub(super) renew: Script,
 }
 
@@ -31,15 +31,15 @@ pub(super) struct Script {
     sha1: String,
 }
 
-/// How a server takes the calls of scripts.
+/// The form in which a server accepts calls of scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sending {
-    /// By their names: the server has their texts.
+pub(super) enum ScriptForm {
+    /// By their SHA-1: the server has their texts.
     #[default]
-    Name,
-    /// By their names, and with the text where the server does not know it: it takes none for later.
+    Sha1,
+    /// By their SHA-1, and with the text if the server does not know it: it does not allow SCRIPT LOAD.
     TextIfUnknown,
-    /// With their texts, always: it lets nobody call them by name.
+    /// Always with the text: it does not allow EVALSHA.
     Text,
 }
 
@@ -49,7 +49,7 @@ pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     refund: Script::new(script_text::REFUND),
     spend: Script::new(script_text::SPEND),
     report: Script::new(script_text::REPORT),
-    attempt: Script::new(script_text::TRY),
+    probe: Script::new(script_text::PROBE),
     renew: Script::new(script_text::RENEW),
 });
 
@@ -60,18 +60,18 @@ impl Scripts {
     }
 
     fn all(&self) -> impl Iterator<Item = &Script> {
-        self.decide.iter().chain([&self.refund, &self.spend, &self.report, &self.attempt, &self.renew])
+        self.decide.iter().chain([&self.refund, &self.spend, &self.report, &self.probe, &self.renew])
     }
 
-    /// Gives a server the scripts that it lacks. How it then takes calls.
+    /// Loads the scripts that a server lacks. Returns the form in which it accepts calls.
     ///
     /// # Errors
-    /// When it takes none.
-    pub(super) async fn load(channel: &mut MultiplexedConnection) -> RedisResult<Sending> {
+    /// When it accepts none.
+    pub(super) async fn load(channel: &mut MultiplexedConnection) -> RedisResult<ScriptForm> {
         let mut exist = redis::cmd("SCRIPT");
         exist.arg("EXISTS");
         SCRIPTS.all().for_each(|script| _ = exist.arg(&script.sha1));
-        // A user who may not ask is given all of them.
+        // If the user may not call SCRIPT EXISTS, all are loaded.
         let known: Vec<bool> = match exist.query_async(channel).await {
             Err(error) if denied(&error) => Vec::new(),
             known => known?,
@@ -82,28 +82,28 @@ impl Scripts {
         for (script, _) in missing {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
         }
-        let sending = match pipeline.is_empty() {
-            true => Sending::Name,
+        let form = match pipeline.is_empty() {
+            true => ScriptForm::Sha1,
             false => match pipeline.exec_async(channel).await {
-                Err(error) if denied(&error) => Sending::TextIfUnknown,
-                loaded => loaded.map(|()| Sending::Name)?,
+                Err(error) if denied(&error) => ScriptForm::TextIfUnknown,
+                loaded => loaded.map(|()| ScriptForm::Sha1)?,
             },
         };
-        Self::try_call(channel, sending).await
+        Self::try_call(channel, form).await
     }
 
-    /// Calls a script that does nothing, to find out whether calls are taken as they are meant to be sent.
-    async fn try_call(channel: &mut MultiplexedConnection, sending: Sending) -> RedisResult<Sending> {
+    /// Calls a script that does nothing, to find out whether the server accepts this form.
+    async fn try_call(channel: &mut MultiplexedConnection, form: ScriptForm) -> RedisResult<ScriptForm> {
         let mut call = SCRIPTS.renew.call([].into_iter());
         call.arg(&[0; 8]).arg(b"").arg(0);
         let error = match call.exec_async(channel).await {
-            Err(error) if denied(&error) || (sending == Sending::TextIfUnknown && unknown(&error)) => error,
-            called => return called.map(|()| sending),
+            Err(error) if denied(&error) || (form == ScriptForm::TextIfUnknown && unknown(&error)) => error,
+            called => return called.map(|()| form),
         };
         match with_text(&call).exec_async(channel).await {
-            Ok(()) if denied(&error) => Ok(Sending::Text),
-            Ok(()) => Ok(Sending::TextIfUnknown),
-            Err(also) if denied(&also) => Err(error), // what is missing first, and is enough
+            Ok(()) if denied(&error) => Ok(ScriptForm::Text),
+            Ok(()) => Ok(ScriptForm::TextIfUnknown),
+            Err(also) if denied(&also) => Err(error), // the first missing permission
             Err(other) => Err(other),
         }
     }
@@ -117,7 +117,7 @@ pub(super) fn server_error_as_err(reply: RedisResult<Value>) -> RedisResult<Valu
     }
 }
 
-/// Whether the user may not do this.
+/// Whether the user lacks the permission.
 pub(super) fn denied(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
@@ -126,7 +126,7 @@ fn unknown(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// The same call with the script's text in place of its name. Other commands stay as they are.
+/// The same call with the text of the script in place of its SHA-1. Other commands are not changed.
 pub(super) fn with_text(call: &Cmd) -> Cmd {
     let mut arguments = call.args_iter().filter_map(|argument| match argument {
         Arg::Simple(bytes) => Some(bytes),
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_the_same_with_the_text() {
+    fn a_call_with_the_text_has_the_same_arguments() {
         let mut call = SCRIPTS.refund.call([&b"key"[..]].into_iter());
         call.arg(b"argument");
         let mut whole = redis::cmd("EVAL");

@@ -1,5 +1,5 @@
-//! What the threads of a gateway know together of one server: whether it is silent, who looks at it next, and who tries
-//! next to connect while it is away.
+//! What the workers share about one server: whether it is silent, when it is checked next, and which worker tries to
+//! reconnect.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,44 +14,44 @@ use super::connection::random;
 use crate::Clock;
 
 /// The pause before the first attempt after a loss. It doubles with every failure, up to a bound.
-const FIRST: Span = Span::from_millis(20);
-/// The bound. One worker tries for all, so that this costs a server little; and gateways find one that comes back at about
-/// the same time, before any of them asks it (see `OTHERS_REPORT`).
-const LONGEST: Span = Span::from_millis(250);
-/// The bound where an attempt costs the server more and only a person can help: it answers and refuses.
-const LONGEST_REFUSED: Span = Span::from_secs(5);
+const FIRST_PAUSE: Span = Span::from_millis(20);
+/// The longest pause. One worker tries for all, so that the cost for the server is small. All gateways then reconnect to a
+/// server that is back within this time, before any of them calls it (see `REPORTS_ONLY`).
+const MAX_PAUSE: Span = Span::from_millis(250);
+/// The longest pause if the server refuses the connection: an attempt costs it more, and an operator must act.
+const MAX_PAUSE_REFUSED: Span = Span::from_secs(5);
 /// How long an attempt may take before another worker tries.
-const ATTEMPT: Span = Span::from_millis(1_500);
+const ATTEMPT_TIMEOUT: Span = Span::from_millis(1_500);
 
 /// What is known of one server.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
-    /// When somebody looks next, in nanoseconds, for each way to look.
-    looks: [AtomicU64; 3],
-    /// Whether calls are under way and none is answered.
+pub(super) struct ServerWatch {
+    /// The time of the next check of each kind, in nanoseconds.
+    checks: [AtomicU64; 3],
+    /// Whether calls are in flight and none is answered.
     silent: AtomicBool,
-    /// Notified when that begins, so that another worker looks over its own connection.
-    pub(super) doubted: Notify,
+    /// Notified when that begins, so that another worker checks its own connection.
+    pub(super) became_silent: Notify,
     attempts: Mutex<Attempts>,
     /// Notified when a worker reaches the server again.
     reached: Notify,
 }
 
-/// How the server is looked at.
+/// A check of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum Check {
     /// Whether it answers.
-    Answers,
+    Ping,
     /// Whether it can be written to.
-    TakesWrites,
+    Write,
     /// Whether it answers this worker, while it is silent to another.
-    AnswersMe,
+    OwnPing,
 }
 
 #[derive(Debug, Default)]
 struct Attempts {
     /// Whether the last attempt to connect failed.
-    away: bool,
+    down: bool,
     failures: u32,
     /// When the next may begin.
     due: Time,
@@ -60,81 +60,81 @@ struct Attempts {
 /// An attempt to connect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// The server is not known to be away: every worker makes its own.
+    /// The server is not known to be down: every worker makes its own attempt.
     Own,
-    /// The server is away, and this worker tries for all.
+    /// The server is down, and this worker tries for all.
     ForAll,
 }
 
-impl Watch {
-    /// Whether this worker is the one to look at the server now. The next look is then due after `every`.
-    pub(super) fn claims(&self, look: Look, now: Time, every: Duration) -> bool {
-        let due = &self.looks[look as usize];
+impl ServerWatch {
+    /// Whether this worker makes the check now. The next one is then due after `every`.
+    pub(super) fn claim_check(&self, check: Check, now: Time, every: Duration) -> bool {
+        let due = &self.checks[check as usize];
         let (at, now) = (due.load(Ordering::Relaxed), now.as_nanos());
         let next = now.saturating_add(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX));
         now >= at && due.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether calls are under way and none is answered. Further requests do not wait then.
+    /// Whether calls are in flight and none is answered. Further requests do not wait then.
     pub(super) fn is_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
     }
 
-    /// Notes that calls are not answered.
-    pub(super) fn falls_silent(&self) {
+    /// Records that calls are not answered.
+    pub(super) fn mark_silent(&self) {
         self.silent.store(true, Ordering::Relaxed);
-        self.doubted.notify_waiters();
+        self.became_silent.notify_waiters();
     }
 
-    /// Notes that the server has answered something.
-    pub(super) fn heard(&self) {
+    /// Records that the server has answered.
+    pub(super) fn note_reply(&self) {
         if self.is_silent() {
             tracing::debug!("the store answers again");
             self.silent.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Waits until this worker may try to connect. While the server is away one worker tries at a time, and all others
-    /// as soon as it has succeeded.
-    pub(super) async fn turn(&self, clock: &Clock) -> Attempt {
+    /// Waits until this worker may try to connect. While the server is down one worker tries at a time, and all others
+    /// connect as soon as it has succeeded.
+    pub(super) async fn next_attempt(&self, clock: &Clock) -> Attempt {
         loop {
             let mut reached = pin!(self.reached.notified());
             reached.as_mut().enable();
-            match self.claim(clock.now()) {
+            match self.claim_attempt(clock.now()) {
                 Ok(attempt) => return attempt,
                 Err(due) => _ = tokio::time::timeout_at(clock.instant(due), reached).await,
             }
         }
     }
 
-    /// The attempt that may be made now, or when to ask again.
-    fn claim(&self, now: Time) -> Result<Attempt, Time> {
+    /// The attempt that may be made now, or the time of the next.
+    fn claim_attempt(&self, now: Time) -> Result<Attempt, Time> {
         let mut attempts = self.attempts();
-        if !attempts.away {
+        if !attempts.down {
             return Ok(Attempt::Own);
         }
         if now < attempts.due {
             return Err(attempts.due);
         }
-        attempts.due = now.plus(ATTEMPT);
+        attempts.due = now.plus(ATTEMPT_TIMEOUT);
         Ok(Attempt::ForAll)
     }
 
-    /// Notes that an attempt has failed.
-    pub(super) fn missed(&self, attempt: &Attempt, now: Time, error: &RedisError) {
+    /// Records a failed attempt.
+    pub(super) fn attempt_failed(&self, attempt: &Attempt, now: Time, error: &RedisError) {
         let mut attempts = self.attempts();
-        // Of the attempts that all workers make when the server goes, one counts.
-        if !attempts.away || *attempt == Attempt::ForAll {
-            attempts.away = true;
+        // When the server goes down all workers make an attempt, of which one counts.
+        if !attempts.down || *attempt == Attempt::ForAll {
+            attempts.down = true;
             attempts.failures = attempts.failures.saturating_add(1);
             attempts.due = now.plus(pause(attempts.failures, refuses(error)));
         }
     }
 
-    /// Notes that a connection was made.
+    /// Records that a connection was opened.
     pub(super) fn reached(&self) {
         *self.attempts() = Attempts::default();
-        self.heard();
+        self.note_reply();
         self.reached.notify_waiters();
     }
 
@@ -143,7 +143,7 @@ impl Watch {
     }
 }
 
-/// Whether a server answers and will not serve until somebody changes a setting.
+/// Whether the server refuses the connection until somebody changes a setting.
 fn refuses(error: &RedisError) -> bool {
     matches!(
         error.kind(),
@@ -153,11 +153,11 @@ fn refuses(error: &RedisError) -> bool {
     )
 }
 
-/// The pause after so many failures in a row: half of it and a random part of the other half, so that gateways do not
-/// come in step. `refused`: see [`LONGEST_REFUSED`].
+/// The pause after a number of consecutive failures. Half of it is random, so that gateways do not retry in step.
+/// `refused`: see [`MAX_PAUSE_REFUSED`].
 pub(super) fn pause(failures: u32, refused: bool) -> Span {
-    let longest = if refused { LONGEST_REFUSED } else { LONGEST };
-    let doubled = FIRST.as_nanos().saturating_mul(1 << failures.saturating_sub(1).min(32));
+    let longest = if refused { MAX_PAUSE_REFUSED } else { MAX_PAUSE };
+    let doubled = FIRST_PAUSE.as_nanos().saturating_mul(1 << failures.saturating_sub(1).min(32));
     let half = doubled.min(longest.as_nanos()) / 2;
     Span::from_nanos(half + u64::from_le_bytes(random()) % (half + 1))
 }
@@ -181,27 +181,30 @@ mod tests {
     }
 
     #[test]
-    fn one_worker_tries_while_the_server_is_away() {
-        let watch = Watch::default();
-        let all: Vec<_> = (0..4).map(|_| watch.claim(ms(0)).expect("nobody has failed yet")).collect();
+    fn one_worker_connects_while_the_server_is_down() {
+        let watch = ServerWatch::default();
+        let all: Vec<_> =
+            (0..4).map(|_| watch.claim_attempt(ms(0)).expect("nobody has failed yet")).collect();
         assert!(all.iter().all(|attempt| *attempt == Attempt::Own));
         let error = RedisError::from((ErrorKind::Io, "refused"));
-        all.iter().for_each(|attempt| watch.missed(attempt, ms(1), &error));
-        let due = watch.claim(ms(1)).expect_err("it has just failed");
+        all.iter().for_each(|attempt| watch.attempt_failed(attempt, ms(1), &error));
+        let due = watch.claim_attempt(ms(1)).expect_err("it has just failed");
         assert!(due <= ms(21), "four workers that find out together are one failure");
-        assert_eq!(watch.claim(due), Ok(Attempt::ForAll));
-        assert!(watch.claim(due).is_err(), "the others wait for the outcome");
-        watch.missed(&Attempt::ForAll, due, &error);
-        assert!(watch.claim(due).expect_err("it has failed again") > due);
+        assert_eq!(watch.claim_attempt(due), Ok(Attempt::ForAll));
+        assert!(watch.claim_attempt(due).is_err(), "the others wait for the outcome");
+        watch.attempt_failed(&Attempt::ForAll, due, &error);
+        assert!(watch.claim_attempt(due).expect_err("it has failed again") > due);
         watch.reached();
-        assert_eq!(watch.claim(due), Ok(Attempt::Own));
+        assert_eq!(watch.claim_attempt(due), Ok(Attempt::Own));
     }
 
     #[test]
-    fn one_worker_looks_at_a_time() {
-        let (watch, every) = (Watch::default(), Duration::from_millis(200));
-        assert!(watch.claims(Look::Answers, ms(0), every) && !watch.claims(Look::Answers, ms(199), every));
-        assert!(watch.claims(Look::TakesWrites, ms(0), every));
-        assert!(watch.claims(Look::Answers, ms(200), every));
+    fn one_worker_checks_at_a_time() {
+        let (watch, every) = (ServerWatch::default(), Duration::from_millis(200));
+        assert!(
+            watch.claim_check(Check::Ping, ms(0), every) && !watch.claim_check(Check::Ping, ms(199), every)
+        );
+        assert!(watch.claim_check(Check::Write, ms(0), every));
+        assert!(watch.claim_check(Check::Ping, ms(200), every));
     }
 }

@@ -1,14 +1,14 @@
-//! How the servers are reached and used. There is no way to print it: it holds passwords and private keys.
+//! The settings of a store. They have no `Debug`, because they contain passwords and private keys.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::Address;
 
-/// How the servers are reached and used.
+/// The settings of a store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where they are.
+    /// The addresses of the servers.
     pub servers: Deployment,
     /// The user; `None` for the default one.
     pub username: Option<String>,
@@ -16,19 +16,19 @@ pub struct Settings {
     pub password: Option<String>,
     /// The number of the database.
     pub database: u32,
-    /// How certificates are verified; `None` for plain TCP or a Unix socket.
+    /// The certificates for TLS; `None` for plain TCP or a Unix socket.
     pub tls: Option<TlsFiles>,
     /// The longest time that a request waits for a decision.
     pub timeout: Duration,
-    /// What the names of all keys begin with.
+    /// The prefix of the names of all keys.
     pub prefix: String,
-    /// The smallest number of gateways that share the store, however many it knows of.
+    /// The smallest number of gateways that is assumed to share the store.
     pub gateways: u32,
-    /// The folder in which the last known number of gateways outlives the process.
+    /// The folder for the file with the last known number of gateways.
     pub state_folder: PathBuf,
 }
 
-/// Where the servers are. No list is empty.
+/// The addresses of the servers. No list is empty.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Deployment {
     /// One server.
@@ -44,7 +44,7 @@ pub enum Deployment {
         /// The password at the sentinels.
         password: Option<String>,
     },
-    /// Some nodes of a cluster; they know the others.
+    /// Some nodes of a cluster, which know the others.
     Cluster(Vec<Address>),
 }
 

@@ -20,11 +20,11 @@ use super::metrics::CallMetrics;
 use super::store_state::StoreState;
 use crate::Clock;
 
-/// One worker's way to the shared counters.
+/// One worker's access to the shared counters.
 pub struct Store {
     pub(super) state: Arc<StoreState>,
     pub(super) clock: Clock,
-    /// Tells the workers apart.
+    /// The number of the worker.
     pub(super) worker: usize,
     pub(super) metrics: Arc<dyn CallMetrics>,
     pub(super) servers: Servers,
@@ -32,13 +32,13 @@ pub struct Store {
     pub(super) leases: Leases,
     /// The longest that a request waits for a decision.
     pub(super) timeout: Cell<Span>,
-    /// What ends with the store.
+    /// The tasks that end with the store.
     tasks: RefCell<Vec<AbortHandle>>,
-    /// How often each limit had a key pardoned, as last heard.
+    /// The number of pardons by limit, as the store returned it last.
     pub(super) pardons: RefCell<Option<HashMap<String, i64>>>,
 }
 
-/// What is known of a server at one moment.
+/// The known state of a server at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerView {
     /// The earliest time that its clock can show.
@@ -50,7 +50,7 @@ pub struct ServerView {
 }
 
 impl Store {
-    /// A store that begins to connect. `metrics` counts its calls.
+    /// Begins to connect. `metrics` counts the calls.
     ///
     /// # Panics
     /// Outside of a tokio `LocalSet`.
@@ -83,27 +83,27 @@ impl Store {
         self.timeout.get()
     }
 
-    /// What the gateway's threads share of it.
+    /// What all workers share about the store.
     pub fn state(&self) -> &Arc<StoreState> {
         &self.state
     }
 
-    /// Takes what the file says now; credentials are used for the next connection.
+    /// Takes the settings in force; credentials are used for the next connection.
     pub fn follow_config(&self) {
         self.timeout.set(self.state.config().timeout.into());
         self.servers.all().iter().for_each(|connection| connection.set_timeout(self.timeout()));
     }
 
-    /// Ends the store's connections; calls under way come to their end.
+    /// Closes the connections; calls in flight are completed.
     pub fn close(&self) {
         for task in self.tasks.take() {
             task.abort();
         }
-        self.servers.forget(&self.state, self.worker);
+        self.servers.stop_expecting(&self.state, self.worker);
     }
 
-    /// Decides a request at `now`, of which these limits are shared. Takes no longer than the configured timeout;
-    /// `None` if the store cannot decide in time.
+    /// Decides about the shared limits of a request at `now`, within the configured timeout; `None` if the store cannot
+    /// decide in time.
     pub async fn decide<'a>(
         self: &Rc<Self>,
         asks: impl Iterator<Item = &'a Ask<'a>>,
@@ -113,20 +113,20 @@ impl Store {
         self.submit(items, now).await
     }
 
-    /// Now, on the clock that the store was given.
+    /// The time on the clock of this process.
     pub fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// The server that counts a limit for a key, as seen at `now`; `None` while it is not known which it is.
+    /// The server that counts a key, at `now`; `None` while it is not known.
     pub fn server_of(&self, ask: &Ask<'_>, now: Time) -> Option<ServerView> {
         let connection = self.connection_of(ask)?;
-        let (earliest, latest) = (connection.clock.at_least(now), connection.clock.at_most(now));
+        let (earliest, latest) = (connection.clock.earliest(now), connection.clock.latest(now));
         Some(ServerView { earliest, latest, is_up: connection.is_up() })
     }
 
-    /// Makes an ask one that is decided without the store: on the store's clock, with one request counting once for
-    /// every live process, and behind what the store may still admit.
+    /// Changes an ask to one that is decided without the store: on the store's clock, with each request counting once for
+    /// every live gateway, and with the costs that the store may still admit.
     pub fn divide(&self, ask: &mut Ask<'_>, now: Time) {
         ask.at = self.server_of(ask, now).map_or(now, |server| server.earliest);
         ask.share = u16::try_from(self.state.gateways()).unwrap_or(u16::MAX);
@@ -140,15 +140,15 @@ impl Store {
 
     /// The connection to the server that holds the ask's counter.
     pub(super) fn connection_of(&self, ask: &Ask<'_>) -> Option<Rc<Connection>> {
-        match self.servers.only() {
+        match self.servers.single() {
             Some(connection) => Some(Rc::clone(connection)),
-            None => self.servers.of(Tag::of(&ask.text).slot()),
+            None => self.servers.owner_of(Tag::of(&ask.text).slot()),
         }
     }
 
-    /// The slot of a tag, where slots matter.
+    /// The slot of a tag; 0 if there is no cluster.
     pub(super) fn slot(&self, tag: Tag) -> u16 {
-        if self.servers.only().is_some() { 0 } else { tag.slot() }
+        if self.servers.single().is_some() { 0 } else { tag.slot() }
     }
 
     pub(super) fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {

@@ -1,4 +1,4 @@
-//! What the gateway's threads share about the store: whether it is there, who else uses it, what an outage cost.
+//! What all workers share about the store: whether it is up, which gateways use it, and what is to be reported to it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,46 +13,46 @@ use super::connection::random;
 use super::gateway_count;
 use super::in_flight::InFlightCosts;
 use super::server_clock::ServerClock;
-use super::server_watch::Watch;
+use super::server_watch::ServerWatch;
 use super::topology::Topology;
 use super::unreported::Unreported;
 use crate::Settings;
 
-/// The least time after which people are told another reason for the same outage.
-const RETELL: Span = Span::from_secs(10);
-/// How often in a row a smaller number of gateways is told, twice a second, before it is believed.
-const BELIEVED: u32 = 6;
+/// The shortest time after which another reason for the same outage is logged.
+const REPEAT_AFTER: Span = Span::from_secs(10);
+/// The number of consecutive heartbeats, two a second, that must return a smaller number of gateways before it is used.
+const CONFIRMATIONS: u32 = 6;
 
-/// What all threads of a gateway share about its store.
+/// What all workers of a gateway share about its store.
 pub struct StoreState {
-    /// What the file says of it.
+    /// The settings in force.
     config: ArcSwap<Settings>,
-    /// This gateway's name among those that share it.
+    /// The name of this gateway among those that share the store.
     pub(super) gateway: String,
-    /// Notified when a worker has lost its connection, so that the others look at theirs.
-    pub(super) alarm: watch::Sender<()>,
-    /// Live gateways, this one among them, as of the last word from the store.
+    /// Notified when a worker has lost its connection, so that the others check theirs.
+    pub(super) connection_lost: watch::Sender<()>,
+    /// The number of live gateways, including this one, as the store returned it last.
     gateways: AtomicU32,
-    /// The counts below that which were told in a row.
+    /// Consecutive smaller numbers.
     fewer: Mutex<Fewer>,
-    /// Which server holds what.
+    /// Which server holds which keys.
     pub(super) topology: Topology,
-    /// When people were last told that a script and the core do not agree.
-    disagreement_told: Mutex<Option<Time>>,
-    watches: Mutex<HashMap<String, Arc<Watch>>>,
+    /// When a disagreement between a script and the core was logged last.
+    disagreement_logged: Mutex<Option<Time>>,
+    watches: Mutex<HashMap<String, Arc<ServerWatch>>>,
     clocks: Mutex<HashMap<String, Arc<ServerClock>>>,
     health: Mutex<Health>,
-    /// What was admitted without the store.
+    /// Costs that were admitted without the store.
     pub(super) unreported: Unreported,
-    /// What requests wait for.
+    /// Costs of calls in flight.
     pub(super) in_flight: Arc<InFlightCosts>,
-    /// Where the gateway keeps what the store has told.
-    told: Mutex<Vec<Weak<Counters>>>,
-    /// Whether that is to be forgotten.
+    /// The counters in which states from the store are kept.
+    tracked: Mutex<Vec<Weak<Counters>>>,
+    /// Whether these states are to be removed.
     outdated: AtomicBool,
 }
 
-/// Counts of gateways that are smaller than the known one.
+/// Consecutive numbers of gateways that are smaller than the known one.
 #[derive(Default)]
 struct Fewer {
     times: u32,
@@ -60,56 +60,56 @@ struct Fewer {
     most: u32,
 }
 
-/// Which connections are there.
+/// The missing connections.
 #[derive(Default)]
 struct Health {
-    /// By worker and server: why it is missing.
+    /// By worker and server: why a connection is missing; `None` before the first attempt has ended.
     missing: BTreeMap<(usize, String), Option<String>>,
-    /// Whether a connection was ever there.
+    /// Whether the store was ever up.
     ever: bool,
-    /// What people were told of an outage that is not over, and when.
-    told: Option<(String, Time)>,
+    /// The reason that was logged for the present outage, and when.
+    logged: Option<(String, Time)>,
 }
 
-/// What /status tells of the store.
+/// The state of the store in `/status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreStatus {
     /// Whether every worker reaches it.
     pub up: bool,
-    /// Live gateways that share it, as far as is known.
+    /// The known number of live gateways that share it.
     pub gateways: u32,
     /// Why it is not up.
     pub trouble: Option<String>,
 }
 
 impl StoreState {
-    /// Nothing is known of the store yet.
+    /// The state before the first connection.
     pub fn new(config: Settings) -> Self {
         Self {
             gateways: AtomicU32::new(gateway_count::read(&config)),
             config: ArcSwap::from_pointee(config),
             gateway: random().iter().map(|byte| format!("{byte:02x}")).collect(),
-            alarm: watch::Sender::new(()),
+            connection_lost: watch::Sender::new(()),
             fewer: Mutex::default(),
             topology: Topology::default(),
-            disagreement_told: Mutex::default(),
+            disagreement_logged: Mutex::default(),
             watches: Mutex::default(),
             clocks: Mutex::default(),
             health: Mutex::default(),
             unreported: Unreported::default(),
             in_flight: Arc::default(),
-            told: Mutex::default(),
+            tracked: Mutex::default(),
             outdated: AtomicBool::new(false),
         }
     }
 
-    /// What the file says of it.
+    /// The settings in force.
     pub fn config(&self) -> Arc<Settings> {
         self.config.load_full()
     }
 
-    /// Goes on under another configuration, if that leads to the same counters: other credentials, another timeout.
-    /// Whether it does.
+    /// Takes other settings if they lead to the same counters, for example other credentials or another timeout. Returns
+    /// whether they do.
     pub fn can_keep(&self, config: &Settings) -> bool {
         let now = self.config();
         let same = now.servers == config.servers
@@ -122,16 +122,16 @@ impl StoreState {
         same
     }
 
-    /// Live gateways: as many as were last heard of, but no fewer than the file says.
+    /// The number of live gateways as the store returned it last, but not less than the configured one.
     pub fn gateways(&self) -> u32 {
         self.gateways.load(Ordering::Relaxed).max(self.config.load().gateways)
     }
 
-    /// Takes the count of live gateways from the store, and keeps it over a restart; `None` if the store did not answer. It
-    /// writes a file, so it is not for threads that serve.
+    /// Takes the number of live gateways from the store, and writes it to a file for the next start; `None` if the store did
+    /// not answer. It blocks, so a worker must not call it.
     ///
-    /// A smaller count is believed when it was told often enough in a row: after an outage, in which no gateway could say
-    /// that it lives, the first that is back would find itself alone.
+    /// A smaller number is used after [`CONFIRMATIONS`] heartbeats: after an outage, in which no gateway could send its
+    /// heartbeat, the first one that is back would find itself alone.
     pub(super) fn count_gateways(&self, told: Option<u32>) {
         let known = self.gateways.load(Ordering::Relaxed);
         let gateways = {
@@ -145,7 +145,7 @@ impl StoreState {
             }
             match told {
                 Some(told) if told > known => told,
-                _ if fewer.times >= BELIEVED => std::mem::take(&mut *fewer).most,
+                _ if fewer.times >= CONFIRMATIONS => std::mem::take(&mut *fewer).most,
                 _ => return,
             }
         };
@@ -157,22 +157,22 @@ impl StoreState {
         }
     }
 
-    /// Takes the limits whose counters keep what the store tells.
+    /// Takes the limits whose counters keep states from the store.
     pub fn track<'a>(&self, limits: impl Iterator<Item = &'a Arc<CountedLimit>>) {
-        *locked(&self.told) = limits.map(|limit| Arc::downgrade(&limit.counters)).collect();
+        *locked(&self.tracked) = limits.map(|limit| Arc::downgrade(&limit.counters)).collect();
     }
 
-    /// Notes what a server's clock showed at some instant between `sent` and `received`.
+    /// Records that the clock of a server showed `server` between `sent` and `received`.
     ///
-    /// Where it was set back, what the store told before is on a clock that is gone: a refusal would be remembered for
-    /// as much longer. It is forgotten, as soon as the store has heard of all that was counted on top of it.
-    pub(super) fn seen(&self, clock: &ServerClock, server: Time, sent: Time, received: Time) {
-        if clock.seen(server, sent, received) {
+    /// If it was set back, earlier states from the store are invalid: a refusal would be remembered for too long. They are
+    /// removed as soon as everything that was admitted without the store has been reported.
+    pub(super) fn observe_clock(&self, clock: &ServerClock, server: Time, sent: Time, received: Time) {
+        if clock.observe(server, sent, received) {
             self.outdated.store(true, Ordering::Relaxed);
         }
         let forget = self.outdated.load(Ordering::Relaxed) && !self.unreported.any();
         if forget && self.outdated.swap(false, Ordering::Relaxed) {
-            locked(&self.told).iter().filter_map(Weak::upgrade).for_each(|counters| counters.forget());
+            locked(&self.tracked).iter().filter_map(Weak::upgrade).for_each(|counters| counters.forget());
         }
     }
 
@@ -181,13 +181,13 @@ impl StoreState {
         Arc::clone(locked(&self.clocks).entry(server.to_owned()).or_default())
     }
 
-    /// What the servers' clocks show at least when ours shows `now`.
+    /// The earliest time that any server's clock can show when ours shows `now`.
     pub fn clocks_at(&self, now: Time) -> Time {
-        locked(&self.clocks).values().map(|clock| clock.at_least(now)).min().unwrap_or(now)
+        locked(&self.clocks).values().map(|clock| clock.earliest(now)).min().unwrap_or(now)
     }
 
-    /// What all workers know of a server.
-    pub(super) fn watch(&self, server: &str) -> Arc<Watch> {
+    /// What all workers share about a server.
+    pub(super) fn watch(&self, server: &str) -> Arc<ServerWatch> {
         Arc::clone(locked(&self.watches).entry(server.to_owned()).or_default())
     }
 
@@ -205,36 +205,37 @@ impl StoreState {
     pub(super) fn reached(&self, worker: usize, server: &str) {
         let mut health = locked(&self.health);
         health.missing.remove(&(worker, server.to_owned()));
-        if health.missing.is_empty() && (health.told.is_some() || !health.ever) {
+        if health.missing.is_empty() && (health.logged.is_some() || !health.ever) {
             health.ever = true;
-            health.told = None;
+            health.logged = None;
             tracing::info!("the store is up: limits are shared and exact");
         }
     }
 
-    /// A worker has lost its connection, or cannot make one. People are told once, and of another reason now and then.
+    /// A worker has lost its connection, or cannot open one. An outage is logged once, and another reason for it after
+    /// [`REPEAT_AFTER`].
     pub(super) fn lost(&self, worker: usize, server: &str, why: &str, now: Time) {
         let mut health = locked(&self.health);
         health.missing.insert((worker, server.to_owned()), Some(why.to_owned()));
         let reason = format!("{server}: {why}");
-        match &health.told {
+        match &health.logged {
             None => tracing::error!(
                 "the store is down ({reason}): each limit follows its on_store_failure until it is back"
             ),
-            Some((before, at)) if *before != reason && now.since(*at) >= RETELL => {
+            Some((before, at)) if *before != reason && now.since(*at) >= REPEAT_AFTER => {
                 tracing::error!("the store is still down ({reason})");
             }
             Some(_) => return,
         }
-        health.told = Some((reason, now));
+        health.logged = Some((reason, now));
     }
 
-    /// Tells people, now and then, that an answer did not agree with the state beside it: how many requests the script
-    /// admitted, and how many the core.
-    pub(super) fn tell_disagreement(&self, (script, core): (usize, usize), now: Time) {
-        let mut told = locked(&self.disagreement_told);
-        if told.is_none_or(|told| now.since(told) >= RETELL) {
-            *told = Some(now);
+    /// Logs that a script admitted another number of requests than the core does from the same state, at most once in
+    /// [`REPEAT_AFTER`].
+    pub(super) fn log_disagreement(&self, (script, core): (usize, usize), now: Time) {
+        let mut logged = locked(&self.disagreement_logged);
+        if logged.is_none_or(|logged| now.since(logged) >= REPEAT_AFTER) {
+            *logged = Some(now);
             tracing::error!(
                 "the store admitted {script} requests where its state admits {core}: the smaller number passed. Is \
                  something else writing the keys or the scripts? Please report it; \
@@ -243,7 +244,7 @@ impl StoreState {
         }
     }
 
-    /// What /status tells.
+    /// The state in `/status`.
     pub fn status(&self) -> StoreStatus {
         let health = locked(&self.health);
         let trouble =

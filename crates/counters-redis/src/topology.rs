@@ -1,5 +1,4 @@
-//! Which server holds what, asked once for all threads of a gateway: the slots of a cluster, the master that sentinels
-//! name.
+//! Which server holds which keys: the slots of a cluster, or the master that the sentinels name. One worker asks for all.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,21 +17,21 @@ use super::server_watch::pause;
 use super::store::Store;
 use crate::{Address, Deployment};
 
-/// How long it may take to ask.
-const ASK: Duration = Duration::from_secs(1);
-/// The least time between two questions, however many workers complain.
-const LEAST: Duration = Duration::from_millis(250);
-/// How long it is not asked when nobody complains.
-const SLOTS: Duration = Duration::from_secs(15);
-const MASTER: Duration = Duration::from_millis(750);
+/// The longest time for an answer.
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+/// The shortest interval of refreshes.
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
+/// The intervals of refreshes without a reason.
+const SLOTS_INTERVAL: Duration = Duration::from_secs(15);
+const MASTER_INTERVAL: Duration = Duration::from_millis(750);
 
-/// What the threads of a gateway know of the servers.
+/// What all workers know of the topology.
 pub(super) struct Topology {
     known: watch::Sender<Option<Result<Known, String>>>,
-    /// Notified when it is wrong.
+    /// Notified when it is to be refreshed.
     outdated: Notify,
     /// Held by the worker that asks for all.
-    duty: Mutex<()>,
+    refresher: Mutex<()>,
 }
 
 /// The last answer.
@@ -44,12 +43,12 @@ enum Known {
 
 impl Default for Topology {
     fn default() -> Self {
-        Self { known: watch::Sender::new(None), outdated: Notify::new(), duty: Mutex::new(()) }
+        Self { known: watch::Sender::new(None), outdated: Notify::new(), refresher: Mutex::new(()) }
     }
 }
 
 impl Topology {
-    /// Has the topology asked for again, for this reason.
+    /// Requests a refresh for this reason.
     pub(super) fn outdate(&self, reason: &'static str) {
         tracing::debug!(reason, "store topology is outdated");
         self.outdated.notify_one();
@@ -71,14 +70,14 @@ impl Topology {
 }
 
 impl Store {
-    /// Asks for all workers, from when this one has the duty: it passes on when a worker ends.
+    /// Refreshes the topology for all workers, while this worker holds the lock. Another takes over when it ends.
     pub(super) async fn refresh_topology(self: Rc<Self>) {
         let topology = &self.state.topology;
-        let _duty = topology.duty.lock().await;
+        let _refresher = topology.refresher.lock().await;
         let mut sentinels = Sentinels::default();
         let mut failures = 0;
         loop {
-            let known = match tokio::time::timeout(ASK, self.ask_topology(&mut sentinels)).await {
+            let known = match tokio::time::timeout(ASK_TIMEOUT, self.ask_topology(&mut sentinels)).await {
                 Ok(known) => known.map_err(|error| one_line(&error)),
                 Err(_) => Err("it is not known who holds what: nobody answers in time".to_owned()),
             };
@@ -87,8 +86,12 @@ impl Store {
             if failures > 0 {
                 tokio::time::sleep(pause(failures, false).into()).await;
             } else {
-                tokio::time::sleep(LEAST).await;
-                let often = if matches!(self.servers, Servers::Cluster(_)) { SLOTS } else { MASTER };
+                tokio::time::sleep(MIN_INTERVAL).await;
+                let often = if matches!(self.servers, Servers::Cluster(_)) {
+                    SLOTS_INTERVAL
+                } else {
+                    MASTER_INTERVAL
+                };
                 let _ = tokio::time::timeout(often, topology.outdated.notified()).await;
             }
         }
@@ -102,7 +105,7 @@ impl Store {
         }
     }
 
-    /// Asks all nodes to which there is a connection, and those that the file names if none of them answers.
+    /// Asks all connected nodes, and the configured ones if none of them answers.
     async fn ask_slots(&self) -> RedisResult<Vec<SlotRange>> {
         let config = self.state.config();
         let of = async |mut channel: MultiplexedConnection, address: &Address| {
@@ -113,20 +116,20 @@ impl Store {
         let connections = self.servers.all();
         let open = connections
             .iter()
-            .filter_map(|connection| Some((connection.ready().ok()?, connection.fixed.as_ref()?)));
+            .filter_map(|connection| Some((connection.channel().ok()?, connection.address.as_ref()?)));
         let open: Vec<_> = open.map(|(channel, address)| Box::pin(of(channel, address))).collect();
-        // The first answer counts: a node that is silent must not keep the others from being heard.
+        // The first answer counts, so that a silent node does not delay the others.
         if !open.is_empty()
-            && let Ok(Ok((ranges, _))) = tokio::time::timeout(ASK / 2, select_ok(open)).await
+            && let Ok(Ok((ranges, _))) = tokio::time::timeout(ASK_TIMEOUT / 2, select_ok(open)).await
         {
             return Ok(ranges);
         }
-        let dial = async |address: &Address| of(connect(&config, address, ASK).await?, address).await;
+        let dial = async |address: &Address| of(connect(&config, address, ASK_TIMEOUT).await?, address).await;
         let dialled = cluster::seeds(&config).iter().map(|address| Box::pin(dial(address)));
         Ok(select_ok(dialled).await?.0)
     }
 
-    /// Takes what is known, whenever it is asked anew.
+    /// Takes each new topology.
     pub(super) async fn follow_topology(self: Rc<Self>) {
         let mut known = self.state.topology.known.subscribe();
         loop {
@@ -143,14 +146,14 @@ impl Store {
                         Ok(Known::Master(_)) => {}
                         Err(why) => self.state.lost(self.worker, CLUSTER, &why, self.clock.now()),
                     }
-                    map.ever.set(true);
-                    map.looked.notify_waiters();
+                    map.was_refreshed.set(true);
+                    map.refreshed.notify_waiters();
                 }
                 (Servers::One(connection), Some(Ok(Known::Master(master)))) => {
-                    let at = connection.at.borrow().clone();
+                    let at = connection.master.borrow().clone();
                     if at.is_some_and(|at| at != master) && connection.is_up() {
-                        connection.shut(format!("the sentinels name another master, {master}"));
-                        *connection.named.borrow_mut() = Some(master);
+                        connection.close(format!("the sentinels name another master, {master}"));
+                        *connection.next_master.borrow_mut() = Some(master);
                     }
                 }
                 _ => {}
@@ -161,17 +164,17 @@ impl Store {
         }
     }
 
-    /// The master, as the sentinels say from now on.
+    /// The master that the sentinels name from now on.
     ///
     /// # Errors
-    /// When none says it.
+    /// When none names it.
     pub(super) async fn master(&self) -> RedisResult<Address> {
         let topology = &self.state.topology;
         let mut known = topology.known.subscribe();
         known.mark_unchanged();
         topology.outdate("a worker connects");
         let failed = |why: String| RedisError::from((ErrorKind::Io, "no master", why));
-        match tokio::time::timeout(ASK * 2, known.changed()).await {
+        match tokio::time::timeout(ASK_TIMEOUT * 2, known.changed()).await {
             Ok(Ok(())) => {}
             _ => return Err(failed("the sentinels do not answer in time".to_owned())),
         }

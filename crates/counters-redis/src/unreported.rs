@@ -13,27 +13,27 @@ use super::key_name::StoreKey;
 /// The largest number of keys that are remembered; costs of further keys are not reported.
 const MAX_KEYS: usize = 100_000;
 
-/// The spending of all keys that the store has not heard of, shared by the threads of a gateway.
+/// The unreported costs of all keys, shared by the workers of a gateway.
 #[derive(Default)]
 pub(super) struct Unreported {
     keys: Mutex<HashMap<(u64, Fingerprint), Spent>>,
-    /// How many those are, to look at without a lock.
+    /// The number of keys, which can be read without a lock.
     count: AtomicUsize,
 }
 
-/// What one key spent.
+/// The unreported costs of one key.
 struct Spent {
     key: StoreKey,
     /// The sum of the costs that were admitted since the last report.
     fresh: u64,
-    /// The report that is in flight, or that may or may not have arrived.
+    /// The report that was sent and is not acknowledged.
     report: Option<(ReportId, u64)>,
 }
 
 /// Identifies a report: the store charges it once, however often it arrives.
 pub(super) type ReportId = [u8; 8];
 
-/// What a key spent, as it is told to the store.
+/// The costs of a key in a report.
 pub(super) struct Report {
     pub(super) key: StoreKey,
     pub(super) id: ReportId,
@@ -41,7 +41,7 @@ pub(super) struct Report {
 }
 
 impl Unreported {
-    /// Notes what was admitted without the store.
+    /// Adds a cost that was admitted without the store.
     pub(super) fn add(&self, key: &StoreKey, cost: u64) {
         let mut keys = self.locked();
         let room = keys.len() < MAX_KEYS;
@@ -64,13 +64,13 @@ impl Unreported {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the store has not heard of all that this key spent.
+    /// Whether the key has unreported costs.
     pub(super) fn has(&self, limit: &CountedLimit, key: Fingerprint) -> bool {
         self.any() && self.locked().contains_key(&(limit.counters.order, key))
     }
 
-    /// The reports of the keys that `wanted` picks. `still` says how much of what a key spent has not come back to it
-    /// by itself. A report without an answer is made again as it was.
+    /// The reports of the keys that `wanted` selects. `still` returns how much of the costs of a key has not drained. A
+    /// report that was not acknowledged is repeated unchanged.
     pub(super) fn reports(
         &self,
         wanted: impl Fn(&StoreKey) -> bool,
@@ -94,8 +94,8 @@ impl Unreported {
         reports
     }
 
-    /// The store has heard of a report. Whether it now knows of all that the key spent.
-    pub(super) fn heard(&self, report: &Report) -> bool {
+    /// The store has acknowledged a report. Returns whether all costs of the key are reported now.
+    pub(super) fn acknowledge(&self, report: &Report) -> bool {
         let mut keys = self.locked();
         let Entry::Occupied(mut known) = keys.entry(report.key.id()) else { return true };
         let spent = known.get_mut();
@@ -124,10 +124,10 @@ mod tests {
     use crate::key_name::Tag;
     use sluicegate_counters::KeyText;
 
-    /// A report is repeated as it was until it is heard, what is spent meanwhile is in the next one, and what has come back
-    /// by itself is in none.
+    /// A report is repeated unchanged until it is acknowledged. Costs of the meantime are in the next one, and costs that
+    /// have drained are in none.
     #[test]
-    fn a_report_is_repeated_until_it_is_heard() {
+    fn a_report_is_repeated_until_it_is_acknowledged() {
         let rate = Rate::new(100, Span::from_secs(60)).expect("a rate");
         let limit =
             std::sync::Arc::new(fixture::limit(Quota::FixedWindow(FixedWindow::new(rate), rate), 10, 0));
@@ -141,11 +141,14 @@ mod tests {
         unreported.add(&key, 3);
         let again = reports(100).remove(0);
         assert_eq!((first.id, first.amount), (again.id, 7));
-        assert!(!unreported.heard(&again));
+        assert!(!unreported.acknowledge(&again));
         let second = reports(2).remove(0);
         assert_eq!(second.amount, 2, "one of the three has come back by itself");
-        assert!(!unreported.heard(&first) && unreported.has(&key.limit, key.key), "it was heard before");
-        assert!(unreported.heard(&second) && !unreported.any());
+        assert!(
+            !unreported.acknowledge(&first) && unreported.has(&key.limit, key.key),
+            "it was heard before"
+        );
+        assert!(unreported.acknowledge(&second) && !unreported.any());
         unreported.add(&key, 3);
         assert!(reports(0).is_empty() && !unreported.any());
     }
