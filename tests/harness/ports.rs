@@ -1,6 +1,6 @@
 //! Addresses that no other process takes between choosing and using them.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Socket, Type};
 
@@ -13,11 +13,23 @@ pub struct ReservedPort {
 
 impl ReservedPort {
     pub fn new() -> Self {
-        let holder = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        holder.set_reuse_address(true).unwrap();
-        holder.set_reuse_port(true).unwrap();
-        holder.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let holder = bound(SocketAddr::from(([127, 0, 0, 1], 0)));
         let address = holder.local_addr().unwrap().as_socket().unwrap();
         Self { address, _holder: holder }
     }
+
+    /// Listens on the address.
+    pub fn listen(&self) -> TcpListener {
+        let socket = bound(self.address);
+        socket.listen(128).unwrap();
+        socket.into()
+    }
+}
+
+fn bound(address: SocketAddr) -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.set_reuse_port(true).unwrap();
+    socket.bind(&address.into()).unwrap();
+    socket
 }

@@ -1,8 +1,9 @@
 //! A server that fails is reported: once in the process log, in the access log, and in /status.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use crate::harness::{Gateway, Setup, until};
+use crate::harness::{Gateway, ReservedPort, Setup, until};
 
 const FILE: &str = "access_log: {path: access.log}\n\
                     upstreams: {api: {servers: [\"http://{dead}\"], retries: {attempts: 0}, timeouts: {response: 200ms}}}\n\
@@ -27,19 +28,15 @@ fn told(gateway: &Gateway, why: &str) {
 /// A server that refuses connections is told of once, and so is its return.
 #[test]
 fn a_server_that_refuses_connections_is_reported() {
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = dead.local_addr().unwrap();
-    drop(dead);
-    let gateway = Setup::default().value("dead", address).start(FILE);
+    let dead = ReservedPort::new();
+    let gateway = Setup::default().value("dead", dead.address).start(FILE);
     for _ in 0..5 {
         assert_eq!(gateway.get("/").status, 502);
     }
     told(&gateway, "Connection refused");
-    let back = TcpListener::bind(address).unwrap();
+    let back = dead.listen();
     std::thread::spawn(move || {
-        for stream in back.incoming().flatten() {
-            use std::io::{Read, Write};
-            let mut stream = stream;
+        for mut stream in back.incoming().flatten() {
             let _ = stream.read(&mut [0; 1024]);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         }

@@ -59,6 +59,7 @@ fn a_storm_of_deadlines_is_no_flood() {
     for turn in 0..20 {
         let ids = || (turn * 90..turn * 90 + 90).map(stream);
         h2.send(ids().flat_map(|id| get(id, "/slow")).collect::<Vec<u8>>());
+        upstream.wait_for((turn as usize + 1) * 90);
         sleep(Duration::from_millis(100));
         h2.send(ids().flat_map(reset).collect::<Vec<u8>>());
     }
