@@ -1,18 +1,18 @@
-//! The only place that reads time.
+//! The only module that reads clocks.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sluicegate_limiter::{Span, Time};
 
-/// The gateway's clock: it starts at the wall clock's time and then runs on the monotonic one, so that windows
-/// are aligned to UTC and a step of the wall clock neither opens nor closes a bucket.
+/// The gateway's clock: it starts at the time of the wall clock and advances with the monotonic clock. Windows are aligned
+/// to UTC, and a step of the wall clock changes no counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started: Instant,
     at: Time,
 }
 
-#[allow(clippy::disallowed_methods, reason = "this file is where clocks are read")]
+#[allow(clippy::disallowed_methods, reason = "only this file reads clocks")]
 impl Clock {
     /// A clock that starts now.
     pub fn start() -> Self {
@@ -25,7 +25,7 @@ impl Clock {
         self.at.plus(Span::from_nanos(nanos(self.started.elapsed())))
     }
 
-    /// The same clock, for what is counted in a store.
+    /// The same clock for shared counters.
     pub fn for_store(&self) -> sluicegate_counters_redis::Clock {
         sluicegate_counters_redis::Clock::new(self.started, self.at)
     }
@@ -35,7 +35,7 @@ impl Clock {
         self.started.elapsed()
     }
 
-    /// The wall clock's time, for people.
+    /// The time of the wall clock, for logs and reports.
     pub fn wall(&self) -> jiff::Timestamp {
         jiff::Timestamp::now()
     }
@@ -46,8 +46,8 @@ impl Clock {
     }
 }
 
-/// The wall clock's time where no clock runs yet: files are checked before the gateway starts.
-#[allow(clippy::disallowed_methods, reason = "this file is where clocks are read")]
+/// The time of the wall clock before the gateway has started: its files are validated then.
+#[allow(clippy::disallowed_methods, reason = "only this file reads clocks")]
 pub fn today() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }

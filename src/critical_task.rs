@@ -1,32 +1,32 @@
-//! Tasks that the gateway cannot do without. A panic costs a request its connection; one in such a task would leave
-//! a port dead, so it ends the process, and whoever looks after that starts it again.
+//! Critical tasks. A panic elsewhere closes one connection; a panic in a critical task would leave a port without service,
+//! so it ends the process, and the service manager starts it again.
 
 use tokio::sync::mpsc;
 
-/// Where the failures of critical tasks are told.
+/// Reports failures of critical tasks.
 #[derive(Clone)]
 pub struct CriticalTasks(mpsc::UnboundedSender<&'static str>);
 
-/// Held by a critical task: tells of it if the task panics.
+/// Held by a critical task: reports a panic of the task.
 pub struct Guard {
     critical: CriticalTasks,
     task: &'static str,
 }
 
 impl CriticalTasks {
-    /// What has failed is sent to `failures`, in words that go on from "what".
+    /// Failures are sent to `failures`, as the words that follow "the task that".
     pub fn new(failures: mpsc::UnboundedSender<&'static str>) -> Self {
         Self(failures)
     }
 
-    /// For a task that does this.
+    /// The guard of a task; `task` says what the task does.
     pub fn guard(&self, task: &'static str) -> Guard {
         Guard { critical: self.clone(), task }
     }
 
-    /// Something ended that never should.
+    /// Reports that a critical task has failed.
     pub fn failed(&self, task: &'static str) {
-        let _ = self.0.send(task); // if nobody hears it, the gateway is ending
+        let _ = self.0.send(task); // without a receiver the gateway is ending already
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_panic_is_told() {
+    fn only_a_panic_is_reported() {
         let (sender, mut failures) = mpsc::unbounded_channel();
         let critical = CriticalTasks::new(sender);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

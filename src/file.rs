@@ -1,5 +1,5 @@
-//! Files that are named by a configuration. They are opened and read so that none can hold a thread for ever or fill
-//! the memory: a named pipe, a device or a file that grows is an error.
+//! Reads files that a configuration names. No file can block a thread or exhaust the memory: a named pipe, a device or a
+//! file that is too large is an error.
 
 use std::fs::{File, Metadata};
 use std::io::{Error, ErrorKind, Read};
@@ -16,9 +16,9 @@ pub(crate) const TABLE: u64 = 1 << 30;
 /// The largest file of a secret, of keys or of certificates.
 pub(crate) const SMALL: u64 = 1 << 20;
 
-/// What a regular file of at most `largest` bytes holds, and what the file system tells of it.
+/// The content and the metadata of a regular file of at most `largest` bytes.
 pub(crate) fn read(path: &Path, largest: u64) -> Result<(Vec<u8>, Metadata), Error> {
-    check(&std::fs::metadata(path)?, largest)?; // opening a device can have effects of its own
+    check(&std::fs::metadata(path)?, largest)?; // before it is opened: opening a device can have side effects
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let metadata = file.metadata()?;
@@ -31,7 +31,7 @@ pub(crate) fn read_text(path: &Path, largest: u64) -> Result<String, Error> {
     utf8_text(read(path, largest)?.0)
 }
 
-/// The same of whatever can be read, such as a pipe: for commands that read a file once and may wait for it.
+/// The text of any readable file, such as a pipe: for commands, which read it once and may wait for it.
 pub(crate) fn read_any_text(path: &Path, largest: u64) -> Result<String, Error> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -49,7 +49,7 @@ fn check(metadata: &Metadata, largest: u64) -> Result<(), Error> {
     if metadata.len() > largest { Err(too_large(largest)) } else { Ok(()) }
 }
 
-/// Reads to the end; a file may grow while it is read.
+/// Reads to the end, at most `largest` bytes, because a file may grow while it is read.
 pub(crate) fn bounded(file: impl Read, size: u64, largest: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
     file.take(largest + 1).read_to_end(&mut bytes)?;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_up_to_the_bound_are_read() {
+    fn only_regular_files_up_to_the_maximum_are_read() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, vec![b'x'; 1 << 20]).unwrap();

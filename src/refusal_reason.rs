@@ -10,19 +10,19 @@ named_enum! {
         Limit = "limit",
         /// A limit has banned the request's key (429).
         Ban = "ban",
-        /// `deny` or `allow` turns the client's address away (403).
+        /// `deny` or `allow` excludes the client's address (403).
         List = "list",
         /// An API key or a token is required, and the request has none (401).
         Unauthenticated = "unauthenticated",
-        /// The request's API key is unknown, or its token does not hold (401).
+        /// The request's API key is unknown, or its token is not valid (401).
         Forbidden = "forbidden",
         /// No route matches (404).
         NoRoute = "no_route",
         /// The request is malformed, or servers could read it in different ways (400).
         Malformed = "malformed",
-        /// The method is one that the gateway does not serve (405).
+        /// The gateway does not serve the method (405).
         Method = "method_not_allowed",
-        /// The TLS connection is one for another host (421).
+        /// The TLS connection was established for another host (421).
         Misdirected = "misdirected",
         /// The client did not send its request in time (408).
         Timeout = "timeout",
@@ -36,7 +36,7 @@ named_enum! {
         Expectation = "expectation_failed",
         /// The store does not answer, and a limit has `on_store_failure: closed` (503).
         Store = "store",
-        /// All servers of the upstream have as many requests as they may (503).
+        /// All servers of the upstream have their maximum number of requests (503).
         Shed = "shed",
         /// No server of the upstream gave a valid answer (502).
         Upstream = "upstream",

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{ConfigFile, ConfigOption, USERS_MISTAKE, fail, say};
+use super::{ConfigFile, ConfigOption, INVALID, fail, say};
 use crate::access_log::try_log;
 use crate::limit::try_store;
 use sluicegate_config::LogTarget;
@@ -11,7 +11,7 @@ use sluicegate_config::LogTarget;
 #[command(
     after_help = "Exit code: 0 if the file can be used, 1 if not; with --strict, 1 also for warnings.\n\n\
                         Examples:\n  sluicegate check\n  sluicegate check --strict deploy/gateway.yaml\n  \
-                        sluicegate check --connect gateway.yaml    can the store be used, too?\n  \
+                        sluicegate check --connect gateway.yaml    also test the store\n  \
                         helm template . | yq … | sluicegate check -"
 )]
 pub(super) struct Args {
@@ -22,7 +22,7 @@ pub(super) struct Args {
     /// Also fail on warnings
     #[arg(long)]
     strict: bool,
-    /// Also connect to the store, and try whether this user may do there all that a gateway does
+    /// Also connect to the store and test all commands that a gateway needs
     #[arg(long)]
     connect: bool,
 }
@@ -31,14 +31,13 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let source = args.file.or(&args.option);
     let loaded = match source.load() {
         Ok(loaded) => loaded,
-        Err(error) => return fail(USERS_MISTAKE, format!("cannot read {source}: {error}")),
+        Err(error) => return fail(INVALID, format!("cannot read {source}: {error}")),
     };
     let access_log = loaded.config.as_ref().and_then(|config| config.access_log.as_ref());
     if let Some(LogTarget::File(path)) = access_log.map(|log| &log.target) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let cannot = |why: String| {
-            fail(USERS_MISTAKE, format!("cannot write the access log to {}: {why}", path.display()))
-        };
+        let cannot =
+            |why: String| fail(INVALID, format!("cannot write the access log to {}: {why}", path.display()));
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return cannot(format!("make the folder {}", folder.display()));
         }
@@ -52,14 +51,14 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let summary = format!("{source}: {}, {}", count(errors, "error"), count(warnings, "warning"));
     if errors > 0 || (args.strict && warnings > 0) {
         say(format_args!("{summary}\n"));
-        return ExitCode::from(USERS_MISTAKE);
+        return ExitCode::from(INVALID);
     }
     if let Some(store) =
         loaded.config.as_ref().and_then(|config| config.store.as_ref()).filter(|_| args.connect)
         && let Err(trouble) = try_store(store)
     {
         let help = "docs/redis.md, \"Setting Redis up\", has what it needs";
-        return fail(USERS_MISTAKE, format!("the store cannot be used: {trouble}\n  help: {help}"));
+        return fail(INVALID, format!("the store cannot be used: {trouble}\n  help: {help}"));
     }
     super::print_and_exit(&format!("{summary}\n"))
 }

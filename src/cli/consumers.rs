@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print_and_exit, say};
+use super::{ConfigOption, FAILED, INVALID, fail, print_and_exit, say};
 use crate::auth::edit::{self, EditError};
 use crate::resources;
 
 #[derive(clap::Subcommand)]
-#[command(after_help = "A gateway that runs takes a change over by itself.\n\nExamples:\n  \
-                  sluicegate consumers add acme --plan pro    make a key and print it, once\n  \
+#[command(after_help = "A running gateway applies changes without a restart.\n\nExamples:\n  \
+                  sluicegate consumers add acme --plan pro    create a key and print it, once\n  \
                   sluicegate consumers list\n  \
-                  sluicegate consumers add-key acme           a second key, beside the first\n  \
+                  sluicegate consumers add-key acme           create a second key\n  \
                   sluicegate consumers remove acme")]
 pub(super) enum Command {
-    /// Make a key for a new consumer, and print it: it stands nowhere else
+    /// Create a consumer with a key, and print the key, which is not stored
     #[command(
-        after_help = "The key goes to standard output and nothing else does. The file holds its SHA-256 only, \
-                            so a lost key is replaced, not found.\n\nExamples:\n  \
+        after_help = "Only the key is written to standard output. The file contains only its SHA-256, \
+                            so a lost key cannot be recovered.\n\nExamples:\n  \
                             sluicegate consumers add acme\n  \
                             sluicegate consumers add acme --plan pro --config /etc/sluicegate/gateway.yaml\n  \
                             sluicegate consumers add acme --file consumers.yaml > acme.key"
@@ -37,16 +37,16 @@ pub(super) enum Command {
                             sluicegate consumers list --file consumers.yaml | grep pro\n  \
                             sluicegate consumers list --keys | grep acme")]
     List {
-        /// Also the first digits of the SHA-256 of each key
+        /// Also show the first digits of the SHA-256 of each key
         #[arg(long)]
         keys: bool,
         #[command(flatten)]
         place: Place,
     },
-    /// Give a consumer another key beside those that it has, and print it
+    /// Create another key for a consumer, and print it
     #[command(
-        after_help = "To replace a key while no client is refused: add a key, move the clients to it, then remove the \
-                            old one.\n\nExamples:\n  \
+        after_help = "To replace a key without refusing clients: add a key, change the clients to it, then remove the \
+                            old key.\n\nExamples:\n  \
                             sluicegate consumers add-key acme > acme.key\n  \
                             sluicegate consumers list --keys | grep acme\n  \
                             sluicegate consumers remove-key acme sha256:6ab9f1eb8f7d3388"
@@ -58,22 +58,22 @@ pub(super) enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// Remove one key of a consumer that has others
+    /// Remove one key of a consumer that has several
     #[command(after_help = "Example:\n  sluicegate consumers remove-key acme sha256:6ab9f1eb8f7d3388")]
     RemoveKey {
         /// Its name
         #[arg(value_name = "NAME")]
         name: String,
-        /// The first digits of the key's SHA-256, 8 or more, as `consumers list --keys` shows them
+        /// The first 8 or more digits of the key's SHA-256, as `consumers list --keys` shows them
         #[arg(value_name = "SHA256")]
         key: String,
         #[command(flatten)]
         place: Place,
     },
-    /// Replace all keys of a consumer by a new one at once, and print it: for a key that has leaked
+    /// Replace all keys of a consumer with a new one immediately, and print it: for a leaked key
     #[command(
-        after_help = "Clients that send an old key are refused when the gateway has read the file, within a second. \
-                            To move them first, use add-key and remove-key.\n\nExamples:\n  \
+        after_help = "Clients that send an old key are refused as soon as the gateway has read the file, within a second. \
+                            To change clients first, use add-key and remove-key.\n\nExamples:\n  \
                             sluicegate consumers rotate acme > acme.key\n  \
                             sluicegate consumers rotate acme --file consumers.yaml"
     )]
@@ -85,7 +85,7 @@ pub(super) enum Command {
         place: Place,
     },
     /// Remove a consumer and all its keys
-    #[command(after_help = "Comments and all other consumers stay as they are.\n\nExamples:\n  \
+    #[command(after_help = "Comments and other consumers are not changed.\n\nExamples:\n  \
                             sluicegate consumers remove acme\n  \
                             sluicegate consumers remove acme --file consumers.yaml")]
     Remove {
@@ -99,7 +99,7 @@ pub(super) enum Command {
 
 #[derive(clap::Args)]
 pub(super) struct Place {
-    /// The file of consumers [default: the one that the configuration names]
+    /// The file of consumers [default: the file that the configuration names]
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -115,7 +115,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
     | Command::Remove { place, .. }) = command;
     let (file, plans) = match place.file() {
         Ok(found) => found,
-        Err(message) => return fail(USERS_MISTAKE, message),
+        Err(message) => return fail(INVALID, message),
     };
     let done = match command {
         Command::Add { name, plan, .. } => edit::add(&file, name, plan.as_deref(), &plans).map(|key| {
@@ -163,13 +163,13 @@ pub(super) fn run(command: &Command) -> ExitCode {
     };
     match done {
         Ok(text) => print_and_exit(&text),
-        Err(error @ EditError::Refused(_)) => fail(USERS_MISTAKE, error),
-        Err(error @ EditError::Failed(_)) => fail(COULD_NOT, error),
+        Err(error @ EditError::Refused(_)) => fail(INVALID, error),
+        Err(error @ EditError::Failed(_)) => fail(FAILED, error),
     }
 }
 
 impl Place {
-    /// The file, and the plans that its consumers can be on; none if they can be on any.
+    /// The file, and the plans that its consumers may have; empty if any plan is allowed.
     fn file(&self) -> Result<(PathBuf, Vec<String>), String> {
         if let Some(file) = &self.file {
             return Ok((file.clone(), Vec::new()));

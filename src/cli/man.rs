@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use clap::{Command, ValueHint};
 use clap_mangen::{Man, generate_to};
 
-use super::{COULD_NOT, fail, print_and_exit};
+use super::{FAILED, fail, print_and_exit};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  sluicegate man | man -l -\n  \
                         sluicegate man --dir /usr/local/share/man/man1 && man sluicegate-replay")]
 pub(super) struct Args {
-    /// Write a file for each command into this folder; it is made if there is none
+    /// Write one file per command to this folder, which is created if it does not exist
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
 }
@@ -23,16 +23,16 @@ pub(super) fn run(args: &Args, command: Command) -> ExitCode {
     let Some(dir) = &args.dir else {
         return match pages(command) {
             Ok(pages) => print_and_exit(&pages),
-            Err(error) => fail(COULD_NOT, format!("cannot write: {error}")),
+            Err(error) => fail(FAILED, format!("cannot write: {error}")),
         };
     };
     match std::fs::create_dir_all(dir).and_then(|()| generate_to(command, dir)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(COULD_NOT, format!("cannot write to {}: {error}", dir.display())),
+        Err(error) => fail(FAILED, format!("cannot write to {}: {error}", dir.display())),
     }
 }
 
-/// The pages of a command and of all below it, one after another.
+/// The pages of a command and of its subcommands, one after another.
 fn pages(mut command: Command) -> io::Result<String> {
     fn write(command: &Command, pages: &mut Vec<u8>) -> io::Result<()> {
         Man::new(command.clone()).render(pages)?;

@@ -16,9 +16,9 @@ use clap::{CommandFactory, Parser, Subcommand, ValueHint};
 
 use crate::resources::Source;
 
-/// Exit codes: 0 fine, 1 a user's mistake, 2 could not start or run.
-const USERS_MISTAKE: u8 = 1;
-const COULD_NOT: u8 = 2;
+/// Exit codes: 0 success, 1 invalid configuration, input or arguments, 2 failure of the system.
+const INVALID: u8 = 1;
+const FAILED: u8 = 2;
 
 #[derive(Parser)]
 #[command(
@@ -26,12 +26,12 @@ const COULD_NOT: u8 = 2;
     about = "A rate-limiting edge gateway: exact limits in front of an existing HTTP API",
     after_help = "Examples:\n  sluicegate                         serve ./gateway.yaml\n  \
                   sluicegate run api.yaml            serve another file\n  \
-                  sluicegate check                   is ./gateway.yaml right?\n  \
-                  sluicegate replay access.log       what would these rules have done?\n  \
-                  sluicegate consumers add acme      make an API key\n\n\
+                  sluicegate check                   validate ./gateway.yaml\n  \
+                  sluicegate replay access.log       test rules on past traffic\n  \
+                  sluicegate consumers add acme      create an API key\n\n\
                   Commands that read a configuration take ./gateway.yaml, --config FILE, or --config - for standard \
-                  input; run and check also take FILE alone. Files that standard input names are looked for in the \
-                  current folder.",
+                  input; run and check also take FILE alone. Relative paths in a configuration from standard input \
+                  start at the current folder.",
     args_conflicts_with_subcommands = true
 )]
 struct Cli {
@@ -45,25 +45,25 @@ struct Cli {
 enum Command {
     /// Serve (the default)
     Run(run::Args),
-    /// Validate a configuration: errors and warnings, with lines and advice
+    /// Validate a configuration: errors and warnings with lines and advice
     Check(check::Args),
-    /// Run a log through the rules: who would have been refused?
+    /// Test rules on past traffic: replay access logs
     Replay(replay::Args),
-    /// Make, replace and remove API keys, and list those who have them
+    /// Create, replace, remove and list consumers and their API keys
     #[command(subcommand)]
     Consumers(consumers::Command),
-    /// Ask a gateway on this machine whether it serves: for health checks of containers
+    /// Check whether a gateway is ready, for health checks of containers
     Health(health::Args),
     /// Print the JSON Schema of gateway.yaml, for editors
     #[command(after_help = "Example:\n  sluicegate schema > gateway.schema.json")]
     Schema,
-    /// Print what a shell needs to complete commands and options
+    /// Print the completion script for a shell
     Completions(completions::Args),
-    /// Print the manual pages of all commands, or write them into a folder
+    /// Print the manual pages of all commands, or write them to a folder
     Man(man::Args),
 }
 
-/// The configuration of a command whose other arguments stand alone.
+/// The configuration as an option, for commands with other positional arguments.
 #[derive(clap::Args)]
 struct ConfigOption {
     /// The configuration; - for standard input
@@ -71,7 +71,7 @@ struct ConfigOption {
     config: Source,
 }
 
-/// The configuration of a command that may be given it alone.
+/// The configuration as a positional argument.
 #[derive(clap::Args)]
 struct ConfigFile {
     /// The configuration; - for standard input [default: gateway.yaml]
@@ -80,7 +80,7 @@ struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// What was given alone, or by `--config`.
+    /// The positional argument, or else the option.
     fn or<'a>(&'a self, option: &'a ConfigOption) -> &'a Source {
         self.file.as_ref().unwrap_or(&option.config)
     }
@@ -91,8 +91,8 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print(); // nobody to tell if the terminal has gone
-            return ExitCode::from(if error.use_stderr() { USERS_MISTAKE } else { 0 });
+            let _ = error.print(); // an error of the terminal cannot be reported
+            return ExitCode::from(if error.use_stderr() { INVALID } else { 0 });
         }
     };
     match cli.command {
@@ -113,12 +113,12 @@ fn fail(code: u8, message: impl std::fmt::Display) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Writes to standard error. That nobody can read it is no reason to fail: the exit code says the same.
+/// Writes to standard error. Errors are ignored: the exit code says the same.
 fn say(text: impl std::fmt::Display) {
     let _ = write!(io::stderr().lock(), "{text}");
 }
 
-/// Writes to standard output. Whoever reads it may have seen enough: that is no error.
+/// Writes to standard output. It is no error if the reader has closed it.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -127,11 +127,11 @@ fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes to standard output as the last thing that a command does.
+/// Writes the output of a command and returns its exit code.
 fn print_and_exit(text: &str) -> ExitCode {
     match print(text) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(COULD_NOT, format!("cannot write: {error}")),
+        Err(error) => fail(FAILED, format!("cannot write: {error}")),
     }
 }
 
@@ -139,16 +139,16 @@ fn print_and_exit(text: &str) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Every command has a description and an example, so that its help and its manual page do.
+    /// Every command has a description and an example in its help and its manual page.
     #[test]
     fn every_command_shows_examples() {
-        fn look(command: &clap::Command) {
+        fn check(command: &clap::Command) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "{}: {help}", command.get_name());
             assert!(command.get_about().is_some(), "{}", command.get_name());
-            command.get_subcommands().for_each(look);
+            command.get_subcommands().for_each(check);
         }
         Cli::command().debug_assert();
-        look(&Cli::command());
+        check(&Cli::command());
     }
 }

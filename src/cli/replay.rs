@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sluicegate_limiter::Time;
 
 use self::report::{Totals, escaped, of_unmatched};
-use super::{COULD_NOT, ConfigOption, USERS_MISTAKE, fail, print, say};
+use super::{ConfigOption, FAILED, INVALID, fail, print, say};
 use crate::access_log::Outcome;
 use crate::replay::{LogFile, Replay, RowWriter, parse};
 use crate::resources::Source;
@@ -23,24 +23,24 @@ use sluicegate_config::host_name;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Reads JSON lines and the combined format of nginx and Apache, told apart by themselves.\n\n\
+    after_help = "Reads JSON lines and the combined format of nginx and Apache; the format is detected.\n\n\
                         Examples:\n  sluicegate replay access.log\n  \
                         sluicegate replay access.log --host api.example.com\n  \
                         sluicegate replay access.log.2.gz access.log.1 --config new.yaml\n  \
                         zcat *.gz | sluicegate replay - --decisions out.jsonl\n\n\
-                        Exit codes: 0 all logs were read; 1 a log is damaged or is none (what was read of all logs is \
-                        reported), or a wrong argument; 2 the output could not be written"
+                        Exit codes: 0 all logs were read; 1 a log is damaged or not a log (the lines that were read are \
+                        reported), or an argument is wrong; 2 the output could not be written"
 )]
 pub(super) struct Args {
-    /// Logs, in the order of time; .gz too; - for standard input
+    /// Logs in the order of time, also .gz; - for standard input
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
     #[command(flatten)]
     rules: ConfigOption,
-    /// The host of requests for which the log names none
+    /// The host of requests without a host in the log
     #[arg(long, value_name = "HOST", value_parser = host)]
     host: Option<HeaderValue>,
-    /// The name of the listener that the requests came in on [default: the first of the file]
+    /// The name of the listener that received the requests [default: the first in the file]
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
     /// Write one JSON line per request
@@ -48,18 +48,18 @@ pub(super) struct Args {
     decisions: Option<PathBuf>,
 }
 
-/// The log that is read from standard input.
+/// The name of standard input as a log.
 const STDIN: &str = "-";
 
-/// What a log was like.
+/// Messages about the logs.
 #[derive(Default)]
 struct Findings {
     warnings: Vec<String>,
-    /// What makes the replay fail after its report.
+    /// Errors, which are printed after the report and set the exit code.
     errors: Vec<String>,
 }
 
-/// Where the decisions go.
+/// The file of `--decisions`.
 struct Decisions<'a> {
     path: &'a Path,
     out: BufWriter<File>,
@@ -68,7 +68,7 @@ struct Decisions<'a> {
 
 type Failure = (u8, String);
 
-/// A host as a request may name it.
+/// Parses the host of `--host`.
 fn host(text: &str) -> Result<HeaderValue, String> {
     match (host_name(text.as_bytes()), HeaderValue::from_str(text)) {
         (Some(_), Ok(host)) => Ok(host),
@@ -81,23 +81,23 @@ pub(super) fn run(args: &Args) -> ExitCode {
     if *source == Source::Stdin && args.logs.iter().any(|log| log == Path::new(STDIN)) {
         let message =
             "standard input cannot be both the log and the configuration; name a file for one of them";
-        return fail(USERS_MISTAKE, message);
+        return fail(INVALID, message);
     }
     let loaded = match source.load() {
         Ok(loaded) => loaded,
-        Err(error) => return fail(USERS_MISTAKE, format!("cannot read {source}: {error}")),
+        Err(error) => return fail(INVALID, format!("cannot read {source}: {error}")),
     };
     say(&loaded.rendered);
     let Some(mut config) = loaded.config else {
-        return fail(USERS_MISTAKE, format!("{source} has errors"));
+        return fail(INVALID, format!("{source} has errors"));
     };
     for limit in &mut config.limits {
-        // Decisions name the keys; no store is asked, so nothing else needs them.
+        // Only decisions need whole keys, because a replay uses no store.
         limit.whole_key = args.decisions.is_some();
     }
     let listener = match listener(args, &config) {
         Ok(listener) => listener,
-        Err(message) => return fail(USERS_MISTAKE, message),
+        Err(message) => return fail(INVALID, message),
     };
     let snapshot = SnapshotBuilder::default().build(config, None, Time::EPOCH);
     match replay(args, &snapshot, listener) {
@@ -107,13 +107,13 @@ pub(super) fn run(args: &Args) -> ExitCode {
                 .iter()
                 .for_each(|warning| say(format_args!("sluicegate: warning: {warning}\n")));
             findings.errors.iter().for_each(|error| say(format_args!("sluicegate: {error}\n")));
-            if findings.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(USERS_MISTAKE) }
+            if findings.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INVALID) }
         }
         Err((code, message)) => fail(code, message),
     }
 }
 
-/// The index of the listener that the requests came in on.
+/// The index of the listener that received the requests.
 fn listener(args: &Args, config: &Config) -> Result<usize, String> {
     let Some(name) = &args.listener else { return Ok(0) };
     let found = config.listeners.iter().position(|listener| listener.name == *name);
@@ -145,14 +145,14 @@ fn replay(args: &Args, snapshot: &Snapshot, listener: usize) -> Result<Findings,
         decisions.out.flush().map_err(|error| unwritten(decisions.path, &error))?;
     }
     progress.finish_and_clear();
-    print(&totals.text(&replay)).map_err(|error| (COULD_NOT, format!("cannot write: {error}")))?;
+    print(&totals.text(&replay)).map_err(|error| (FAILED, format!("cannot write: {error}")))?;
     if totals.unmatched * 2 > totals.decided() {
         findings.warnings.push(of_unmatched(&totals, &replay.unmatched, &snapshot.config, listener));
     }
     Ok(findings)
 }
 
-/// Replays one log, as far as it can be read.
+/// Replays one log until its end or until it is damaged.
 fn replay_log(
     args: &Args,
     log: &Path,
@@ -221,7 +221,7 @@ fn replay_log(
     Ok(())
 }
 
-/// Where a log is broken.
+/// The message about a damaged log.
 fn damage(name: &str, lines: &LogFile, error: &io::Error) -> String {
     let number = lines.number();
     let place = match lines.offset() {
@@ -234,14 +234,14 @@ fn damage(name: &str, lines: &LogFile, error: &io::Error) -> String {
 }
 
 fn unread(log: &Path, error: &io::Error) -> Failure {
-    (USERS_MISTAKE, format!("cannot read {}: {error}", log.display()))
+    (INVALID, format!("cannot read {}: {error}", log.display()))
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Failure {
-    (COULD_NOT, format!("cannot write {}: {error}", path.display()))
+    (FAILED, format!("cannot write {}: {error}", path.display()))
 }
 
-/// Whether a log can be read at all: it is better said before an hour's work than after it.
+/// Checks that a log can be opened, so that a wrong name is an error before a long replay and not after it.
 fn check_readable(log: &Path) -> io::Result<()> {
     if log == Path::new(STDIN) {
         return Ok(());
@@ -251,7 +251,7 @@ fn check_readable(log: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if kind.is_file() {
-        File::open(log)?; // of a pipe that would be the end
+        File::open(log)?; // a named pipe could not be opened a second time
     }
     Ok(())
 }

@@ -12,15 +12,15 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::{COULD_NOT, ConfigFile, ConfigOption, USERS_MISTAKE, fail};
+use super::{ConfigFile, ConfigOption, FAILED, INVALID, fail};
 use crate::process_log::ProcessLog;
 use crate::resources::Source;
 use crate::runtime::{self, StartError};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "A changed file is in force by itself. What came from standard input stays as it is until the \
-                        gateway ends; the files that it names are watched all the same.\n\n\
+    after_help = "A changed file comes into force without a restart. A configuration from standard input cannot \
+                        change, but the files that it names are watched.\n\n\
                         Examples:\n  sluicegate run\n  sluicegate run api.yaml --workers 4\n  \
                         sluicegate run --config gateway.yaml --handover /run/sluicegate/handover.sock\n  \
                         envsubst < gateway.template | sluicegate run -"
@@ -36,11 +36,11 @@ pub(super) struct Args {
 pub(super) struct Options {
     #[command(flatten)]
     option: ConfigOption,
-    /// Serving threads, each with its own sockets [default: one per core]
+    /// Number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
-    /// A Unix socket over which the next gateway that is started with it takes over from the one that runs, without
-    /// a closed port or a lost request
+    /// Unix socket for upgrades: a gateway that is started with the same socket takes over from the running one,
+    /// without a closed port or a lost request
     #[arg(long, value_name = "SOCKET")]
     handover: Option<PathBuf>,
 }
@@ -60,7 +60,7 @@ impl Options {
 pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
     let log = match ProcessLog::open() {
         Ok(log) => Arc::new(log),
-        Err(error) => return fail(COULD_NOT, format_args!("cannot start: {error}")),
+        Err(error) => return fail(FAILED, format_args!("cannot start: {error}")),
     };
     let levels = std::env::var("RUST_LOG").unwrap_or_default();
     let (filter, malformed) = match levels.parse::<Targets>() {
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
         .with_writer(Arc::clone(&log))
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
-        .log_internal_errors(false) // it would write to standard error, past the queue
+        .log_internal_errors(false) // they would be written to standard error without the queue
         .finish()
         .with(filter)
         .init();
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
             "RUST_LOG={levels} is ignored: {error}; expected LEVEL or MODULE=LEVEL, separated by commas"
         );
     }
-    std::panic::set_hook(Box::new(tell_panic));
+    std::panic::set_hook(Box::new(log_panic));
     let options = runtime::Options {
         config: source.clone(),
         workers: args.workers.map(usize::from),
@@ -89,8 +89,8 @@ pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
     };
     let (code, message) = match runtime::run(&options, &log) {
         Ok(()) => (0, None),
-        Err(StartError::Config(message)) => (USERS_MISTAKE, Some(message)),
-        Err(StartError::System(message)) => (COULD_NOT, Some(message)),
+        Err(StartError::Config(message)) => (INVALID, Some(message)),
+        Err(StartError::System(message)) => (FAILED, Some(message)),
     };
     if let Some(message) = message {
         log.say(&format!("sluicegate: {message}\n"));
@@ -99,8 +99,8 @@ pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Logs a panic. The hook of the standard library writes to standard error itself, and would wait for its reader.
-fn tell_panic(panic: &PanicHookInfo<'_>) {
+/// Logs a panic. The hook of the standard library would write to standard error directly and wait for its reader.
+fn log_panic(panic: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("unnamed");
     let backtrace = Backtrace::capture();

@@ -10,7 +10,7 @@ use sluicegate_config::OnStoreFailure;
 use sluicegate_counters_redis::Operation;
 use sluicegate_wire::h2::AbortReason;
 
-/// All series of one name.
+/// A metric family.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(super) name: &'static str,
@@ -26,18 +26,18 @@ pub(super) struct Label {
     pub(super) values: Values,
 }
 
-/// Which values a label can have. Clients choose none of them.
+/// The values that a label can have. Clients choose none of them.
 #[derive(Debug)]
 pub(super) enum Values {
-    /// Names of the configuration, or what this says.
+    /// Names of the configuration; the text describes them.
     #[cfg_attr(not(test), expect(dead_code, reason = "it is written into docs/metrics.md"))]
     Of(&'static str),
-    /// A closed set.
+    /// A closed set of names.
     These(&'static [&'static str]),
 }
 
 impl Label {
-    /// Whether this can be a value.
+    /// Whether the label can have this value.
     pub(super) fn allows(&self, value: &str) -> bool {
         match self.values {
             Values::Of(_) => true,
@@ -46,8 +46,8 @@ impl Label {
     }
 }
 
-const fn of(name: &'static str, what: &'static str) -> Label {
-    Label { name, values: Values::Of(what) }
+const fn of(name: &'static str, description: &'static str) -> Label {
+    Label { name, values: Values::Of(description) }
 }
 
 const fn these(name: &'static str, values: &'static [&'static str]) -> Label {
@@ -85,15 +85,15 @@ families! {
     REFUSED = "sluicegate_refusals_total", COUNTER, [ROUTE, these("reason", RefusalReason::NAMES)],
         "Requests that the gateway itself answered with an error.";
     DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", Outcome::NAMES)],
-        "Requests by what the limit said of them.";
+        "Requests by the result of the limit.";
     DELAY = "sluicegate_limit_delay_seconds", HISTOGRAM, [LIMIT],
-        "Time that a leaky bucket holds the requests that it delays.";
+        "Time for which a leaky bucket delays requests, without those that are not delayed.";
     KEYS = "sluicegate_limit_keys", GAUGE, [LIMIT],
-        "Keys that have used some of their allowance and do not have all of it back yet.";
+        "Keys whose counters are not back to zero.";
     ENTRIES = "sluicegate_limit_entries", GAUGE, [LIMIT],
-        "Keys in memory, including those that have their whole allowance and will make room for others.";
+        "Keys in memory, including those whose counters are back to zero and can be replaced.";
     OVERFLOW = "sluicegate_limit_overflow_total", COUNTER, [LIMIT],
-        "Requests that shared the overflow bucket because the limit held max_keys keys in use.";
+        "Requests that used the overflow counter because max_keys keys of the limit were in use.";
     BANS = "sluicegate_limit_bans_total", COUNTER, [LIMIT],
         "Bans that began on this gateway.";
     UPSTREAM_REQUESTS = "sluicegate_upstream_requests_total", COUNTER,
@@ -102,13 +102,13 @@ families! {
     UPSTREAM_DURATION = "sluicegate_upstream_duration_seconds", HISTOGRAM, [UPSTREAM],
         "Time from sending a request to an upstream to the head of its answer.";
     UPSTREAM_HEALTHY = "sluicegate_upstream_healthy", GAUGE, [UPSTREAM, of("server", "the server's address")],
-        "Whether a server takes requests (1) or is out (0).";
+        "Whether a server gets requests (1) or is unhealthy or ejected (0).";
     UPSTREAM_PENDING = "sluicegate_upstream_pending", GAUGE, [UPSTREAM],
-        "Requests that wait for a place at a server.";
+        "Requests that wait for a connection to a server.";
     UPSTREAM_RETRIES = "sluicegate_upstream_retries_total", COUNTER, [UPSTREAM],
         "Requests that were sent again to another server.";
     UPSTREAM_EJECTIONS = "sluicegate_upstream_ejections_total", COUNTER, [UPSTREAM],
-        "Times that a server was taken out after failures in a row.";
+        "Ejections of servers after consecutive failures.";
     UPSTREAM_UNSOLICITED = "sluicegate_upstream_unsolicited_total", COUNTER, [UPSTREAM],
         "Connections on which a server sent bytes that no request asked for.";
     UPSTREAM_PANICS = "sluicegate_upstream_panics_total", COUNTER, [UPSTREAM],
@@ -124,7 +124,7 @@ families! {
         [LISTENER, of("certificate", "the certificate's file")],
         "When a certificate in force expires, in seconds since the Unix epoch.";
     H2_CUT = "sluicegate_h2_cut_total", COUNTER, [these("reason", &AbortReason::NAMES)],
-        "HTTP/2 connections that were closed because of what the client sent.";
+        "HTTP/2 connections that were aborted because of the client's behavior.";
     STORE_UP = "sluicegate_store_up", GAUGE, [],
         "Whether all workers reach the store (1) or not (0).";
     STORE_GATEWAYS = "sluicegate_store_gateways", GAUGE, [],
@@ -136,7 +136,7 @@ families! {
     STORE_FALLBACK = "sluicegate_store_fallback_total", COUNTER, [LIMIT, these("policy", &POLICIES)],
         "Requests that a shared limit decided without the store, by its on_store_failure.";
     STORE_REMEMBERED = "sluicegate_store_remembered_refusals_total", COUNTER, [],
-        "Refusals without a call to the store, which had said until when the key is refused.";
+        "Refusals without a call to the store, because an earlier answer is still valid.";
     STORE_DISAGREEMENTS = "sluicegate_store_disagreements_total", COUNTER, [],
         "Answers of the store that contradict the state sent with them: a fault of the gateway or the server.";
     CONFIG_SUCCESSFUL = "sluicegate_config_last_reload_successful", GAUGE, [],
@@ -146,11 +146,11 @@ families! {
     CONFIG_GENERATION = "sluicegate_config_generation", GAUGE, [],
         "Number of configurations that have been in force, including this one.";
     ACCESS_LOG_DROPPED = "sluicegate_access_log_dropped_total", COUNTER, [],
-        "Lines of the access log that were lost because nothing took them in time.";
+        "Lines of the access log that were dropped because they could not be written in time.";
     LOG_DROPPED = "sluicegate_log_dropped_total", COUNTER, [],
-        "Lines of the gateway's own log that were lost because nothing took them in time.";
-    BUILD_INFO = "sluicegate_build_info", GAUGE, [of("version", "the version that runs")],
-        "The version that runs; the value is 1.";
+        "Lines of the process log that were dropped because they could not be written in time.";
+    BUILD_INFO = "sluicegate_build_info", GAUGE, [of("version", "the version of the gateway")],
+        "The version of the gateway; the value is 1.";
     PROCESS_CPU = "process_cpu_seconds_total", COUNTER, [],
         "CPU time that the process has used, in user and system mode.";
     PROCESS_RESIDENT = "process_resident_memory_bytes", GAUGE, [],

@@ -1,4 +1,4 @@
-//! `docs/metrics.md` says what the code has. `UPDATE=1 cargo test --lib reference` writes it anew; read the difference.
+//! Keeps `docs/metrics.md` equal to the code. `UPDATE=1 cargo test --lib reference` writes it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,10 +19,10 @@ No label has a value that a client chooses: label values are names of the config
 Counters start at 0 when the gateway starts or is [upgraded](operations.md#upgrade), and a series is there at 0 before
 its first event where the configuration lets expect that event: a limit that refuses has
 `sluicegate_limit_decisions_total{outcome=\"refused\"}`, a route that forwards has `sluicegate_refusals_total{reason=\"upstream\"}`.
-What a reload takes out of the configuration is shown no longer.
+Series of objects that a reload removes from the configuration are no longer exposed.
 ";
 
-/// What the name of a family says that it is counted in.
+/// The unit in the name of a family.
 fn unit(name: &str) -> &'static str {
     match name {
         _ if name.contains("_seconds") => "seconds",
@@ -47,21 +47,21 @@ fn reference() -> String {
     let bounds: Vec<String> = BOUNDS.iter().map(|bound| (*bound as f64 / 1e9).to_string()).collect();
     _ = writeln!(out, "\nAll histograms have the same upper bounds, in seconds: {}.", bounds.join(", "));
     out += "\n## Labels\n\n| label | of | values |\n| --- | --- | --- |\n";
-    let mut told: Vec<(&str, String)> = Vec::new();
+    let mut listed: Vec<(&str, String)> = Vec::new();
     for family in families::ALL {
         for label in family.labels {
             let values = match label.values {
                 Values::Of(what) => what.to_owned(),
                 Values::These(values) => format!("`{}`", values.join("`, `")),
             };
-            let is_known = told.contains(&(label.name, values.clone()));
+            let is_known = listed.contains(&(label.name, values.clone()));
             if is_known {
                 continue;
             }
             let name = if matches!(label.values, Values::Of(_)) { "" } else { family.name };
             let place = if name.is_empty() { "all that have it".to_owned() } else { format!("`{name}`") };
             _ = writeln!(out, "| `{}` | {place} | {values} |", label.name);
-            told.push((label.name, values));
+            listed.push((label.name, values));
         }
     }
     out += "\n## Reasons\n\nWhy the gateway itself answered a request with an error: `reason` of `sluicegate_refusals_total`, of the\n\
@@ -79,15 +79,15 @@ fn the_reference_of_the_metrics_is_up_to_date() {
     if std::env::var_os("UPDATE").is_some() {
         return std::fs::write(file, reference()).unwrap();
     }
-    let stands = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(stands == reference(), "docs/metrics.md is stale: UPDATE=1 cargo test --lib reference");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(text == reference(), "docs/metrics.md is stale: UPDATE=1 cargo test --lib reference");
 }
 
 #[test]
 fn names_are_those_of_prometheus() {
     for (at, family) in families::ALL.iter().enumerate() {
         let name = family.name;
-        assert!(families::ALL[..at].iter().all(|other| other.name != name), "{name} stands twice");
+        assert!(families::ALL[..at].iter().all(|other| other.name != name), "{name} is declared twice");
         assert_eq!(family.kind == MetricType::COUNTER, name.ends_with("_total"), "{name}");
         assert!(family.kind != MetricType::HISTOGRAM || name.ends_with("_seconds"), "{name}");
         assert!(family.help.ends_with('.'), "{name}");

@@ -12,22 +12,22 @@ use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use std::collections::HashMap;
 
-/// A request as a log tells it.
+/// A request in a log.
 #[derive(Debug)]
 pub struct Request {
-    /// When it came.
+    /// When it arrived.
     pub time: Time,
-    /// Who sent it.
+    /// The client's address.
     pub client: IpAddr,
-    /// What it asked.
+    /// Its head.
     pub parts: RequestHead,
-    /// How long it took, if the log says.
+    /// How long it took, if the log has it.
     pub duration: Option<Span>,
-    /// How it was answered, if the log says.
+    /// The status of its answer, if the log has it.
     pub status: Option<StatusCode>,
-    /// The bytes of the answer's body, if the log says.
+    /// The bytes of the answer's body, if the log has them.
     pub bytes: Option<u64>,
-    /// The bytes of the request's body, if the log says.
+    /// The bytes of the request's body, if the log has them.
     pub received: Option<u64>,
 }
 
@@ -40,13 +40,13 @@ fn bad<T>(what: impl Into<String>) -> Result<T, LineError> {
     Err(LineError(what.into()))
 }
 
-/// Reads a line of either format; which one shows by itself. A request that names no host is taken to name `host`. Bytes
-/// that are no UTF-8 are replaced in headers, where they change no decision but one by that very header.
+/// Parses a line of either format, which is detected. A request without a host gets `host`. Bytes that are not UTF-8 are
+/// replaced; in headers this affects only decisions by that header.
 ///
 /// # Errors
-/// When it is of neither, or a field of it cannot be read.
+/// If the line has neither format, or one of its fields is not valid.
 pub fn parse(line: &[u8], host: Option<&HeaderValue>) -> Result<Request, LineError> {
-    // What replaces bytes looks at each of them; nearly no line needs it.
+    // `from_utf8_lossy` is slower, and few lines need it.
     let text = std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
     let line = text.trim();
     let mut request = if line.starts_with('{') { json(line)? } else { combined(line)? };
@@ -58,7 +58,7 @@ pub fn parse(line: &[u8], host: Option<&HeaderValue>) -> Result<Request, LineErr
     if !head.headers.contains_key(header::HOST) {
         match host.filter(|_| head.target.authority().is_none()) {
             Some(host) => head.headers.insert(header::HOST, host.clone()),
-            None => head.version = Version::HTTP_10, // in which a request need not name one
+            None => head.version = Version::HTTP_10, // a request of HTTP/1.0 needs no host
         }
     }
     Ok(request)
@@ -106,7 +106,7 @@ fn json(line: &str) -> Result<Request, LineError> {
         Some(seconds) => Some(Span::from_nanos((seconds * 1e9) as u64)),
         None => None,
     };
-    // What a server writes for a value that a request does not have.
+    // Servers write an empty text or `-` for a missing value.
     let host = fields.host.as_deref().filter(|host| !matches!(*host, "" | "-"));
     let parts = parts(&fields.method, &fields.path, host, headers)?;
     let status = number("status", fields.status)?.map(StatusCode::from_u16).transpose();
@@ -116,7 +116,7 @@ fn json(line: &str) -> Result<Request, LineError> {
     Ok(Request { time, client, parts, duration, status, bytes, received })
 }
 
-/// A number, in quotes or not; in quotes also nothing or `-`, which is what servers write for none.
+/// A number, in quotes or not. `""` and `"-"` count as missing.
 fn number<T: FromStr>(name: &str, raw: Option<&RawValue>) -> Result<Option<T>, LineError> {
     let Some(raw) = raw.map(RawValue::get) else { return Ok(None) };
     let quoted = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
@@ -171,8 +171,8 @@ fn combined(line: &str) -> Result<Request, LineError> {
     })
 }
 
-/// A text without the escapes that logs write for what cannot stand in quotes: `\"`, `\\` and `\x22`. One that hides
-/// no UTF-8 stays as it is.
+/// A text without the escapes of quoted values: `\"`, `\\` and `\x22`. If the result is not UTF-8, the text is
+/// returned unchanged.
 fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -197,7 +197,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     String::from_utf8(out).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// The first text in double quotes, and what stands behind it; `\"` does not end one.
+/// The first text in double quotes, and the rest after it; `\"` does not end a text.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let inner = &text[text.find('"')? + 1..];
     let mut escaped = false;
@@ -209,8 +209,8 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     Some((&inner[..end], &inner[end + 1..]))
 }
 
-/// The word that a text begins with and goes on behind, without quotes around it, if it is a number or the `-` that stands
-/// for none. A `-` in quotes is not taken: it is a header.
+/// Takes a number from the start of the text, in quotes or not, or the `-` of a missing number. A `-` in quotes is not
+/// taken, because it is a header.
 fn leading_number<'a>(text: &mut &'a str) -> Option<&'a str> {
     let start = text.trim_start();
     let (word, behind) = start.split_at(start.find(char::is_whitespace).unwrap_or(start.len()));
@@ -254,8 +254,8 @@ fn address(text: &str) -> Result<IpAddr, LineError> {
     address.ok_or_else(|| LineError(format!("`{text}` is not an address")))
 }
 
-/// Seconds since the epoch, as a number or a decimal text, or RFC 3339. Read from the text itself: a float would
-/// lose the last digits.
+/// Seconds since the epoch, as a number or a decimal text, or RFC 3339. The text is parsed, because a float would lose the
+/// last digits.
 fn raw_time(raw: &str) -> Result<Time, LineError> {
     let text = raw.trim_matches('"');
     if let Some(time) = decimal(text) {
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_keep_their_digits() {
+    fn times_keep_all_digits() {
         for (raw, nanos) in [
             ("1719850000.25", 1_719_850_000_250_000_000),
             ("\"1720000800.000001\"", 1_720_000_800_000_001_000),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_combined_format() {
+    fn the_combined_format_is_parsed() {
         let line = br#"203.0.113.9 - ann [03/Jul/2024:12:00:00 +0200] "GET /a?b=c HTTP/1.1" 200 512 "-" "Mozilla \"5\"""#;
         let request = parse(line, None).unwrap();
         assert_eq!(request.time.as_nanos(), 1_720_000_800_000_000_000);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn invalid_lines_are_errors() {
         for line in
             [&b"hello"[..], b"1.2.3.4 - - [x] \"GET / HTTP/1.1\" 200 1", b"{\"time\": 1}", b"\xff\xff", b""]
         {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_byte_spoils_only_what_it_is_in() {
+    fn an_invalid_byte_affects_only_its_field() {
         let agent = b"::1 - - [03/Jul/2024:12:00:00 +0200] \"GET /a HTTP/1.1\" 200 5 \"-\" \"a\xffb\"";
         assert_eq!(parse(agent, None).unwrap().parts.target.path(), "/a");
         let json = b"{\"time\": 5, \"client_ip\": \"::1\", \"path\": \"/\", \"headers\": {\"user-agent\": \"\xff\"}}";
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_assumed_only_where_none_is_named() {
+    fn the_default_host_applies_only_to_requests_without_host() {
         let assumed = HeaderValue::from_static("assumed.test");
         let host = |line: &str| {
             let request = parse(line.as_bytes(), Some(&assumed)).unwrap();

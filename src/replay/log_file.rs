@@ -1,15 +1,15 @@
-//! A log as a file: its lines, unpacked if it is packed, and where it is broken.
+//! Reads the lines of a log file, compressed or not, and locates damage.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
-/// A longer line is no line of a log.
-const LONGEST_LINE: u64 = 1 << 20;
+/// The longest line in bytes; longer ones are truncated.
+const MAX_LINE: u64 = 1 << 20;
 const BUFFER: usize = 64 << 10;
-/// What a member of a gzip file begins with (RFC 1952 §2.3.1).
+/// The first bytes of a member of a gzip file (RFC 1952 §2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
-/// What some editors put at the beginning of a file.
+/// The first bytes of files from some editors.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A log that is read line by line.
@@ -20,49 +20,49 @@ pub struct LogFile {
 
 enum Lines {
     Plain(Source),
-    Packed(Box<BufReader<Members>>),
+    Compressed(Box<BufReader<Members>>),
 }
 
 type Source = BufReader<Box<dyn Read>>;
 
-/// Zero bytes behind the compressed data, as tapes and file systems add them.
+/// Zero bytes after the compressed data, as tapes and file systems add them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Padding {
-    /// Where they begin.
+    /// The offset of the first, in bytes.
     pub at: u64,
-    /// How many there are.
+    /// The number of bytes.
     pub length: u64,
 }
 
 impl LogFile {
-    /// A log; whether it is packed shows by itself.
+    /// A log. Compression is detected from the first bytes.
     ///
     /// # Errors
-    /// When its beginning cannot be read.
+    /// If the first bytes cannot be read.
     pub fn new(source: Box<dyn Read>) -> io::Result<Self> {
         let mut source = BufReader::with_capacity(BUFFER, source);
         let lines = match source.fill_buf()?.starts_with(&MAGIC) {
-            true => Lines::Packed(Box::new(BufReader::with_capacity(BUFFER, Members::new(source)))),
+            true => Lines::Compressed(Box::new(BufReader::with_capacity(BUFFER, Members::new(source)))),
             false => Lines::Plain(source),
         };
         Ok(Self { lines, number: 0 })
     }
 
-    /// Reads the next line in place of what is there; `false` at the end. Of a line that is too long its beginning is
-    /// left, which is none.
+    /// Replaces `line` with the next line; returns `false` at the end. A line that is too long is truncated, so that it
+    /// cannot be parsed.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no gzip file any more; what was read of the line is none.
+    /// If the file cannot be read or its compressed data is damaged; `line` is incomplete then.
     pub fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         let lines: &mut dyn BufRead = match &mut self.lines {
             Lines::Plain(source) => source,
-            Lines::Packed(members) => members,
+            Lines::Compressed(members) => members,
         };
         line.clear();
-        if lines.take(LONGEST_LINE).read_until(b'\n', line)? == 0 {
+        if lines.take(MAX_LINE).read_until(b'\n', line)? == 0 {
             return Ok(false);
         }
-        if line.len() as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
+        if line.len() as u64 == MAX_LINE && !line.ends_with(b"\n") {
             lines.skip_until(b'\n')?;
         }
         if self.number == 0 && line.starts_with(BYTE_ORDER_MARK) {
@@ -72,16 +72,16 @@ impl LogFile {
         Ok(true)
     }
 
-    /// The number of the line that was read last, from 1.
+    /// The number of the last line, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// How many bytes of the compressed file were read; `None` if it is not compressed.
+    /// The bytes of the compressed file that were read; `None` if it is not compressed.
     pub fn offset(&self) -> Option<u64> {
         match &self.lines {
             Lines::Plain(_) => None,
-            Lines::Packed(members) => Some(members.get_ref().offset()),
+            Lines::Compressed(members) => Some(members.get_ref().offset()),
         }
     }
 
@@ -89,12 +89,12 @@ impl LogFile {
     pub fn padding(&self) -> Option<Padding> {
         match &self.lines {
             Lines::Plain(_) => None,
-            Lines::Packed(members) => members.get_ref().padding,
+            Lines::Compressed(members) => members.get_ref().padding,
         }
     }
 }
 
-/// A source that knows how much of it was read.
+/// A source that counts the bytes that were read.
 struct Counted {
     source: Source,
     offset: u64,
@@ -119,12 +119,12 @@ impl BufRead for Counted {
     }
 }
 
-/// What the members of a gzip file hold, one after another.
+/// The decompressed members of a gzip file, one after another.
 struct Members {
-    /// The member that is read; `None` when all are.
+    /// The current member; `None` after the last one.
     member: Option<GzDecoder<Counted>>,
     padding: Option<Padding>,
-    /// Where the file ended.
+    /// The offset at which the file ended.
     end: u64,
 }
 
@@ -138,7 +138,7 @@ impl Members {
         self.member.as_ref().map_or(self.end, |member| member.get_ref().offset)
     }
 
-    /// Goes on to the next member, over zero bytes before it.
+    /// Continues with the next member and skips zero bytes before it.
     fn advance(&mut self) -> io::Result<()> {
         let Some(member) = self.member.take() else { return Ok(()) };
         let mut source = member.into_inner();
@@ -162,7 +162,7 @@ impl Members {
                 Ok(())
             }
             Some(_) => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "what follows there is no compressed data"))
+                Err(io::Error::new(io::ErrorKind::InvalidData, "the data that follows is not compressed"))
             }
         }
     }

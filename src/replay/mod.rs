@@ -1,4 +1,4 @@
-//! What rules would have done to traffic that was: the code that serves, on a log's own clock.
+//! Replays access logs: the decisions of the serving code on past requests, at the times in the log.
 
 mod line;
 mod log_file;

@@ -1,4 +1,4 @@
-//! The decision on one request, and how it is written.
+//! The decision on one request, and its line of JSON.
 
 use std::net::IpAddr;
 
@@ -17,30 +17,30 @@ use sluicegate_wire::number::hex;
 /// The decision on one request.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// The route.
     pub route: Option<String>,
-    /// The limit that the headers would speak of.
+    /// The limit that the response headers would report.
     pub limit: Option<String>,
-    /// What it has left.
+    /// The units that the limit has left.
     pub remaining: Option<u64>,
-    /// The wait that a refused client is told; `None` if it need not come back.
+    /// The Retry-After of a refused request; `None` if the limit can never admit it.
     pub retry_after: Option<Span>,
-    /// How long an admitted request is held.
+    /// The delay of an admitted request.
     pub delay: Span,
     /// Limits in shadow mode that would have refused.
     pub shadow: Vec<String>,
-    /// Limits of which the candidate would have refused.
+    /// Limits whose candidate would have refused.
     pub candidate: Vec<String>,
     /// The client's address.
     pub client: IpAddr,
-    /// The request's key under the limit, if that keeps keys in full; empty if the request has none.
+    /// The request's key under the limit, if the limit keeps whole keys; empty if the request has none.
     pub key: KeyText,
 }
 
 impl Row {
-    /// Of a request that no route takes.
+    /// The row of a request that matches no route.
     pub(super) fn unmatched(client: IpAddr) -> Self {
         Self {
             outcome: Outcome::Unmatched,
@@ -57,16 +57,16 @@ impl Row {
     }
 }
 
-/// Writes decisions as lines of JSON, and no secrets: of keys that are secrets their digests, and nothing for the values
-/// of query parameters that are.
+/// Writes decisions as lines of JSON. Secret keys are replaced by digests, and secret values of query parameters are
+/// redacted.
 pub struct RowWriter<'c> {
     config: &'c Config,
-    /// Query parameters that are secrets.
+    /// The names of secret query parameters.
     parameters: Vec<String>,
 }
 
 impl<'c> RowWriter<'c> {
-    /// A writer that takes for secrets what this configuration does.
+    /// A writer with the secrets of this configuration.
     pub fn new(config: &'c Config) -> Self {
         let of_log = config.access_log.as_ref().map(|log| log.redact.clone());
         Self { config, parameters: of_log.unwrap_or_else(|| secret_parameters(&config.api_key)) }
@@ -103,7 +103,7 @@ impl<'c> RowWriter<'c> {
         out
     }
 
-    /// A key as the admin API takes it, but for what is secret.
+    /// A key in the form of the admin API, without secrets.
     fn key(&self, key: &KeyText) -> Option<String> {
         let parts: Vec<String> = parts_of(key).map(|(part, value)| self.part(&part, value)).collect();
         (!parts.is_empty()).then(|| parts.join(","))
@@ -139,13 +139,13 @@ impl<'c> RowWriter<'c> {
     }
 }
 
-/// The address that a key holds.
+/// The address in a key.
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
     v4.or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
 }
 
-/// Seconds with six digits, rounded up, so that waiting for them is never too short.
+/// Seconds with six digits, rounded up, so that a client that waits so long is not early.
 fn seconds(span: Span) -> String {
     let micros = span.ceil_micros();
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)

@@ -1,4 +1,4 @@
-//! One request of a log after another.
+//! Decides the requests of logs, one after another.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -22,23 +22,23 @@ use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::{Snapshot, Target};
 use sluicegate_wire::Headers;
 
-/// A replay under way.
+/// The state of a replay.
 pub struct Replay<'s> {
     snapshot: &'s Snapshot,
     /// The index of the listener that the requests came in on.
     listener: usize,
-    /// The latest time that was seen.
+    /// The latest time of a request so far.
     now: Time,
     in_flight: BinaryHeap<Reverse<Ending>>,
     /// Counts by limit.
     pub limits: BTreeMap<String, LimitCount>,
-    /// Requests that hold a place but do not say how long.
+    /// Requests that hold a place of a concurrency limit but have no duration.
     pub without_duration: u64,
-    /// Requests that no route takes.
+    /// Requests that match no route.
     pub unmatched: Unmatched,
 }
 
-/// What one limit did.
+/// The decisions of one limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LimitCount {
     /// Requests that it admitted.
@@ -51,7 +51,7 @@ pub struct LimitCount {
     pub candidate_refused: u64,
 }
 
-/// A request that ends, and what it then frees.
+/// The end of a request, which releases its holds.
 struct Ending {
     at: Time,
     _holds: Holds,
@@ -78,7 +78,7 @@ impl Ord for Ending {
 }
 
 impl<'s> Replay<'s> {
-    /// A replay under the rules of a snapshot, of requests that came in on this of its listeners.
+    /// A replay under the rules of a snapshot, of requests to the listener with this index.
     pub fn new(snapshot: &'s Snapshot, listener: usize) -> Self {
         Self {
             snapshot,
@@ -91,11 +91,11 @@ impl<'s> Replay<'s> {
         }
     }
 
-    /// Decides on the next request. A time that runs backwards counts as the latest time seen.
+    /// Decides on the next request. A time before that of an earlier request counts as the latest time.
     pub fn decide(&mut self, request: &Request) -> Row {
         self.now = self.now.max(request.time);
         while self.in_flight.peek().is_some_and(|Reverse(ending)| ending.at <= self.now) {
-            self.in_flight.pop(); // which frees its places
+            self.in_flight.pop(); // which releases its places
         }
         let snapshot = self.snapshot;
         let mut parts = Cow::Borrowed(&request.parts);
@@ -113,13 +113,13 @@ impl<'s> Replay<'s> {
         let reject = match match_request(snapshot, origin, &parts, self.now, &limit::may_refuse) {
             Ok(matched) if matches!(matched.route.target, Target::Usage) => {
                 return Row {
-                    outcome: Outcome::Admitted, // it tells what is left, which spends nothing
+                    outcome: Outcome::Admitted, // it is answered without a charge
                     route: Some(matched.route.name.clone()),
                     ..Row::unmatched(client)
                 };
             }
             Ok(matched) => return self.evaluate(matched, request, request.status),
-            // Without concurrency nothing is released meanwhile, so the limits do refuse.
+            // Nothing is released meanwhile, so the limits do refuse.
             Err(EarlyExit::LikelyRefused(matched)) => return self.evaluate(*matched, request, None),
             Err(EarlyExit::Unauthenticated(unauthenticated)) => {
                 let Unauthenticated { matched, reject } = *unauthenticated;
@@ -143,12 +143,12 @@ impl<'s> Replay<'s> {
                 ..unmatched
             },
             EarlyReject::Preflight { route } => Row {
-                outcome: Outcome::Admitted, // the gateway answers it, which spends nothing
+                outcome: Outcome::Admitted, // the gateway answers it without a charge
                 route: route.map(|route| snapshot.routes[route].name.clone()),
                 ..unmatched
             },
             reject => {
-                self.unmatched.note(snapshot, self.listener, &request.parts, &reject);
+                self.unmatched.add(snapshot, self.listener, &request.parts, &reject);
                 unmatched
             }
         }
@@ -157,15 +157,15 @@ impl<'s> Replay<'s> {
     /// Evaluates the limits; `status` is that of the response if they admit the request.
     fn evaluate(&mut self, mut matched: Matched<'_>, request: &Request, status: Option<StatusCode>) -> Row {
         let decision = decide(&matched.asks, false);
-        let speaks = reported_verdict(&matched.selected, &decision);
-        let key = speaks.map(|at| std::mem::take(&mut matched.asks[at].text)).unwrap_or_default();
-        self.row(matched.with_decision(decision, self.now), (speaks, key), request, status)
+        let reported = reported_verdict(&matched.selected, &decision);
+        let key = reported.map(|at| std::mem::take(&mut matched.asks[at].text)).unwrap_or_default();
+        self.row(matched.with_decision(decision, self.now), (reported, key), request, status)
     }
 
     fn row(
         &mut self,
         mut evaluated: Evaluated<'_>,
-        (speaks, key): (Option<usize>, KeyText),
+        (reported, key): (Option<usize>, KeyText),
         request: &Request,
         status: Option<StatusCode>,
     ) -> Row {
@@ -188,12 +188,12 @@ impl<'s> Replay<'s> {
                 (Ok(_), _) => count.admitted += u64::from(decision.admitted),
             }
         }
-        let refused = speaks.filter(|_| !decision.admitted);
+        let refused = reported.filter(|_| !decision.admitted);
         let row = Row {
             outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
             route: Some(evaluated.matched.route.name.clone()),
-            limit: speaks.map(|at| selected[at].limit.config.name.clone()),
-            remaining: speaks.map(|at| decision.verdicts[at].usage.remaining),
+            limit: reported.map(|at| selected[at].limit.config.name.clone()),
+            remaining: reported.map(|at| decision.verdicts[at].usage.remaining),
             retry_after: refused.map_or(Some(Span::ZERO), |at| retry_after(&decision.verdicts[at])),
             delay: decision.delay,
             shadow,
@@ -203,7 +203,7 @@ impl<'s> Replay<'s> {
         };
         let mut holds = std::mem::take(&mut evaluated.decision.holds);
         if let Some(status) = status {
-            // What an answer's headers said is in no log.
+            // Logs do not have the headers of answers.
             let none = Headers::new();
             holds.answered(|late, base| {
                 let cost = self.snapshot.late_cost(late.limit);

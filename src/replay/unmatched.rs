@@ -1,4 +1,4 @@
-//! Requests that no route takes: why, and which are the most frequent.
+//! Requests that match no route: the reasons, and the most frequent targets.
 
 use std::collections::HashMap;
 
@@ -8,31 +8,31 @@ use crate::snapshot::Snapshot;
 use sluicegate_config::normalize;
 use sluicegate_wire::RequestHead;
 
-/// Routes are looked at so often in all to say why requests match none: with many routes not every request is
-/// explained, and a replay takes no longer.
-const LOOKS: usize = 100_000;
-/// Targets that are counted at once.
-const PLACES: usize = 512;
-/// The bytes of a target that are looked at.
-const LONGEST: usize = 200;
+/// The number of comparisons with routes that explain why requests match none. It bounds the time of a replay: with many
+/// routes, not every request is explained.
+const MAX_COMPARISONS: usize = 100_000;
+/// The number of targets that are counted at the same time.
+const CAPACITY: usize = 512;
+/// The bytes of a target that are compared.
+const MAX_TARGET: usize = 200;
 
-/// What is known of the requests that no route takes.
+/// Statistics of requests that match no route.
 #[derive(Debug, Default)]
 pub struct Unmatched {
-    /// Requests that are refused before a route is looked for: by their host, path, method or headers.
+    /// Requests that are refused before routes are matched, because of their host, path, method or headers.
     pub malformed: u64,
-    /// Requests that name no host.
-    pub nameless: u64,
-    /// Requests that were explained, by the set of the parts which the nearest route misses.
-    missed: [u64; Misses::SETS],
-    looks: usize,
+    /// Requests without a host.
+    pub without_host: u64,
+    /// Explained requests by the parts in which they differ from the nearest route.
+    differences: [u64; Misses::SETS],
+    comparisons: usize,
     /// The targets.
     pub targets: Frequent,
     target: String,
 }
 
 impl Unmatched {
-    pub(super) fn note(
+    pub(super) fn add(
         &mut self,
         snapshot: &Snapshot,
         listener: usize,
@@ -43,54 +43,54 @@ impl Unmatched {
         self.target.clear();
         [parts.method.as_str(), " ", &host, parts.target.path()].iter().for_each(|text| self.target += text);
         let ends = |end: &usize| self.target.is_char_boundary(*end);
-        let end = (0..=self.target.len().min(LONGEST)).rev().find(ends).unwrap_or(0);
-        self.targets.note(&self.target[..end]);
+        let end = (0..=self.target.len().min(MAX_TARGET)).rev().find(ends).unwrap_or(0);
+        self.targets.add(&self.target[..end]);
         if *why != EarlyReject::NoRoute {
             self.malformed += 1;
             return;
         }
-        self.nameless += u64::from(host.is_empty());
-        if self.looks > LOOKS {
+        self.without_host += u64::from(host.is_empty());
+        if self.comparisons > MAX_COMPARISONS {
             return;
         }
         let routes = &snapshot.config.routes;
-        self.looks += routes.len();
+        self.comparisons += routes.len();
         let Ok(path) = normalize(parts.target.path()) else { return };
         let (method, headers) = (&parts.method, &parts.headers);
         let asked = Asked { listener, host: &host, method, path: &path, headers };
         if let Some(misses) = Misses::of_nearest(routes.iter().map(|route| &route.matches), &asked) {
-            self.missed[misses.index()] += 1;
+            self.differences[misses.index()] += 1;
         }
     }
 
-    /// How many requests were explained.
+    /// The number of explained requests.
     pub fn explained(&self) -> u64 {
-        self.missed.iter().sum()
+        self.differences.iter().sum()
     }
 
-    /// The sets of parts which the nearest routes miss, and of how many requests; the most frequent first.
-    pub fn missed(&self) -> Vec<(Misses, u64)> {
-        let all = self.missed.iter().enumerate().map(|(index, count)| (Misses::at(index), *count));
+    /// The parts in which requests differ from the nearest route, with the number of requests; the most frequent first.
+    pub fn differences(&self) -> Vec<(Misses, u64)> {
+        let all = self.differences.iter().enumerate().map(|(index, count)| (Misses::at(index), *count));
         let mut all: Vec<_> = all.filter(|(_, count)| *count > 0).collect();
         all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         all
     }
 }
 
-/// The most frequent of any number of texts, in a bounded place (Misra and Gries, "Finding repeated elements", 1982):
-/// each that makes up more than one in `PLACES` of all is there.
+/// The most frequent of any number of texts in bounded memory (Misra and Gries, "Finding repeated elements", 1982): a text
+/// that makes up more than one in `CAPACITY` of all is among them.
 #[derive(Debug, Default)]
 pub struct Frequent {
     counts: HashMap<Box<str>, u64>,
-    /// How many occurrences of each text may not have been counted.
+    /// The maximum number of occurrences of each text that were not counted.
     pub lost: u64,
 }
 
 impl Frequent {
-    fn note(&mut self, text: &str) {
+    fn add(&mut self, text: &str) {
         if let Some(count) = self.counts.get_mut(text) {
             *count += 1;
-        } else if self.counts.len() < PLACES {
+        } else if self.counts.len() < CAPACITY {
             self.counts.insert(text.into(), 1);
         } else {
             self.counts.retain(|_, count| {
@@ -101,7 +101,7 @@ impl Frequent {
         }
     }
 
-    /// The `most` that are the most frequent, with their counts.
+    /// The `most` most frequent texts with their counts.
     pub fn top(&self, most: usize) -> Vec<(&str, u64)> {
         let mut all: Vec<(&str, u64)> = self.counts.iter().map(|(text, count)| (&**text, *count)).collect();
         all.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
@@ -115,18 +115,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_frequent_is_found_among_many() {
+    fn the_most_frequent_texts_are_found_among_many() {
         let mut frequent = Frequent::default();
         for round in 0..100_000_u64 {
-            frequent.note(&format!("once {round}"));
+            frequent.add(&format!("once {round}"));
             if round % 10 == 0 {
-                frequent.note("often");
+                frequent.add("often");
             }
             if round % 20 == 0 {
-                frequent.note("less often");
+                frequent.add("less often");
             }
         }
-        assert!(frequent.counts.len() <= PLACES);
+        assert!(frequent.counts.len() <= CAPACITY);
         let top = frequent.top(2);
         assert_eq!((top[0].0, top[1].0), ("often", "less often"));
         assert!(top[0].1 <= 10_000 && top[0].1 + frequent.lost >= 10_000, "{top:?} {}", frequent.lost);

@@ -1,13 +1,13 @@
-//! One gateway takes over from another without a closed port: the old one passes its listening sockets over a Unix
-//! socket, goes on serving until the new one says that it serves too, and then drains.
+//! The hand-over, in which ports stay open: the old gateway passes its listening sockets over a Unix socket, serves until
+//! the new gateway reports that it serves too, and then drains.
 //!
 //! ```text
-//! old -> new   "sluicegate 1 COUNT\n", then COUNT sockets, a byte for every 64 of them
-//! new -> old   "serving ADDRESS ADDRESS\n": what it took
+//! old -> new   "sluicegate 1 COUNT\n", then COUNT sockets, with one byte per 64 sockets
+//! new -> old   "serving ADDRESS ADDRESS\n": the addresses on which it serves
 //! old -> new   "draining\n"
 //! ```
 //!
-//! A connection that is closed before "serving" changes nothing.
+//! If the connection is closed before "serving", nothing changes.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -27,9 +27,9 @@ use rustix::net::{
 /// Sockets in one message; the kernel allows 253.
 const BATCH: usize = 64;
 /// More sockets than any gateway has: 256 workers on a hundred addresses.
-const MOST: usize = 25_600;
+const MAX_SOCKETS: usize = 25_600;
 /// The longest line: every address of every listener.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE: usize = 64 << 10;
 /// How long either side waits for the other.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -77,12 +77,12 @@ pub(super) fn take_over(path: &Path) -> Result<Option<(Predecessor, Vec<TcpListe
 impl Predecessor {
     /// Reports that this gateway serves on these addresses. When this returns, the predecessor drains.
     pub(super) fn serving(mut self, taken: &[SocketAddr]) -> Result<(), String> {
-        let taken: String = taken.iter().map(|address| format!(" {address}")).collect();
-        let told = self.stream.write_all(format!("serving{taken}\n").as_bytes());
-        match told.and_then(|()| line(&mut self.stream)) {
-            Ok(said) if said == "draining" => Ok(()),
-            Ok(said) => Err(format!("the gateway before this one goes on: {said}")),
-            Err(error) => Err(format!("the gateway before this one goes on: {error}")),
+        let addresses: String = taken.iter().map(|address| format!(" {address}")).collect();
+        let written = self.stream.write_all(format!("serving{addresses}\n").as_bytes());
+        match written.and_then(|()| line(&mut self.stream)) {
+            Ok(reply) if reply == "draining" => Ok(()),
+            Ok(reply) => Err(format!("the predecessor goes on serving: {reply}")),
+            Err(error) => Err(format!("the predecessor goes on serving: {error}")),
         }
     }
 }
@@ -92,10 +92,7 @@ impl HandoverSocket {
     pub(super) fn bind(path: &Path) -> io::Result<Self> {
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    "there is a file that is no socket",
-                ));
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the file there is not a socket"));
             }
             _ => {}
         }
@@ -171,9 +168,9 @@ pub(super) fn hand_over(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Res
         control.push(SendAncillaryMessage::ScmRights(&fds)); // `space` has room for a batch
         sendmsg(stream, &[IoSlice::new(b"s")], &mut control, SendFlags::NOSIGNAL)?;
     }
-    let said = line(&mut stream)?;
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("it said `{said}`"));
-    let taken = said.strip_prefix("serving").ok_or_else(wrong)?;
+    let reply = line(&mut stream)?;
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("it said `{reply}`"));
+    let taken = reply.strip_prefix("serving").ok_or_else(wrong)?;
     taken.split_ascii_whitespace().map(|address| address.parse().map_err(|_| wrong())).collect()
 }
 
@@ -183,11 +180,11 @@ pub(super) fn confirm(mut stream: &UnixStream) -> io::Result<()> {
 }
 
 fn receive(mut stream: &UnixStream) -> io::Result<Vec<TcpListener>> {
-    let said = line(&mut stream)?;
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("it said `{said}`"));
+    let reply = line(&mut stream)?;
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("it said `{reply}`"));
     let count: usize =
-        said.strip_prefix("sluicegate 1 ").and_then(|count| count.parse().ok()).ok_or_else(wrong)?;
-    if count > MOST {
+        reply.strip_prefix("sluicegate 1 ").and_then(|count| count.parse().ok()).ok_or_else(wrong)?;
+    if count > MAX_SOCKETS {
         return Err(wrong());
     }
     let mut sockets: Vec<TcpListener> = Vec::new();
@@ -204,7 +201,7 @@ fn receive(mut stream: &UnixStream) -> io::Result<Vec<TcpListener>> {
             }
         }
         if received.bytes == 0 || sockets.len() == before {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it did not pass all its sockets"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it did not pass all of its sockets"));
         }
     }
     Ok(sockets)
@@ -218,7 +215,7 @@ fn line(stream: &mut impl Read) -> io::Result<String> {
         stream.read_exact(&mut byte)?;
         match byte[0] {
             b'\n' => return Ok(String::from_utf8_lossy(&line).into_owned()),
-            _ if line.len() >= LONGEST => return Err(io::ErrorKind::InvalidData.into()),
+            _ if line.len() >= MAX_LINE => return Err(io::ErrorKind::InvalidData.into()),
             other => line.push(other),
         }
     }

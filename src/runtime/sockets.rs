@@ -1,7 +1,7 @@
-//! The listening sockets, whoever opened them: this process, systemd, or the gateway before this one.
+//! The listening sockets, opened by this process, by systemd or by the predecessor.
 //!
-//! The workers have their own handles of them. Those here are what is handed over, and have to be dropped before the
-//! workers close theirs: a socket listens as long as anybody has it.
+//! The workers have duplicates of them. The sockets here are passed to a successor, and have to be dropped before the
+//! workers close theirs, because a socket listens until its last duplicate is closed.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -17,9 +17,9 @@ use sluicegate_config::ListenerConfig;
 pub(super) struct Sockets {
     listeners: Vec<Held>,
     admin: Option<(SocketAddr, TcpListener)>,
-    /// From systemd, which keeps them too.
+    /// From systemd, which keeps duplicates.
     activated: Vec<TcpListener>,
-    /// From the gateway before this one; empty when this one serves.
+    /// From the predecessor; empty once this process serves.
     handed_over: Vec<TcpListener>,
 }
 
@@ -28,17 +28,17 @@ pub(super) struct Held {
     id: String,
     address: SocketAddr,
     sockets: Vec<TcpListener>,
-    /// Each with the worker that serves on it.
+    /// The sockets of the workers, each with the index of its worker.
     shares: Vec<(usize, ListenSocket)>,
-    /// Whether systemd has them too.
+    /// Whether systemd has duplicates.
     activated: bool,
 }
 
 impl Sockets {
-    /// Sockets that others opened: those of systemd, as the environment says, and those of a predecessor.
+    /// Sockets that other processes opened: systemd, according to the environment, and the predecessor.
     ///
-    /// Call it before there is another thread: it changes the environment.
-    pub(super) fn given(handed_over: Vec<TcpListener>) -> io::Result<Self> {
+    /// It changes the environment, so it has to be called before other threads are started.
+    pub(super) fn passed(handed_over: Vec<TcpListener>) -> io::Result<Self> {
         let mut sockets = Self { handed_over, ..Self::default() };
         let mut passed = ListenFd::from_env();
         for index in 0..passed.len() {
@@ -54,24 +54,24 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// Sockets for a listener that has none yet, for so many workers. With `alone` nobody else may have its address,
-    /// except those who gave theirs to this process.
+    /// Opens the sockets of a new listener for `workers` workers. With `alone` it is an error if another process listens on
+    /// the address, except systemd and the predecessor.
     pub(super) fn open(&self, listener: &ListenerConfig, workers: usize, alone: bool) -> io::Result<Held> {
         let (mut sockets, activated) = self.find(listener.address)?;
         if sockets.is_empty() {
             sockets = server::open(listener.address, workers, alone && !self.has_port(listener.address))?;
         }
-        // Each worker has one and each has a worker: where there are fewer sockets than workers, some share.
-        let share = |turn: usize| {
-            let socket = sockets[turn % sockets.len()].try_clone()?;
-            Ok((turn % workers, ListenSocket { id: listener.id(), socket, own: !activated }))
+        // Each worker gets a socket and each socket a worker; if there are fewer sockets than workers, some are shared.
+        let share = |index: usize| {
+            let socket = sockets[index % sockets.len()].try_clone()?;
+            Ok((index % workers, ListenSocket { id: listener.id(), socket, own: !activated }))
         };
         let shares = (0..workers.max(sockets.len())).map(share).collect::<io::Result<_>>()?;
         let address = sockets.first().map_or(Ok(listener.address), TcpListener::local_addr)?;
         Ok(Held { id: listener.id(), address, sockets, shares, activated })
     }
 
-    /// A socket for the admin API, and a handle of it to be kept.
+    /// Opens the socket of the admin API. Returns it with a duplicate to keep.
     pub(super) fn open_admin(
         &self,
         address: SocketAddr,
@@ -85,12 +85,12 @@ impl Sockets {
         Ok((socket.try_clone()?, socket))
     }
 
-    /// Those for an address that others opened, and whether systemd did.
+    /// Duplicates of the sockets that other processes opened on an address, and whether systemd did.
     fn find(&self, address: SocketAddr) -> io::Result<(Vec<TcpListener>, bool)> {
-        for (given, activated) in [(&self.handed_over, false), (&self.activated, true)] {
+        for (passed, activated) in [(&self.handed_over, false), (&self.activated, true)] {
             let fits = |socket: &&TcpListener| socket.local_addr().is_ok_and(|own| own == address);
             let found =
-                given.iter().filter(fits).map(TcpListener::try_clone).collect::<io::Result<Vec<_>>>()?;
+                passed.iter().filter(fits).map(TcpListener::try_clone).collect::<io::Result<Vec<_>>>()?;
             if !found.is_empty() {
                 return Ok((found, activated));
             }
@@ -98,13 +98,13 @@ impl Sockets {
         Ok((Vec::new(), false))
     }
 
-    /// Whether others gave sockets with this port, perhaps on another interface: they are in nobody's way.
+    /// Whether another process passed a socket with this port, on any address: then the port is not taken by a stranger.
     fn has_port(&self, address: SocketAddr) -> bool {
         let fits = |socket: &TcpListener| socket.local_addr().is_ok_and(|own| own.port() == address.port());
         self.handed_over.iter().chain(&self.activated).any(fits)
     }
 
-    /// Keeps the sockets of a listener, and returns those for the workers.
+    /// Keeps the sockets of a listener and returns those of the workers.
     pub(super) fn keep(&mut self, mut held: Held) -> Vec<(usize, ListenSocket)> {
         let shares = std::mem::take(&mut held.shares);
         tracing::info!("listening on {}", held.address);
@@ -112,12 +112,12 @@ impl Sockets {
         shares
     }
 
-    /// Has new connections to the admin API go to another socket on its port; whether they do. The socket of systemd
-    /// stays as it is, for systemd has it too.
+    /// Directs new connections to the admin API to another socket on its port, unless systemd has the socket. Returns whether
+    /// it did.
     pub(super) fn detach_admin(&self) -> bool {
         let Some((address, socket)) = &self.admin else { return false };
         let activated =
-            self.activated.iter().any(|given| given.local_addr().is_ok_and(|own| own == *address));
+            self.activated.iter().any(|socket| socket.local_addr().is_ok_and(|own| own == *address));
         !activated && server::detach(socket)
     }
 
@@ -126,12 +126,12 @@ impl Sockets {
         self.admin = admin;
     }
 
-    /// Lets go of a listener's sockets.
+    /// Drops the sockets of a listener.
     pub(super) fn release(&mut self, id: &str) {
         self.listeners.retain(|held| held.id != id);
     }
 
-    /// Lets go of what a predecessor gave and nobody used; tells of what systemd gave and nobody uses.
+    /// Drops unused sockets of the predecessor and logs unused sockets of systemd.
     pub(super) fn drop_unused(&mut self) {
         self.handed_over.clear();
         let used = self.addresses();
@@ -142,20 +142,20 @@ impl Sockets {
         }
     }
 
-    /// Where it listens.
+    /// The addresses on which the process listens.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let admin = self.admin.iter().filter_map(|(_, socket)| socket.local_addr().ok());
         self.listeners.iter().map(|held| held.address).chain(admin).collect()
     }
 
-    /// All sockets that listen, for a successor.
+    /// All listening sockets, for a successor.
     pub(super) fn all(&self) -> Vec<&TcpListener> {
         let admin = self.admin.iter().map(|(_, socket)| socket);
         self.listeners.iter().flat_map(|held| &held.sockets).chain(admin).collect()
     }
 
-    /// The ids of the listeners whose sockets live on when this process closes them: with systemd, or with a
-    /// successor on these addresses.
+    /// The ids of the listeners whose sockets stay open when this process closes them, because systemd has duplicates or a
+    /// successor serves on their addresses (`taken`).
     pub(super) fn left_to_others(&self, taken: &[SocketAddr]) -> Vec<String> {
         let left = self.listeners.iter().filter(|held| held.activated || taken.contains(&held.address));
         left.map(|held| held.id.clone()).collect()

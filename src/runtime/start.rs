@@ -43,7 +43,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     let system = |error: std::io::Error| StartError::System(format!("cannot start: {error}"));
     let received = options.handover.as_deref().map(handover::take_over).transpose();
     let (predecessor, given) = received.map_err(StartError::System)?.flatten().unzip();
-    let sockets = Sockets::given(given.unwrap_or_default()).map_err(system)?;
+    let sockets = Sockets::passed(given.unwrap_or_default()).map_err(system)?;
     let listeners = config.listeners.iter().map(|listener| sockets.open(listener, workers, true));
     let listeners = listeners.collect::<Result<Vec<Held>, _>>().map_err(|error| {
         let replaces = error.kind() == ErrorKind::AddrInUse && options.handover.is_none();

@@ -13,7 +13,7 @@ use crate::request::Services;
 use crate::server::{ConnectionBudget, ListenSocket, Server};
 use crate::worker_state::Deadlines;
 
-/// What the supervisor tells a worker to do.
+/// A command of the supervisor to a worker.
 pub(super) enum Command {
     /// Accept connections on these sockets.
     Open(Vec<ListenSocket>),
@@ -28,18 +28,18 @@ pub(super) enum Command {
 /// How all listeners are closed.
 #[derive(Clone)]
 pub(super) struct Draining {
-    /// The ids of listeners whose sockets another process has too: it accepts the connections that wait there.
+    /// The ids of listeners whose sockets another process has too: that process accepts the connections in their queues.
     pub(super) left: Arc<[String]>,
     /// How long a connection may be idle before it is closed.
     pub(super) grace: Duration,
-    /// Dropped when all connections have been told.
+    /// Dropped when all connections have been notified.
     pub(super) done: mpsc::Sender<()>,
 }
 
 /// How long a connection of a removed listener may be idle before it is closed. Nothing waits for it, and a client that
 /// sends a request in this time gets `Connection: close` instead of a reset.
 const REMOVED_LISTENER_GRACE: Duration = Duration::from_secs(2);
-/// Ticks between two looks at idle upstream connections: one second.
+/// Ticks between two checks of idle upstream connections: one second.
 const REAP_TICKS: u64 = 10;
 
 /// One serving thread.

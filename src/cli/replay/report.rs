@@ -1,16 +1,16 @@
-//! What a replay says at its end.
+//! The report of a replay.
 
 use crate::replay::{Replay, Unmatched};
 use sluicegate_config::Config;
 
-/// Lines that are named when they cannot be read.
-const NAMED: usize = 5;
-/// Unmatched targets that are named, and reasons.
-const TARGETS: usize = 3;
+/// The number of unreadable lines that are listed.
+const MAX_LISTED: usize = 5;
+/// The number of unmatched targets, and of reasons, that are listed.
+const MAX_UNMATCHED: usize = 3;
 /// The bytes of a text from a log that are shown.
-const LONGEST: usize = 200;
+const MAX_TEXT: usize = 200;
 
-/// What was counted.
+/// The totals of all logs.
 #[derive(Default)]
 pub(super) struct Totals {
     pub(super) admitted: u64,
@@ -18,7 +18,7 @@ pub(super) struct Totals {
     pub(super) unmatched: u64,
     pub(super) delayed: u64,
     unreadable: u64,
-    named: Vec<String>,
+    listed: Vec<String>,
 }
 
 /// `format!` with a line feed.
@@ -26,12 +26,12 @@ macro_rules! line {
     ($($argument:tt)*) => { format!($($argument)*) + "\n" };
 }
 
-/// A text from a log on one line, so that it cannot tell a terminal anything.
+/// A text from a log on one line, without control characters for the terminal.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {
-            _ if out.len() >= LONGEST => {
+            _ if out.len() >= MAX_TEXT => {
                 out.push('…');
                 break;
             }
@@ -42,7 +42,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// The warning that most requests match no route: why, and which they are.
+/// The warning that most requests match no route, with reasons and targets.
 pub(super) fn of_unmatched(
     totals: &Totals,
     unmatched: &Unmatched,
@@ -65,15 +65,17 @@ pub(super) fn of_unmatched(
     if explained > 0 && explained < totals.unmatched - unmatched.malformed {
         out += &line!("  why, of the first {explained}:");
     }
-    for (misses, count) in unmatched.missed().into_iter().take(TARGETS) {
-        let names: Vec<&str> = misses.names().collect();
+    for (parts, count) in unmatched.differences().into_iter().take(MAX_UNMATCHED) {
+        let names: Vec<&str> = parts.names().collect();
         out += &line!("{count:>12} differ from the nearest route in: {}", names.join(", "));
     }
-    let missed = |part| unmatched.missed().iter().any(|(misses, _)| misses.names().any(|name| name == part));
-    if missed("host") && unmatched.nameless > 0 {
-        out += &line!("  the log names no host for {} of them: say it with --host HOST", unmatched.nameless);
+    let differs =
+        |part| unmatched.differences().iter().any(|(parts, _)| parts.names().any(|name| name == part));
+    if differs("host") && unmatched.without_host > 0 {
+        out +=
+            &line!("  the log names no host for {} of them: say it with --host HOST", unmatched.without_host);
     }
-    if missed("listener") {
+    if differs("listener") {
         let name = |index: usize| config.listeners[index].name.as_str();
         let others = (0..config.listeners.len()).filter(|other| *other != listener);
         let others: Vec<&str> = others.map(name).collect();
@@ -85,7 +87,7 @@ pub(super) fn of_unmatched(
     }
     out += "  the most frequent:";
     let least = if unmatched.targets.lost > 0 { "at least " } else { "" };
-    for (target, count) in unmatched.targets.top(TARGETS) {
+    for (target, count) in unmatched.targets.top(MAX_UNMATCHED) {
         out += &format!("\n{:>21} {}", format!("{least}{count}"), escaped(target));
     }
     out
@@ -98,8 +100,8 @@ impl Totals {
 
     pub(super) fn unreadable(&mut self, line: String) {
         self.unreadable += 1;
-        if self.named.len() < NAMED {
-            self.named.push(line);
+        if self.listed.len() < MAX_LISTED {
+            self.listed.push(line);
         }
     }
 
@@ -117,11 +119,12 @@ impl Totals {
         if !replay.limits.is_empty() {
             out += &line!("\n{:<24} {:>12} {:>12} {:>14}", "limit", "admitted", "refused", "shadow refused");
             for (name, count) in &replay.limits {
-                let tried = count.candidate_refused;
-                let tried =
-                    if tried > 0 { format!("   its candidate would refuse {tried}") } else { String::new() };
+                let candidate = match count.candidate_refused {
+                    0 => String::new(),
+                    refused => format!("   its candidate would refuse {refused}"),
+                };
                 out += &line!(
-                    "{name:<24} {:>12} {:>12} {:>14}{tried}",
+                    "{name:<24} {:>12} {:>12} {:>14}{candidate}",
                     count.admitted,
                     count.refused,
                     count.shadow_refused
@@ -138,10 +141,10 @@ impl Totals {
         if self.unreadable > 0 {
             let lines = if self.unreadable == 1 { "line" } else { "lines" };
             out += &line!("\n{} {lines} could not be read and skipped:", self.unreadable);
-            for line in &self.named {
+            for line in &self.listed {
                 out += &line!("  {line}");
             }
-            if self.unreadable > self.named.len() as u64 {
+            if self.unreadable > self.listed.len() as u64 {
                 out += &line!("  …");
             }
         }
