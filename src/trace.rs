@@ -1,7 +1,7 @@
-//! Trace context (W3C Trace Context): which trace a request belongs to, as the servers behind the gateway are told.
+//! Trace context (W3C Trace Context): the headers that say which trace a request belongs to.
 //!
-//! The gateway is one span of the trace: it goes on with the id of the trace that it is told, names the span that it
-//! was told of as its parent, and gives the next server its own. It reports spans nowhere; the access log has the ids.
+//! The gateway is one span of the trace: it keeps the trace id of the request, uses the span id of the request as its parent, and
+//! sends its own span id to the upstream. It does not export spans; the access log has the ids.
 
 use sluicegate_config::{Accept, TraceConfig};
 use sluicegate_wire::Headers;
@@ -11,43 +11,43 @@ const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 /// The length of a traceparent of version 00.
 const LENGTH: usize = 55;
-/// Whoever made the trace records it.
+/// The flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
-/// The flags that this gateway understands: sampled, and that the id is random (level 2). Others are sent as zero.
+/// The flags that the gateway knows: sampled, and random trace id (level 2). Others are sent as zero.
 const KNOWN: u8 = SAMPLED | 2;
-/// The bytes of tracestate that are passed on.
+/// The most bytes of tracestate that are forwarded.
 const MAX_STATE: usize = 512;
-/// Entries above this length are the first to go when that is too little.
+/// Entries above this length are removed first if it is longer.
 const LONG_ENTRY: usize = 128;
 
-/// The place of a request in its trace.
+/// The trace and the span of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The trace's id, never zero.
+    /// The trace id, never zero.
     pub id: u128,
-    /// The span of whoever asked; `None` if the trace begins here.
+    /// The span id of the client; `None` if the trace begins here.
     pub parent: Option<u64>,
-    /// The span of the gateway, never zero.
+    /// The span id of the gateway, never zero.
     pub span: u64,
     flags: u8,
 }
 
 impl Trace {
-    /// The trace of a request: the one that it names, if whoever sent it is believed and it is well-formed, or else a
-    /// new one, if the gateway makes those. `trusted` says whether the peer is a trusted proxy, `random` makes numbers.
+    /// The trace of a request: that of its traceparent, if the sender is accepted and the field is well-formed, otherwise a new
+    /// one, if the gateway creates traces. `trusted` says whether the peer is a trusted proxy.
     pub fn of(
         config: &TraceConfig,
         headers: &Headers,
         trusted: bool,
         mut random: impl FnMut() -> u64,
     ) -> Option<Self> {
-        let believed = match config.accept {
+        let is_accepted = match config.accept {
             Accept::Anybody => true,
             Accept::Trusted => trusted,
             Accept::Nobody => false,
         };
-        let said = headers.only(TRACEPARENT).filter(|_| believed);
-        if let Some((id, parent, flags)) = said.and_then(parse) {
+        let traceparent = headers.only(TRACEPARENT).filter(|_| is_accepted);
+        if let Some((id, parent, flags)) = traceparent.and_then(parse) {
             return Some(Self { id, parent: Some(parent), span: random().max(1), flags: flags & KNOWN });
         }
         config.create.then(|| {
@@ -57,7 +57,7 @@ impl Trace {
         })
     }
 
-    /// Tells the next server. Without a trace, what a client wrote is taken out: nobody vouches for it.
+    /// Writes the headers for the upstream. Without a trace, those of the client are removed, because they are not trusted.
     pub fn write(trace: Option<&Self>, headers: &mut Headers) {
         let Some(trace) = trace else {
             headers.remove(TRACEPARENT);
@@ -78,21 +78,21 @@ impl Trace {
             });
         });
         if trace.parent.is_none() {
-            headers.remove(TRACESTATE); // it belongs to a traceparent that is not passed on
+            headers.remove(TRACESTATE); // it belongs to a traceparent that is not forwarded
         } else {
             bound_state(headers);
         }
     }
 }
 
-/// The trace, the span and the flags of a traceparent. One of a later version is read as far as this one goes.
+/// The trace id, span id and flags of a traceparent. Of later versions, the part that version 00 defines is read.
 fn parse(text: &[u8]) -> Option<(u128, u64, u8)> {
     let digits = |from: usize, to: usize| {
         text.get(from..to)?.iter().try_fold(0_u128, |number, byte| {
             let digit = match byte {
                 b'0'..=b'9' => byte - b'0',
                 b'a'..=b'f' => byte - b'a' + 10,
-                _ => return None, // upper case too: the format knows only lower
+                _ => return None, // also upper case, which the format excludes
             };
             Some(number << 4 | u128::from(digit))
         })
@@ -108,7 +108,7 @@ fn parse(text: &[u8]) -> Option<(u128, u64, u8)> {
     (dashes && length && id != 0 && span != 0).then_some((id, span, flags))
 }
 
-/// Makes tracestate one line of at most [`MAX_STATE`] bytes: long entries go first, then those at the end.
+/// Reduces tracestate to one field of at most [`MAX_STATE`] bytes: removes long entries first, then those at the end.
 fn bound_state(headers: &mut Headers) {
     let mut lines = headers.get_all(TRACESTATE);
     let Some(first) = lines.next() else { return };
@@ -143,7 +143,7 @@ mod tests {
     const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn only_what_is_well_formed_is_read() {
+    fn only_well_formed_fields_are_read() {
         let read = Some((0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, 0x00f0_67aa_0ba9_02b7, 1));
         assert_eq!(parse(GOOD.as_bytes()), read);
         let later = GOOD.replacen("00", "cc", 1);
@@ -175,27 +175,27 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_goes_on_or_begins() {
+    fn a_trace_is_continued_or_created() {
         let config = TraceConfig::default();
         let mut next = 6;
         let mut random = || {
             next += 1;
             next
         };
-        let asked = headers(&[("traceparent", GOOD)]);
-        let trace = Trace::of(&config, &asked, false, &mut random).unwrap();
+        let request = headers(&[("traceparent", GOOD)]);
+        let trace = Trace::of(&config, &request, false, &mut random).unwrap();
         assert_eq!((trace.parent, trace.span, trace.flags), (Some(0x00f0_67aa_0ba9_02b7), 7, 1));
         let twice = headers(&[("traceparent", GOOD), ("traceparent", GOOD)]);
         assert_eq!(Trace::of(&config, &twice, false, &mut random).unwrap().parent, None);
         let nobody = TraceConfig { accept: Accept::Nobody, create: false, ..config };
-        assert_eq!(Trace::of(&nobody, &asked, true, &mut random), None);
+        assert_eq!(Trace::of(&nobody, &request, true, &mut random), None);
         let trusted = TraceConfig { accept: Accept::Trusted, create: false, ..config };
-        assert_eq!(Trace::of(&trusted, &asked, false, &mut random), None);
-        assert!(Trace::of(&trusted, &asked, true, &mut random).is_some());
+        assert_eq!(Trace::of(&trusted, &request, false, &mut random), None);
+        assert!(Trace::of(&trusted, &request, true, &mut random).is_some());
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_headers_can_be_read() {
         for flags in 0..=3 {
             let trace = Trace { id: 1 << 100 | 5, parent: None, span: 9, flags };
             let mut headers = headers(&[("tracestate", "a=1")]);

@@ -38,7 +38,7 @@ impl Supervisor {
         predecessor: Option<Predecessor>,
         handover: Option<&Path>,
     ) -> Result<Option<HandoverSocket>, String> {
-        reload::find_servers(&self.shared.snapshot.load_full()).await;
+        reload::resolve_new_names(&self.shared.snapshot.load_full()).await;
         self.update_store();
         self.update_keys();
         self.update_upstreams();

@@ -53,8 +53,8 @@ fn count_kept<T, P>(next: &[T], before: &[T], part: impl Fn(&T) -> &Arc<P>) -> u
 }
 
 /// Waits briefly for the addresses of new servers to be resolved.
-pub(super) async fn find_servers(snapshot: &Snapshot) {
-    join_all(snapshot.upstreams.iter().map(|upstream| upstream.find_servers())).await;
+pub(super) async fn resolve_new_names(snapshot: &Snapshot) {
+    join_all(snapshot.upstreams.iter().map(|upstream| upstream.resolve_new_names())).await;
 }
 
 impl Supervisor {
@@ -176,7 +176,7 @@ impl Supervisor {
     /// Puts `config` in force: it applies to the next request of each worker. Returns its generation.
     pub(super) async fn put_in_force(&self, config: LoadedConfig, before: &Snapshot) -> u64 {
         let next = self.snapshots.build(config, Some(before), self.shared.clock.now());
-        find_servers(&next).await;
+        resolve_new_names(&next).await;
         let generation = next.generation;
         tracing::debug!(
             generation,

@@ -148,7 +148,7 @@ impl Supervisor {
         }
         for state in &snapshot.upstreams {
             if !self.upstreams.iter().any(|(tended, _)| Arc::ptr_eq(tended, state)) {
-                let tending = crate::boxed_future::spawn_local(Arc::clone(state).tend());
+                let tending = crate::boxed_future::spawn_local(Arc::clone(state).maintain());
                 self.upstreams.push((Arc::clone(state), tending.abort_handle()));
             }
         }

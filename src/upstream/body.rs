@@ -179,7 +179,7 @@ impl Body {
         if let Poll::Ready(Some(Ok(frame))) = &mut polled
             && let Some(trailers) = frame.trailers_mut()
         {
-            headers::answer_trailers(trailers);
+            headers::response_trailers(trailers);
         }
         polled
     }

@@ -1,11 +1,11 @@
-//! Names of headers that clients may not use as they like.
+//! Header names that only trusted proxies may send.
 
 use http::header::{self, HeaderName};
 
 use sluicegate_wire::Headers;
 
-/// What a proxy says of its client, besides all that begins with `x-forwarded`.
-const OF_PROXIES: [&[u8]; 35] = [
+/// Headers in which proxies describe their client, besides those that begin with `x-forwarded`.
+const FORWARDED: [&[u8]; 35] = [
     b"cf-connecting-ip",
     b"cf-connecting-ipv6",
     b"client-ip",
@@ -43,7 +43,7 @@ const OF_PROXIES: [&[u8]; 35] = [
     b"x-true-ip",
 ];
 
-/// What asks some upstreams for another path or method than the request's own.
+/// Headers by which some upstreams replace the path or the method of a request.
 const OVERRIDES: [&[u8]; 10] = [
     b"x-http-destinationurl",
     b"x-http-method",
@@ -57,43 +57,43 @@ const OVERRIDES: [&[u8]; 10] = [
     b"x-rewrite-url",
 ];
 
-/// What a name is to a gateway.
+/// The kind of a header name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A proxy's word on its client.
-    OfProxies,
-    /// `Proxy`, which CGI makes HTTP_PROXY of (CVE-2016-5385): nobody means well with it.
+    /// A proxy describes its client in it.
+    Forwarded,
+    /// `Proxy`, which CGI converts to the variable HTTP_PROXY (CVE-2016-5385). It has no legitimate use.
     Proxy,
-    /// It asks for another path or method.
+    /// It replaces the path or the method.
     Override,
 }
 
-/// What known names look like, a bit each, by their first letter: nearly all other names are told apart by that alone.
-const LOOKS: [u64; 256] = {
-    let mut looks = [0; 256];
+/// A Bloom filter of the known names, indexed by first letter. It excludes nearly all other names.
+const FILTER: [u64; 256] = {
+    let mut filter = [0; 256];
     let mut at = 0;
-    while at < OF_PROXIES.len() + OVERRIDES.len() {
-        let name = if at < OF_PROXIES.len() { OF_PROXIES[at] } else { OVERRIDES[at - OF_PROXIES.len()] };
-        looks[name[0] as usize] |= look(name);
+    while at < FORWARDED.len() + OVERRIDES.len() {
+        let name = if at < FORWARDED.len() { FORWARDED[at] } else { OVERRIDES[at - FORWARDED.len()] };
+        filter[name[0] as usize] |= bit(name);
         at += 1;
     }
-    looks[b'p' as usize] |= look(b"proxy");
-    looks
+    filter[b'p' as usize] |= bit(b"proxy");
+    filter
 };
 
 /// A bit for the length and the last letter of a name.
-const fn look(name: &[u8]) -> u64 {
+const fn bit(name: &[u8]) -> u64 {
     1 << ((name.len() * 7 + name[name.len() - 1] as usize) & 63)
 }
 
-/// What all names of one family begin with.
-const FORWARDED: &[u8] = b"x-forwarded";
+/// The common prefix of further names.
+const FORWARDED_PREFIX: &[u8] = b"x-forwarded";
 
-/// What a name is; `None` for nearly all.
+/// The kind of a name; `None` for nearly all.
 pub(super) fn kind(name: &[u8]) -> Option<Kind> {
     let [first, ..] = name else { return None };
-    let is_of_family = *first == b'x' && name.len() >= FORWARDED.len();
-    if LOOKS[usize::from(*first)] & look(name) == 0 && !is_of_family {
+    let may_have_prefix = *first == b'x' && name.len() >= FORWARDED_PREFIX.len();
+    if FILTER[usize::from(*first)] & bit(name) == 0 && !may_have_prefix {
         return None;
     }
     kind_of(name)
@@ -103,14 +103,13 @@ fn kind_of(name: &[u8]) -> Option<Kind> {
     let is_in = |names: &[&[u8]]| names.iter().any(|known| known.len() == name.len() && *known == name);
     match name {
         b"proxy" => Some(Kind::Proxy),
-        _ if name.starts_with(FORWARDED) || is_in(&OF_PROXIES) => Some(Kind::OfProxies),
+        _ if name.starts_with(FORWARDED_PREFIX) || is_in(&FORWARDED) => Some(Kind::Forwarded),
         _ => is_in(&OVERRIDES).then_some(Kind::Override),
     }
 }
 
-/// Whether a Connection header names what a message is nothing without, to have it removed on the way: the host,
-/// what describes the content, who is asking, or one of `own`, which routes and limits look at. What a proxy writes
-/// anew is no such name.
+/// Whether Connection names a field without which the message would have another meaning: the host, a field that describes the
+/// content, credentials, or one of `own`, which routes and limits evaluate. Fields that proxies write anew do not count.
 pub fn nominates(headers: &Headers, own: &[HeaderName]) -> bool {
     let lines = headers.get_all(header::CONNECTION);
     let mut names = lines.flat_map(|line| line.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
@@ -140,9 +139,9 @@ mod tests {
 
     #[test]
     fn names_are_known_however_they_are_written() {
-        let of_proxies = OF_PROXIES.map(|name| std::str::from_utf8(name).unwrap());
-        for name in of_proxies.iter().chain(&["X-Forwarded-For", "x-forwarded", "X-Forwarded-Ssl"]) {
-            assert_eq!(kind_of_text(name), Some(Kind::OfProxies), "{name}");
+        let forwarded = FORWARDED.map(|name| std::str::from_utf8(name).unwrap());
+        for name in forwarded.iter().chain(&["X-Forwarded-For", "x-forwarded", "X-Forwarded-Ssl"]) {
+            assert_eq!(kind_of_text(name), Some(Kind::Forwarded), "{name}");
         }
         for name in OVERRIDES.map(|name| std::str::from_utf8(name).unwrap()) {
             assert_eq!(kind_of_text(name), Some(Kind::Override), "{name}");
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_is_nothing_without_cannot_be_nominated() {
+    fn essential_fields_cannot_be_nominated() {
         let own = [HeaderName::from_static("x-tenant")];
         let nominated = |value: &str| {
             let headers = [("connection", "keep-alive"), ("connection", value)].into_iter().collect();

@@ -1,4 +1,4 @@
-//! What a gateway takes away from a request and an answer, and what it adds.
+//! Headers that are removed from requests and responses on their way through the gateway, and headers that are added.
 
 use http::header::{self, HeaderMap, HeaderName};
 use smallvec::SmallVec;
@@ -14,11 +14,11 @@ const X_FORWARDED_HOST: &str = "x-forwarded-host";
 const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
 pub(super) const X_REQUEST_ID: &str = "x-request-id";
 pub(super) const X_CONSUMER_NAME: &str = "x-consumer-name";
-/// Made for standing behind a body (RFC 9530).
+/// May be a trailer field (RFC 9530).
 const CONTENT_DIGEST: &str = "content-digest";
 pub(super) const X_CONSUMER_PLAN: &str = "x-consumer-plan";
 
-/// What is meant for one connection only, whether Connection names it or not.
+/// The fields that are specific to one connection, whether Connection names them or not.
 const HOP_BY_HOP: [&[u8]; 8] = [
     b"connection",
     b"http2-settings",
@@ -29,10 +29,10 @@ const HOP_BY_HOP: [&[u8]; 8] = [
     b"proxy-authenticate",
     b"proxy-authorization",
 ];
-static OF_HOPS: NameFilter = NameFilter::of(&HOP_BY_HOP);
+static HOP_BY_HOP_FILTER: NameFilter = NameFilter::of(&HOP_BY_HOP);
 
-/// What is looked at of a request's own headers, and what is meant for one connection.
-static LOOKED_AT: NameFilter = NameFilter::of(&[
+/// The fields of requests that [`request`] evaluates, and those of `HOP_BY_HOP`.
+static EVALUATED: NameFilter = NameFilter::of(&[
     b"te",
     b"expect",
     b"content-length",
@@ -53,19 +53,19 @@ fn is_hop_by_hop(name: &[u8]) -> bool {
     HOP_BY_HOP.contains(&name)
 }
 
-/// Removes what is meant for one connection only (RFC 9110 §7.6.1): the fixed set, and all that any Connection
-/// line names. The framing is written anew by whoever sends.
+/// Removes the fields that are specific to one connection (RFC 9110 §7.6.1): a fixed set, and those that Connection names. The
+/// encoders of messages write the framing anew.
 pub(super) fn strip_hop_by_hop(headers: &mut Headers) {
-    if headers.any_matching(&OF_HOPS) {
+    if headers.any_matching(&HOP_BY_HOP_FILTER) {
         strip_named(headers);
-        headers.retain_matching(&OF_HOPS, |name, known| !known || !is_hop_by_hop(name));
+        headers.retain_matching(&HOP_BY_HOP_FILTER, |name, known| !known || !is_hop_by_hop(name));
     }
 }
 
-/// Removes what Connection names.
+/// Removes the fields that Connection names.
 fn strip_named(headers: &mut Headers) {
     let lines = headers.get_all("connection");
-    // Nearly always it says one of these, which are no names, or nothing.
+    // Nearly always it has one of these options, which name no field, or is absent.
     if lines.clone().all(|line| matches!(line, b"keep-alive" | b"close" | b"Keep-Alive" | b"Close")) {
         return;
     }
@@ -77,37 +77,38 @@ fn strip_named(headers: &mut Headers) {
     }
 }
 
-/// The same of what stands behind the body of an answer.
-pub(super) fn answer_trailers(trailers: &mut HeaderMap) {
+/// Removes connection-specific fields from the trailers of a response.
+pub(super) fn response_trailers(trailers: &mut HeaderMap) {
     let mut fields = Headers::from(&*trailers);
     strip_hop_by_hop(&mut fields);
     *trailers = fields.into();
 }
 
-/// The fields that a request says will stand behind its body, and that may pass.
+/// The fields that a request announces as trailers and that may be forwarded.
 pub(super) fn announced(headers: &Headers, underscores: &Underscores) -> SmallVec<[HeaderName; 2]> {
     let lines = headers.get_all(header::TRAILER).flat_map(|line| line.split(|b| *b == b','));
     let names = lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
     names.filter(|name| underscores.pass(name.as_ref())).collect()
 }
 
-/// What stands behind the body of a request, as it goes on: what was announced, and is no header that says how the
-/// message is read, where it goes or who sent it (RFC 9110 §6.5.1).
+/// Removes the trailers of a request that were not announced, or that frame, route or authenticate the message (RFC 9110
+/// §6.5.1).
 pub(super) fn request_trailers(trailers: &mut HeaderMap, announced: &[HeaderName]) {
-    let bad = |name: &HeaderName| {
+    let is_forbidden = |name: &HeaderName| {
         !announced.contains(name)
             || (is_end_to_end(name.as_ref()) && name != CONTENT_DIGEST)
             || is_hop_by_hop(name.as_ref())
             || kind(name.as_ref()).is_some()
             || [header::CONNECTION, header::TE, header::TRAILER, header::EXPECT].contains(name)
     };
-    let bad: SmallVec<[HeaderName; 4]> = trailers.keys().filter(|name| bad(name)).cloned().collect();
-    for name in bad {
+    let forbidden: SmallVec<[HeaderName; 4]> =
+        trailers.keys().filter(|name| is_forbidden(name)).cloned().collect();
+    for name in forbidden {
         trailers.remove(name);
     }
 }
 
-/// Headers that a client cannot have removed by naming them in Connection: without them the message is another.
+/// Whether a field is kept even if Connection names it: without it the message would have another meaning.
 fn is_end_to_end(name: &[u8]) -> bool {
     matches!(name, b"host" | b"authorization" | b"cookie" | b"forwarded" | b"x-real-ip" | b"x-request-id")
         || name.windows(7).any(|part| part == b"api-key")
@@ -115,9 +116,8 @@ fn is_end_to_end(name: &[u8]) -> bool {
         || name.starts_with(b"x-forwarded-")
 }
 
-/// The headers of a request as the upstream gets them. Keys were taken before, so nothing that a client names
-/// in Connection changes what it is counted as. `overrides` are wanted if names that ask the upstream for another path
-/// or method than the one that was looked at may pass.
+/// Prepares the headers of a request for the upstream. The keys of limits were evaluated before, so a client cannot change them
+/// by naming headers in Connection. `overrides` says whether headers that override path or method may pass.
 pub(super) fn request(
     connection: &Connection,
     headers: &mut Headers,
@@ -129,15 +129,15 @@ pub(super) fn request(
     strip_named(headers);
     let (mut length, mut forwarded_host, mut forwarded_proto) = (false, false, false);
     let (mut hosts, mut cookies) = (0, 0);
-    // One look at all names is cheaper than a search for each.
-    headers.retain_matching(&LOOKED_AT, |name, looked_at| {
+    // One pass over all names is cheaper than a search for each.
+    headers.retain_matching(&EVALUATED, |name, is_evaluated| {
         match name {
-            _ if !looked_at => {}
-            // The body is asked of the client when the upstream takes it.
+            _ if !is_evaluated => {}
+            // The gateway sends 100 (Continue) when it reads the body.
             b"te" | b"expect" => return false,
             b"content-length" => {
                 length = true;
-                return false; // written anew from the body's own framing
+                return false; // written anew from the framing of the body
             }
             b"trailer" => return has_body,
             b"host" => {
@@ -152,8 +152,8 @@ pub(super) fn request(
             _ => {}
         }
         match kind(name) {
-            // What an untrusted peer says of itself does not reach the upstream.
-            Some(Kind::OfProxies) => {
+            // Only trusted peers may state the address of the client.
+            Some(Kind::Forwarded) => {
                 forwarded_host |= trusted && name == b"x-forwarded-host";
                 forwarded_proto |= trusted && name == b"x-forwarded-proto";
                 trusted
@@ -188,15 +188,14 @@ pub(super) fn request(
     }
 }
 
-/// Removes from a request the header in which trusted proxies name the client, unless one of them sent it; and in any
-/// case what only reads like it.
+/// Removes the header that names the client, unless a trusted proxy sent it, and all headers that servers may take for it.
 pub(super) fn disown_client(headers: &mut Headers, own: &HeaderName, trusted: bool) {
     let own = own.as_str().as_bytes();
     disown(headers, |name| reads_like(name, own) && !(trusted && name == own));
 }
 
-/// Tells the upstream whose API key was sent. It is done after Connection was looked at, so that a client cannot have
-/// the gateway's word removed by naming it there.
+/// Sets the headers that name the consumer. Called after the fields that Connection names are removed, so that a client cannot
+/// have them removed.
 pub(super) fn set_consumer(headers: &mut Headers, consumer: ConsumerHeaders<'_>) {
     let own = [X_CONSUMER_NAME, X_CONSUMER_PLAN];
     disown(headers, |name| own.iter().any(|own| reads_like(name, own.as_ref())));
@@ -207,13 +206,14 @@ pub(super) fn set_consumer(headers: &mut Headers, consumer: ConsumerHeaders<'_>)
     }
 }
 
-/// One line of cookies: HTTP/2 may cut it into several (RFC 9113 §8.2.3), which servers of HTTP/1.1 do not expect.
+/// Joins the cookie fields into one: HTTP/2 may split it (RFC 9113 §8.2.3), which HTTP/1.1 servers do not expect.
 fn join_cookies(headers: &mut Headers) {
     let all: Vec<&[u8]> = headers.get_all(header::COOKIE).collect();
     let all = all.join(&b"; "[..]);
     headers.insert(header::COOKIE, all);
 }
 
+/// Whether TE says that the client accepts trailers.
 pub(super) fn takes_trailers(headers: &Headers) -> bool {
     let codings = headers.get_all(header::TE).flat_map(|line| line.split(|b| *b == b','));
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))

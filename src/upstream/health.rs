@@ -1,5 +1,4 @@
-//! What is done for an upstream beside its requests, on the thread that serves nobody: names are looked up, servers
-//! are asked whether they are well.
+//! Background work for upstreams, on the control thread: name resolution and health checks.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
@@ -19,34 +18,34 @@ use super::upstream_state::{UpstreamState, WeightedEndpoints};
 use sluicegate_config::HealthConfig;
 use sluicegate_wire::RequestHead;
 
-/// The longest that a start or a reload waits for the addresses of names it does not know.
-const LOOK_UP: Duration = Duration::from_secs(2);
-/// How soon a name without an address is looked up again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long a start or a reload waits for the resolution of new names.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest pause before a name without an address is resolved again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Ends a task when it is dropped.
-struct Ended(AbortHandle);
+/// Aborts a task when it is dropped.
+struct AbortOnDrop(AbortHandle);
 
-impl Drop for Ended {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 impl UpstreamState {
-    /// Looks up the names of servers that have no address yet, for two seconds at most. What is not found by then is
-    /// looked for on.
-    pub async fn find_servers(&self) {
-        let unknown = self.names().into_iter().filter(|at| !self.is_found(*at));
-        let lookups = join_all(unknown.map(|at| self.look_up(at)));
-        let _ = tokio::time::timeout(LOOK_UP, lookups).await; // a request meanwhile is answered 502
+    /// Resolves the names of servers that have no address yet, for at most two seconds. [`maintain`](Self::maintain) continues
+    /// with the rest.
+    pub async fn resolve_new_names(&self) {
+        let unresolved = self.names().into_iter().filter(|at| !self.is_resolved(*at));
+        let lookups = join_all(unresolved.map(|at| self.resolve(at)));
+        let _ = tokio::time::timeout(RESOLVE_TIMEOUT, lookups).await; // requests meanwhile get 502
     }
 
-    /// Looks up names and asks servers for ever. Call it inside a `LocalSet`.
-    pub async fn tend(self: Arc<Self>) {
+    /// Resolves names and checks the health of endpoints, forever. Must be called inside a `LocalSet`.
+    pub async fn maintain(self: Arc<Self>) {
         let names = self.names();
-        let mut probes: Vec<(Arc<EndpointState>, Ended)> = Vec::new();
-        let mut troubled = vec![false; self.config.servers.len()];
+        let mut probes: Vec<(Arc<EndpointState>, AbortOnDrop)> = Vec::new();
+        let mut is_failing = vec![false; self.config.servers.len()];
         loop {
             if self.config.health.is_some() {
                 self.probe_all(&mut probes);
@@ -54,25 +53,25 @@ impl UpstreamState {
             if names.is_empty() {
                 return std::future::pending().await;
             }
-            let all_found = names.iter().all(|at| self.is_found(*at));
-            let pause = if all_found { self.config.resolve } else { AGAIN.min(self.config.resolve) };
-            tokio::time::sleep(about(pause)).await;
-            let found = join_all(names.iter().map(|at| self.look_up(*at))).await;
-            for (at, found) in names.iter().zip(found) {
+            let all_resolved = names.iter().all(|at| self.is_resolved(*at));
+            let pause = if all_resolved { self.config.resolve } else { RETRY_PAUSE.min(self.config.resolve) };
+            tokio::time::sleep(jittered(pause)).await;
+            let results = join_all(names.iter().map(|at| self.resolve(*at))).await;
+            for (at, result) in names.iter().zip(results) {
                 let (name, server) = (&self.config.name, &self.config.servers[*at].authority);
-                match &found {
-                    Err(error) if !troubled[*at] => {
+                match &result {
+                    Err(error) if !is_failing[*at] => {
                         tracing::warn!("{name}: cannot look up {server}: {error}; what was known stays");
                     }
-                    Ok(()) if troubled[*at] => tracing::info!("{name}: {server} can be looked up again"),
+                    Ok(()) if is_failing[*at] => tracing::info!("{name}: {server} can be looked up again"),
                     _ => {}
                 }
-                troubled[*at] = found.is_err();
+                is_failing[*at] = result.is_err();
             }
         }
     }
 
-    async fn look_up(&self, at: usize) -> std::io::Result<()> {
+    async fn resolve(&self, at: usize) -> std::io::Result<()> {
         let addresses: Vec<SocketAddr> =
             tokio::net::lookup_host(self.config.servers[at].authority.as_str()).await?.collect();
         if addresses.is_empty() {
@@ -82,83 +81,82 @@ impl UpstreamState {
         Ok(())
     }
 
-    /// Has every address asked, and no other.
-    fn probe_all(self: &Arc<Self>, probes: &mut Vec<(Arc<EndpointState>, Ended)>) {
+    /// Starts health checks of new endpoints, and stops those of endpoints that were removed.
+    fn probe_all(self: &Arc<Self>, probes: &mut Vec<(Arc<EndpointState>, AbortOnDrop)>) {
         let endpoints: Arc<WeightedEndpoints> = self.endpoints();
         probes.retain(|(probed, _)| endpoints.iter().any(|(endpoint, _)| Arc::ptr_eq(endpoint, probed)));
         for (endpoint, _) in endpoints.iter() {
             if !probes.iter().any(|(probed, _)| Arc::ptr_eq(endpoint, probed)) {
                 let probing = crate::boxed_future::spawn_local(Arc::clone(self).probe(Arc::clone(endpoint)));
-                probes.push((Arc::clone(endpoint), Ended(probing.abort_handle())));
+                probes.push((Arc::clone(endpoint), AbortOnDrop(probing.abort_handle())));
             }
         }
     }
 
-    /// Asks one address for ever whether it is well.
+    /// Checks the health of one endpoint, forever.
     async fn probe(self: Arc<Self>, endpoint: Arc<EndpointState>) {
         let Some(config) = &self.config.health else { return };
         let connector = connector(&self);
         let server = Server::new(&endpoint, &self, connector.as_ref());
         let preamble = self.config.proxy_protocol.map_or_else(proxy::Header::new, proxy::local_header);
-        let question = question(config, &server);
+        let request = probe_request(config, &server);
         let mut in_a_row = 0;
-        tokio::time::sleep(some_of(config.every)).await; // not all at once
+        tokio::time::sleep(random_part(config.every)).await; // not all at the same time
         loop {
-            let asked =
-                tokio::time::timeout(config.timeout, ask(&server, config, &question, &preamble)).await;
-            let answer = asked.unwrap_or_else(|_| Err(format!("no answer within {:?}", config.timeout)));
-            if answer.is_ok() {
+            let probe = tokio::time::timeout(config.timeout, check(&server, config, &request, &preamble)).await;
+            let result = probe.unwrap_or_else(|_| Err(format!("no response within {:?}", config.timeout)));
+            if result.is_ok() {
                 self.note_response(&endpoint);
             }
-            // What counts is how often the opposite of what is believed was seen.
-            in_a_row = if answer.is_ok() == endpoint.is_healthy() { 0 } else { in_a_row + 1 };
-            let enough = if answer.is_ok() { config.healthy } else { config.unhealthy };
-            if in_a_row >= enough && endpoint.set_healthy(answer.is_ok()) {
+            // Counts consecutive results that contradict the present state.
+            in_a_row = if result.is_ok() == endpoint.is_healthy() { 0 } else { in_a_row + 1 };
+            let threshold = if result.is_ok() { config.healthy } else { config.unhealthy };
+            if in_a_row >= threshold && endpoint.set_healthy(result.is_ok()) {
                 in_a_row = 0;
                 let (name, server, address) = (&self.config.name, &endpoint.authority, endpoint.address);
-                match answer {
+                match result {
                     Ok(()) => tracing::info!("{name}: {server} ({address}) is well again"),
                     Err(why) => tracing::warn!("{name}: {server} ({address}) is not well: {why}"),
                 }
             }
-            tokio::time::sleep(about(config.every)).await;
+            tokio::time::sleep(jittered(config.every)).await;
         }
     }
 }
 
 /// The request of a health check.
-fn question(config: &HealthConfig, server: &Server) -> RequestHead {
-    let mut question = RequestHead::get(config.path.clone());
+fn probe_request(config: &HealthConfig, server: &Server) -> RequestHead {
+    let mut request = RequestHead::get(config.path.clone());
     match &config.host {
-        Some(host) => question.headers.append(header::HOST, host),
-        None => question.headers.append(header::HOST, &server.address.authority),
+        Some(host) => request.headers.append(header::HOST, host),
+        None => request.headers.append(header::HOST, &server.address.authority),
     }
-    question.headers.append(header::USER_AGENT, "sluicegate-health");
-    question.headers.append(header::CONNECTION, "close");
-    question
+    request.headers.append(header::USER_AGENT, "sluicegate-health");
+    request.headers.append(header::CONNECTION, "close");
+    request
 }
 
-/// One question, over HTTP/1.1 on a connection of its own.
-async fn ask(
+/// One health check, on a new connection.
+async fn check(
     server: &Server,
     config: &HealthConfig,
-    question: &RequestHead,
+    request: &RequestHead,
     preamble: &[u8],
 ) -> Result<(), String> {
-    let status = server.probe(question, preamble).await.map_err(|error| error_chain(&*error))?.as_u16();
+    let status = server.probe(request, preamble).await.map_err(|error| error_chain(&*error))?.as_u16();
     match config.status.iter().any(|good| good.contains(&status)) {
         true => Ok(()),
         false => Err(format!("it answers {status}")),
     }
 }
 
-/// Between nine and eleven tenths of a time, so that many gateways do not ask at the same moments.
-fn about(span: Duration) -> Duration {
-    span * 9 / 10 + some_of(span / 5)
+/// 90 % to 110 % of a time, so that many gateways do not act at the same moment.
+fn jittered(span: Duration) -> Duration {
+    span * 9 / 10 + random_part(span / 5)
 }
 
-/// Any part of a time.
-fn some_of(span: Duration) -> Duration {
+/// A random part of a time.
+fn random_part(span: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     span.mul_f64(random as f64 / u64::MAX as f64)
 }

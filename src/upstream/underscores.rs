@@ -1,8 +1,8 @@
 //! Request headers with underscores in their names.
 //!
-//! CGI, WSGI and their like turn the hyphens of header names into underscores, so an application behind such a server
-//! cannot tell `X_Real_IP`, which a client wrote, from `X-Real-IP`, which the gateway wrote. By default such headers are
-//! removed from a request before anything reads it, as nginx does.
+//! CGI, WSGI and similar interfaces convert the hyphens of header names to underscores, so an application behind such a server
+//! cannot distinguish `X_Real_IP` of a client from `X-Real-IP` of the gateway. By default such headers are removed from a
+//! request before anything reads it, as nginx does.
 
 use http::HeaderName;
 
@@ -11,7 +11,7 @@ use super::headers::{X_CONSUMER_NAME, X_CONSUMER_PLAN, X_REQUEST_ID};
 use sluicegate_config::Config;
 use sluicegate_wire::Headers;
 
-/// What frames a message, or what authenticating proxies say of a user, besides what [`kind`] knows.
+/// Names of headers that frame messages or that authenticating proxies set, besides those that [`kind`] knows.
 const TRUSTED: [&str; 10] = [
     "auth-type",
     "auth-user",
@@ -24,7 +24,7 @@ const TRUSTED: [&str; 10] = [
     "x-client-cert",
     "x-client-verify",
 ];
-/// What all names of some families of these begin with.
+/// Prefixes of such names.
 const FAMILIES: [&str; 9] = [
     "content-",
     "remote-",
@@ -41,16 +41,16 @@ const FAMILIES: [&str; 9] = [
 #[derive(Debug)]
 pub struct Underscores {
     forwarded: bool,
-    /// Headers that the gateway reads or writes, in order; those that the file names with underscores as they are.
+    /// The sorted names of headers that the gateway reads or writes. Names that are configured with underscores are unchanged.
     own: Vec<Box<[u8]>>,
 }
 
 impl Underscores {
-    /// The rule of a configuration; routes, limits and credentials are made of the `reserved` headers.
+    /// The policy of a configuration. `reserved` are the headers that routes, limits and credentials use.
     pub fn new(config: &Config, reserved: &[HeaderName]) -> Self {
-        let told = config.jwt.iter().flat_map(|jwt| &jwt.forward).map(|(name, _)| name);
+        let claims = config.jwt.iter().flat_map(|jwt| &jwt.forward).map(|(name, _)| name);
         let changed = config.routes.iter().flat_map(|route| &route.shape.request).map(|change| &change.name);
-        let names = reserved.iter().chain(told).chain(changed).map(HeaderName::as_str);
+        let names = reserved.iter().chain(claims).chain(changed).map(HeaderName::as_str);
         let names = names.chain([X_REQUEST_ID, X_CONSUMER_NAME, X_CONSUMER_PLAN]);
         let mut own: Vec<Box<[u8]>> = names.map(|name| name.as_bytes().into()).collect();
         own.sort();
@@ -58,7 +58,7 @@ impl Underscores {
         Self { forwarded: config.client.underscores, own }
     }
 
-    /// Removes from a request what may not pass. Nearly all requests have no such header at all.
+    /// Removes the headers that may not pass. Nearly all requests have no header with an underscore.
     #[inline]
     pub fn clean(&self, headers: &mut Headers) {
         if headers.has_underscores() {
@@ -71,8 +71,8 @@ impl Underscores {
         headers.retain(|name, _| self.pass(name));
     }
 
-    /// Whether a header with this name, which is in lower case, may pass. One that the file names as it is does; one that
-    /// an upstream may take for another that the gateway reads, writes or leaves to proxies does not.
+    /// Whether a header with this name, which is in lower case, may pass. A configured name passes; a name that an upstream may
+    /// take for a header that the gateway or trusted proxies set does not.
     pub fn pass(&self, name: &[u8]) -> bool {
         if !name.contains(&b'_') {
             return true;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_are_those_that_read_like_nothing_that_is_relied_on() {
+    fn forwarded_names_do_not_resemble_trusted_headers() {
         let underscores = underscores("forwarded");
         for name in ["x_custom", "own_key", "x_forward_me", "user_agent", "x-b3_trace", "content", "_"] {
             assert!(underscores.pass(name.as_bytes()), "{name}");

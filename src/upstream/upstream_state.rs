@@ -1,4 +1,4 @@
-//! An upstream as all threads share it: the addresses of its servers, whether they are well, and who waits.
+//! The state of an upstream that all threads share: its endpoints, their health, and the queue for permits.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,67 +11,68 @@ use super::endpoint_state::EndpointState;
 use crate::tls::UpstreamTls;
 use sluicegate_config::UpstreamConfig;
 
-/// Addresses of one server that are used.
+/// The most addresses of one server that are used.
 const MOST_ADDRESSES: usize = 32;
-/// What the weight of a server is multiplied with before its addresses share it, so that little is rounded.
+/// The factor for weights, so that little is lost by rounding when the addresses of a server share its weight. It has many
+/// divisors.
 const SCALE: u64 = 5_040;
 
-/// An upstream as all threads share it.
+/// The state of an upstream that all threads share.
 pub struct UpstreamState {
-    /// What the file says.
+    /// Its configuration.
     pub config: UpstreamConfig,
-    /// TLS to its servers; `None` if none has any.
+    /// The TLS configuration; `None` if no server uses TLS.
     pub tls: Option<UpstreamTls>,
-    /// The addresses of each server, in the order of the file.
-    found: Mutex<Vec<Vec<Arc<EndpointState>>>>,
+    /// The endpoints of each server, in the order of the configuration.
+    resolved: Mutex<Vec<Vec<Arc<EndpointState>>>>,
     endpoints: ArcSwap<WeightedEndpoints>,
-    /// Counts the changes of `endpoints`, cheaper to look at than these.
+    /// Counts the changes of `endpoints`.
     version: AtomicU64,
     persistent: Arc<PersistentState>,
 }
 
-/// All addresses with their weights.
+/// Endpoints with their weights.
 pub(super) type WeightedEndpoints = Vec<(Arc<EndpointState>, u64)>;
 
-/// What outlasts a reload that keeps the name.
+/// The state that survives a reload if the name of the upstream stays the same.
 #[derive(Default)]
 pub(super) struct PersistentState {
-    /// Requests that wait for a place.
+    /// Requests that wait for a permit.
     waiting: AtomicUsize,
-    /// Whoever gives a place back while others wait tells one of them.
+    /// Notifies one of them when a permit is released.
     freed: Notify,
     ejections: AtomicU64,
-    /// Connections on which servers sent bytes that no request asked for.
+    /// Connections on which servers sent unsolicited bytes.
     unsolicited: AtomicU64,
 }
 
-/// A request among those that wait.
+/// Counts a request that waits for a permit until it is dropped.
 pub(super) struct Waiting<'a>(&'a PersistentState);
 
-/// What operators are told of a server.
+/// The status of a server for operators.
 pub struct ServerStatus {
-    /// HOST:PORT as the file has it.
+    /// HOST:PORT as configured.
     pub server: String,
-    /// Whether one of its addresses takes requests.
+    /// Whether one of its addresses is available.
     pub healthy: bool,
-    /// Its addresses; none while its name is not known.
+    /// Its addresses; empty while its name is not resolved.
     pub addresses: Vec<AddressStatus>,
 }
 
-/// What operators are told of an address.
+/// The status of an address for operators.
 pub struct AddressStatus {
-    /// Where it is.
+    /// The address.
     pub address: SocketAddr,
-    /// Whether it answers, as far as the last health checks and the last request have shown.
+    /// Whether the health checks and the last request succeeded.
     pub answers: bool,
     /// Why the last request to it failed, if it did.
     pub trouble: Option<String>,
-    /// Whether failures have taken it out.
+    /// Whether it is ejected.
     pub ejected: bool,
 }
 
 impl UpstreamState {
-    /// An upstream that follows `before`: addresses that stay keep what is known of them.
+    /// The state after a reload. Endpoints that are in `before` too keep their state.
     pub fn next(config: &UpstreamConfig, tls: Option<&UpstreamTls>, before: Option<&Arc<Self>>) -> Arc<Self> {
         let same = |before: &&Arc<Self>| before.config == *config && before.tls.as_ref() == tls;
         if let Some(same) = before.filter(same) {
@@ -80,15 +81,15 @@ impl UpstreamState {
         let known = |authority: &str| {
             let before = before?;
             let at = before.config.servers.iter().position(|server| server.authority == authority)?;
-            Some(before.found.lock().unwrap_or_else(PoisonError::into_inner)[at].clone())
+            Some(before.resolved.lock().unwrap_or_else(PoisonError::into_inner)[at].clone())
         };
-        let found = config.servers.iter().map(|server| match server.authority.parse() {
+        let resolved = config.servers.iter().map(|server| match server.authority.parse() {
             _ if known(&server.authority).is_some() => known(&server.authority).unwrap_or_default(),
             Ok(address) => vec![Arc::new(EndpointState::new(&server.authority, address))],
-            Err(_) => Vec::new(), // a name, to be looked up
+            Err(_) => Vec::new(), // a name that has to be resolved
         });
-        let found: Vec<Vec<Arc<EndpointState>>> = found.collect();
-        for endpoint in found.iter().flatten() {
+        let resolved: Vec<Vec<Arc<EndpointState>>> = resolved.collect();
+        for endpoint in resolved.iter().flatten() {
             if config.health.is_none() {
                 endpoint.set_healthy(true);
             }
@@ -97,74 +98,74 @@ impl UpstreamState {
             }
         }
         let state = Self {
-            endpoints: ArcSwap::from_pointee(weighted(config, &found)),
-            found: Mutex::new(found),
+            endpoints: ArcSwap::from_pointee(weighted(config, &resolved)),
+            resolved: Mutex::new(resolved),
             version: AtomicU64::new(0),
             persistent: before.map(|before| Arc::clone(&before.persistent)).unwrap_or_default(),
             config: config.clone(),
             tls: tls.cloned(),
         };
-        state.persistent.freed.notify_waiters(); // there may be more room
+        state.persistent.freed.notify_waiters(); // the limit may be higher
         Arc::new(state)
     }
 
-    /// Which of its servers have names that are looked up.
+    /// The indices of the servers whose names have to be resolved.
     pub(super) fn names(&self) -> Vec<usize> {
         let servers = self.config.servers.iter().enumerate();
         let names = servers.filter(|(_, server)| server.authority.parse::<SocketAddr>().is_err());
         names.map(|(at, _)| at).collect()
     }
 
-    /// Whether the server at `at` has an address.
-    pub(super) fn is_found(&self, at: usize) -> bool {
-        !self.found.lock().unwrap_or_else(PoisonError::into_inner)[at].is_empty()
+    /// Whether the server at this index has an address.
+    pub(super) fn is_resolved(&self, at: usize) -> bool {
+        !self.resolved.lock().unwrap_or_else(PoisonError::into_inner)[at].is_empty()
     }
 
-    /// The server at `at` has these addresses from now on; those that it had already are kept as they are.
+    /// Sets the addresses of the server at this index. Endpoints that exist already keep their state.
     pub(super) fn set_addresses(&self, at: usize, mut addresses: Vec<SocketAddr>) {
         addresses.sort_unstable();
         addresses.dedup();
         addresses.truncate(MOST_ADDRESSES);
         let authority = &self.config.servers[at].authority;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if found[at].iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
+        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        if resolved[at].iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
             return;
         }
         tracing::info!("{}: {authority} is at {addresses:?}", self.config.name);
-        let old = std::mem::take(&mut found[at]);
+        let old = std::mem::take(&mut resolved[at]);
         let endpoint = |address: SocketAddr| {
             let same = old.iter().find(|endpoint| endpoint.address == address);
             same.map_or_else(|| Arc::new(EndpointState::new(authority, address)), Arc::clone)
         };
-        found[at] = addresses.into_iter().map(endpoint).collect();
-        self.endpoints.store(Arc::new(weighted(&self.config, &found)));
+        resolved[at] = addresses.into_iter().map(endpoint).collect();
+        self.endpoints.store(Arc::new(weighted(&self.config, &resolved)));
         self.version.fetch_add(1, Ordering::Release);
         self.persistent.freed.notify_waiters();
     }
 
-    /// All addresses with their weights.
+    /// All endpoints with their weights.
     pub(super) fn endpoints(&self) -> Arc<WeightedEndpoints> {
         self.endpoints.load_full()
     }
 
-    /// Changes when the addresses do.
+    /// A number that changes when the endpoints change.
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Notes that an address has failed, which may take it out. `now` is the gateway's milliseconds.
+    /// Records a failure of an endpoint, which may eject it. `now` is the gateway's clock in milliseconds.
     pub(super) fn failed(&self, endpoint: &EndpointState, now: u64) {
         let Some(config) = &self.config.ejection else { return };
         if endpoint.add_failure() < config.failures || endpoint.is_ejected(now) {
             return;
         }
-        // One at a time, or two that fail at once would both be the last that may go.
-        let _found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        // One at a time, so that concurrent failures do not eject more endpoints than allowed.
+        let _lock = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         let endpoints = self.endpoints.load();
-        let out = endpoints.iter().filter(|(endpoint, _)| endpoint.is_ejected(now)).count();
-        let most =
+        let ejected = endpoints.iter().filter(|(endpoint, _)| endpoint.is_ejected(now)).count();
+        let max =
             (endpoints.len() * usize::from(config.share) / 100).max(1).min(endpoints.len().saturating_sub(1));
-        if endpoint.is_ejected(now) || out >= most {
+        if endpoint.is_ejected(now) || ejected >= max {
             return;
         }
         let span = endpoint.eject(now, config);
@@ -173,7 +174,7 @@ impl UpstreamState {
         tracing::warn!("{name}: {server} ({}) keeps failing and is out for {span:?}", endpoint.address);
     }
 
-    /// Tells operators that a request to an address has failed.
+    /// Logs that requests to an endpoint fail.
     #[cold]
     pub(super) fn note_failure(&self, endpoint: &EndpointState, why: &str, now: u64) {
         if endpoint.failure_log.failed(why, now) {
@@ -182,7 +183,7 @@ impl UpstreamState {
         }
     }
 
-    /// Tells operators that an address has answered, if requests to it failed before.
+    /// Logs that an endpoint has responded, if requests to it failed before.
     pub(super) fn note_response(&self, endpoint: &EndpointState) {
         if endpoint.failure_log.recovered() {
             let (name, server) = (&self.config.name, &endpoint.authority);
@@ -194,25 +195,25 @@ impl UpstreamState {
         &self.persistent
     }
 
-    /// How often failures took a server out.
+    /// The number of ejections.
     pub fn ejections(&self) -> u64 {
         self.persistent.ejections.load(Ordering::Relaxed)
     }
 
-    /// How often servers sent bytes that no request asked for.
+    /// The number of connections on which servers sent unsolicited bytes.
     pub fn unsolicited(&self) -> u64 {
         self.persistent.unsolicited.load(Ordering::Relaxed)
     }
 
-    /// Requests that wait for a place.
+    /// The number of requests that wait for a permit.
     pub fn waiting(&self) -> usize {
         self.persistent.waiting.load(Ordering::Relaxed)
     }
 
-    /// What operators are told. `now` is the gateway's milliseconds.
+    /// The status of all servers. `now` is the gateway's clock in milliseconds.
     pub fn status(&self, now: u64) -> Vec<ServerStatus> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let servers = self.config.servers.iter().zip(found.iter());
+        let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.config.servers.iter().zip(resolved.iter());
         let status = |endpoint: &Arc<EndpointState>| {
             let trouble = endpoint.failure_log.why();
             AddressStatus {
@@ -231,9 +232,9 @@ impl UpstreamState {
     }
 }
 
-/// The addresses of a server share its weight.
-fn weighted(config: &UpstreamConfig, found: &[Vec<Arc<EndpointState>>]) -> WeightedEndpoints {
-    let servers = config.servers.iter().zip(found);
+/// The endpoints of all servers. Those of one server share its weight.
+fn weighted(config: &UpstreamConfig, resolved: &[Vec<Arc<EndpointState>>]) -> WeightedEndpoints {
+    let servers = config.servers.iter().zip(resolved);
     let weighted = servers.flat_map(|(server, endpoints)| {
         let weight = u64::from(server.weight) * SCALE / endpoints.len().max(1) as u64;
         endpoints.iter().map(move |endpoint| (Arc::clone(endpoint), weight))
@@ -242,19 +243,19 @@ fn weighted(config: &UpstreamConfig, found: &[Vec<Arc<EndpointState>>]) -> Weigh
 }
 
 impl PersistentState {
-    /// Counts a connection on which a server sent bytes that no request asked for.
+    /// Counts a connection on which a server sent unsolicited bytes.
     pub(super) fn unsolicited(&self) {
         self.unsolicited.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Joins those that wait, if they are fewer than `most`.
-    pub(super) fn wait(&self, most: usize) -> Option<Waiting<'_>> {
-        let next = |waiting| (waiting < most).then_some(waiting + 1);
+    /// Counts a request that waits for a permit; `None` if `max` requests wait already.
+    pub(super) fn wait(&self, max: usize) -> Option<Waiting<'_>> {
+        let next = |waiting| (waiting < max).then_some(waiting + 1);
         self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).ok().map(|_| Waiting(self))
     }
 
-    /// Tells one of those that wait that a place may be free. First the place is given back, then this is called;
-    /// who waits does it the other way round, so one of both sees the other.
+    /// Notifies a waiting request that a permit may be free. The caller has released the permit before; a waiting request is
+    /// counted before it checks for a permit. So at least one of them sees the other.
     pub(super) fn freed(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.freed.notify_one();
@@ -263,7 +264,7 @@ impl PersistentState {
 }
 
 impl Waiting<'_> {
-    /// What tells of free places.
+    /// Notified when a permit is released.
     pub(super) fn freed(&self) -> &Notify {
         &self.0.freed
     }
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_a_name_share_its_weight_and_keep_what_is_known_of_them() {
+    fn the_addresses_of_a_name_share_its_weight_and_keep_their_state() {
         let state = state(
             "servers: [{url: 'http://a.test:80', weight: 2}, {url: 'http://10.0.0.9:80', weight: 2}]",
             None,
@@ -309,7 +310,7 @@ mod tests {
 
         let version = state.version();
         state.set_addresses(0, vec![address("10.0.0.1:80"), address("10.0.0.2:80")]);
-        assert_eq!(state.version(), version, "the same in another order is no change");
+        assert_eq!(state.version(), version, "another order is no change");
         before[1].0.set_healthy(false);
         state.set_addresses(0, vec![address("10.0.0.2:80"), address("10.0.0.3:80")]);
         let after = state.endpoints();
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_keeps_what_is_known_of_servers_that_stay() {
+    fn a_reload_keeps_the_state_of_servers_that_stay() {
         let two = "servers: ['http://10.0.0.1:80', 'http://10.0.0.2:80']";
         let first = state(&format!("{two}, health: {{path: /}}, ejection: {{failures: 1}}"), None);
         let endpoints = first.endpoints();
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_out_than_may_be() {
+    fn ejections_are_limited() {
         let out = |count: usize, share: &str| {
             let servers: Vec<_> = (0..count).map(|at| format!("'http://10.0.0.{at}:80'")).collect();
             let ejection = format!("ejection: {{failures: 1, share: {share}}}");
@@ -347,9 +348,9 @@ mod tests {
             endpoints.iter().for_each(|(endpoint, _)| state.failed(endpoint, 1_000));
             endpoints.iter().filter(|(endpoint, _)| endpoint.is_ejected(1_000)).count()
         };
-        assert_eq!(out(1, "100%"), 0, "the only one");
+        assert_eq!(out(1, "100%"), 0, "the only endpoint");
         assert_eq!((out(2, "50%"), out(2, "100%"), out(3, "50%"), out(10, "50%")), (1, 1, 1, 5));
-        assert_eq!(out(3, "1%"), 1, "one always may");
+        assert_eq!(out(3, "1%"), 1, "at least one may be ejected");
         assert_eq!(out(4, "100%"), 3);
     }
 }
