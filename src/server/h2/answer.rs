@@ -1,4 +1,4 @@
-//! One request of an HTTP/2 connection: it is served, and its answer sent.
+//! Serves one request of an HTTP/2 connection and sends its response.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use http::{StatusCode, header};
 use http_body::Body as _;
 use sluicegate_wire::h2::{Reason, ResponseHead, Session, StreamKey};
 
-use super::stream_tasks::Next;
+use super::stream_tasks::NextRequest;
 use crate::client_connection::body_rate::SendRate;
 use crate::client_connection::{Connection, RequestBody};
 use crate::request::{Response, ResponseBody};
@@ -22,26 +22,25 @@ use crate::respond::LocalError;
 use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_wire::RequestHead;
 
-/// A request that came.
-pub(super) struct Asked {
+/// A request to be served.
+pub(super) struct StreamRequest {
     pub(super) services: Rc<Services>,
     pub(super) connection: Rc<Connection>,
     pub(super) session: Rc<RefCell<Session>>,
     pub(super) key: StreamKey,
-    /// Its head, or the answer to one that is none.
+    /// Its head, or the error with which it is refused.
     pub(super) head: Result<RequestHead, LocalError>,
-    /// It asks for an answer without its body.
+    /// Whether the method is HEAD.
     pub(super) is_head: bool,
     pub(super) body: RequestBody,
 }
 
-/// Serves one request after the other, each to the end of its answer.
-pub(super) async fn serve(next: Rc<Next>) -> Infallible {
+/// Serves one request after the other, each to the end of its response.
+pub(super) async fn serve(next: Rc<NextRequest>) -> Infallible {
     loop {
-        let Asked { services, connection, session, key, head, is_head, body } = next.wait().await;
+        let StreamRequest { services, connection, session, key, head, is_head, body } = next.wait().await;
         let deadlines = &connection.worker.deadlines;
-        // The exchange takes it over when it begins. Its body then says how long the client may leave the answer where
-        // it is; it loses one that it leaves for too long.
+        // The request uses it from its beginning. While the response is sent, it is the write timeout of the stream.
         let deadline = deadlines.take_spare();
         {
             let mut answering =
@@ -92,23 +91,23 @@ async fn answer(
     }
 }
 
-/// Sends the head of an answer; what is to be sent behind it, if anything is.
+/// Sends the head of a response. Returns its body, if it has one.
 fn send_head<'s>(
     connection: &'s Connection,
     session: &'s RefCell<Session>,
     key: StreamKey,
     is_head: bool,
     response: Response,
-) -> Option<Sending<'s>> {
+) -> Option<BodyWriter<'s>> {
     let Response { status, mut headers, body } = response;
-    let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let ends = is_head || has_none || body.is_end_stream();
-    if has_none {
-        // Clients compare it with the data that comes, which is none.
+    let is_bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let ends = is_head || is_bodiless || body.is_end_stream();
+    if is_bodiless {
+        // Clients compare it with the length of the data, which is zero.
         headers.remove(header::CONTENT_LENGTH);
     }
     let length = body.size_hint().exact();
-    if let Some(length) = length.filter(|length| *length > 0 && !has_none)
+    if let Some(length) = length.filter(|length| *length > 0 && !is_bodiless)
         && !headers.contains_key(header::CONTENT_LENGTH)
     {
         headers.append_number(header::CONTENT_LENGTH, length);
@@ -116,7 +115,7 @@ fn send_head<'s>(
     let date = connection.worker.buffers.date();
     let head = ResponseHead { status, headers: &headers, date, ends };
     let is_sent = session.borrow_mut().send_head(key, &head);
-    (is_sent && !ends).then(|| Sending {
+    (is_sent && !ends).then(|| BodyWriter {
         worker: &connection.worker,
         session,
         key,
@@ -127,21 +126,21 @@ fn send_head<'s>(
     })
 }
 
-/// The body of an answer on its way.
-struct Sending<'s> {
+/// Sends the body of a response.
+struct BodyWriter<'s> {
     worker: &'s WorkerState,
     session: &'s RefCell<Session>,
     key: StreamKey,
     body: ResponseBody,
-    /// What it comes to, if that is known.
+    /// Its length, if that is known.
     length: Option<u64>,
-    /// What there was no room for yet, and whether it is the last.
+    /// Data that is not sent yet, and whether it is the last.
     next: Option<(Bytes, bool)>,
     send_rate: SendRate,
 }
 
-impl Sending<'_> {
-    /// Sends what is there, until it is all sent or nobody wants it.
+impl BodyWriter<'_> {
+    /// Sends what is available. Ready when the body has ended or the stream is closed.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.send_text() {
             return Poll::Ready(());
@@ -154,7 +153,7 @@ impl Sending<'_> {
                 if room == 0 {
                     drop(session);
                     if self.send_rate.begin_wait(now, self.worker.client().min_send_rate) {
-                        return Poll::Ready(()); // it is reset, as it has not ended
+                        return Poll::Ready(()); // the stream is reset, because it has not ended
                     }
                     self.body.poll_upload(context);
                     return Poll::Pending;
@@ -210,7 +209,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Sends a body that was written for this answer at once, if there is room for all of it.
+    /// Sends a body that was written for this response at once, if there is room for all of it.
     fn send_text(&mut self) -> bool {
         let Some(length) = self.length.take() else { return false };
         let mut session = self.session.borrow_mut();
@@ -221,7 +220,7 @@ impl Sending<'_> {
     }
 }
 
-/// What the client is told of an answer that breaks off: what the upstream said of it, where it speaks HTTP/2.
+/// The error code for a response that fails: that of the upstream, if it speaks HTTP/2.
 fn reason(error: &(dyn Error + 'static)) -> Reason {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,4 +1,4 @@
-//! Whether the client of a silent connection still lives: it is asked, and has to answer.
+//! Keepalive: sends a PING on silent connections, which a live client answers.
 
 use std::time::Duration;
 
@@ -6,45 +6,45 @@ use sluicegate_wire::h2::Session;
 
 use crate::client_connection::Connection;
 
-/// How long a connection is silent before its client is asked whether it lives.
-const SILENT: Duration = Duration::from_secs(45);
-/// How long it has to say so.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The silence after which a PING is sent.
+const INTERVAL: Duration = Duration::from_secs(45);
+/// The timeout for its answer.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is known of the client's life. The deadline for requests on the connection's own, which has no requests of its
-/// own over HTTP/2, says when to look.
+/// The state of the keepalive. It uses the request deadline of the connection, which is otherwise unused over HTTP/2.
 pub(super) struct Keepalive {
-    asked: bool,
+    /// A PING was sent and is not answered.
+    pending: bool,
 }
 
 impl Keepalive {
-    /// A client that was heard just now.
+    /// The keepalive of a client from which data arrived just now.
     pub(super) fn new(connection: &Connection) -> Self {
-        connection.deadline.set_request(Some(connection.worker.deadlines.after(SILENT)));
-        Self { asked: false }
+        connection.deadline.set_request(Some(connection.worker.deadlines.after(INTERVAL)));
+        Self { pending: false }
     }
 
-    /// Asks if it is time, and says whether an answer has not come in time. Something was `heard` last at this of the
-    /// worker's milliseconds.
-    pub(super) fn is_over(&mut self, session: &mut Session, heard: u64, connection: &Connection) -> bool {
+    /// Sends a PING if it is time. Returns whether the last one was not answered in time. `last_read` is the time of the last data
+    /// in the worker's milliseconds.
+    pub(super) fn has_expired(&mut self, session: &mut Session, last_read: u64, connection: &Connection) -> bool {
         let deadlines = &connection.worker.deadlines;
-        if self.asked && session.keepalive_answered() {
-            self.asked = false;
-            connection.deadline.set_request(Some(deadlines.after(SILENT)));
+        if self.pending && session.keepalive_answered() {
+            self.pending = false;
+            connection.deadline.set_request(Some(deadlines.after(INTERVAL)));
         }
         if !connection.deadline.request_passed() {
             return false;
         }
-        if self.asked {
+        if self.pending {
             return true;
         }
-        let silent = Duration::from_millis(deadlines.now().saturating_sub(heard));
-        let next = match SILENT.checked_sub(silent).filter(|left| !left.is_zero()) {
+        let silent = Duration::from_millis(deadlines.now().saturating_sub(last_read));
+        let next = match INTERVAL.checked_sub(silent).filter(|left| !left.is_zero()) {
             Some(left) => left,
             None => {
-                self.asked = true;
+                self.pending = true;
                 session.send_keepalive();
-                PATIENCE
+                TIMEOUT
             }
         };
         connection.deadline.set_request(Some(deadlines.after(next)));

@@ -1,8 +1,8 @@
-//! HTTP/2 connections of clients (RFC 9113): one task each, in which all requests of the connection are served. They end
-//! with it.
+//! HTTP/2 connections of clients (RFC 9113): one task each, which serves all requests of the connection. They end with it.
 //!
 //! [`Session`] of the wire crate is the connection without its socket: frames in, events and frames out. `socket` reads and
-//! writes, `stream_tasks` polls the requests, `answer` serves one of them, `keepalive` checks silent connections.
+//! writes, `stream_tasks` polls the requests, `answer` serves one of them, `keepalive` checks silent connections. The tasks are
+//! polled by hand, because every request passes here and all of them share one session.
 
 mod answer;
 mod keepalive;
@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 use sluicegate_wire::h2::{Event, HeadLimits, Reason, RequestError, STREAMS, Session};
 
-use self::answer::Asked;
+use self::answer::StreamRequest;
 use self::keepalive::Keepalive;
 use self::socket::{End, Socket};
 use self::stream_tasks::{SLOTS, StreamTasks};
@@ -29,12 +29,12 @@ use crate::request::Services;
 use crate::respond::LocalError;
 
 const _: () = assert!(STREAMS <= SLOTS, "each stream has a slot");
-/// What is read at once before others have their turn.
+/// The most reads in one poll, so that other connections get their turn.
 const READS: usize = 4;
-/// How long a connection without requests stays after its client was told that it ends.
-const PARTING: Duration = Duration::from_secs(2);
+/// How long a connection without requests stays open after GOAWAY.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
-/// Serves a connection to its end. `prefix` is what was read of it already.
+/// Serves a connection to its end. `prefix` has the bytes that were read already.
 pub(super) async fn serve(
     services: &Rc<Services>,
     connection: &Rc<Connection>,
@@ -47,15 +47,15 @@ pub(super) async fn serve(
     let limits = HeadLimits { bytes: config.max_head, fields: worker.client().max_headers };
     let session = Session::new(limits, Arc::clone(&view.snapshot.flood_limits), worker.clock().uptime());
     let session = Rc::new(RefCell::new(session));
-    drop(view); // it may be replaced long before the connection ends
+    drop(view); // the connection may outlive a reload
     let mut task = Task {
         services,
         connection,
         session: &session,
         socket: Socket::new(stream, connection, prefix),
         requests: StreamTasks::default(),
-        alive: Keepalive::new(connection),
-        parting: Parting::default(),
+        keepalive: Keepalive::new(connection),
+        shutdown: GracefulShutdown::default(),
     };
     poll_fn(|context| {
         task.enter(context);
@@ -79,15 +79,15 @@ pub(super) async fn serve(
     session.borrow_mut().close();
 }
 
-/// A connection that is served.
+/// The state of a connection.
 struct Task<'c> {
     services: &'c Rc<Services>,
     connection: &'c Rc<Connection>,
     session: &'c Rc<RefCell<Session>>,
     socket: Socket,
     requests: StreamTasks,
-    alive: Keepalive,
-    parting: Parting,
+    keepalive: Keepalive,
+    shutdown: GracefulShutdown,
 }
 
 impl Task<'_> {
@@ -99,7 +99,7 @@ impl Task<'_> {
         session.lend_buffer(|| self.connection.worker.buffers.take_write_buffer());
     }
 
-    /// Until it is polled again it holds what lies unsent, and requests.
+    /// Releases memory until the next poll, except unsent frames and requests.
     fn exit(&mut self) {
         let mut session = self.session.borrow_mut();
         session.exit();
@@ -113,33 +113,34 @@ impl Task<'_> {
         }
     }
 
-    /// Does what can be done: until nothing more comes, and nothing more can be sent.
+    /// Reads, polls requests and writes until nothing more can be done.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let mut reads = 0;
         loop {
             self.requests.poll();
-            if self.alive.is_over(&mut self.session.borrow_mut(), self.socket.heard(), self.connection) {
+            let last_read = self.socket.last_read();
+            if self.keepalive.has_expired(&mut self.session.borrow_mut(), last_read, self.connection) {
                 tracing::debug!(peer = %self.connection.peer, "the client did not answer a keepalive PING");
-                return Poll::Ready(End::Told(Reason::NO_ERROR));
+                return Poll::Ready(End::GoAway(Reason::NO_ERROR));
             }
-            // Read first: a request that has arrived is served before the connection ends. All that comes at once is
-            // answered at once; but who does not take answers is not read.
+            // Reads first, so that a request that has arrived is served before the connection ends. A client that does not read
+            // responses is not read from.
             let was_full = self.session.borrow().is_full();
             if !was_full && reads < READS {
                 match self.poll_read(context) {
                     Poll::Ready(Ok(())) => {
                         reads += 1;
-                        self.heed_cut();
+                        self.handle_abort();
                         continue;
                     }
                     Poll::Ready(Err(end)) => return Poll::Ready(end),
                     Poll::Pending => {}
                 }
             }
-            if self.parting.begins(self.connection) {
+            if self.shutdown.begins(self.connection) {
                 self.session.borrow_mut().begin_shutdown();
             }
-            if self.wake_waiting() {
+            if self.wake_blocked() {
                 continue;
             }
             let flushed = self.socket.poll_flush(context, &mut self.session.borrow_mut());
@@ -150,18 +151,18 @@ impl Task<'_> {
             if flushed.is_ready() && session.is_over() {
                 return Poll::Ready(End::Done);
             }
-            // There is more room, and so more to do, only if some of it was made.
+            // There may be more to do if the flush has made room.
             let has_room = was_full && !session.is_full();
             if has_room || session.has_blocked() {
                 drop(session);
-                if self.wake_waiting() || has_room {
+                if self.wake_blocked() || has_room {
                     continue;
                 }
             }
             if reads == READS {
                 context.waker().wake_by_ref();
             }
-            return self.parting.poll(self.connection).map(|()| End::Done);
+            return self.shutdown.poll(self.connection).map(|()| End::Done);
         }
     }
 
@@ -183,13 +184,14 @@ impl Task<'_> {
                 };
                 let services = Rc::clone(services);
                 let (connection, session) = (Rc::clone(connection), Rc::clone(session));
-                requests.put(key.slot, Asked { services, connection, session, key, head, is_head, body });
+                let request = StreamRequest { services, connection, session, key, head, is_head, body };
+                requests.put(key.slot, request);
             }
         })
     }
 
-    /// The client has sent too much of something: what is not to be answered any more is broken off.
-    fn heed_cut(&mut self) {
+    /// After a flood was detected, stops serving the requests that the session has closed.
+    fn handle_abort(&mut self) {
         let abort = self.session.borrow_mut().take_abort();
         if let Some((reason, ended)) = abort {
             tracing::debug!(peer = %self.connection.peer, ?reason, "HTTP/2 connection aborted (GOAWAY)");
@@ -198,8 +200,8 @@ impl Task<'_> {
         }
     }
 
-    /// Has answers polled that there is room for now; whether there is one.
-    fn wake_waiting(&mut self) -> bool {
+    /// Wakes requests whose responses were blocked and have room now. Returns whether there was one.
+    fn wake_blocked(&mut self) -> bool {
         let mut any = false;
         self.session.borrow_mut().wake_blocked(|slot| {
             self.requests.wake(slot);
@@ -209,16 +211,16 @@ impl Task<'_> {
     }
 }
 
-/// The end of a connection: GOAWAY, then what is under way, then a moment for the client to close it.
+/// The graceful shutdown of a connection: GOAWAY, then the requests in progress, then some time for the client to close it.
 #[derive(Default)]
-struct Parting {
+struct GracefulShutdown {
     begun: bool,
-    /// When the connection is closed, if no request comes.
+    /// When the connection is closed if no request arrives, in the worker's milliseconds.
     ends_at: Option<u64>,
 }
 
-impl Parting {
-    /// Whether the client is to be told now: it was idle for too long, or the listener closes.
+impl GracefulShutdown {
+    /// Whether the shutdown begins now: the connection was idle for too long, or the listener closes.
     fn begins(&mut self, connection: &Connection) -> bool {
         let idle = connection.is_idle() && connection.deadline.socket_passed();
         let begins = !self.begun && (connection.deadline.take_closing() || idle);
@@ -240,7 +242,7 @@ impl Parting {
             Some(at) if deadlines.now() >= at => return Poll::Ready(()),
             Some(_) => {}
             None => {
-                let at = deadlines.after(PARTING);
+                let at = deadlines.after(SHUTDOWN_GRACE);
                 self.ends_at = Some(at);
                 connection.deadline.set_socket(Some(at));
             }

@@ -1,5 +1,5 @@
-//! The socket of an HTTP/2 connection: frames are read off it and written to it, with deadlines for a frame that is begun
-//! and not ended, and for a client that takes nothing. While it waits it holds no buffer.
+//! The socket of an HTTP/2 connection: reads and writes frames, with timeouts for incomplete frames and for clients that do not
+//! read. While it waits it holds no buffer.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -15,88 +15,91 @@ use crate::client_connection::{ClientStream, Connection};
 use crate::metrics::AbortCounts;
 use crate::worker_state::Deadline;
 
-/// What is still read of a client that is aborted, so that closing does not take back what it was told.
-const LEFT: usize = 64 << 10;
+/// The most bytes that are discarded before an aborted connection is closed: closing a socket with unread data resets the
+/// connection, and the client would not see the GOAWAY.
+const MAX_DISCARD: usize = 64 << 10;
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum End {
-    /// The client, or the path to it, is gone.
-    #[error("the client, or the path to it, is gone")]
+    /// The client has disconnected, or the connection failed.
+    #[error("the client has disconnected, or the connection failed")]
     Gone,
-    /// All is done.
+    /// Either side has ended the connection, and all requests are done.
     #[error("all requests are done")]
     Done,
-    /// The client was told why, or is now.
+    /// The client is sent GOAWAY with this error code, unless it was sent one before.
     #[error("GOAWAY {}", .0)]
-    Told(Reason),
-    /// It is aborted.
+    GoAway(Reason),
+    /// The connection is aborted because of the behaviour of the client.
     #[error("aborted: {}", AbortReason::NAMES[*.0 as usize])]
     Aborted(AbortReason),
 }
 
-/// A socket with frames on it.
+/// The socket of a connection. Times are in the worker's milliseconds.
 pub(super) struct Socket {
     stream: ClientStream,
-    link: Rc<Connection>,
-    /// What was read and is no whole frame yet.
+    connection: Rc<Connection>,
+    /// An incomplete frame.
     rest: Vec<u8>,
-    /// The same, of what was read before it was known that this is HTTP/2.
+    /// Bytes that were read before the protocol was known.
     prefix: Bytes,
-    /// One for a frame that is not whole, one for room for what is written. They only wake.
-    wakes: Rc<Deadline>,
-    /// When the frame that is not whole has to be.
-    whole_by: Option<u64>,
-    /// When there has to be room for what is written.
-    room_by: Option<u64>,
-    /// When something came last: the worker's milliseconds.
-    heard: u64,
+    /// Wakes the task for the two deadlines below.
+    timers: Rc<Deadline>,
+    /// When the incomplete frame must be complete.
+    frame_deadline: Option<u64>,
+    /// When the client must have read some of the send buffer.
+    write_deadline: Option<u64>,
+    /// When data arrived last.
+    last_read: u64,
 }
 
 impl Socket {
-    /// A socket off which `prefix` was read already.
-    pub(super) fn new(stream: ClientStream, link: &Rc<Connection>, prefix: Bytes) -> Self {
-        let deadlines = &link.worker.deadlines;
+    /// A socket from which `prefix` was read already.
+    pub(super) fn new(stream: ClientStream, connection: &Rc<Connection>, prefix: Bytes) -> Self {
+        let deadlines = &connection.worker.deadlines;
         Self {
             stream,
-            link: Rc::clone(link),
+            connection: Rc::clone(connection),
             rest: Vec::new(),
             prefix,
-            wakes: deadlines.register(u64::MAX), // no group: it ends with its connection
-            whole_by: None,
-            room_by: None,
-            heard: deadlines.now(),
+            timers: deadlines.register(u64::MAX), // no group: it ends with its connection
+            frame_deadline: None,
+            write_deadline: None,
+            last_read: deadlines.now(),
         }
     }
 
-    /// When something came last: the worker's milliseconds.
-    pub(super) fn heard(&self) -> u64 {
-        self.heard
+    /// When data arrived last, in the worker's milliseconds.
+    pub(super) fn last_read(&self) -> u64 {
+        self.last_read
     }
 
-    /// Reads what is there, and takes the frames that are whole.
+    /// Reads once and handles the complete frames. Their events are passed to `on_event`.
     pub(super) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
         session: &RefCell<Session>,
-        mut happens: impl FnMut(Event),
+        mut on_event: impl FnMut(Event),
     ) -> Poll<Result<(), End>> {
         if !self.prefix.is_empty() {
             let prefix = std::mem::take(&mut self.prefix);
-            return Poll::Ready(self.received(&prefix, context, session, &mut happens));
+            return Poll::Ready(self.received(&prefix, context, session, &mut on_event));
         }
-        let link = Rc::clone(&self.link);
-        let buffers = &link.worker.buffers;
+        let connection = Rc::clone(&self.connection);
+        let buffers = &connection.worker.buffers;
         let mut buffer = buffers.take_read_buffer();
         let mut read = ReadBuf::new(&mut buffer);
         let result = match Pin::new(&mut self.stream).poll_read(context, &mut read) {
-            Poll::Pending => match self.whole_by.is_some_and(|by| link.worker.deadlines.now() >= by) {
-                true => Poll::Ready(Err(End::Aborted(AbortReason::Slow))),
-                false => Poll::Pending,
-            },
+            Poll::Pending => {
+                match self.frame_deadline.is_some_and(|by| connection.worker.deadlines.now() >= by) {
+                    true => Poll::Ready(Err(End::Aborted(AbortReason::Slow))),
+                    false => Poll::Pending,
+                }
+            }
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
             Poll::Ready(Ok(())) if read.filled().is_empty() => Poll::Ready(Err(End::Gone)),
-            Poll::Ready(Ok(())) => Poll::Ready(self.received(read.filled(), context, session, &mut happens)),
+            Poll::Ready(Ok(())) => Poll::Ready(self.received(read.filled(), context, session, &mut on_event)),
         };
         buffers.return_read_buffer(buffer);
         result
@@ -107,45 +110,45 @@ impl Socket {
         bytes: &[u8],
         context: &Context<'_>,
         session: &RefCell<Session>,
-        happens: &mut impl FnMut(Event),
+        on_event: &mut impl FnMut(Event),
     ) -> Result<(), End> {
-        let (worker, deadline) = (&self.link.worker, &self.link.deadline);
-        self.heard = worker.deadlines.now();
+        let (worker, deadline) = (&self.connection.worker, &self.connection.deadline);
+        self.last_read = worker.deadlines.now();
         let had_settings = session.borrow().has_settings();
         session.borrow_mut().set_time(worker.clock().uptime());
         let taken = if self.rest.is_empty() {
-            let taken = frames(bytes, session, happens);
+            let taken = frames(bytes, session, on_event);
             taken.inspect(|taken| self.rest.extend_from_slice(&bytes[*taken..]))
         } else {
             self.rest.extend_from_slice(bytes);
-            frames(&self.rest, session, happens).inspect(|taken| _ = self.rest.drain(..*taken))
+            frames(&self.rest, session, on_event).inspect(|taken| _ = self.rest.drain(..*taken))
         };
         let taken = taken.map_err(|error| match error {
-            ConnectionError::Protocol(reason) => End::Told(reason),
+            ConnectionError::Protocol(reason) => End::GoAway(reason),
             ConnectionError::Flood(reason) => End::Aborted(reason),
         })?;
         if self.rest.is_empty() {
-            self.rest = Vec::new(); // what waits for the next frame holds nothing
+            self.rest = Vec::new(); // a connection that waits holds no buffer
         }
         let session = session.borrow();
-        if !had_settings && session.has_settings() && self.link.is_idle() {
-            // It speaks: from now on it may wait for its first request.
+        if !had_settings && session.has_settings() && self.connection.is_idle() {
+            // The handshake is complete: from now on the idle timeout applies.
             deadline.set_socket(Some(worker.deadlines.after(worker.client().idle)));
         }
         let is_data = self.rest.get(3) == Some(&kind::DATA) && session.has_settings();
         if !session.has_partial_head() && (taken > 0 || self.rest.is_empty() || is_data) {
-            self.whole_by = None; // what is there now began just now
+            self.frame_deadline = None; // the incomplete frame began just now
         }
-        if (session.has_partial_head() || !(self.rest.is_empty() || is_data)) && self.whole_by.is_none() {
+        if (session.has_partial_head() || !(self.rest.is_empty() || is_data)) && self.frame_deadline.is_none() {
             let by = worker.deadlines.after(worker.client().head);
-            self.whole_by = Some(by);
-            self.wakes.set_waker(context);
-            self.wakes.set_request(Some(by));
+            self.frame_deadline = Some(by);
+            self.timers.set_waker(context);
+            self.timers.set_request(Some(by));
         }
         Ok(())
     }
 
-    /// Sends what lies unsent.
+    /// Sends the send buffer of the session.
     pub(super) fn poll_flush(
         &mut self,
         context: &mut Context<'_>,
@@ -156,7 +159,7 @@ impl Socket {
             match written {
                 Poll::Ready(Ok(written)) if written > 0 => {
                     session.advance(written);
-                    self.room_by = None;
+                    self.write_deadline = None;
                 }
                 Poll::Ready(_) => return Poll::Ready(Err(End::Gone)),
                 Poll::Pending => return self.wait_for_room(context),
@@ -164,7 +167,7 @@ impl Socket {
         }
         match Pin::new(&mut self.stream).poll_flush(context) {
             Poll::Ready(Ok(())) => {
-                self.room_by = None;
+                self.write_deadline = None;
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
@@ -172,25 +175,25 @@ impl Socket {
         }
     }
 
-    /// While there is no room for what is written there is a deadline; with any room it is put off.
+    /// Arms the write timeout while the send buffer of the socket is full. Progress disarms it.
     fn wait_for_room(&mut self, context: &Context<'_>) -> Poll<Result<(), End>> {
-        let worker = &self.link.worker;
-        match self.room_by {
+        let worker = &self.connection.worker;
+        match self.write_deadline {
             Some(by) if worker.deadlines.now() >= by => {
                 return Poll::Ready(Err(End::Aborted(AbortReason::Slow)));
             }
             Some(_) => {}
             None => {
                 let by = worker.deadlines.after(worker.client().write);
-                self.room_by = Some(by);
-                self.wakes.set_waker(context);
-                self.wakes.set_socket(Some(by));
+                self.write_deadline = Some(by);
+                self.timers.set_waker(context);
+                self.timers.set_socket(Some(by));
             }
         }
         Poll::Pending
     }
 
-    /// Ends the connection: the client is told why, as far as it listens.
+    /// Ends the connection: sends GOAWAY, if there is room for it, and closes our side.
     pub(super) fn poll_end(
         &mut self,
         context: &mut Context<'_>,
@@ -199,21 +202,21 @@ impl Socket {
         aborts: &AbortCounts,
     ) {
         match end {
-            End::Gone | End::Done | End::Told(Reason::NO_ERROR) => {}
-            End::Told(_) => aborts.count(AbortReason::Protocol),
+            End::Gone | End::Done | End::GoAway(Reason::NO_ERROR) => {}
+            End::GoAway(_) => aborts.count(AbortReason::Protocol),
             End::Aborted(_) if session.is_aborted() => {}
             End::Aborted(reason) => aborts.count(reason),
         }
         match end {
             End::Gone | End::Done => {}
-            End::Told(reason) => session.go_away(reason),
+            End::GoAway(reason) => session.go_away(reason),
             End::Aborted(_) => session.go_away(Reason::ENHANCE_YOUR_CALM),
         }
         if self.poll_flush(context, session) != Poll::Ready(Ok(())) {
             return;
         }
         let _ = Pin::new(&mut self.stream).poll_shutdown(context);
-        let mut left = LEFT;
+        let mut left = MAX_DISCARD;
         let mut buffer = [0; 4 << 10];
         while left > 0 {
             let mut read = ReadBuf::new(&mut buffer);
@@ -231,13 +234,13 @@ impl Socket {
 fn frames(
     all: &[u8],
     session: &RefCell<Session>,
-    happens: &mut impl FnMut(Event),
+    on_event: &mut impl FnMut(Event),
 ) -> Result<usize, ConnectionError> {
     let mut bytes = all;
     loop {
         let event = session.borrow_mut().next_event(&mut bytes)?;
         match event {
-            Some(event) => happens(event),
+            Some(event) => on_event(event),
             None => return Ok(all.len() - bytes.len()),
         }
     }

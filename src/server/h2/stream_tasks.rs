@@ -1,5 +1,5 @@
-//! The requests of a connection, each in a slot, which are polled in its task when they are woken. The waker of a slot serves
-//! one request after the other, and so does the future, which is large: requests move neither, and count no references.
+//! The requests of a connection, each in a slot. The task of the connection polls those that were woken. The waker of a slot and
+//! the future, which is large, are reused for later requests, so that a request neither allocates nor moves them.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -10,22 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::answer::{self, Asked};
+use super::answer::{self, StreamRequest};
 
-/// Slots whose state is in one number.
+/// Slots per word of [`Ready`].
 const BITS: usize = u64::BITS as usize;
-/// So many slots there are at the most.
+/// The most slots.
 pub(super) const SLOTS: usize = 2 * BITS;
-/// Slots that a connection keeps while it has no request.
+/// Slots that an idle connection keeps.
 const KEPT: usize = 8;
-/// Servers that a worker keeps for the next requests of any connection.
-const SPARE: usize = 64;
+/// The most idle tasks that a worker keeps for the requests of any connection.
+const MAX_IDLE: usize = 64;
 
 thread_local! {
-    static SPARES: RefCell<Vec<Server>> = const { RefCell::new(Vec::new()) };
+    static IDLE: RefCell<Vec<StreamTask>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Requests in their slots.
+/// The requests of a connection by slot.
 #[derive(Default)]
 pub(super) struct StreamTasks {
     slots: Vec<Slot>,
@@ -33,57 +33,59 @@ pub(super) struct StreamTasks {
 }
 
 struct Slot {
-    server: Option<Server>,
+    task: Option<StreamTask>,
     waker: Waker,
 }
 
-/// What serves one request after the other.
-struct Server {
-    next: Rc<Next>,
+/// A future that serves one request after the other.
+struct StreamTask {
+    next: Rc<NextRequest>,
     serving: Pin<Box<dyn Future<Output = Infallible>>>,
 }
 
-/// The request that a server is given next.
+/// Passes the next request to a task.
 #[derive(Default)]
-pub(super) struct Next {
-    asked: Cell<Option<Asked>>,
-    waits: Cell<bool>,
+pub(super) struct NextRequest {
+    request: Cell<Option<StreamRequest>>,
+    /// The task has served its request and waits for the next one.
+    is_idle: Cell<bool>,
 }
 
-impl Next {
-    /// Waits for it.
-    pub(super) async fn wait(&self) -> Asked {
+impl NextRequest {
+    /// Waits for the next request.
+    pub(super) async fn wait(&self) -> StreamRequest {
         poll_fn(|_| {
-            let asked = self.asked.take();
-            self.waits.set(asked.is_none());
-            asked.map_or(Poll::Pending, Poll::Ready)
+            let request = self.request.take();
+            self.is_idle.set(request.is_none());
+            request.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 }
 
-impl Server {
-    fn begin(asked: Asked) -> Self {
-        let spare = SPARES.with_borrow_mut(Vec::pop);
-        let server = spare.unwrap_or_else(|| {
-            let next = Rc::new(Next::default());
+impl StreamTask {
+    /// An idle task or a new one, with its next request.
+    fn begin(request: StreamRequest) -> Self {
+        let idle = IDLE.with_borrow_mut(Vec::pop);
+        let task = idle.unwrap_or_else(|| {
+            let next = Rc::new(NextRequest::default());
             Self { serving: Box::pin(answer::serve(Rc::clone(&next))), next }
         });
-        server.next.asked.set(Some(asked));
-        server
+        task.next.request.set(Some(request));
+        task
     }
 
-    /// It has nothing to do: another may need it.
-    fn rest(self) {
-        SPARES.with_borrow_mut(|spares| {
-            if spares.len() < SPARE {
-                spares.push(self);
+    /// Keeps the idle task for another request.
+    fn recycle(self) {
+        IDLE.with_borrow_mut(|idle| {
+            if idle.len() < MAX_IDLE {
+                idle.push(self);
             }
         });
     }
 }
 
-/// Which slots were woken, from whatever thread.
+/// The slots that were woken, possibly by other threads.
 struct Ready {
     slots: [AtomicU64; 2],
     /// The task of the connection.
@@ -91,12 +93,12 @@ struct Ready {
 }
 
 /// Wakes a slot.
-struct WakesSlot {
+struct SlotWaker {
     slot: usize,
     ready: Arc<Ready>,
 }
 
-impl Wake for WakesSlot {
+impl Wake for SlotWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -112,7 +114,7 @@ impl Ready {
         self.slots[slot / BITS].fetch_or(1 << (slot % BITS), Ordering::AcqRel);
     }
 
-    /// The slots that were woken since the last time: none twice.
+    /// Takes the slots that were woken since the last call.
     fn take(&self, half: usize) -> u64 {
         match self.slots[half].load(Ordering::Relaxed) {
             0 => 0,
@@ -122,7 +124,7 @@ impl Ready {
 }
 
 impl StreamTasks {
-    /// Has the requests wake this task from now on. It is nearly always the same.
+    /// Sets the task that requests wake. It is nearly always the same.
     pub(super) fn enter(&mut self, context: &Context<'_>) {
         if self.ready.as_ref().is_some_and(|ready| ready.task.will_wake(context.waker())) {
             return;
@@ -130,36 +132,36 @@ impl StreamTasks {
         let ready = Arc::new(Ready { slots: Default::default(), task: context.waker().clone() });
         for (at, slot) in self.slots.iter_mut().enumerate() {
             slot.waker = waker(at, &ready);
-            ready.set(at); // it has to tell whoever it waits for
+            ready.set(at); // the request has to register the new waker
         }
         self.ready = Some(ready);
     }
 
-    /// Puts a request into a slot, which is one of [`SLOTS`] and is free. It is polled next.
-    pub(super) fn put(&mut self, slot: usize, asked: Asked) {
+    /// Puts a request into a slot, which is below [`SLOTS`] and free, to be polled next.
+    pub(super) fn put(&mut self, slot: usize, request: StreamRequest) {
         let Some(ready) = &self.ready else { return };
         while self.slots.len() <= slot {
-            self.slots.push(Slot { server: None, waker: waker(self.slots.len(), ready) });
+            self.slots.push(Slot { task: None, waker: waker(self.slots.len(), ready) });
         }
-        self.slots[slot].server = Some(Server::begin(asked));
+        self.slots[slot].task = Some(StreamTask::begin(request));
         ready.set(slot);
     }
 
-    /// Has the request in a slot polled next.
+    /// Marks the request in a slot to be polled next.
     pub(super) fn wake(&self, slot: usize) {
         if let Some(ready) = &self.ready {
             ready.set(slot);
         }
     }
 
-    /// Breaks off what is served in a slot.
+    /// Stops serving the request in a slot.
     pub(super) fn end(&mut self, slot: usize) {
         if let Some(slot) = self.slots.get_mut(slot) {
-            slot.server = None;
+            slot.task = None;
         }
     }
 
-    /// Polls those that were woken.
+    /// Polls the requests that were woken.
     pub(super) fn poll(&mut self) {
         let Some(ready) = &self.ready else { return };
         for half in 0..2 {
@@ -167,24 +169,24 @@ impl StreamTasks {
             while woken != 0 {
                 let at = half * BITS + woken.trailing_zeros() as usize;
                 woken &= woken - 1;
-                let Some(Slot { server, waker }) = self.slots.get_mut(at) else { continue };
-                let Some(running) = server else { continue };
+                let Some(Slot { task, waker }) = self.slots.get_mut(at) else { continue };
+                let Some(running) = task else { continue };
                 let Poll::Pending = running.serving.as_mut().poll(&mut Context::from_waker(waker));
-                if running.next.waits.get()
-                    && let Some(server) = server.take()
+                if running.next.is_idle.get()
+                    && let Some(task) = task.take()
                 {
-                    server.rest();
+                    task.recycle();
                 }
             }
         }
     }
 
-    /// Gives back memory. There is no request.
+    /// Releases memory. Called when there is no request.
     pub(super) fn shrink(&mut self) {
         self.slots.truncate(KEPT);
     }
 }
 
 fn waker(slot: usize, ready: &Arc<Ready>) -> Waker {
-    Arc::new(WakesSlot { slot, ready: Arc::clone(ready) }).into()
+    Arc::new(SlotWaker { slot, ready: Arc::clone(ready) }).into()
 }
