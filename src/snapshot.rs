@@ -15,7 +15,7 @@ use crate::keys::KeySecret;
 use crate::limit::{Limit, StoreState, settings};
 use crate::resources::LoadedConfig;
 use crate::respond::StaticHeaders;
-use crate::route::{Asked, RouteTable, preflight};
+use crate::route::{RouteQuery, RouteTable, preflight};
 use crate::tls::UpstreamTls;
 use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
 use sluicegate_config::{
@@ -244,14 +244,14 @@ impl Snapshot {
     /// The route that would take the request that a preflight request asks for, if the gateway answers that itself: the
     /// route says who may ask, or the one that was `found` for the preflight request does.
     #[inline]
-    pub fn preflight(&self, asked: &Asked<'_>, found: Option<usize>) -> Option<Option<usize>> {
-        if self.has_cors { self.preflight_of(asked, found) } else { None }
+    pub fn preflight(&self, query: &RouteQuery<'_>, found: Option<usize>) -> Option<Option<usize>> {
+        if self.has_cors { self.preflight_of(query, found) } else { None }
     }
 
     #[inline(never)]
-    fn preflight_of(&self, asked: &Asked<'_>, found: Option<usize>) -> Option<Option<usize>> {
-        let method = Method::from_bytes(preflight(asked.method, asked.headers)?).ok()?;
-        let meant = self.table.find(&Asked { method: &method, ..*asked }).map(|(index, _)| index);
+    fn preflight_of(&self, query: &RouteQuery<'_>, found: Option<usize>) -> Option<Option<usize>> {
+        let method = Method::from_bytes(preflight(query.method, query.headers)?).ok()?;
+        let meant = self.table.find(&RouteQuery { method: &method, ..*query }).map(|(index, _)| index);
         (self.cors(meant).is_some() || self.cors(found).is_some()).then_some(meant)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::request::early_reject::EarlyReject;
-use crate::route::{Asked, Misses, host};
+use crate::route::{Misses, RouteQuery, host};
 use crate::snapshot::Snapshot;
 use sluicegate_config::normalize;
 use sluicegate_wire::RequestHead;
@@ -57,8 +57,8 @@ impl Unmatched {
         self.comparisons += routes.len();
         let Ok(path) = normalize(parts.target.path()) else { return };
         let (method, headers) = (&parts.method, &parts.headers);
-        let asked = Asked { listener, host: &host, method, path: &path, headers };
-        if let Some(misses) = Misses::of_nearest(routes.iter().map(|route| &route.matches), &asked) {
+        let query = RouteQuery { listener, host: &host, method, path: &path, headers };
+        if let Some(misses) = Misses::of_nearest(routes.iter().map(|route| &route.matches), &query) {
             self.differences[misses.index()] += 1;
         }
     }

@@ -114,7 +114,7 @@ impl EarlyReject {
             Self::Framing => LocalError::Malformed("the request has a transfer coding other than chunked"),
             Self::Capabilities | Self::Preflight { .. } => return None,
             Self::NoRoute => LocalError::NoRoute,
-            Self::AddressDenied { .. } => LocalError::NotLetIn,
+            Self::AddressDenied { .. } => LocalError::AddressDenied,
             Self::KeyMissing { of_user: true, .. } => LocalError::UserMissing,
             Self::KeyMissing { .. } => LocalError::KeyMissing,
             Self::Unproven { why: Unproven::NoKey, .. } => LocalError::NoApiKey,

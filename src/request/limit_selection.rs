@@ -30,7 +30,7 @@ pub(crate) struct RoutedRequest<'s, 'r, 'n> {
     /// The index of the route.
     pub(crate) route_index: usize,
     /// Earlier routes that a lenient reading of the path matches: their limits apply too.
-    pub(crate) near: &'r [LaxMatch<'n>],
+    pub(crate) lax_matches: &'r [LaxMatch<'n>],
     pub(crate) client: IpAddr,
     pub(crate) host: &'r str,
     /// The path in normal form.
@@ -101,15 +101,15 @@ impl<'s> RoutedRequest<'s, '_, '_> {
     ) -> Result<(), EarlyReject> {
         let subject = self.subject(identity);
         // For the limits of both routes, the path is the one that the earlier route matches.
-        for near in self.near {
+        for lax in self.lax_matches {
             let subject = Subject {
-                path: &near.path,
-                params: &near.params,
+                path: &lax.path,
+                params: &lax.params,
                 folded: true,
-                route: &self.snapshot.routes[near.route].name,
+                route: &self.snapshot.routes[lax.route].name,
                 ..subject.clone()
             };
-            selection.add_route(self, identity, near.route, &subject, scope)?;
+            selection.add_route(self, identity, lax.route, &subject, scope)?;
         }
         selection.add_route(self, identity, self.route_index, &subject, scope)
     }

@@ -24,7 +24,7 @@ use crate::request::verdict::{Evaluated, Matched, Origin};
 use crate::request::{RequestContext, Response, Services, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::rewrite::Unwritable;
-use crate::route::{Asked, NoHost, host, is_doubtful, is_plain};
+use crate::route::{NoHost, RouteQuery, host, is_doubtful, is_plain};
 use crate::snapshot::{Route, Snapshot, Target};
 use crate::upstream::{self, ForwardError};
 use sluicegate_config::{PathError, normalize};
@@ -108,15 +108,15 @@ pub fn match_request<'s>(
             error => EarlyReject::Path(error),
         })?,
     };
-    let asked = Asked {
+    let query = RouteQuery {
         listener: origin.listener,
         host: &host,
         method: &parts.method,
         path: &path,
         headers: &parts.headers,
     };
-    let found = snapshot.table.find(&asked);
-    if let Some(route) = snapshot.preflight(&asked, found.as_ref().map(|(index, _)| *index)) {
+    let found = snapshot.table.find(&query);
+    if let Some(route) = snapshot.preflight(&query, found.as_ref().map(|(index, _)| *index)) {
         return Err(EarlyReject::Preflight { route }.into());
     }
     let (route_index, params) = found.ok_or(EarlyReject::NoRoute)?;
@@ -125,13 +125,13 @@ pub fn match_request<'s>(
     if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(parts.target.path()) {
         return Err(EarlyReject::Path(PathError::Ambiguous).into());
     }
-    let near = snapshot.table.near(&asked, route_index, plain);
+    let lax_matches = snapshot.table.lax_matches(&query, route_index, plain);
     let admits =
         |route: usize| lists::admits(&configs[route].access, &snapshot.config.resources.lists, origin.client);
-    if !admits(route_index) || !near.iter().all(|near| admits(near.route)) {
+    if !admits(route_index) || !lax_matches.iter().all(|lax| admits(lax.route)) {
         return Err(EarlyReject::AddressDenied { route: route_index }.into());
     }
-    let wants_user = route.wants_user || near.iter().any(|near| snapshot.routes[near.route].wants_user);
+    let wants_user = route.wants_user || lax_matches.iter().any(|lax| snapshot.routes[lax.route].wants_user);
     let jwt = snapshot.jwt.as_deref().filter(|_| wants_user);
     let request = RoutedRequest {
         snapshot,
@@ -139,7 +139,7 @@ pub fn match_request<'s>(
         parts,
         now,
         route_index,
-        near: &near,
+        lax_matches: &lax_matches,
         client: origin.client,
         host: &host,
         path: &path,

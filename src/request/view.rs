@@ -90,13 +90,13 @@ impl View {
         self.store.as_ref().filter(|_| matched.asks.iter().any(|ask| ask.limit.shared.is_some()))
     }
 
-    /// Whether a limit that is asked this may refuse it, as far as that is known without asking: nothing is charged.
+    /// Whether one of these checks is known to refuse, without running them: nothing is charged.
     pub fn may_refuse(&self, asks: &[Ask<'_>], now: Time) -> bool {
         let store = self.store.as_ref().filter(|_| asks.iter().any(|ask| ask.limit.shared.is_some()));
         store.map_or_else(|| limit::may_refuse(asks), |store| limit::shared::may_refuse(store, asks, now))
     }
 
-    /// What is left of each enforced limit of a request, which spends nothing.
+    /// The state of each enforced limit of a request. Nothing is charged.
     pub async fn usage<'s>(&self, matched: &Matched<'s>) -> Vec<(SelectedLimit<'s>, Usage)> {
         let mut usage = Vec::new();
         for (asked, ask) in
@@ -118,7 +118,7 @@ impl View {
         usage
     }
 
-    /// Counts what the limits of a request said.
+    /// Counts the verdicts of a request in the metrics.
     pub fn observe(&self, evaluated: &Evaluated<'_>) {
         let Decision { verdicts, admitted, fallen_back, unavailable, .. } = &evaluated.decision;
         if *fallen_back {
@@ -132,7 +132,7 @@ impl View {
             }
         }
         if *unavailable {
-            return; // no limit said anything
+            return; // there are no verdicts
         }
         for (asked, verdict) in evaluated.matched.selected.iter().zip(verdicts) {
             let metrics = &self.limits[asked.index];
@@ -155,7 +155,7 @@ impl View {
             let outcome = match reason {
                 SkipReason::Exempt => Outcome::Exempt,
                 SkipReason::NoKey => Outcome::Skipped,
-                SkipReason::NotApplicable => continue, // it is none of its requests
+                SkipReason::NotApplicable => continue, // the limit does not cover the request
             };
             self.limits[*index].count(outcome);
         }

@@ -1,5 +1,5 @@
-//! Cross-origin resource sharing (Fetch standard, §3.3): what tells a browser which pages may read an answer, and the answer
-//! to its question whether a page may send a request.
+//! Cross-origin resource sharing (Fetch standard, §3.3): the headers that say which pages may read a response, and responses to
+//! preflight requests.
 
 use http::{StatusCode, header};
 
@@ -9,19 +9,19 @@ use sluicegate_config::{CorsConfig, Origins};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 
-/// What says who may read an answer.
+/// The headers of responses that the gateway sets.
 const OWN: [&str; 3] =
     ["access-control-allow-origin", "access-control-allow-credentials", "access-control-expose-headers"];
-/// What the answer to a preflight request depends on, besides the origin.
+/// The Vary of responses to preflight requests, besides the origin.
 const ASKED: &str = "Access-Control-Request-Method, Access-Control-Request-Headers";
 
-/// Says on any answer which pages may read it, in place of what the upstream says. `origin` is that of the request.
+/// Sets the CORS headers of a response in place of those of the upstream. `origin` is that of the request.
 pub fn share(cors: &CorsConfig, origin: Option<&[u8]>, headers: &mut Headers) {
     headers.remove_all(&OWN);
     let origin: &[u8] = match (&cors.origins, origin) {
         (Origins::Any, _) => b"*",
         (origins, origin) => {
-            // A cache must not give the answer to one origin to another.
+            // A cache must not use the response to one origin for another one.
             if !varies(headers) {
                 headers.append("vary", "Origin");
             }
@@ -36,14 +36,14 @@ pub fn share(cors: &CorsConfig, origin: Option<&[u8]>, headers: &mut Headers) {
     headers.append(OWN[2], &cors.expose);
 }
 
-/// Whether an answer says already that it depends on the origin.
+/// Whether the response says already that it depends on the origin.
 fn varies(headers: &Headers) -> bool {
     let names = headers.get_all("vary").flat_map(|line| line.split(|b| *b == b','));
     names.map(<[u8]>::trim_ascii).any(|name| name == b"*" || name.eq_ignore_ascii_case(b"origin"))
 }
 
-/// The answer to a preflight request; `cors` is that of the route that would take the request it asks for. An origin that is
-/// not admitted is told nothing, which browsers take for no.
+/// The response to a preflight request; `cors` is the policy of the route of the actual request. An origin that is not admitted
+/// gets no CORS headers, which browsers treat as a refusal.
 #[cold]
 pub fn preflight(cors: Option<&CorsConfig>, parts: &RequestHead, id: &RequestId) -> LocalResponse {
     let mut response = LocalResponse::new(StatusCode::NO_CONTENT, LocalBody::Empty);

@@ -1,4 +1,4 @@
-//! Refusals in the words of gRPC.
+//! Refusals of gRPC calls.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -10,16 +10,16 @@ use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::number::write_decimal;
 
-/// A status of gRPC with what it is called.
+/// A gRPC status code and its message.
 pub(super) type Status = (&'static str, &'static str);
 
 /// The quota is used up.
 pub(super) const RESOURCE_EXHAUSTED: Status = ("8", "rate limit exceeded");
-/// The call does not prove whose it is. What it is told depends on what it lacks.
+/// Authentication is required. The message depends on the reason.
 pub(super) const UNAUTHENTICATED: &str = "16";
-/// The caller is not let in.
+/// The client is not admitted.
 pub(super) const PERMISSION_DENIED: &str = "7";
-/// Nothing that the client did.
+/// The gateway cannot decide. The client is not the cause.
 pub(super) const UNAVAILABLE: Status = ("14", "the gateway cannot count this call at the moment");
 
 /// Whether a request is a gRPC call.
@@ -29,8 +29,8 @@ pub(super) fn is_grpc(parts: &RequestHead) -> bool {
         .is_some_and(|rest| rest.is_empty() || matches!(rest[0], b'+' | b';'))
 }
 
-/// A refused call gets its status without a message (gRPC over HTTP/2, "Trailers-Only"): an HTTP 429 would be
-/// taken for UNAVAILABLE and tried again at once.
+/// Sets the headers of a refusal, a response without a message (gRPC over HTTP/2, "Trailers-Only"). Clients would take an HTTP
+/// 429 for UNAVAILABLE and retry at once.
 pub(super) fn grpc(
     headers: &mut Headers,
     (status, message): Status,
@@ -49,7 +49,7 @@ pub(super) fn grpc(
     });
 }
 
-/// A `google.rpc.Status` with a `google.rpc.ErrorInfo`, whose reason is in capitals by its definition.
+/// A `google.rpc.Status` with a `google.rpc.ErrorInfo`, whose reason is in upper case by definition.
 fn details((status, message): Status, reason: RefusalReason, limit: Option<&str>) -> Vec<u8> {
     let mut info = Vec::new();
     field(&mut info, 1, reason.name().to_ascii_uppercase().as_bytes());
@@ -69,7 +69,7 @@ fn details((status, message): Status, reason: RefusalReason, limit: Option<&str>
     out
 }
 
-/// Appends a field of protobuf whose value has a length.
+/// Appends a length-delimited protobuf field.
 fn field(out: &mut Vec<u8>, number: u8, value: &[u8]) {
     out.push(number << 3 | 2);
     let mut length = value.len();

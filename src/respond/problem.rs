@@ -1,4 +1,4 @@
-//! Answers of the gateway's own: problem+json (RFC 9457) with the id of the request, and nothing of the inside.
+//! Error responses of the gateway: problem documents (RFC 9457) with the id of the request, without internal details.
 
 use bytes::Bytes;
 use http::{StatusCode, header};
@@ -12,51 +12,51 @@ use sluicegate_wire::{HeadError, RequestHead};
 
 pub(super) const NO_STORE: &str = "no-store";
 pub(super) const X_REQUEST_ID: &str = "x-request-id";
-/// The methods that a gateway knows to be served somewhere.
+/// The value of Allow.
 const SERVED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// The type of a problem that will pass (draft-ietf-httpapi-ratelimit-headers).
+/// The type of a temporary problem (draft-ietf-httpapi-ratelimit-headers).
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
-/// What went wrong, as the client is told.
+/// Why the gateway answers with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalError {
-    /// 400: what came is not a request that all servers would read alike.
+    /// 400: the request is malformed, or servers could interpret it in different ways.
     Malformed(&'static str),
-    /// 401: the request lacks the key that a limit wants.
+    /// 401: the request lacks the key that a limit requires.
     KeyMissing,
-    /// 401: it lacks the user that a limit wants, whom a token names.
+    /// 401: the request lacks the token with the user that a limit requires.
     UserMissing,
-    /// 401: it lacks the API key that this gateway wants.
+    /// 401: the request lacks the required API key.
     NoApiKey,
-    /// 401: its API key is nobody's.
+    /// 401: the API key is unknown.
     UnknownApiKey,
-    /// 401: its token does not hold, or it lacks the one that it needs.
+    /// 401: the token is invalid or missing.
     Token(TokenError),
-    /// 403: clients with this address are not let in.
-    NotLetIn,
-    /// 404: no route.
+    /// 403: the address of the client is not admitted.
+    AddressDenied,
+    /// 404: no route matches.
     NoRoute,
-    /// 405: a method that a gateway does not serve.
+    /// 405: the gateway does not serve the method.
     Method,
-    /// 408: the client stopped sending.
+    /// 408: the request did not arrive in time.
     Slow,
     /// 413: the body is longer than allowed.
     TooLarge,
     /// 414: the target is longer than allowed.
     TargetTooLong,
-    /// 417: something else than leave to send the body is expected.
+    /// 417: `Expect` is not `100-continue`.
     Expectation,
     /// 431: the head is longer than allowed.
     HeadTooLarge,
-    /// 421: the connection is not one for this host.
+    /// 421: the TLS connection was established for another host.
     Misdirected,
-    /// 502: the upstream gave no answer.
+    /// 502: the upstream gave no valid response.
     UpstreamFailed,
-    /// 503: the upstream has as many requests as it may.
+    /// 503: the upstream is at its connection limit.
     UpstreamBusy,
-    /// 504: the upstream gave no answer in time.
+    /// 504: the upstream did not respond in time.
     UpstreamSlow,
 }
 
@@ -79,7 +79,7 @@ impl LocalError {
             Self::KeyMissing | Self::UserMissing | Self::NoApiKey | Self::UnknownApiKey | Self::Token(_) => {
                 StatusCode::UNAUTHORIZED
             }
-            Self::NotLetIn => StatusCode::FORBIDDEN,
+            Self::AddressDenied => StatusCode::FORBIDDEN,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
@@ -102,7 +102,7 @@ impl LocalError {
                 RefusalReason::Unauthenticated
             }
             Self::UnknownApiKey | Self::Token(_) => RefusalReason::Forbidden,
-            Self::NotLetIn => RefusalReason::List,
+            Self::AddressDenied => RefusalReason::List,
             Self::NoRoute => RefusalReason::NoRoute,
             Self::Method => RefusalReason::Method,
             Self::Slow => RefusalReason::Timeout,
@@ -117,7 +117,7 @@ impl LocalError {
         }
     }
 
-    /// What the client is told of it, which says no more than that client may know.
+    /// The text for the client, without anything that it must not know.
     pub const fn detail(self) -> &'static str {
         match self {
             Self::Malformed(what) => what,
@@ -127,7 +127,7 @@ impl LocalError {
             Self::NoApiKey => "this API needs an API key, exactly one, and the request does not carry it",
             Self::UnknownApiKey => "the API key of the request is not known here",
             Self::Token(error) => error.description(),
-            Self::NotLetIn => "clients with this address are not let in here",
+            Self::AddressDenied => "clients with this address are not let in here",
             Self::NoRoute => "no route matches this request",
             Self::Method => "this method is not served here",
             Self::Slow => "the request did not come in time",
@@ -144,7 +144,7 @@ impl LocalError {
         }
     }
 
-    /// The answer.
+    /// The response.
     #[cold]
     pub fn response(self, id: &RequestId) -> LocalResponse {
         let body = body(self.status(), self.reason(), self.detail(), id);
@@ -163,8 +163,7 @@ impl LocalError {
         response
     }
 
-    /// What would be let in. Of a token that does not hold it says why (RFC 6750), of one that is not there nothing:
-    /// then nothing of the request is wrong.
+    /// The value of WWW-Authenticate. It says why a token is invalid, but nothing about a missing token (RFC 6750).
     fn challenge(self) -> Option<String> {
         match self {
             Self::KeyMissing | Self::NoApiKey | Self::UnknownApiKey => {
@@ -208,7 +207,7 @@ pub fn capabilities(id: &RequestId) -> LocalResponse {
     response
 }
 
-/// The body of a problem. Nothing in it needs escaping: it is all our own words.
+/// A problem document. Nothing in it needs escaping, because all texts are constants.
 fn body(status: StatusCode, reason: RefusalReason, detail: &str, id: &RequestId) -> Bytes {
     let title = status.canonical_reason().unwrap_or("Error");
     let kind = match status {
@@ -222,7 +221,7 @@ fn body(status: StatusCode, reason: RefusalReason, detail: &str, id: &RequestId)
     ))
 }
 
-/// The answer when a limit wants its store or nothing, and the store is away.
+/// The response if a limit requires its store (`on_store_failure: closed`) and the store is unavailable.
 #[cold]
 pub fn unavailable(parts: &RequestHead, id: &RequestId) -> LocalResponse {
     if is_grpc(parts) {
@@ -241,7 +240,7 @@ pub fn unavailable(parts: &RequestHead, id: &RequestId) -> LocalResponse {
     response
 }
 
-/// An answer that is always the same.
+/// A configured response.
 pub fn fixed(status: StatusCode, body: Bytes, content_type: impl AsRef<[u8]>) -> LocalResponse {
     let mut response = LocalResponse::new(status, LocalBody::from(body));
     if status != StatusCode::NO_CONTENT {
@@ -250,7 +249,7 @@ pub fn fixed(status: StatusCode, body: Bytes, content_type: impl AsRef<[u8]>) ->
     response
 }
 
-/// The answer that sends a client elsewhere.
+/// A redirect.
 pub fn redirect(status: StatusCode, location: &[u8]) -> LocalResponse {
     let mut response = LocalResponse::new(status, LocalBody::Empty);
     response.headers.insert(header::LOCATION, location);

@@ -8,16 +8,16 @@ use crate::auth::{disown, reads_like};
 use sluicegate_config::{Change, HeaderChange};
 use sluicegate_wire::Headers;
 
-/// The values of those templates that have variables, in the order of the changes.
+/// The rendered values of the templates with variables, in the order of the changes.
 pub type Values = SmallVec<[Option<Vec<u8>>; 0]>;
 
-/// The values for one request of what varies.
+/// Renders the templates with variables for a request.
 pub fn render(changes: &[HeaderChange], facts: &Facts<'_>) -> Values {
     let templates = changes.iter().filter_map(HeaderChange::template);
     templates.filter(|template| template.fixed().is_none()).map(|template| value(template, facts)).collect()
 }
 
-/// Makes the changes in their order. A value that a request does not have is not written.
+/// Applies the changes in their order. Headers without a value are not written.
 pub fn apply(changes: &[HeaderChange], values: &Values, headers: &mut Headers) {
     let mut values = values.iter();
     for change in changes {
@@ -35,8 +35,7 @@ pub fn apply(changes: &[HeaderChange], values: &Values, headers: &mut Headers) {
     }
 }
 
-/// Takes what a client says under the names that are set or removed, also where the upstream only reads it as one of
-/// these, or where it comes behind the body.
+/// Removes the headers of the client with names that are set or removed, also names that an upstream may take for these.
 pub fn disown_changed(changes: &[HeaderChange], headers: &mut Headers) {
     if changes.iter().any(HeaderChange::clears) {
         disown(headers, |name| {

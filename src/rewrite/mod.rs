@@ -1,7 +1,6 @@
-//! 6b: requests and answers shaped: headers, the path, redirects.
+//! Changes of admitted requests and of responses: headers, path, redirects.
 //!
-//! Everything here is about an admitted request on its way out, or an answer on its way back: which route a request
-//! takes and what it is counted as was found before, from the request as it came.
+//! Routes and the keys of limits are evaluated before, on the request as it was received.
 
 mod facts;
 mod headers;

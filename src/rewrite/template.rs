@@ -1,11 +1,10 @@
-//! Templates filled in for a request.
+//! Renders templates for a request.
 
 use super::Facts;
 use sluicegate_config::{Piece, Template};
 use sluicegate_wire::headers::is_value;
 
-/// The value for a request. `None` if nothing is left of it, or if it is none that a header can have: no user
-/// name breaks a line.
+/// The value for a request; `None` if it is empty or not a valid field value.
 pub(super) fn value(template: &Template, facts: &Facts<'_>) -> Option<Vec<u8>> {
     let mut value = Vec::new();
     for piece in template.pieces() {

@@ -1,7 +1,7 @@
-//! Paths and URLs made of requests: what is forwarded to, and where clients are sent.
+//! Renders the paths of forwarded requests and the URLs of redirects.
 //!
-//! Whatever a client puts into a variable, it stays inside: it can neither leave the folder that the template names,
-//! nor begin a query, nor become the host of a redirect.
+//! The value of a variable stays within its place: it cannot leave the directory that the template names, begin a query, or
+//! become the host of a redirect.
 
 use http::uri::PathAndQuery;
 
@@ -9,11 +9,11 @@ use super::Facts;
 use sluicegate_config::{PathChange, Piece, RegexPiece, UriTemplate, Variable, normalize};
 use sluicegate_wire::headers::is_value;
 
-/// That a path cannot be written as the route says: what came would lead out of it.
+/// The path template of the route cannot be applied: the result would lead out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unwritable;
 
-/// Where a value comes to stand.
+/// The part of a URL that a value is inserted into.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Origin,
@@ -24,7 +24,7 @@ enum Place {
 /// Path and query of the request as it is forwarded; `None` if nothing changes.
 ///
 /// # Errors
-/// When the path would be one that servers read in different ways, or another than the route says.
+/// If servers could interpret the path in different ways, or if it would lead out of the template.
 pub fn target(change: &PathChange, facts: &Facts<'_>) -> Result<Option<PathAndQuery>, Unwritable> {
     let path = || normalize(facts.parts.target.path()).map_err(|_| Unwritable);
     let own = facts.parts.target.query();
@@ -66,14 +66,14 @@ pub fn target(change: &PathChange, facts: &Facts<'_>) -> Result<Option<PathAndQu
     }
 }
 
-/// Where a client is sent.
+/// The Location of a redirect.
 pub fn location(to: &UriTemplate, facts: &Facts<'_>) -> Vec<u8> {
     let mut url = bytes(&to.origin, Place::Origin, facts);
     if url.ends_with(b"/") {
-        url.clear(); // a request of HTTP/1.0 that names no host stays where it is
+        url.clear(); // an HTTP/1.0 request without a host gets a relative reference
     }
     let path = bytes(&to.path, Place::Path, facts);
-    // Of `//host` and `/\host` browsers make another host.
+    // Browsers take `//host` and `/\host` for another host.
     let begins = path.iter().position(|byte| !matches!(byte, b'/' | b'\\')).unwrap_or(path.len());
     url.push(b'/');
     url.extend_from_slice(&path[begins..]);
@@ -89,14 +89,14 @@ pub fn location(to: &UriTemplate, facts: &Facts<'_>) -> Vec<u8> {
         url.push(b'?');
         url.extend_from_slice(&query);
     }
-    // Everything in it is a character of URLs.
+    // All characters were checked or encoded above.
     if is_value(&url) { url } else { b"/".to_vec() }
 }
 
-/// A path and a query that can be forwarded.
+/// Checks and normalizes a path and a query for forwarding.
 fn path_and_query(path: &str, query: Option<&[u8]>) -> Result<PathAndQuery, Unwritable> {
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    // Resolving them would lead elsewhere than the template says.
+    // Dot segments would lead out of the template.
     if path.split('/').any(|segment| matches!(segment, "." | "..")) {
         return Err(Unwritable);
     }
@@ -108,7 +108,7 @@ fn path_and_query(path: &str, query: Option<&[u8]>) -> Result<PathAndQuery, Unwr
     PathAndQuery::from_maybe_shared(text).map_err(|_| Unwritable)
 }
 
-/// The text of a template, each value so written that it stays a value in its place.
+/// Renders a template. Values are encoded so that they stay within their place.
 fn bytes(pieces: &[Piece], place: Place, facts: &Facts<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     for piece in pieces {
@@ -121,11 +121,11 @@ fn bytes(pieces: &[Piece], place: Place, facts: &Facts<'_>) -> Vec<u8> {
         };
         let value = facts.value(variable).unwrap_or_default();
         match (place, variable) {
-            // Only the host stands there, and the scheme: both were checked when the request came.
+            // Only scheme and host occur there; both were checked when the request was received.
             (Place::Origin, _) => out.extend_from_slice(&value),
             (Place::Path, variable) if variable.is_of_path() => out.extend_from_slice(&value),
             (Place::Query, Variable::Query) => encode(&mut out, &value, is_of_uri),
-            // Escapes that are there already stay what they are.
+            // Existing escapes are kept.
             (Place::Query, variable) if variable.is_of_path() => {
                 encode(&mut out, &value, |byte| is_unreserved(byte) || byte == b'%' || byte == b'/');
             }
@@ -150,7 +150,7 @@ const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// What may stand in a URL as it came.
+/// The characters that are kept unencoded in a URL.
 const fn is_of_uri(byte: u8) -> bool {
     byte.is_ascii_graphic()
         && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | b'#')

@@ -1,4 +1,4 @@
-//! Warns of routes that no request reaches, because a route before them takes all their requests.
+//! Warns about routes that no request reaches because an earlier route matches all their requests.
 
 use http::{HeaderName, HeaderValue, Method};
 
@@ -6,7 +6,7 @@ use super::hosts::{HostIds, Hosts};
 use super::tree::Tree;
 use sluicegate_config::{At, HostPattern, Match, PathEnd, PathPattern, Report};
 
-/// Warns of each route whose requests are all taken by one route before it. `routes` are names and matches in order.
+/// Warns about each route whose requests all match one earlier route. `routes` are names and matches in order.
 pub(crate) fn warn_of_unreachable(routes: &[(At<String>, Match)], report: &mut Report) {
     let wider = Coverage::new(routes.iter().map(|(_, matches)| matches));
     for (index, (name, narrow)) in routes.iter().enumerate() {
@@ -21,14 +21,14 @@ pub(crate) fn warn_of_unreachable(routes: &[(At<String>, Match)], report: &mut R
     }
 }
 
-/// The routes by their patterns.
+/// The routes, indexed by their patterns.
 struct Coverage {
     tree: Tree<usize>,
     hosts: Hosts,
 }
 
 impl Coverage {
-    /// These routes, which are known by where they stand.
+    /// An index of these routes.
     fn new<'m>(routes: impl Iterator<Item = &'m Match>) -> Self {
         let (mut tree, mut hosts, mut named) = (Tree::new(), Hosts::default(), Vec::new());
         for (index, route) in routes.enumerate() {
@@ -40,12 +40,12 @@ impl Coverage {
             }
             named.push(hosts.numbers(&route.hosts));
         }
-        tree.sort_by_host(|route: usize| &named[route]);
+        tree.index_by_host(|route: usize| &named[route]);
         Self { tree, hosts }
     }
 
-    /// The first route before `index` of which `covers` says that it covers this one. It is asked only of those with
-    /// patterns that cover the first path and the first host.
+    /// The first route before `index` for which `covers` returns true. It is called only for routes with patterns that cover the
+    /// first path and the first host of this one.
     fn first(&self, index: usize, narrow: &Match, covers: impl Fn(usize) -> bool) -> Option<usize> {
         let hosts = match narrow.hosts.first() {
             Some(HostPattern::Exact(name)) => self.hosts.of(name),
@@ -53,7 +53,7 @@ impl Coverage {
             None => HostIds::new(),
         };
         let mut first = index;
-        let mut see = |wide: usize| {
+        let mut visit = |wide: usize| {
             let is_earlier = wide < first;
             if is_earlier && covers(wide) {
                 first = wide;
@@ -62,12 +62,12 @@ impl Coverage {
         };
         let path = narrow.paths.first();
         let segments: Vec<Option<&str>> = path.into_iter().flat_map(PathPattern::literals).collect();
-        self.tree.find_covering(&segments, path.map_or(PathEnd::Open, PathPattern::end), &hosts, &mut see);
+        self.tree.find_covering(&segments, path.map_or(PathEnd::Open, PathPattern::end), &hosts, &mut visit);
         (first < index).then_some(first)
     }
 }
 
-/// Whether `wide` takes every request that `narrow` takes, as far as the patterns tell.
+/// Whether `wide` provably matches every request that `narrow` matches.
 fn covers(wide: &Match, narrow: &Match) -> bool {
     let subset = |own: bool, others: bool, all: bool| own || (!others && all);
     let methods = |m: &Method| wide.methods.contains(m);
@@ -107,7 +107,7 @@ mod tests {
     use super::super::fixture;
     use super::*;
 
-    /// Whether it covers the first path, the first host and the methods, by what the file says.
+    /// Whether it covers the first path, the first host and the methods: a slow reference implementation.
     fn slow(wide: &Match, narrow: &Match) -> bool {
         let host = |narrow: &str| {
             let narrow = narrow.trim_start_matches('*');

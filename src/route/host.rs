@@ -1,4 +1,4 @@
-//! The host that a request names.
+//! The host of a request.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,14 @@ use http::uri::Scheme;
 use sluicegate_config::host_name;
 use sluicegate_wire::RequestHead;
 
-/// That a request names no host, several, or something else than one.
+/// The request does not name exactly one valid host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHost;
 
-/// The one host that a request names: lower case, without port and trailing dot. Absent only in HTTP/1.0.
+/// The host of a request in lower case, without port and trailing dot. Empty only if an HTTP/1.0 request has none.
 ///
 /// # Errors
-/// When it names none, several, or something else, or one of another scheme than http and https.
+/// If the request does not name exactly one valid host, or if its scheme is neither http nor https.
 pub fn host(parts: &RequestHead) -> Result<Cow<'_, str>, NoHost> {
     let mut lines = parts.headers.get_all("host");
     let line = lines.next();
@@ -23,12 +23,12 @@ pub fn host(parts: &RequestHead) -> Result<Cow<'_, str>, NoHost> {
         return Err(NoHost);
     }
     if parts.target.scheme().is_some_and(|scheme| ![Scheme::HTTP, Scheme::HTTPS].contains(scheme)) {
-        return Err(NoHost); // a host of something else
+        return Err(NoHost);
     }
     named(line, parts.target.authority(), parts.version)
 }
 
-/// The host, of the one Host line and the authority of the target.
+/// The host according to the Host header and the authority of the target.
 fn named<'a>(
     line: Option<&'a [u8]>,
     target: Option<&'a str>,
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_and_the_line_name_the_same_host() {
+    fn target_and_header_name_the_same_host() {
         let named = |line: Option<&'static str>, target, version| {
             named(line.map(str::as_bytes), target, version).map(Cow::into_owned)
         };

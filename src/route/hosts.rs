@@ -1,4 +1,4 @@
-//! The hosts that routes name, each by a number: a request's host is looked up once and not compared with each route's.
+//! Numbers for the host patterns of routes: the host of a request is looked up once, not compared with each route.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ pub(super) type HostIds = SmallVec<[usize; 4]>;
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     exact: HashMap<Box<str>, usize>,
-    /// By what stands behind the `*`.
+    /// Wildcard patterns by the part after `*`.
     below: HashMap<Box<str>, usize>,
-    /// The most dots that one of those has: no more ends of a host are looked up, however many dots it has.
+    /// The most dots in a wildcard pattern: the number of suffixes of a host that are looked up.
     dots: usize,
 }
 
 impl Hosts {
-    /// The number of a pattern, the same each time.
+    /// The number of a pattern. Equal patterns have the same number.
     fn number(&mut self, pattern: &HostPattern) -> usize {
         let next = self.exact.len() + self.below.len();
         let (names, name) = match pattern {
@@ -33,7 +33,7 @@ impl Hosts {
         *names.entry(name.as_str().into()).or_insert(next)
     }
 
-    /// The numbers of these patterns, in order.
+    /// The sorted numbers of these patterns.
     pub(super) fn numbers(&mut self, patterns: &[HostPattern]) -> Box<[usize]> {
         let mut numbers: Vec<usize> = patterns.iter().map(|pattern| self.number(pattern)).collect();
         numbers.sort_unstable();
@@ -41,7 +41,7 @@ impl Hosts {
         numbers.into_boxed_slice()
     }
 
-    /// The patterns that all names below another match; `names` begins with a dot.
+    /// The patterns that all subdomains of a name match; `names` begins with a dot.
     pub(super) fn all_below(&self, names: &str) -> HostIds {
         let ends = names.rmatch_indices('.').take(self.dots);
         ends.filter_map(|(at, _)| self.below.get(&names[at..]).copied()).collect()

@@ -1,44 +1,44 @@
-//! The routes whose limits a path is under although it is written differently.
+//! Loose matches: earlier routes whose paths a lenient server could take the path of a request for.
 //!
-//! A request goes where its route says. But where that leads to the same upstream as an earlier route whose path reads
-//! nearly alike, the upstream may take the one for the other: then the limits of that earlier route are asked too.
+//! A request is forwarded by the route that it matches. If an earlier route with a similar path has the same servers, the
+//! upstream may take one path for the other. Then the limits of the earlier route apply too.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::path_variants::{core, is_plain, undo};
+use super::path_variants::{core, decode, is_plain};
 use super::tree::Tree;
 use sluicegate_config::{
     Action, Params, PathEnd, PathPattern, RouteConfig, Segment, ServerConfig, UpstreamConfig,
 };
 
-/// A route whose path a request nearly has.
+/// A route that a request matches loosely.
 #[derive(Clone, Debug)]
 pub struct LaxMatch<'a> {
     /// The route's index.
     pub route: usize,
-    /// The path as the route would have it.
+    /// The path in the spelling of the route.
     pub path: String,
     /// The parameters of that path.
     pub params: Params<'a>,
 }
 
-/// The routes that guard something, found by what their paths look like.
+/// The routes with limits or lists, indexed by the cores of their paths.
 #[derive(Debug)]
 pub(super) struct LaxTable {
     guards: Vec<Guard>,
-    /// The guards by the cores of their paths.
+    /// Indices into `guards` by the cores of their paths.
     tree: Tree<usize>,
-    /// The length of the longest core: no more of a segment is looked up.
+    /// The length of the longest core: only so much of a segment is looked up.
     longest: usize,
-    /// For each upstream its servers as numbers, in order.
+    /// For each upstream the sorted numbers of its servers.
     servers: Vec<Box<[usize]>>,
-    /// For each route its upstream; none if no guard of the same servers stands before it.
+    /// For each route its upstream; `None` if no guard with one of the same servers precedes it.
     reach: Vec<Option<usize>>,
-    /// Whether a plain path may be near to another: a guard's path is not plain itself.
-    odd: bool,
+    /// Whether a guard has a path that is not plain, so that a plain path may match it loosely.
+    has_unusual_guard: bool,
 }
 
 /// One path of a route that has limits or lists.
@@ -47,7 +47,7 @@ struct Guard {
     route: usize,
     upstream: usize,
     pattern: PathPattern,
-    /// For each literal of the pattern what is left of it.
+    /// The core of each literal of the pattern.
     cores: Vec<Option<String>>,
 }
 
@@ -55,19 +55,19 @@ struct Guard {
 struct Part<'a> {
     raw: &'a str,
     core: Cow<'a, str>,
-    /// Whether some servers drop it.
+    /// Whether some servers ignore the segment.
     droppable: bool,
 }
 
 impl LaxTable {
-    /// `named` are the numbers of each route's hosts.
+    /// The table of these routes. `named` are the numbers of the hosts of each route.
     pub(super) fn new(routes: &[RouteConfig], upstreams: &[UpstreamConfig], named: &[Box<[usize]>]) -> Self {
         let mut guards = Vec::new();
         for (route, config) in routes.iter().enumerate() {
-            let open =
+            let is_unlimited =
                 config.limits.is_empty() && config.access.deny.is_empty() && config.access.allow.is_empty();
             let Action::Forward { upstream, .. } = config.action else { continue };
-            if open || config.matches.exact_spelling {
+            if is_unlimited || config.matches.exact_spelling {
                 continue;
             }
             guards.extend(config.matches.paths.iter().map(|pattern| Guard::new(route, upstream, pattern)));
@@ -76,36 +76,36 @@ impl LaxTable {
         for (index, guard) in guards.iter().enumerate() {
             tree.insert(guard.cores.iter().map(Option::as_deref), guard.pattern.end(), index);
         }
-        tree.sort_by_host(|guard: usize| &named[guards[guard].route]);
+        tree.index_by_host(|guard: usize| &named[guards[guard].route]);
         let servers = numbered(upstreams);
         let reach = reach(routes, &guards, &servers);
-        let odd = guards.iter().any(|guard| !is_plain(&guard.pattern.bare()));
+        let has_unusual_guard = guards.iter().any(|guard| !is_plain(&guard.pattern.bare()));
         let cores = guards.iter().flat_map(|guard| &guard.cores).flatten();
         let longest = cores.map(String::len).max().unwrap_or_default();
-        Self { guards, tree, longest, servers, reach, odd }
+        Self { guards, tree, longest, servers, reach, has_unusual_guard }
     }
 
-    /// Whether a request of the route `found` can be near to a guard. `plain` says that its path is.
+    /// Whether a request of the route `found` may match a guard loosely. `plain` says whether its path is plain.
     pub(super) fn concerns(&self, found: usize, plain: bool) -> bool {
-        (self.odd || !plain) && self.reach[found].is_some()
+        (self.has_unusual_guard || !plain) && self.reach[found].is_some()
     }
 
-    /// The guards before the route `found` that the path is near to, each route once and in order. `hosts` are those
-    /// that the request's host matches; `takes` says whether a route is about such requests.
-    pub(super) fn of<'a>(
+    /// The guards before the route `found` that the path matches loosely: each route once, in order. `hosts` are the hosts that
+    /// the request matches; `takes` says whether a route matches the request apart from path and host.
+    pub(super) fn find<'a>(
         &'a self,
         path: &'a str,
         found: usize,
         hosts: &[usize],
         takes: impl Fn(usize) -> bool,
     ) -> SmallVec<[LaxMatch<'a>; 1]> {
-        let mut near = SmallVec::new();
-        let Some(own) = self.reach[found] else { return near };
+        let mut matches = SmallVec::new();
+        let Some(own) = self.reach[found] else { return matches };
         let parts = parts(path);
         let all: SmallVec<[&Part<'_>; 8]> = parts.iter().collect();
         let kept: SmallVec<[&Part<'_>; 8]> = parts.iter().filter(|part| !part.droppable).collect();
         let mut fits: SmallVec<[usize; 8]> = SmallVec::new();
-        let mut see = |guard: usize| {
+        let mut visit = |guard: usize| {
             let Guard { route, upstream, .. } = self.guards[guard];
             if route < found && self.shares(own, upstream) {
                 fits.push(guard);
@@ -113,32 +113,32 @@ impl LaxTable {
             route < found
         };
         let stems = |core: &str, stem: &mut dyn FnMut(&str)| stems(core, self.longest, stem);
-        for readings in [&all, &kept] {
-            let cores: SmallVec<[&str; 8]> = readings.iter().map(|part| &*part.core).collect();
-            self.tree.find_near(&cores, &stems, hosts, &mut see);
+        for parts in [&all, &kept] {
+            let cores: SmallVec<[&str; 8]> = parts.iter().map(|part| &*part.core).collect();
+            self.tree.find_loose(&cores, &stems, hosts, &mut visit);
             if kept.len() == all.len() {
-                break; // they are one
+                break; // they are equal
             }
         }
         fits.sort_unstable();
         fits.dedup();
         for guard in fits.into_iter().map(|index| &self.guards[index]) {
-            let known = near.last().is_some_and(|last: &LaxMatch<'_>| last.route == guard.route);
-            if !known && takes(guard.route) {
-                near.extend(guard.fit(&all).or_else(|| guard.fit(&kept)));
+            let is_known = matches.last().is_some_and(|last: &LaxMatch<'_>| last.route == guard.route);
+            if !is_known && takes(guard.route) {
+                matches.extend(guard.matches(&all).or_else(|| guard.matches(&kept)));
             }
         }
-        near
+        matches
     }
 
-    /// Whether two upstreams are one, or have a server in common.
+    /// Whether two upstreams are the same, or have a server in common.
     fn shares(&self, one: usize, other: usize) -> bool {
         let others = &self.servers[other];
         one == other || self.servers[one].iter().any(|server| others.binary_search(server).is_ok())
     }
 }
 
-/// For each upstream the numbers of its servers, in order: the same for the same address.
+/// For each upstream the sorted numbers of its servers; servers with the same address have the same number.
 fn numbered(upstreams: &[UpstreamConfig]) -> Vec<Box<[usize]>> {
     let mut known = HashMap::new();
     let mut numbers = Vec::with_capacity(upstreams.len());
@@ -154,7 +154,7 @@ fn numbered(upstreams: &[UpstreamConfig]) -> Vec<Box<[usize]>> {
     numbers
 }
 
-/// For each route its upstream, if a guard of the same servers stands before it.
+/// For each route its upstream, if a guard with one of the same servers precedes it.
 fn reach(routes: &[RouteConfig], guards: &[Guard], servers: &[Box<[usize]>]) -> Vec<Option<usize>> {
     let count = servers.iter().flatten().max().map_or(0, |last| last + 1);
     let mut guarded = vec![false; count];
@@ -174,13 +174,13 @@ fn reach(routes: &[RouteConfig], guards: &[Guard], servers: &[Box<[usize]>]) -> 
     reach
 }
 
-/// Shows `stem` what stands before a format, in all ways to read one: of `a.b.json` that is `a.b` and `a`. None is longer
-/// than `longest`.
+/// Calls `stem` with each prefix of a core that is followed by a file extension and not longer than `longest`: for `a.b.json`
+/// with `a.b` and `a`.
 fn stems(core: &str, longest: usize, stem: &mut dyn FnMut(&str)) {
-    let mut is_format = false;
+    let mut is_extension = false;
     for (at, c) in core.char_indices().rev() {
-        is_format = c == '.' || (is_format && is_mark(c));
-        if is_format && at <= longest {
+        is_extension = c == '.' || (is_extension && is_mark(c));
+        if is_extension && at <= longest {
             stem(&core[..at]);
         }
     }
@@ -188,7 +188,7 @@ fn stems(core: &str, longest: usize, stem: &mut dyn FnMut(&str)) {
 
 impl Guard {
     fn new(route: usize, upstream: usize, pattern: &PathPattern) -> Self {
-        let left = |segment: &Segment| match segment {
+        let core_of = |segment: &Segment| match segment {
             Segment::Literal(name) => {
                 Some(core(name).map_or_else(|| name.to_ascii_lowercase(), Cow::into_owned))
             }
@@ -197,13 +197,13 @@ impl Guard {
         Self {
             route,
             upstream,
-            cores: pattern.segments().iter().map(left).collect(),
+            cores: pattern.segments().iter().map(core_of).collect(),
             pattern: pattern.clone(),
         }
     }
 
-    /// What the path is as this guard would have it, if it is near to it.
-    fn fit<'a>(&'a self, parts: &[&Part<'a>]) -> Option<LaxMatch<'a>> {
+    /// The path in the spelling of this guard, if it matches loosely.
+    fn matches<'a>(&'a self, parts: &[&Part<'a>]) -> Option<LaxMatch<'a>> {
         let count = self.cores.len();
         if parts.len() < count || (self.pattern.end() != PathEnd::Open && parts.len() > count) {
             return None;
@@ -215,9 +215,9 @@ impl Guard {
             match (segment, core) {
                 (Segment::Literal(name), Some(core)) => {
                     let rest = part.core.strip_prefix(core.as_str())?;
-                    // Only what a path ends in has a format: /items.json.
-                    let is_format = begins_with_dot(rest) && index + 1 == parts.len();
-                    if !rest.is_empty() && !is_format {
+                    // Only the last segment may have a file extension: /items.json.
+                    let is_extension = begins_with_dot(rest) && index + 1 == parts.len();
+                    if !rest.is_empty() && !is_extension {
                         return None;
                     }
                     near.path += name;
@@ -240,12 +240,12 @@ impl Guard {
     }
 }
 
-/// What is no part of a name.
+/// Whether a character is neither a letter nor a digit.
 fn is_mark(c: char) -> bool {
     !c.is_alphanumeric()
 }
 
-/// Whether there is a dot before the first letter, perhaps behind blanks: `.json`, ` .json`.
+/// Whether there is a dot before the first letter, such as in `.json` and ` .json`.
 fn begins_with_dot(text: &str) -> bool {
     text.chars().take_while(|c| is_mark(*c)).any(|c| c == '.')
 }
@@ -254,13 +254,13 @@ fn begins_with_dot(text: &str) -> bool {
 fn parts(path: &str) -> SmallVec<[Part<'_>; 8]> {
     let mut parts: SmallVec<[Part<'_>; 8]> = SmallVec::new();
     for raw in path.split('/').filter(|raw| !raw.is_empty()) {
-        let left = core(raw);
-        let droppable = left.is_none();
-        parts.push(Part { raw, core: left.unwrap_or_else(|| raw.to_ascii_lowercase().into()), droppable });
+        let core = core(raw);
+        let droppable = core.is_none();
+        parts.push(Part { raw, core: core.unwrap_or_else(|| raw.to_ascii_lowercase().into()), droppable });
     }
     if let Some(last) = parts.last_mut() {
-        // A format without a name: /items/.json
-        last.droppable |= begins_with_dot(undo(last.raw).as_deref().unwrap_or(last.raw));
+        // A file extension without a name: /items/.json
+        last.droppable |= begins_with_dot(decode(last.raw).as_deref().unwrap_or(last.raw));
     }
     parts
 }

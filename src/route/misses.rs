@@ -1,35 +1,35 @@
-//! Why a route does not take a request.
+//! Why no route matches a request.
 
-use super::table::{Asked, at_listener, has_headers, takes_method};
+use super::table::{RouteQuery, at_listener, has_headers, takes_method};
 use sluicegate_config::{Match, Params};
 
-/// The parts of a request that a route does not match, a bit for each.
+/// The parts of a request that a route does not match: one bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misses(u8);
 
 impl Misses {
-    /// The names of the parts, in the order of the bits. Of routes that miss equally many parts, the one that misses
-    /// the earlier of these counts as nearer: what a log often lacks stands first.
+    /// The names of the parts, in the order of the bits. Among routes with equally many mismatches, the one with mismatches in
+    /// earlier parts is the nearest: logs often lack these.
     const NAMES: [&str; 5] = ["host", "listener", "headers", "method", "path"];
-    /// How many sets of parts there are.
+    /// The number of sets of parts.
     pub const SETS: usize = 1 << Self::NAMES.len();
 
-    /// The parts that one route does not match.
-    fn of(route: &Match, asked: &Asked<'_>) -> Self {
+    /// The mismatches of one route.
+    fn of(route: &Match, query: &RouteQuery<'_>) -> Self {
         let mut params = Params::new();
         let matches = [
-            route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(asked.host)),
-            at_listener(route, asked),
-            has_headers(route, asked),
-            takes_method(route, asked),
-            route.paths.is_empty() || route.paths.iter().any(|path| path.matches(asked.path, &mut params)),
+            route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(query.host)),
+            at_listener(route, query),
+            has_headers(route, query),
+            takes_method(route, query),
+            route.paths.is_empty() || route.paths.iter().any(|path| path.matches(query.path, &mut params)),
         ];
         Self(matches.iter().rev().fold(0, |bits, matches| bits << 1 | u8::from(!matches)))
     }
 
-    /// The parts that the route misses which misses the fewest; `None` if there is no route.
-    pub fn of_nearest<'r>(routes: impl Iterator<Item = &'r Match>, asked: &Asked<'_>) -> Option<Self> {
-        let all = routes.map(|route| Self::of(route, asked));
+    /// The mismatches of the route with the fewest; `None` if there is no route.
+    pub fn of_nearest<'r>(routes: impl Iterator<Item = &'r Match>, query: &RouteQuery<'_>) -> Option<Self> {
+        let all = routes.map(|route| Self::of(route, query));
         all.min_by_key(|misses| (misses.0.count_ones(), misses.0))
     }
 
@@ -62,7 +62,7 @@ mod tests {
     use sluicegate_wire::Headers;
 
     #[test]
-    fn the_nearest_route_tells_what_is_missed() {
+    fn the_nearest_route_determines_the_mismatches() {
         let config = fixture::config(&[
             "{name: a, match: {host: a.test, path: /a/*}, respond: {status: 200}}".into(),
             "{name: b, match: {path: /b, methods: GET, headers: {x-b: '1'}}, respond: {status: 200}}".into(),
@@ -75,8 +75,8 @@ mod tests {
             ("", "/b", Method::POST, &["headers", "method"]),
             ("a.test", "/a/x", Method::GET, &[]),
         ] {
-            let asked = Asked { listener: 0, host, method: &method, path, headers: &headers };
-            let misses = Misses::of_nearest(config.routes.iter().map(|route| &route.matches), &asked);
+            let query = RouteQuery { listener: 0, host, method: &method, path, headers: &headers };
+            let misses = Misses::of_nearest(config.routes.iter().map(|route| &route.matches), &query);
             assert!(misses.unwrap().names().eq(missed.iter().copied()), "{host} {path} {misses:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! 3: host, path, method and headers -> the route. The first that matches wins.
+//! Finds the route of a request by host, path, method and headers: the first that matches.
 
 mod coverage;
 #[cfg(test)]
@@ -18,4 +18,4 @@ pub use lax_match::LaxMatch;
 pub use misses::Misses;
 pub use path_variants::{folded, is_doubtful, is_plain};
 pub use preflight::preflight;
-pub use table::{Asked, RouteTable};
+pub use table::{RouteQuery, RouteTable};

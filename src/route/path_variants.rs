@@ -1,16 +1,16 @@
-//! How servers that are lax read a path: what they take for the same, and what leads them elsewhere.
+//! How lenient servers interpret a path: which paths are the same to them, and which lead elsewhere.
 //!
-//! The normal form undoes what all servers undo. Some go on: they know no case, drop `;parameters`, dots and spaces at
-//! an end, decode twice, or take full-width letters for plain ones. What such a server reads is looked at here, to
-//! count it, never to forward it.
+//! The normal form decodes what all servers decode. Some servers go further: they ignore case, drop `;parameters` and dots and
+//! spaces at the end of a segment, decode twice, or map full-width letters to ASCII. Such interpretations are computed here to
+//! find limits and keys, never to forward a request.
 
 use std::borrow::Cow;
 
-/// Escapes within escapes are undone so often; what is wrapped more deeply hides something.
-const DEEP: usize = 4;
+/// The most rounds of percent-decoding; a path with more is suspicious.
+const MAX_ROUNDS: usize = 4;
 
-/// Whether every server reads a path alike: lower case letters, digits and what stands between them. It is then in
-/// normal form too. Nearly all paths are so, and no more is looked at.
+/// Whether all servers interpret a path alike: its segments consist of lower case letters and digits, with `-` and `_` between
+/// them. Such a path is in normal form. Nearly all paths are like this and need no further analysis.
 pub fn is_plain(path: &str) -> bool {
     let Some((b'/', below)) = path.as_bytes().split_first() else { return false };
     let mut last = Plain::Slash;
@@ -27,11 +27,11 @@ pub fn is_plain(path: &str) -> bool {
     last == Plain::Name || below.is_empty()
 }
 
-/// What bytes are in a plain path.
+/// The class of a byte in a plain path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plain {
     Name,
-    /// What only stands within a name.
+    /// Allowed only within a name.
     Mark,
     Slash,
     Not,
@@ -52,8 +52,8 @@ const PLAIN: [Plain; 256] = {
     bytes
 };
 
-/// Whether a path, as it was written, leads some servers elsewhere than it says: an escaped escape of a slash, `..;`,
-/// full-width dots, a segment that is nothing but blanks or parameters.
+/// Whether some servers would resolve a path, as it was sent, to another one: a doubly escaped slash, `..;`, full-width dots, a
+/// segment of blanks or parameters only.
 pub fn is_doubtful(path: &str) -> bool {
     path.split('/').any(|segment| !segment.is_empty() && !is_certain(segment))
 }
@@ -63,15 +63,15 @@ fn is_certain(segment: &str) -> bool {
         return true;
     }
     if matches!(unescape(segment.as_bytes()).as_deref().unwrap_or(segment.as_bytes()), b"." | b"..") {
-        return true; // every server resolves these, and so does the normal form
+        return true; // all servers resolve these, and so does the normal form
     }
-    let Some(read) = undo(segment) else { return false };
-    let stem = read.split([';', '?', '#']).next().unwrap_or_default().trim();
+    let Some(decoded) = decode(segment) else { return false };
+    let stem = decoded.split([';', '?', '#']).next().unwrap_or_default().trim();
     !stem.is_empty() && (!stem.contains('.') || stem.contains(char::is_alphanumeric))
 }
 
-/// A path, or a segment, as one text for all spellings: what keys of limits are made of. Text that is written for
-/// something else, such as `/a.b` and `/a`, stays apart. Idempotent.
+/// The common form of all spellings of a path or a segment, for the keys of limits. Paths with different meanings, such as `/a.b`
+/// and `/a`, stay different. Idempotent.
 pub fn folded(path: &str) -> Cow<'_, str> {
     let bytes = path.as_bytes();
     let is_end = |at: usize| bytes.get(at + 1).is_none_or(|next| *next == b'/');
@@ -89,20 +89,20 @@ pub fn folded(path: &str) -> Cow<'_, str> {
         if index > 0 {
             out.push('/');
         }
-        let Some(read) = undo(segment) else {
-            out.push_str(&segment.to_ascii_lowercase()); // only where nothing is refused for it
+        let Some(decoded) = decode(segment) else {
+            out.push_str(&segment.to_ascii_lowercase()); // a route with `exact_spelling` accepts such paths
             continue;
         };
-        let stem = read.split(';').next().unwrap_or_default().trim_end_matches(['.', ' ']);
-        out.push_str(if stem.is_empty() { &read } else { stem });
+        let stem = decoded.split(';').next().unwrap_or_default().trim_end_matches(['.', ' ']);
+        out.push_str(if stem.is_empty() { &decoded } else { stem });
     }
     let kept = out.trim_end_matches('/').len().max(usize::from(out.starts_with('/')));
     out.truncate(kept);
     Cow::Owned(out)
 }
 
-/// A segment without all that lax servers drop: what stands before its first letter or digit, `;parameters`, and what
-/// stands behind its last. `None` if nothing is left.
+/// A segment without everything that lenient servers drop: all before its first letter or digit, `;parameters`, and all after
+/// its last letter or digit. `None` if nothing is left.
 pub(super) fn core(segment: &str) -> Option<Cow<'_, str>> {
     let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let ends = segment.as_bytes().first().copied().zip(segment.as_bytes().last().copied());
@@ -110,37 +110,37 @@ pub(super) fn core(segment: &str) -> Option<Cow<'_, str>> {
     if ends.is_some_and(|(first, last)| is_plain(first) && is_plain(last)) && segment.bytes().all(inner) {
         return Some(Cow::Borrowed(segment));
     }
-    let read = undo(segment).unwrap_or_else(|| segment.to_ascii_lowercase());
-    let begins = read.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let decoded = decode(segment).unwrap_or_else(|| segment.to_ascii_lowercase());
+    let begins = decoded.trim_start_matches(|c: char| !c.is_alphanumeric());
     let stem = begins.split([';', '?', '#', '&']).next().unwrap_or_default();
     let stem = stem.trim_end_matches(|c: char| !c.is_alphanumeric());
     (!stem.is_empty()).then(|| Cow::Owned(stem.to_owned()))
 }
 
-/// A segment as the laxest server reads it; `None` if that has a slash, a control character, bytes that are another
-/// character's, or escapes without end.
-pub(super) fn undo(segment: &str) -> Option<String> {
-    let mut read = segment.to_ascii_lowercase();
-    for _ in 0..=DEEP {
-        let next = undo_once(&read)?;
-        if next == read {
+/// A segment as the most lenient server interprets it; `None` if the result has a slash or a control character, or if the
+/// escapes are overlong UTF-8 or nested too deeply.
+pub(super) fn decode(segment: &str) -> Option<String> {
+    let mut decoded = segment.to_ascii_lowercase();
+    for _ in 0..=MAX_ROUNDS {
+        let next = decode_once(&decoded)?;
+        if next == decoded {
             let is_certain = |c: char| !matches!(c, '/' | '\\') && !c.is_control();
-            return read.chars().all(is_certain).then_some(read);
+            return decoded.chars().all(is_certain).then_some(decoded);
         }
-        read = next.into_owned();
+        decoded = next.into_owned();
     }
     None
 }
 
-fn undo_once(text: &str) -> Option<Cow<'_, str>> {
-    let undone = unescape(text.as_bytes());
-    if undone.is_none() && text.is_ascii() {
+fn decode_once(text: &str) -> Option<Cow<'_, str>> {
+    let unescaped = unescape(text.as_bytes());
+    if unescaped.is_none() && text.is_ascii() {
         return Some(match text.bytes().any(|b| b.is_ascii_uppercase()) {
             true => Cow::Owned(text.to_ascii_lowercase()),
             false => Cow::Borrowed(text),
         });
     }
-    let bytes = undone.as_deref().unwrap_or(text.as_bytes());
+    let bytes = unescaped.as_deref().unwrap_or(text.as_bytes());
     if sluicegate_config::is_overlong(bytes) {
         return None;
     }
@@ -149,7 +149,7 @@ fn undo_once(text: &str) -> Option<Cow<'_, str>> {
     ))
 }
 
-/// One round of escapes undone; `None` if there are none.
+/// One round of percent-decoding; `None` if there are no escapes.
 fn unescape(bytes: &[u8]) -> Option<Vec<u8>> {
     let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
     let escape = |at: usize| Some((hex(at + 1)? * 16 + hex(at + 2)?) as u8).filter(|_| bytes[at] == b'%');
@@ -157,15 +157,15 @@ fn unescape(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let undone = escape(at);
-        out.push(undone.unwrap_or(bytes[at]));
-        at += if undone.is_some() { 3 } else { 1 };
+        let decoded = escape(at);
+        out.push(decoded.unwrap_or(bytes[at]));
+        at += if decoded.is_some() { 3 } else { 1 };
     }
     Some(out)
 }
 
-/// What a compatible form or a best fit makes of a character: full-width letters are letters, and there are more
-/// slashes than one. What is not seen is nothing.
+/// The ASCII character to which compatibility normalization or best-fit mapping converts a character; `None` for invisible
+/// characters, which are dropped.
 fn ascii_like(c: char) -> Option<char> {
     Some(match c {
         '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}' => return None,
@@ -179,7 +179,7 @@ fn ascii_like(c: char) -> Option<char> {
     })
 }
 
-/// Lower case by way of upper case, as servers compare that know no case: the long s and the sign of Kelvin are letters.
+/// Lower case by way of upper case, as case-insensitive servers compare: the long s and the Kelvin sign are letters.
 fn fold_case(c: char) -> impl Iterator<Item = char> {
     c.to_uppercase().flat_map(char::to_lowercase)
 }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_is_doubtful() {
+    fn paths_that_lead_elsewhere_are_doubtful() {
         for path in [
             "/a/..;/b",
             "/..;",

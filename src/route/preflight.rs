@@ -1,11 +1,11 @@
-//! The question that a browser asks before it lets a page ask: CORS preflight requests.
+//! CORS preflight requests.
 
 use http::{HeaderName, Method, header};
 
 use sluicegate_wire::Headers;
 
-/// The method that a preflight request (Fetch standard) asks for; `None` if it is no such request. What is given twice
-/// is not there.
+/// The method that a preflight request (Fetch standard) asks for; `None` if the request is not one. Repeated headers count as
+/// absent.
 pub fn preflight<'a>(method: &Method, headers: &'a Headers) -> Option<&'a [u8]> {
     if *method != Method::OPTIONS {
         return None;
@@ -14,7 +14,7 @@ pub fn preflight<'a>(method: &Method, headers: &'a Headers) -> Option<&'a [u8]> 
     only(headers, &header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The value of a header that is there once and not empty.
+/// The value of a header that occurs exactly once and is not empty.
 fn only<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a [u8]> {
     headers.only(name).filter(|value| !value.is_empty())
 }

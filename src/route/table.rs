@@ -1,4 +1,4 @@
-//! All routes of a snapshot, found by path and host.
+//! The routes of a snapshot, indexed by path and host.
 
 use http::Method;
 
@@ -11,10 +11,10 @@ use super::{LaxMatch, preflight};
 use sluicegate_config::{Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
 use sluicegate_wire::Headers;
 
-/// What a request asks for.
+/// The parts of a request that routes match.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// The listener it came in on.
+pub struct RouteQuery<'a> {
+    /// The index of the listener.
     pub listener: usize,
     /// Its host, lower case and without port.
     pub host: &'a str,
@@ -31,45 +31,45 @@ pub struct Asked<'a> {
 pub struct RouteTable {
     routes: Vec<Match>,
     hosts: Hosts,
-    /// For each route the numbers of its hosts, in order; none if it is about all.
+    /// For each route the sorted numbers of its hosts; empty if it matches all hosts.
     named: Vec<Box<[usize]>>,
-    /// The routes and which of their paths, by path; `None` if there are so few that looking at all of them is cheaper.
+    /// Routes with the index of one of their paths, by path; `None` if there are so few that a linear search is cheaper.
     tree: Option<Tree<(usize, usize)>>,
-    /// The routes whose limits other spellings of their paths are under.
-    near: LaxTable,
+    /// The routes that other spellings of their paths match.
+    lax: LaxTable,
 }
 
 impl RouteTable {
-    /// A table of these routes; answers are indices into them.
+    /// A table of these routes.
     pub fn new(configs: &[RouteConfig], upstreams: &[UpstreamConfig]) -> Self {
         let routes: Vec<Match> = configs.iter().map(|route| route.matches.clone()).collect();
         let mut hosts = Hosts::default();
         let named: Vec<Box<[usize]>> = routes.iter().map(|route| hosts.numbers(&route.hosts)).collect();
-        let looks: usize = routes.iter().map(|route| route.paths.len().max(1) + route.hosts.len()).sum();
+        let patterns: usize = routes.iter().map(|route| route.paths.len().max(1) + route.hosts.len()).sum();
         Self {
-            tree: (looks > FEW).then(|| tree(&routes, &named)),
-            near: LaxTable::new(configs, upstreams, &named),
+            tree: (patterns > FEW).then(|| tree(&routes, &named)),
+            lax: LaxTable::new(configs, upstreams, &named),
             hosts,
             named,
             routes,
         }
     }
 
-    /// The first route that matches, with the parameters of its path.
+    /// The index of the first route that matches, with the parameters of its path.
     #[inline]
-    pub fn find<'a>(&'a self, asked: &Asked<'a>) -> Option<(usize, Params<'a>)> {
+    pub fn find<'a>(&'a self, query: &RouteQuery<'a>) -> Option<(usize, Params<'a>)> {
         let mut params = Params::new();
         let Some(tree) = &self.tree else {
-            let found = self.routes.iter().position(|route| matches(route, asked, &mut params));
+            let found = self.routes.iter().position(|route| matches(route, query, &mut params));
             return found.map(|index| (index, params));
         };
-        let hosts = self.hosts.of(asked.host);
+        let hosts = self.hosts.of(query.host);
         let mut first: Option<(usize, usize)> = None;
-        tree.find(asked.path, &hosts, &mut |place| {
+        tree.find(query.path, &hosts, &mut |place| {
             if first.is_some_and(|first| first <= place) {
                 return false;
             }
-            let fits = self.is_at(place.0, &hosts) && concerns(&self.routes[place.0], asked);
+            let fits = self.is_at(place.0, &hosts) && concerns(&self.routes[place.0], query);
             if fits {
                 first = Some(place);
             }
@@ -77,29 +77,33 @@ impl RouteTable {
         });
         let (index, path) = first?;
         if let Some(path) = self.routes[index].paths.get(path) {
-            path.matches(asked.path, &mut params);
+            path.matches(query.path, &mut params);
         }
         Some((index, params))
     }
 
-    /// The routes before `found`, the one that matches, whose limits apply as well because the path is nearly one of
-    /// theirs and the upstream may take it for that; none if the path is written out in `found`. `plain` says that it
-    /// [is](super::is_plain).
-    pub fn near<'a>(&'a self, asked: &Asked<'a>, found: usize, plain: bool) -> SmallVec<[LaxMatch<'a>; 1]> {
-        if !self.near.concerns(found, plain) {
+    /// The routes before `found` that match loosely, and whose limits therefore apply too; none if the path is a literal one of
+    /// `found`. `plain` says whether the path is [plain](super::is_plain).
+    pub fn lax_matches<'a>(
+        &'a self,
+        query: &RouteQuery<'a>,
+        found: usize,
+        plain: bool,
+    ) -> SmallVec<[LaxMatch<'a>; 1]> {
+        if !self.lax.concerns(found, plain) {
             return SmallVec::new();
         }
-        let hosts = self.hosts.of(asked.host);
-        let takes = |route: usize| self.is_at(route, &hosts) && concerns(&self.routes[route], asked);
-        let near = self.near.of(asked.path, found, &hosts, takes);
-        let is_meant = |path: &PathPattern| path.is_literal() && path.matches(asked.path, &mut Params::new());
-        if !near.is_empty() && self.routes[found].paths.iter().any(is_meant) {
+        let hosts = self.hosts.of(query.host);
+        let takes = |route: usize| self.is_at(route, &hosts) && concerns(&self.routes[route], query);
+        let matches = self.lax.find(query.path, found, &hosts, takes);
+        let is_exact = |path: &PathPattern| path.is_literal() && path.matches(query.path, &mut Params::new());
+        if !matches.is_empty() && self.routes[found].paths.iter().any(is_exact) {
             return SmallVec::new();
         }
-        near
+        matches
     }
 
-    /// Whether a route is about one of these hosts.
+    /// Whether a route matches one of these hosts.
     fn is_at(&self, route: usize, hosts: &HostIds) -> bool {
         let named = &self.named[route];
         named.is_empty() || hosts.iter().any(|host| named.binary_search(host).is_ok())
@@ -113,47 +117,47 @@ fn tree(routes: &[Match], named: &[Box<[usize]>]) -> Tree<(usize, usize)> {
             tree.insert(path.literals(), path.end(), (index, at));
         }
         if route.paths.is_empty() {
-            tree.insert(std::iter::empty(), PathEnd::Open, (index, usize::MAX)); // which is no path of it
+            tree.insert(std::iter::empty(), PathEnd::Open, (index, usize::MAX)); // not the index of a path
         }
     }
-    tree.sort_by_host(|(index, _)| &named[index]);
+    tree.index_by_host(|(index, _)| &named[index]);
     tree
 }
 
-/// Whether a route takes a request.
-pub(super) fn matches<'a>(route: &'a Match, asked: &Asked<'a>, params: &mut Params<'a>) -> bool {
+/// Whether a route matches a request.
+pub(super) fn matches<'a>(route: &'a Match, query: &RouteQuery<'a>, params: &mut Params<'a>) -> bool {
     params.clear();
-    (route.paths.is_empty() || route.paths.iter().any(|path| path.matches(asked.path, params)))
-        && (route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(asked.host)))
-        && concerns(route, asked)
+    (route.paths.is_empty() || route.paths.iter().any(|path| path.matches(query.path, params)))
+        && (route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(query.host)))
+        && concerns(route, query)
 }
 
-/// Whether a route is about such requests, whatever their path and host.
-fn concerns(route: &Match, asked: &Asked<'_>) -> bool {
-    at_listener(route, asked) && takes_method(route, asked) && has_headers(route, asked)
-}
-
-#[inline]
-pub(super) fn at_listener(route: &Match, asked: &Asked<'_>) -> bool {
-    route.listener.is_none_or(|listener| listener == asked.listener)
+/// Whether a route matches a request, apart from path and host.
+fn concerns(route: &Match, query: &RouteQuery<'_>) -> bool {
+    at_listener(route, query) && takes_method(route, query) && has_headers(route, query)
 }
 
 #[inline]
-pub(super) fn takes_method(route: &Match, asked: &Asked<'_>) -> bool {
-    route.methods.is_empty() || route.methods.contains(asked.method) || takes_preflight(route, asked)
+pub(super) fn at_listener(route: &Match, query: &RouteQuery<'_>) -> bool {
+    route.listener.is_none_or(|listener| listener == query.listener)
 }
 
 #[inline]
-pub(super) fn has_headers(route: &Match, asked: &Asked<'_>) -> bool {
+pub(super) fn takes_method(route: &Match, query: &RouteQuery<'_>) -> bool {
+    route.methods.is_empty() || route.methods.contains(query.method) || takes_preflight(route, query)
+}
+
+#[inline]
+pub(super) fn has_headers(route: &Match, query: &RouteQuery<'_>) -> bool {
     route.headers.iter().all(|(name, wanted)| match wanted {
-        Some(value) => asked.headers.get_all(name).any(|found| found == value.as_bytes()),
-        None => asked.headers.contains_key(name),
+        Some(value) => query.headers.get_all(name).any(|found| found == value.as_bytes()),
+        None => query.headers.contains_key(name),
     })
 }
 
-/// Whether it is the question whether the route may be asked.
-fn takes_preflight(route: &Match, asked: &Asked<'_>) -> bool {
-    let wanted = route.preflight.then(|| preflight(asked.method, asked.headers)).flatten();
+/// Whether the request is a preflight request for a method of the route.
+fn takes_preflight(route: &Match, query: &RouteQuery<'_>) -> bool {
+    let wanted = route.preflight.then(|| preflight(query.method, query.headers)).flatten();
     wanted.is_some_and(|wanted| route.methods.iter().any(|method| method.as_str().as_bytes() == wanted))
 }
 

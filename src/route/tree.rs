@@ -1,13 +1,13 @@
-//! Patterns of paths as a tree over their segments: a path leads to those that match it, however many there are.
+//! A tree of path patterns by their segments. The cost of a search does not depend on the number of patterns.
 
 use std::collections::HashMap;
 
 use sluicegate_config::PathEnd;
 
-/// So many things are looked through one by one.
+/// Up to this number of entries, a linear search is used.
 pub(super) const FEW: usize = 8;
 
-/// The patterns with what they stand for, which is ordered as it is put in.
+/// Path patterns with their entries.
 #[derive(Debug)]
 pub(super) struct Tree<T> {
     /// The root is the first.
@@ -18,7 +18,7 @@ pub(super) struct Tree<T> {
 struct Node<T> {
     literals: Literals,
     param: Option<usize>,
-    ends: Vec<(PathEnd, Things<T>)>,
+    ends: Vec<(PathEnd, Entries<T>)>,
 }
 
 /// The nodes behind literal segments.
@@ -28,14 +28,14 @@ enum Literals {
     Many(HashMap<Box<str>, usize>),
 }
 
-/// What stands at one place of the tree, each part of it in order.
+/// The sorted entries of one pattern.
 #[derive(Debug)]
-enum Things<T> {
+enum Entries<T> {
     Few(Vec<T>),
     ByHost {
-        /// What is about all hosts.
+        /// Entries for all hosts.
         any: Vec<T>,
-        /// The rest by numbers of hosts.
+        /// Other entries, by the number of the host.
         named: Vec<(usize, T)>,
     },
 }
@@ -50,7 +50,7 @@ impl<T: Copy + Ord> Tree<T> {
         &mut self,
         segments: impl Iterator<Item = Option<&'s str>>,
         end: PathEnd,
-        thing: T,
+        entry: T,
     ) {
         let mut at = 0;
         for segment in segments {
@@ -66,65 +66,65 @@ impl<T: Copy + Ord> Tree<T> {
         }
         let ends = &mut self.nodes[at].ends;
         match ends.iter_mut().find(|(other, _)| *other == end) {
-            Some((_, Things::Few(things))) => things.push(thing),
-            _ => ends.push((end, Things::Few(vec![thing]))),
+            Some((_, Entries::Few(entries))) => entries.push(entry),
+            _ => ends.push((end, Entries::Few(vec![entry]))),
         }
     }
 
-    /// Sorts by host what stands at one place, where that is much. `hosts` are the hosts of a thing, none for all.
-    pub(super) fn sort_by_host<'s>(&mut self, hosts: impl Fn(T) -> &'s [usize]) {
-        for (_, things) in self.nodes.iter_mut().flat_map(|node| &mut node.ends) {
-            let Things::Few(all) = things else { continue };
+    /// Indexes the entries of each pattern by host, if there are many. `hosts` returns the hosts of an entry; none means all.
+    pub(super) fn index_by_host<'s>(&mut self, hosts: impl Fn(T) -> &'s [usize]) {
+        for (_, entries) in self.nodes.iter_mut().flat_map(|node| &mut node.ends) {
+            let Entries::Few(all) = entries else { continue };
             all.sort_unstable();
-            if all.len() > FEW && all.iter().any(|thing| !hosts(*thing).is_empty()) {
-                let any = all.iter().copied().filter(|thing| hosts(*thing).is_empty()).collect();
-                let of = |thing: &T| hosts(*thing).iter().map(|host| (*host, *thing)).collect::<Vec<_>>();
+            if all.len() > FEW && all.iter().any(|entry| !hosts(*entry).is_empty()) {
+                let any = all.iter().copied().filter(|entry| hosts(*entry).is_empty()).collect();
+                let of = |entry: &T| hosts(*entry).iter().map(|host| (*host, *entry)).collect::<Vec<_>>();
                 let mut named: Vec<(usize, T)> = all.iter().flat_map(of).collect();
                 named.sort_unstable();
-                *things = Things::ByHost { any, named };
+                *entries = Entries::ByHost { any, named };
             }
         }
     }
 
-    /// Shows `see` all whose patterns match the path (in normal form) and that may be about one of the hosts. At each
-    /// place that is done in order, and only for as long as it asks for more.
-    pub(super) fn find(&self, path: &str, hosts: &[usize], see: &mut impl FnMut(T) -> bool) {
-        self.find_below(0, path, hosts, see);
+    /// Calls `visit` with the entries of all patterns that match the path, which is in normal form, and that may match one of the
+    /// hosts. The entries of one pattern are visited in order, until `visit` returns false.
+    pub(super) fn find(&self, path: &str, hosts: &[usize], visit: &mut impl FnMut(T) -> bool) {
+        self.find_below(0, path, hosts, visit);
     }
 
-    fn find_below(&self, at: usize, path: &str, hosts: &[usize], see: &mut impl FnMut(T) -> bool) {
+    fn find_below(&self, at: usize, path: &str, hosts: &[usize], visit: &mut impl FnMut(T) -> bool) {
         let (mut node, mut rest) = (&self.nodes[at], path);
         loop {
-            for (end, things) in &node.ends {
+            for (end, entries) in &node.ends {
                 let ends_here = match end {
                     PathEnd::Open => true,
                     PathEnd::Closed => rest.is_empty(),
                     PathEnd::Directory => rest == "/",
                 };
                 if ends_here {
-                    things.show(hosts, see);
+                    entries.visit(hosts, visit);
                 }
             }
             let Some(behind) = rest.strip_prefix('/') else { return };
             let end = behind.bytes().position(|b| b == b'/').unwrap_or(behind.len());
             let (segment, below) = behind.split_at(end);
             if let Some(param) = node.param.filter(|_| !segment.is_empty()) {
-                self.find_below(param, below, hosts, see);
+                self.find_below(param, below, hosts, visit);
             }
             let Some(next) = node.literals.get(segment) else { return };
             (node, rest) = (&self.nodes[next], below);
         }
     }
 
-    /// The same for all paths that a pattern of these segments matches, as far as the patterns tell.
+    /// Like [`find`](Self::find), for the patterns that match all paths that a pattern of these segments matches.
     pub(super) fn find_covering(
         &self,
         segments: &[Option<&str>],
         end: PathEnd,
         hosts: &[usize],
-        see: &mut impl FnMut(T) -> bool,
+        visit: &mut impl FnMut(T) -> bool,
     ) {
-        self.find_covering_below(0, segments, end, hosts, see);
+        self.find_covering_below(0, segments, end, hosts, visit);
     }
 
     fn find_covering_below(
@@ -133,52 +133,52 @@ impl<T: Copy + Ord> Tree<T> {
         segments: &[Option<&str>],
         end: PathEnd,
         hosts: &[usize],
-        see: &mut impl FnMut(T) -> bool,
+        visit: &mut impl FnMut(T) -> bool,
     ) {
         let node = &self.nodes[at];
         let covers = |other: PathEnd| other == PathEnd::Open || (segments.is_empty() && other == end);
-        for (_, things) in node.ends.iter().filter(|(other, _)| covers(*other)) {
-            things.show(hosts, see);
+        for (_, entries) in node.ends.iter().filter(|(other, _)| covers(*other)) {
+            entries.visit(hosts, visit);
         }
         let Some((segment, behind)) = segments.split_first() else { return };
         let literal = segment.and_then(|name| node.literals.get(name));
         for next in [node.param, literal].into_iter().flatten() {
-            self.find_covering_below(next, behind, end, hosts, see);
+            self.find_covering_below(next, behind, end, hosts, visit);
         }
     }
 
-    /// The same for a path that is nearly one that matches: its segments are `cores`, and the last may have more behind
-    /// it, which `stems` takes off in all ways.
-    pub(super) fn find_near<S>(
+    /// Like [`find`](Self::find), for patterns that match loosely. `cores` are the cores of the segments of the path; `stems`
+    /// calls a function with the last one without its file extensions.
+    pub(super) fn find_loose<S>(
         &self,
         cores: &[&str],
         stems: &S,
         hosts: &[usize],
-        see: &mut impl FnMut(T) -> bool,
+        visit: &mut impl FnMut(T) -> bool,
     ) where
         S: Fn(&str, &mut dyn FnMut(&str)),
     {
-        self.find_near_below(0, cores, stems, hosts, see);
+        self.find_loose_below(0, cores, stems, hosts, visit);
     }
 
-    fn find_near_below<S>(
+    fn find_loose_below<S>(
         &self,
         at: usize,
         cores: &[&str],
         stems: &S,
         hosts: &[usize],
-        see: &mut impl FnMut(T) -> bool,
+        visit: &mut impl FnMut(T) -> bool,
     ) where
         S: Fn(&str, &mut dyn FnMut(&str)),
     {
         let node = &self.nodes[at];
-        for (_, things) in node.ends.iter().filter(|(end, _)| *end == PathEnd::Open || cores.is_empty()) {
-            things.show(hosts, see);
+        for (_, entries) in node.ends.iter().filter(|(end, _)| *end == PathEnd::Open || cores.is_empty()) {
+            entries.visit(hosts, visit);
         }
         let Some((core, behind)) = cores.split_first() else { return };
         let mut enter = |name: &str| {
             if let Some(next) = node.literals.get(name) {
-                self.find_near_below(next, behind, stems, hosts, see);
+                self.find_loose_below(next, behind, stems, hosts, visit);
             }
         };
         enter(core);
@@ -186,7 +186,7 @@ impl<T: Copy + Ord> Tree<T> {
             stems(core, &mut enter);
         }
         if let Some(param) = node.param {
-            self.find_near_below(param, behind, stems, hosts, see);
+            self.find_loose_below(param, behind, stems, hosts, visit);
         }
     }
 }
@@ -224,17 +224,17 @@ impl Literals {
     }
 }
 
-impl<T: Copy> Things<T> {
-    fn show(&self, hosts: &[usize], see: &mut impl FnMut(T) -> bool) {
-        // Whether all were seen is nothing to anybody: each list ends where `see` has enough of it.
+impl<T: Copy> Entries<T> {
+    fn visit(&self, hosts: &[usize], visit: &mut impl FnMut(T) -> bool) {
+        // The results say only whether all entries of a list were visited.
         match self {
-            Self::Few(all) => _ = all.iter().all(|thing| see(*thing)),
+            Self::Few(all) => _ = all.iter().all(|entry| visit(*entry)),
             Self::ByHost { any, named } => {
-                let _ = any.iter().all(|thing| see(*thing));
+                let _ = any.iter().all(|entry| visit(*entry));
                 for host in hosts {
                     let begin = named.partition_point(|(other, _)| other < host);
                     let of_host = named[begin..].iter().take_while(|(other, _)| other == host);
-                    let _ = of_host.map(|(_, thing)| *thing).all(&mut *see);
+                    let _ = of_host.map(|(_, entry)| *entry).all(&mut *visit);
                 }
             }
         }

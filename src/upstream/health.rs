@@ -103,7 +103,8 @@ impl UpstreamState {
         let mut in_a_row = 0;
         tokio::time::sleep(random_part(config.every)).await; // not all at the same time
         loop {
-            let probe = tokio::time::timeout(config.timeout, check(&server, config, &request, &preamble)).await;
+            let probe =
+                tokio::time::timeout(config.timeout, check(&server, config, &request, &preamble)).await;
             let result = probe.unwrap_or_else(|_| Err(format!("no response within {:?}", config.timeout)));
             if result.is_ok() {
                 self.note_response(&endpoint);

@@ -21,7 +21,7 @@ pub struct RequestHead {
 /// Why the head of a request is refused although its connection can still be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// 400: it is not a request that all servers would read alike.
+    /// 400: the request is malformed, or servers could interpret it in different ways.
     #[error("{0}")]
     Malformed(&'static str),
     /// 414: the request target is longer than 8 KiB.
@@ -30,7 +30,7 @@ pub enum HeadError {
     /// 431: the head has more bytes or more header fields than allowed.
     #[error("the request head is too large")]
     TooLarge,
-    /// 417: `Expect` names something else than `100-continue`.
+    /// 417: `Expect` is not `100-continue`.
     #[error("the expectation is not 100-continue")]
     Expectation,
 }

@@ -1,20 +1,20 @@
-//! The guards that a path is near to, against a look at all of them.
+//! Loose matches, compared with a search of all guards.
 
 use http::Method;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::fixture::{self, Request};
-use super::super::{Asked, RouteTable};
+use super::super::{RouteQuery, RouteTable};
 use super::*;
 use sluicegate_config::{Config, Match};
 
 type Found = Vec<(usize, String, Vec<(String, String)>)>;
 
 /// In readable form.
-fn told(near: LaxMatch<'_>) -> (usize, String, Vec<(String, String)>) {
-    let params = near.params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    (near.route, near.path, params.collect())
+fn parts_of(matches: LaxMatch<'_>) -> (usize, String, Vec<(String, String)>) {
+    let params = matches.params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    (matches.route, matches.path, params.collect())
 }
 
 /// The routes before `found` that forward to one of its servers and guard what the path may be taken for.
@@ -41,7 +41,7 @@ fn slow(config: &Config, request: &Request, found: usize) -> Found {
     let fits = |(index, route): (usize, &RouteConfig)| {
         route.matches.paths.iter().find_map(|path| {
             let guard = Guard::new(index, 0, path);
-            guard.fit(&all).or_else(|| guard.fit(&kept)).map(told)
+            guard.matches(&all).or_else(|| guard.matches(&kept)).map(parts_of)
         })
     };
     routes[..found].iter().enumerate().filter(|(_, route)| guards(route)).filter_map(fits).collect()
@@ -50,7 +50,7 @@ fn slow(config: &Config, request: &Request, found: usize) -> Found {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn all_guards_that_a_path_is_near_to_are_found(
+    fn all_loose_matches_are_found(
         routes in fixture::routes(),
         requests in vec(fixture::request(), 30),
     ) {
@@ -59,15 +59,15 @@ proptest! {
         for request in &requests {
             let Request { host, method, path } = request;
             let headers = Default::default();
-            let asked = Asked { listener: 0, host, method, path, headers: &headers };
+            let query = RouteQuery { listener: 0, host, method, path, headers: &headers };
             for found in 0..routes.len() {
                 let is_meant = |path: &PathPattern| path.is_literal() && path.matches(&request.path, &mut Params::new());
                 let mut expected = slow(&config, request, found);
                 if config.routes[found].matches.paths.iter().any(is_meant) {
                     expected.clear();
                 }
-                let near: Found = table.near(&asked, found, false).into_iter().map(told).collect();
-                prop_assert_eq!(near, expected, "{:?} on {}", request, found);
+                let matches: Found = table.lax_matches(&query, found, false).into_iter().map(parts_of).collect();
+                prop_assert_eq!(matches, expected, "{:?} on {}", request, found);
             }
         }
     }
@@ -79,12 +79,12 @@ fn a_name_with_a_format_is_found_at_every_depth_and_a_long_one_costs_nothing() {
     let guarded = route("/v1/items", ", limits: [one]");
     let config = fixture::config(&[guarded, route("/*", "")]);
     let table = RouteTable::new(&config.routes, &config.upstreams);
-    let near = |path: &str| {
+    let matches = |path: &str| {
         let headers = Default::default();
-        let asked = Asked { listener: 0, host: "x", method: &Method::GET, path, headers: &headers };
-        table.near(&asked, 1, false).len()
+        let query = RouteQuery { listener: 0, host: "x", method: &Method::GET, path, headers: &headers };
+        table.lax_matches(&query, 1, false).len()
     };
-    assert_eq!((near("/V1/items.json"), near("/v1/items.a.b"), near("/v1.json/items")), (1, 1, 0));
-    assert_eq!(near(&format!("/v1/items{}", ".x".repeat(10_000))), 1);
-    assert_eq!(near(&format!("/v1/{}", "x.".repeat(10_000))), 0);
+    assert_eq!((matches("/V1/items.json"), matches("/v1/items.a.b"), matches("/v1.json/items")), (1, 1, 0));
+    assert_eq!(matches(&format!("/v1/items{}", ".x".repeat(10_000))), 1);
+    assert_eq!(matches(&format!("/v1/{}", "x.".repeat(10_000))), 0);
 }

@@ -50,7 +50,7 @@ fn slow(configs: &[RouteConfig], request: &Request) -> Option<(usize, Vec<(Strin
 fn fast(table: &RouteTable, request: &Request) -> Option<(usize, Vec<(String, String)>)> {
     let Request { host, method, path } = request;
     let headers = Default::default();
-    let found = table.find(&Asked { listener: 0, host, method, path, headers: &headers });
+    let found = table.find(&RouteQuery { listener: 0, host, method, path, headers: &headers });
     found.map(|(index, params)| {
         (index, params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     })

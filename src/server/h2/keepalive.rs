@@ -26,7 +26,12 @@ impl Keepalive {
 
     /// Sends a PING if it is time. Returns whether the last one was not answered in time. `last_read` is the time of the last data
     /// in the worker's milliseconds.
-    pub(super) fn has_expired(&mut self, session: &mut Session, last_read: u64, connection: &Connection) -> bool {
+    pub(super) fn has_expired(
+        &mut self,
+        session: &mut Session,
+        last_read: u64,
+        connection: &Connection,
+    ) -> bool {
         let deadlines = &connection.worker.deadlines;
         if self.pending && session.keepalive_answered() {
             self.pending = false;

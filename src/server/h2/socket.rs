@@ -139,7 +139,8 @@ impl Socket {
         if !session.has_partial_head() && (taken > 0 || self.rest.is_empty() || is_data) {
             self.frame_deadline = None; // the incomplete frame began just now
         }
-        if (session.has_partial_head() || !(self.rest.is_empty() || is_data)) && self.frame_deadline.is_none() {
+        if (session.has_partial_head() || !(self.rest.is_empty() || is_data)) && self.frame_deadline.is_none()
+        {
             let by = worker.deadlines.after(worker.client().head);
             self.frame_deadline = Some(by);
             self.timers.set_waker(context);

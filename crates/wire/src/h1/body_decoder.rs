@@ -154,7 +154,7 @@ fn size_line(read: &[u8]) -> Result<Option<(Lengths, u64)>, &'static str> {
         return Err(BAD);
     }
     let Some(behind) = read.get(digits) else {
-        return Ok(None); // no end of the digits yet
+        return Ok(None); // the digits are not complete
     };
     if digits == 0 || !matches!(behind, b'\r' | b';') {
         return Err(BAD);
@@ -162,7 +162,7 @@ fn size_line(read: &[u8]) -> Result<Option<(Lengths, u64)>, &'static str> {
     let end = read[digits..].iter().take(MAX_EXTENSION).position(|b| *b == b'\r' || *b == b'\n');
     let extensions = &read[digits..end.map_or(read.len().min(digits + MAX_EXTENSION), |end| digits + end)];
     if !extensions.iter().all(|b| matches!(b, b'\t' | 0x20..=0x7e | 0x80..)) {
-        return Err("a chunk extension has a character that none may have");
+        return Err("a chunk extension has a character that is not allowed");
     }
     let Some(end) = end else {
         return if read.len() - digits < MAX_EXTENSION {

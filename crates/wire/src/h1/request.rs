@@ -128,7 +128,7 @@ fn parse(read: &[u8], max_fields: usize) -> Result<Option<(usize, Request)>, Hea
     if headers.len() > max_fields {
         return Err(HeadError::TooLarge);
     }
-    let method = Method::from_bytes(method).map_err(|_| malformed("the method is none"))?;
+    let method = Method::from_bytes(method).map_err(|_| malformed("the method is malformed"))?;
     let target = RequestTarget::origin(target).map_or_else(|| unusual_target(&method, target), Ok)?;
     let mut terms =
         ResponseTerms { is_head: method == Method::HEAD, is_http10, keep_alive: !is_http10, trailers: false };
@@ -158,7 +158,7 @@ fn parse_unusual(read: &[u8]) -> Result<Option<(RequestLine<'_>, Headers, usize)
         Err(error) => return Err(malformed(reason(error))),
     };
     let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
-        return Err(malformed("what came is not an HTTP request"));
+        return Err(malformed("the request is not HTTP"));
     };
     let mut headers = Headers::with_text(&read[..length]);
     for line in parsed.headers.iter() {
@@ -167,7 +167,7 @@ fn parse_unusual(read: &[u8]) -> Result<Option<(RequestLine<'_>, Headers, usize)
             return Err(BARE_LF);
         }
         let pushed = headers.push_at(name, place(read, line.value));
-        pushed.map_err(|_| malformed("a header's name is none"))?;
+        pushed.map_err(|_| malformed("a header name is malformed"))?;
     }
     if !read[..length].ends_with(b"\r\n\r\n") {
         return Err(BARE_LF);
@@ -180,11 +180,11 @@ const BARE_LF: HeadError = malformed("a line does not end with CR LF");
 
 fn reason(error: httparse::Error) -> &'static str {
     match error {
-        httparse::Error::HeaderName => "a header's name is malformed, or followed by a space",
-        httparse::Error::HeaderValue => "a header's value has a character that none may have",
-        httparse::Error::Version => "the version of HTTP is not one that is served here",
+        httparse::Error::HeaderName => "a header name is malformed, or followed by a space",
+        httparse::Error::HeaderValue => "a header value has a character that is not allowed",
+        httparse::Error::Version => "the HTTP version is not supported",
         httparse::Error::NewLine => "a line does not end with CR LF",
-        _ => "what came is not an HTTP request",
+        _ => "the request is not HTTP",
     }
 }
 
@@ -248,14 +248,14 @@ impl Control {
 /// A target that is not in origin form (RFC 9112 §3.2). Only CONNECT, which the gateway refuses, has the authority form.
 #[cold]
 fn unusual_target(method: &Method, target: &[u8]) -> Result<RequestTarget, HeadError> {
-    const NONE: HeadError = malformed("the request target is none that this method can have");
+    const INVALID: HeadError = malformed("the request target is not valid for this method");
     if !target.iter().all(|b| matches!(b, 0x21..=0x7e) && *b != b'#') {
         return Err(malformed("the request target has a character that must be percent-encoded"));
     }
     let asterisk = *method == Method::OPTIONS && target == b"*";
-    let uri = Uri::try_from(target).map_err(|_| NONE)?;
+    let uri = Uri::try_from(target).map_err(|_| INVALID)?;
     let absolute = || uri.scheme().is_some_and(|s| s.as_str() == "http" || s.as_str() == "https");
-    if asterisk || *method == Method::CONNECT || absolute() { Ok(uri.into()) } else { Err(NONE) }
+    if asterisk || *method == Method::CONNECT || absolute() { Ok(uri.into()) } else { Err(INVALID) }
 }
 
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {

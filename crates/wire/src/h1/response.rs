@@ -13,7 +13,7 @@ use crate::number::read_decimal;
 
 /// The longest head of a response, in bytes.
 const MAX_HEAD: usize = 64 << 10;
-const TOO_LONG: &str = "the head of the answer is too long";
+const TOO_LONG: &str = "the head of the response is too long";
 /// The most header fields of a response.
 const MAX_FIELDS: usize = 256;
 /// The fields that frame a message.
@@ -85,7 +85,7 @@ impl ResponseDecoder<'_> {
     ) -> Result<Response, &'static str> {
         if status == StatusCode::SWITCHING_PROTOCOLS {
             if !self.upgrade.is_some_and(|protocol| switches_to(&headers, protocol)) {
-                return Err("the protocol was switched unasked");
+                return Err("the server switched protocols without a request to do so");
             }
             return Ok(Response {
                 status,
@@ -119,13 +119,13 @@ fn parse_unusual(read: &[u8]) -> Result<Option<Parsed>, &'static str> {
     let length = match config.parse_response_with_uninit_headers(&mut parsed, read, &mut lines) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err("the answer has too many headers"),
-        Err(_) => return Err("what came is not HTTP/1.1"),
+        Err(httparse::Error::TooManyHeaders) => return Err("the response has too many headers"),
+        Err(_) => return Err("the response is not HTTP/1.1"),
     };
     let mut headers = Headers::with_text(&read[..length]);
     for line in parsed.headers.iter() {
         let pushed = headers.push_at(place(read, line.name.as_bytes()), place(read, line.value));
-        pushed.map_err(|_| "a bad header name")?;
+        pushed.map_err(|_| "a header name is malformed")?;
     }
     Ok(Some((parsed.code.unwrap_or(0), parsed.version == Some(0), headers, length)))
 }
@@ -174,7 +174,7 @@ pub fn response_body(
         0 => {}
         _ if is_http10 => return Err("a transfer coding in an answer of HTTP/1.0"),
         1 if chunked => _ = headers.remove(header::CONTENT_LENGTH),
-        _ => return Err("a transfer coding that is not chunked"),
+        _ => return Err("the response has a transfer coding other than chunked"),
     }
     if *method == Method::HEAD || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Ok(BodyDecoder::Ended);

@@ -57,19 +57,19 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct StreamTable {
     slots: Vec<Stream>,
-    /// The same order: zero is nobody's.
+    /// The stream identifiers in the same order; zero if a slot is free.
     ids: Vec<u32>,
     open: usize,
     reset: VecDeque<u32>,
 }
 
 impl StreamTable {
-    /// How many are open.
+    /// The number of open streams.
     pub(super) fn open(&self) -> usize {
         self.open
     }
 
-    /// Opens one more.
+    /// Adds a stream.
     pub(super) fn insert(&mut self, stream: Stream) -> StreamKey {
         let id = stream.id;
         self.open += 1;
@@ -87,7 +87,7 @@ impl StreamTable {
         }
     }
 
-    /// Where a stream is, if it is open.
+    /// The key of a stream, if it is open.
     pub(super) fn find(&self, id: u32) -> Option<StreamKey> {
         self.ids.iter().position(|known| *known == id).filter(|_| id != 0).map(|slot| StreamKey { slot, id })
     }
@@ -97,7 +97,7 @@ impl StreamTable {
         self.slots.get_mut(key.slot).filter(|stream| stream.id == key.id)
     }
 
-    /// All that are open, from the slot `from` on, and then those before it.
+    /// All open streams, from the slot `from` on, then those before it.
     pub(super) fn from(&mut self, from: usize) -> impl Iterator<Item = (usize, &mut Stream)> {
         let from = from.min(self.slots.len());
         let (before, behind) = self.slots.split_at_mut(from);
@@ -105,14 +105,14 @@ impl StreamTable {
         behind.chain(before.iter_mut().enumerate()).filter(|(_, stream)| stream.id != 0)
     }
 
-    /// One whose answer has ended, while its request has not.
+    /// A stream whose response has ended while its request has not.
     pub(super) fn answered(&self) -> Option<StreamKey> {
         let slot =
             self.slots.iter().position(|stream| stream.id != 0 && stream.is_sent && !stream.is_served)?;
         Some(StreamKey { slot, id: self.ids[slot] })
     }
 
-    /// A stream is closed.
+    /// Removes a stream.
     pub(super) fn remove(&mut self, key: StreamKey) -> Option<Stream> {
         let stream = std::mem::take(self.get(key)?);
         self.ids[key.slot] = 0;
@@ -128,12 +128,12 @@ impl StreamTable {
         self.reset.push_back(id);
     }
 
-    /// Whether that was so a moment ago.
+    /// Whether a stream is remembered as reset.
     pub(super) fn was_reset(&self, id: u32) -> bool {
         self.reset.contains(&id)
     }
 
-    /// Gives back the memory of streams that there were, if there is none.
+    /// Releases memory if no stream is open.
     pub(super) fn shrink(&mut self) {
         if self.open == 0 && self.ids.len() > 1 {
             self.ids = Vec::new();

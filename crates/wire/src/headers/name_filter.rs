@@ -1,9 +1,9 @@
-//! Sets of names that are looked for together.
+//! Sets of field names that are looked up together.
 
 use super::Headers;
 use super::line::tag;
 
-/// A set of field names. It may match a few other names too: whoever uses it compares the name afterwards.
+/// A set of field names. It may match a few other names too, so the caller compares the name afterwards.
 pub struct NameFilter([bool; 256]);
 
 impl NameFilter {

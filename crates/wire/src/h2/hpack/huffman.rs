@@ -2,15 +2,15 @@
 
 use super::HpackError;
 
-/// The symbol that ends a string. It never stands in one: only the front of its code does, as padding.
+/// The end-of-string symbol. Strings must not contain it; a prefix of its code is the padding.
 pub(super) const EOS: usize = 256;
 /// The longest code.
 const LONGEST: usize = 30;
-/// The bits by which a short code is looked up at once: letters, digits and what addresses are made of.
+/// The length in bits up to which codes are decoded by one table lookup: those of letters, digits and common punctuation.
 const SHORT: usize = 8;
 
-/// How many bits the code of each symbol has (RFC 7541 appendix B). The code is canonical: codes of one length follow each
-/// other in the order of the symbols, behind those that are shorter; so the lengths are all there is to know.
+/// The length in bits of the code of each symbol (RFC 7541 appendix B). The code is canonical: codes are ordered by length, and
+/// codes of equal length by symbol. So the lengths determine the codes.
 #[rustfmt::skip]
 pub(super) const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -34,11 +34,11 @@ pub(super) const LENGTHS: [u8; 257] = [
 
 /// The symbols in the order of their codes.
 static SYMBOLS: [u16; 257] = symbols();
-/// By length: the end of the codes of that length and all that are shorter, shifted to the left of 32 bits.
+/// By length: the end of the codes of at most that length, aligned to the left of 32 bits.
 static ENDS: [u64; LONGEST + 1] = ends();
-/// By length: what is added to a code to find it in `SYMBOLS`, modulo 2^32.
-static PLACES: [u32; LONGEST + 1] = places();
-/// By the next bits: the symbol of a code that is no longer than they are, and its length; a length of 0 says that it is.
+/// By length: the offset from a code to its index in `SYMBOLS`, modulo 2^32.
+static OFFSETS: [u32; LONGEST + 1] = offsets();
+/// By the next `SHORT` bits: the symbol and the length of a short code; the length is 0 if the code is longer.
 static SHORTS: [(u8, u8); 1 << SHORT] = shorts();
 
 const fn symbols() -> [u16; 257] {
@@ -58,7 +58,7 @@ const fn symbols() -> [u16; 257] {
     symbols
 }
 
-/// How many codes have that many bits.
+/// The number of codes of this length.
 const fn codes(bits: usize) -> u32 {
     let (mut symbol, mut count) = (0, 0);
     while symbol <= EOS {
@@ -78,21 +78,21 @@ const fn ends() -> [u64; LONGEST + 1] {
     ends
 }
 
-const fn places() -> [u32; LONGEST + 1] {
+const fn offsets() -> [u32; LONGEST + 1] {
     let ends = ends();
-    let mut places = [0; LONGEST + 1];
+    let mut offsets = [0; LONGEST + 1];
     let (mut bits, mut before) = (1, 0_u32);
     while bits <= LONGEST {
-        let first = (ends[bits - 1] >> (32 - bits)) as u32; // of 30 bits
-        places[bits] = before.wrapping_sub(first);
+        let first = (ends[bits - 1] >> (32 - bits)) as u32; // has at most 30 bits
+        offsets[bits] = before.wrapping_sub(first);
         before += codes(bits);
         bits += 1;
     }
-    places
+    offsets
 }
 
 const fn shorts() -> [(u8, u8); 1 << SHORT] {
-    let (symbols, ends, places) = (symbols(), ends(), places());
+    let (symbols, ends, offsets) = (symbols(), ends(), offsets());
     let mut shorts = [(0, 0); 1 << SHORT];
     let mut next = 0;
     while next < shorts.len() {
@@ -102,14 +102,14 @@ const fn shorts() -> [(u8, u8); 1 << SHORT] {
         }
         if bits <= SHORT {
             let code = (next >> (SHORT - bits)) as u32;
-            shorts[next] = (symbols[code.wrapping_add(places[bits]) as usize] as u8, bits as u8);
+            shorts[next] = (symbols[code.wrapping_add(offsets[bits]) as usize] as u8, bits as u8);
         }
         next += 1;
     }
     shorts
 }
 
-/// The symbol of the code at the left of `next`, and the length of the code; none for the end of strings.
+/// The symbol of the leftmost code in `next`, and the length of the code; `None` for the end-of-string symbol.
 #[inline]
 fn symbol(next: u64) -> Option<(u8, u32)> {
     match SHORTS[(next >> (64 - SHORT)) as usize] {
@@ -118,29 +118,29 @@ fn symbol(next: u64) -> Option<(u8, u32)> {
     }
 }
 
-/// The same for a code that is longer than `SHORT`.
+/// The same for a code of more than `SHORT` bits.
 fn long(next: u32) -> Option<(u8, u32)> {
     let mut bits = SHORT + 1;
-    // The last end is above any number of 32 bits.
+    // Ends, because the last end exceeds all 32-bit numbers.
     while u64::from(next) >= ENDS[bits] {
         bits += 1;
     }
-    let place = (next >> (32 - bits)).wrapping_add(PLACES[bits]);
-    let symbol = u8::try_from(SYMBOLS[place as usize]).ok()?;
+    let index = (next >> (32 - bits)).wrapping_add(OFFSETS[bits]);
+    let symbol = u8::try_from(SYMBOLS[index as usize]).ok()?;
     Some((symbol, bits as u32))
 }
 
-/// Appends to `out` what the string `coded` says.
+/// Decodes the string `coded` and appends it to `out`.
 ///
 /// # Errors
 ///
-/// It holds the end of strings, or is padded with more than seven bits, or with others than ones.
+/// It contains the end-of-string symbol, or its padding is longer than seven bits or has zeros.
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     let mut at = out.len();
     out.resize(at + coded.len() * 8 / 5, 0); // no code is shorter than five bits
     let decoded = &mut out[..];
     let mut rest = coded;
-    // The bits that are next, at the left, and how many of them there are.
+    // The next bits, aligned to the left, and their number.
     let (mut window, mut have) = (0_u64, 0_u32);
     while let Some((four, behind)) = rest.split_first_chunk() {
         window |= u64::from(u32::from_be_bytes(*four)) << (32 - have);
@@ -159,7 +159,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> 
         have += 8;
     }
     loop {
-        // Behind the end there are ones, as in the padding: they are the front of the end's own code, and of no other.
+        // Bits after the end are set to one, like the padding: a prefix of the code of the end-of-string symbol only.
         let next = window | u64::MAX >> have;
         if next == u64::MAX && have < 8 {
             break;

@@ -76,21 +76,21 @@ pub(super) const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// The dynamic table: the lines that came last, up to a size. Nothing is allocated before the first.
+/// The dynamic table: the fields that were added last, up to a size. Nothing is allocated before the first one.
 #[derive(Debug, Default)]
 pub(super) struct Dynamic {
     /// The newest first.
     lines: VecDeque<Line>,
-    /// The bytes of the lines, the oldest first and each in one piece; in front of them, of lines that went.
+    /// The bytes of the fields, the oldest first, preceded by those of evicted fields.
     bytes: Vec<u8>,
-    /// Bytes of lines that went.
+    /// The number of bytes of evicted fields.
     gone: usize,
-    /// As the RFC counts (§4.1): never above `limit`.
+    /// The size as the RFC defines it (§4.1), at most `limit`.
     size: usize,
     limit: usize,
 }
 
-/// Where a line's name is in the bytes; its value follows.
+/// The position of a field in the bytes: its name, followed by its value.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     at: usize,
@@ -110,24 +110,24 @@ impl Dynamic {
         Self { limit, ..Self::default() }
     }
 
-    /// Sets the size, and drops the oldest lines that are too many for it.
+    /// Sets the size limit and evicts the oldest fields above it.
     pub(super) fn resize(&mut self, limit: usize) {
         self.limit = limit;
         self.evict(0);
     }
 
-    /// The line of a number in both tables: its name and value.
+    /// Name and value of the field with this index in the static or dynamic table.
     #[inline]
     pub(super) fn line(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
         if let Some((name, value)) = STATIC.get(index.wrapping_sub(1)) {
             return Ok((name.as_bytes(), value.as_bytes()));
         }
-        // Number 0 is no line: it is far outside.
+        // Index 0 wraps around and is not found.
         let line = self.lines.get(index.wrapping_sub(STATIC.len() + 1)).ok_or(HpackError)?;
         Ok(self.bytes[line.at..line.at + line.len()].split_at(line.name as usize))
     }
 
-    /// Adds a line; the oldest make room. One that is larger than the table empties it (RFC 7541 §4.4).
+    /// Adds a field and evicts the oldest ones. A field that is larger than the table empties it (RFC 7541 §4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8]) {
         let length = name.len() + value.len();
         self.evict(length + OVERHEAD);
@@ -145,7 +145,7 @@ impl Dynamic {
         self.size += length + OVERHEAD;
     }
 
-    /// Drops the oldest lines until there is room for `wanted`, or none is left.
+    /// Evicts the oldest fields until there is room for `wanted` bytes, or none is left.
     fn evict(&mut self, wanted: usize) {
         while self.size + wanted > self.limit
             && let Some(line) = self.lines.pop_back()
@@ -159,8 +159,8 @@ impl Dynamic {
         }
     }
 
-    /// Room for so many bytes more. What is left is moved only when as much went as is left, so each byte is moved once
-    /// for one that came; and there are never more than twice the table's size.
+    /// Makes room for `length` more bytes. The remaining bytes are moved only if at least as many were evicted, so each byte is
+    /// moved at most once per added byte, and the allocation stays below twice the size of the table.
     fn make_room(&mut self, length: usize) {
         if self.bytes.len() + length <= self.bytes.capacity() {
             return;
@@ -186,9 +186,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However lines come and go, each is there whole, and what is allocated stays near the size.
+        /// Fields stay intact through insertions and evictions, and the allocation stays close to the size.
         #[test]
-        fn lines_stay_whole_in_bounded_room(
+        fn fields_stay_intact_in_bounded_memory(
             limit in 32_usize..2000,
             lines in prop::collection::vec((any::<u8>(), 0_usize..30, 0_usize..300), 0..400),
         ) {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_allocated_before_the_first_line() {
+    fn nothing_is_allocated_before_the_first_field() {
         let table = Dynamic::new(4096);
         assert_eq!((table.bytes.capacity(), table.lines.capacity()), (0, 0));
     }
