@@ -1,4 +1,4 @@
-//! What clients may take their time for, and how much they may send.
+//! Limits of client connections, and how they are closed at shutdown.
 
 use std::time::Duration;
 
@@ -38,5 +38,44 @@ impl Default for ClientConfig {
             max_headers: 100,
             underscores: false,
         }
+    }
+}
+
+/// For each kind of frame that costs its sender little: how many of them a connection may send at once. `None` stands
+/// for the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct H2Config {
+    /// Requests that are cancelled early.
+    pub resets: Option<u32>,
+    /// Requests that the gateway resets because of errors in them.
+    pub errors: Option<u32>,
+    /// SETTINGS frames.
+    pub settings: Option<u32>,
+    /// PING frames.
+    pub pings: Option<u32>,
+    /// Empty DATA frames.
+    pub empty_data: Option<u32>,
+    /// Heads that are too large after decompression.
+    pub large_heads: Option<u32>,
+    /// PRIORITY and PRIORITY_UPDATE frames.
+    pub priorities: Option<u32>,
+    /// WINDOW_UPDATE frames.
+    pub window_updates: Option<u32>,
+    /// GOAWAY frames and frames of unknown types.
+    pub others: Option<u32>,
+}
+
+/// What happens between the signal to end and the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainConfig {
+    /// How long it goes on taking in connections while /readyz already says 503, so that balancers notice.
+    pub delay: Duration,
+    /// How long it waits for what is open after that.
+    pub deadline: Duration,
+}
+
+impl Default for DrainConfig {
+    fn default() -> Self {
+        Self { delay: Duration::ZERO, deadline: Duration::from_secs(30) }
     }
 }

@@ -3,9 +3,7 @@
 //! A pattern accepts all that `check` accepts, and of what it refuses as much as a regular expression can tell. Whatever
 //! holds `${` is accepted, because its value is only known at the start.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, json_schema};
 use serde_json::{Value, json};
 
 use super::values::{calendar_units, units};
@@ -86,17 +84,7 @@ macro_rules! kinds {
         $(#[$meta])*
         pub(super) struct $name;
 
-        impl JsonSchema for $name {
-            fn inline_schema() -> bool {
-                true
-            }
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                $schema
-            }
-        }
+        super::schema::schemas! { $name, stringify!($name) => _generator $schema; }
     )*};
 }
 

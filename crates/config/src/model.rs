@@ -7,10 +7,9 @@ use ipnet::IpNet;
 use sluicegate_limiter::{Ban, Quota};
 
 use super::at::{At, FileRef};
-use super::client::ClientConfig;
+use super::client::{ClientConfig, DrainConfig, H2Config};
 use super::cors::CorsConfig;
 use super::cost::Cost;
-use super::drain::DrainConfig;
 use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
@@ -18,7 +17,6 @@ use super::log::{AccessLogConfig, TraceConfig};
 use super::route::RouteConfig;
 use super::store::RedisConfig;
 use super::upstream::UpstreamConfig;
-use crate::h2::H2Config;
 use crate::{HeaderChange, KeySpec};
 
 /// A valid configuration.

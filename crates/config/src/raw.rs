@@ -8,23 +8,18 @@ use std::collections::BTreeMap;
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw_ban::RawBan;
 use super::raw_cors::RawCors;
-use super::raw_drain::RawDrain;
-use super::raw_h2::RawH2;
 use super::raw_jwt::RawJwt;
-use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts};
+use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
 use super::raw_log::{RawAccessLog, RawTrace};
 use super::raw_route::RawRoute;
 use super::raw_shape::RawHeaderChanges;
 use super::raw_store::RawStore;
 use super::raw_upstream::RawUpstream;
-use super::read::{Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
-use super::report::{Place, Report};
+use super::read::{Later, Named, OneOrMany, mapping};
 #[cfg(feature = "schema")]
 use super::schema::{Family, Scalar};
-use super::shorthand::{RawCost, RawCount, RawList, RawListener, RawPlan};
-use super::yaml_tree::Node;
+use super::shorthand::{RawBan, RawCost, RawCount, RawDrain, RawList, RawListener, RawPlan};
 
 mapping! {
     /// The configuration of a gateway.
@@ -199,6 +194,21 @@ mapping! {
         when: RawWhen,
         /// Other rates for consumers and users on these plans.
         plans: Named<RawPlan>,
+    }
+}
+
+mapping! {
+    /// Refuses a key for a while after it was refused.
+    "a ban"
+    struct RawBanFields {
+        /// Refusals that begin it. Default: 1.
+        after: RawCount,
+        /// The time within which they count, such as 1min.
+        #[schemars(with = "Option<hints::Duration>")]
+        within: RawText,
+        /// How long it lasts, such as 15min.
+        #[schemars(required, with = "hints::Duration")]
+        span = "for": RawText,
     }
 }
 

@@ -4,10 +4,9 @@ use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
-use super::read::{OneOrMany, Read, entries, mapping, not_available, parsed, unknown_key, wrong, wrong_kind};
-use super::report::{Place, Report};
+use super::read::{OneOrMany, Read, mapping, wrong, wrong_kind};
+use super::report::Report;
 use super::shorthand::RawCount;
-use super::values;
 use super::yaml_tree::{Node, Value};
 
 /// A way to spread requests: a word, or `{hash: KEY}`.
@@ -23,10 +22,6 @@ pub(super) enum RawEjection {
     Off,
     Fields(Box<RawEjectionFields>),
 }
-
-/// A number of attempts, or a mapping.
-#[derive(Clone, Debug)]
-pub(super) struct RawRetries(pub(super) RawRetriesFields);
 
 mapping! {
     /// A way to spread requests that depends on something.
@@ -117,16 +112,5 @@ impl Read for RawEjection {
             }
             _ => wrong_kind(node, "off or {failures: N, for: DURATION, max: DURATION, share: SHARE}", report),
         }
-    }
-}
-
-impl Read for RawRetries {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        if let Value::Map(_) = &node.value {
-            return RawRetriesFields::read(node, report).map(Self);
-        }
-        let attempts = parsed(node, "a number or {attempts: N, budget: SHARE}", report, values::count)?;
-        let attempts = Some(At { at: node.at, value: RawCount(attempts) });
-        Some(Self(RawRetriesFields { attempts, ..RawRetriesFields::empty(node.at) }))
     }
 }

@@ -4,8 +4,8 @@ use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
-use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key, wrong_kind};
-use super::report::{Place, Report};
+use super::read::{OneOrMany, Read, mapping, wrong_kind};
+use super::report::Report;
 use super::yaml_tree::{Node, Value};
 
 /// Which pages may read answers; `None` for none.

@@ -4,10 +4,8 @@ use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
-use super::read::{Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
-use super::report::{Place, Report};
+use super::read::{Named, OneOrMany, mapping};
 use super::shorthand::RawSecret;
-use super::yaml_tree::Node;
 
 mapping! {
     /// User tokens (JWT), verified with one of jwks, secret and public_key.

@@ -4,12 +4,10 @@ use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
-use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key};
-use super::report::{Place, Report};
+use super::read::{OneOrMany, mapping};
 #[cfg(feature = "schema")]
 use super::schema::Scalar;
 use super::shorthand::{RawCount, RawProxy, RawSecret};
-use super::yaml_tree::Node;
 
 mapping! {
     /// An address that serves clients.
@@ -114,5 +112,43 @@ mapping! {
         /// From a request's head to the last byte of its answer. Default: no bound.
         #[schemars(with = "Option<hints::Duration>")]
         request: RawText,
+    }
+}
+
+mapping! {
+    /// What happens between the signal to end and the end.
+    "drain"
+    struct RawDrainFields {
+        /// How long connections are still taken in while /readyz already says 503. Default: 0s.
+        #[schemars(with = "Option<hints::Duration>")]
+        delay: RawText,
+        /// How long it waits for requests in flight after that. Default: 30s.
+        #[schemars(with = "Option<hints::Duration>")]
+        deadline: RawText,
+    }
+}
+
+mapping! {
+    /// What one HTTP/2 connection may send of frames that cost their sender nothing, at once; who sends more is cut off.
+    "h2"
+    struct RawH2 {
+        /// Requests that are taken back within 20 ms (CVE-2023-44487). Default: 40.
+        resets: RawCount,
+        /// Requests that the gateway has to reset for their mistakes (CVE-2025-8671). Default: 30.
+        errors: RawCount,
+        /// SETTINGS (CVE-2019-9515). Default: 20.
+        settings: RawCount,
+        /// PING (CVE-2019-9512). Default: 40.
+        pings: RawCount,
+        /// DATA with nothing in it (CVE-2019-9518). Default: 40.
+        empty_data: RawCount,
+        /// Heads that unpack to more than `max_head` (CVE-2016-6581). Default: 20.
+        large_heads: RawCount,
+        /// PRIORITY and PRIORITY_UPDATE (CVE-2019-9513). Default: 50.
+        priorities: RawCount,
+        /// WINDOW_UPDATE (CVE-2019-9511). Default: 60.
+        window_updates: RawCount,
+        /// GOAWAY and frames of unknown kinds. Default: 40.
+        others: RawCount,
     }
 }

@@ -4,8 +4,8 @@ use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
-use super::read::{OneOrMany, Read, entries, mapping, not_available, unknown_key};
-use super::report::{Place, Report};
+use super::read::{OneOrMany, Read, mapping};
+use super::report::Report;
 use super::yaml_tree::{Node, Value};
 
 /// In the place of the path: no access log.

@@ -8,13 +8,11 @@ use super::at::At;
 use super::hints;
 use super::raw::RawText;
 use super::raw_cors::RawCors;
-use super::raw_shape::{RawHeaderChanges, RawRedirect, RawRewrite};
-use super::read::{Later, Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
-use super::report::{Place, Report};
+use super::raw_shape::{RawHeaderChanges, RawRewrite};
+use super::read::{Later, Named, OneOrMany, mapping};
 #[cfg(feature = "schema")]
 use super::schema::{Family, Scalar};
-use super::shorthand::{RawAnswer, RawCount};
-use super::yaml_tree::Node;
+use super::shorthand::{RawAnswer, RawCount, RawRedirect};
 
 mapping! {
     /// Requests of one kind, where they go and under which limits.

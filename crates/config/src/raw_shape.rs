@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use super::at::At;
 use super::raw::RawText;
-use super::raw_route::RawRedirectFields;
-use super::read::{Named, OneOrMany, Read, entries, mapping, not_available, unknown_key};
-use super::report::{Place, Report};
+use super::read::{Named, OneOrMany, Read, mapping};
+use super::report::Report;
 #[cfg(feature = "schema")]
 use super::schema::Scalar;
 use super::yaml_tree::{Node, Value};
@@ -48,25 +47,11 @@ pub(super) enum RawRewrite {
     Regex(Box<RawRewriteFields>),
 }
 
-/// A redirect: where to, or a mapping.
-#[derive(Clone, Debug)]
-pub(super) struct RawRedirect(pub(super) RawRedirectFields);
-
 impl Read for RawRewrite {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         match &node.value {
             Value::Scalar(text) => Some(Self::Template(text.clone())),
             _ => RawRewriteFields::read(node, report).map(|fields| Self::Regex(Box::new(fields))),
         }
-    }
-}
-
-impl Read for RawRedirect {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        let Value::Scalar(to) = &node.value else {
-            return RawRedirectFields::read(node, report).map(Self);
-        };
-        let to = Some(At { at: node.at, value: to.clone() });
-        Some(Self(RawRedirectFields { to, ..RawRedirectFields::empty(node.at) }))
     }
 }

@@ -4,10 +4,8 @@ use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
-use super::read::{Read, entries, mapping, not_available, unknown_key};
-use super::report::{Place, Report};
+use super::read::mapping;
 use super::shorthand::{RawCount, RawSecret};
-use super::yaml_tree::Node;
 
 mapping! {
     /// Where counters live that several gateways share.

@@ -1,14 +1,11 @@
 //! Upstreams as they are written.
 
-use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
-use super::raw_balance::{RawBalance, RawEjection, RawHealth, RawRetries};
-use super::read::{Read, entries, mapping, not_available, unknown_key};
-use super::report::{Place, Report};
-use super::shorthand::{RawCount, RawServer};
-use super::yaml_tree::Node;
+use super::raw_balance::{RawBalance, RawEjection, RawHealth};
+use super::read::mapping;
+use super::shorthand::{RawCount, RawRetries, RawServer};
 
 mapping! {
     /// An API behind the gateway.

@@ -210,7 +210,7 @@ macro_rules! mapping {
         pub(super) struct $name {
             #[cfg_attr(feature = "schema", schemars(skip))]
             #[allow(dead_code, reason = "not every mapping is named in an error of its own")]
-            pub(super) at: Place,
+            pub(super) at: crate::report::Place,
             /// Fields that are given and wrong: they are reported, and none of them is missing.
             #[cfg_attr(feature = "schema", schemars(skip))]
             #[allow(dead_code, reason = "not every mapping has fields that can be missing")]
@@ -218,18 +218,20 @@ macro_rules! mapping {
             $(
                 $(#[cfg_attr(feature = "schema", $field_meta)])*
                 $(#[cfg_attr(feature = "schema", schemars(rename = $key))])?
-                pub(super) $field: Option<At<$ty>>,
+                pub(super) $field: Option<crate::at::At<$ty>>,
             )*
         }
 
         impl $name {
-            pub(super) fn empty(at: Place) -> Self {
+            pub(super) fn empty(at: crate::report::Place) -> Self {
                 Self { at, wrong: Vec::new(), $($field: None),* }
             }
         }
 
-        impl Read for $name {
-            fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        impl crate::read::Read for $name {
+            fn read(node: &crate::yaml_tree::Node, report: &mut crate::report::Report) -> Option<Self> {
+                use crate::read::{Read, entries, not_available, unknown_key};
+
                 const FIELDS: &[crate::read::Field] =
                     &[$((mapping!(@key $field $($key)?), <$ty as Read>::LATER)),*];
                 let mut mapping = Self::empty(node.at);
@@ -239,7 +241,7 @@ macro_rules! mapping {
                             if <$ty as Read>::LATER {
                                 report.error(not_available(key.at, &format!("`{}`", key.value)));
                             }
-                            mapping.$field = At::read(value, report);
+                            mapping.$field = Read::read(value, report);
                             if mapping.$field.is_none() {
                                 mapping.wrong.push(mapping!(@key $field $($key)?));
                             }
@@ -254,4 +256,29 @@ macro_rules! mapping {
     (@key $field:ident $key:literal) => { $key };
     (@key $field:ident) => { stringify!($field) };
 }
-pub(super) use mapping;
+
+/// Declares values that are written as one field of a mapping alone, or as the mapping. Without `$expected`, the
+/// mapping itself reports what it is not.
+macro_rules! shorthand {
+    ($($(#[$meta:meta])* $name:ident($fields:ident.$field:ident) $($expected:literal)?;)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        pub(super) struct $name(pub(super) $fields);
+
+        impl crate::read::Read for $name {
+            fn read(node: &crate::yaml_tree::Node, report: &mut crate::report::Report) -> Option<Self> {
+                match &node.value {
+                    crate::yaml_tree::Value::Scalar(_) => {
+                        let $field = Some(crate::read::Read::read(node, report)?);
+                        Some(Self($fields { $field, ..$fields::empty(node.at) }))
+                    }
+                    $(kind if !matches!(kind, crate::yaml_tree::Value::Map(_)) => {
+                        crate::read::wrong_kind(node, $expected, report)
+                    })?
+                    _ => $fields::read(node, report).map(Self),
+                }
+            }
+        }
+    )*};
+}
+pub(super) use {mapping, shorthand};

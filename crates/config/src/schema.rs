@@ -1,6 +1,5 @@
 //! What editors are told of gateway.yaml: a JSON Schema.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::generate::SchemaSettings;
@@ -9,21 +8,18 @@ use serde_json::{Value, json};
 
 use super::at::At;
 use super::hints;
-use super::raw::{RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
-use super::raw_balance::{
-    RawBalance, RawBalanceFields, RawEjection, RawEjectionFields, RawRetries, RawRetriesFields,
-};
-use super::raw_ban::{RawBan, RawBanFields};
+use super::raw::{RawBanFields, RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
+use super::raw_balance::{RawBalance, RawBalanceFields, RawEjection, RawEjectionFields, RawRetriesFields};
 use super::raw_cors::{RawCors, RawCorsFields};
-use super::raw_drain::{RawDrain, RawDrainFields};
-use super::raw_listen::RawListenerFields;
+use super::raw_listen::{RawDrainFields, RawListenerFields};
 use super::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawSampleFields};
 use super::raw_route::{RawRedirectFields, RawRespond};
-use super::raw_shape::{RawRedirect, RawRewrite, RawRewriteFields};
+use super::raw_shape::{RawRewrite, RawRewriteFields};
 use super::raw_upstream::RawServerFields;
 use super::read::{Named, OneOrMany};
 use super::shorthand::{
-    RawAnswer, RawCost, RawCount, RawList, RawListener, RawPlan, RawProxy, RawSecret, RawServer,
+    RawAnswer, RawBan, RawCost, RawCount, RawDrain, RawList, RawListener, RawPlan, RawProxy, RawRedirect,
+    RawRetries, RawSecret, RawServer,
 };
 
 /// The schema of the whole file.
@@ -90,66 +86,49 @@ pub(super) struct Scalar;
 /// A family of answer headers.
 pub(super) struct Family;
 
-/// Declares what editors are told of a type that is not written as it is declared.
-macro_rules! told_as {
-    ($($ty:ty $(where $generic:ident)?, $name:literal => $generator:ident $schema:expr;)*) => {$(
-        impl $(<$generic: JsonSchema>)? JsonSchema for $ty {
+/// Implements `JsonSchema` for types that a file does not write as they are declared.
+macro_rules! schemas {
+    ($($ty:ty $(where $generic:ident)?, $name:expr => $generator:ident $schema:expr;)*) => {$(
+        impl $(<$generic: schemars::JsonSchema>)? schemars::JsonSchema for $ty {
             fn inline_schema() -> bool {
                 true
             }
-            fn schema_name() -> Cow<'static, str> {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
                 $name.into()
             }
-            fn json_schema($generator: &mut SchemaGenerator) -> Schema {
+            fn json_schema($generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 $schema
             }
         }
     )*};
 }
+pub(super) use schemas;
 
-told_as! {
+schemas! {
     Scalar, "Scalar" => _generator json_schema!({ "type": ["string", "number", "boolean"] });
     Family, "Family" => _generator json_schema!({ "type": "string", "enum": ["x-ratelimit", "ietf", "retry-after"] });
     RawCount, "Count" => _generator hints::number(hints::COUNT, &[]);
     RawCost, "Cost" => generator {
-        let fields = generator.subschema_for::<RawCostFields>();
-        json_schema!({ "anyOf": [hints::number(&hints::cost(), &["5", "header:X-Cost"]), fields] })
+        number_or::<RawCostFields>(&hints::cost(), &["5", "header:X-Cost"], generator)
     };
-    RawBalance, "Balance" => generator {
-        let fields = generator.subschema_for::<RawBalanceFields>();
-        json_schema!({ "anyOf": [{ "type": "string", "enum": ["round_robin", "least_requests", "random"] }, fields] })
-    };
-    RawEjection, "Ejection" => generator {
-        let fields = generator.subschema_for::<RawEjectionFields>();
-        json_schema!({ "anyOf": [{ "type": "string", "enum": ["off"] }, fields] })
-    };
-    RawRetries, "Retries" => generator {
-        let fields = generator.subschema_for::<RawRetriesFields>();
-        json_schema!({ "anyOf": [hints::number(hints::COUNT, &[]), fields] })
-    };
-    RawAnswer, "Answer" => generator {
-        let fields = generator.subschema_for::<RawRespond>();
-        json_schema!({ "anyOf": [{ "type": "string", "enum": ["usage"] }, fields] })
-    };
-    RawListener, "Listener" => generator either::<RawListenerFields>(&hints::address(), generator);
-    RawServer, "Server" => generator either::<RawServerFields>(&hints::server(), generator);
+    RawBalance, "Balance" => generator word_or::<RawBalanceFields>(&["round_robin", "least_requests", "random"], generator);
+    RawEjection, "Ejection" => generator word_or::<RawEjectionFields>(&["off"], generator);
+    RawRetries, "Retries" => generator number_or::<RawRetriesFields>(hints::COUNT, &[], generator);
+    RawAnswer, "Answer" => generator word_or::<RawRespond>(&["usage"], generator);
+    RawListener, "Listener" => generator text_or::<RawListenerFields>(&hints::address(), generator);
+    RawServer, "Server" => generator text_or::<RawServerFields>(&hints::server(), generator);
     RawPlan, "Plan" => generator {
-        let fields = generator.subschema_for::<RawPlanFields>();
-        let numbers = format!("{}|{}", hints::COUNT, hints::rate());
-        json_schema!({ "anyOf": [hints::number(&numbers, &["1000/min"]), fields] })
+        number_or::<RawPlanFields>(&format!("{}|{}", hints::COUNT, hints::rate()), &["1000/min"], generator)
     };
-    RawAccessLog, "AccessLog" => generator either::<RawAccessLogFields>(".+", generator);
-    RawSample, "Sample" => generator either::<RawSampleFields>(hints::SHARE, generator);
-    RawRedirect, "Redirect" => generator either::<RawRedirectFields>(".+", generator);
-    RawRewrite, "Rewrite" => generator either::<RawRewriteFields>(".+", generator);
-    RawCors, "Cors" => generator {
-        let fields = generator.subschema_for::<RawCorsFields>();
-        json_schema!({ "anyOf": [{ "type": "string", "enum": ["off"] }, fields] })
-    };
-    RawBan, "Ban" => generator either::<RawBanFields>(&hints::duration(), generator);
-    RawDrain, "Drain" => generator either::<RawDrainFields>(&hints::duration(), generator);
-    RawSecret, "Secret" => generator either::<RawSecretFile>(".*", generator);
-    RawProxy, "Proxy" => generator either::<RawListFile>(&format!("{}|list:.+", hints::network()), generator);
+    RawAccessLog, "AccessLog" => generator text_or::<RawAccessLogFields>(".+", generator);
+    RawSample, "Sample" => generator text_or::<RawSampleFields>(hints::SHARE, generator);
+    RawRedirect, "Redirect" => generator text_or::<RawRedirectFields>(".+", generator);
+    RawRewrite, "Rewrite" => generator text_or::<RawRewriteFields>(".+", generator);
+    RawCors, "Cors" => generator word_or::<RawCorsFields>(&["off"], generator);
+    RawBan, "Ban" => generator text_or::<RawBanFields>(&hints::duration(), generator);
+    RawDrain, "Drain" => generator text_or::<RawDrainFields>(&hints::duration(), generator);
+    RawSecret, "Secret" => generator text_or::<RawSecretFile>(".*", generator);
+    RawProxy, "Proxy" => generator text_or::<RawListFile>(&format!("{}|list:.+", hints::network()), generator);
     RawList, "List" => generator {
         let network = hints::text(&hints::network(), &["192.0.2.0/24", "2001:db8::/32"]);
         let file = generator.subschema_for::<RawListFile>();
@@ -164,7 +143,16 @@ told_as! {
 }
 
 /// A text that matches a pattern, or a mapping.
-fn either<T: JsonSchema>(pattern: &str, generator: &mut SchemaGenerator) -> Schema {
-    let fields = generator.subschema_for::<T>();
-    json_schema!({ "anyOf": [hints::text(pattern, &[]), fields] })
+fn text_or<T: JsonSchema>(pattern: &str, generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [hints::text(pattern, &[]), generator.subschema_for::<T>()] })
+}
+
+/// A number, a text that matches a pattern, or a mapping.
+fn number_or<T: JsonSchema>(pattern: &str, examples: &[&str], generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [hints::number(pattern, examples), generator.subschema_for::<T>()] })
+}
+
+/// One of a few words, or a mapping.
+fn word_or<T: JsonSchema>(words: &[&str], generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "string", "enum": words }, generator.subschema_for::<T>()] })
 }

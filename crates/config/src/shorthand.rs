@@ -1,22 +1,30 @@
 //! Values that may be written in more than one form.
 
 use super::at::At;
-use super::raw::{RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
-use super::raw_listen::RawListenerFields;
-use super::raw_route::RawRespond;
+use super::raw::{RawBanFields, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
+use super::raw_balance::RawRetriesFields;
+use super::raw_listen::{RawDrainFields, RawListenerFields};
+use super::raw_route::{RawRedirectFields, RawRespond};
 use super::raw_upstream::RawServerFields;
-use super::read::{Read, parsed, text, wrong, wrong_kind};
+use super::read::{Read, parsed, shorthand, text, wrong, wrong_kind};
 use super::report::{Problem, Report};
 use super::values;
 use super::yaml_tree::{Node, Value};
 
-/// A listener: `0.0.0.0:8080`, or a mapping.
-#[derive(Clone, Debug)]
-pub(super) struct RawListener(pub(super) RawListenerFields);
-
-/// A server: a URL, or a mapping.
-#[derive(Clone, Debug)]
-pub(super) struct RawServer(pub(super) RawServerFields);
+shorthand! {
+    /// A listener: `0.0.0.0:8080`, or a mapping.
+    RawListener(RawListenerFields.address);
+    /// A server: a URL, or a mapping.
+    RawServer(RawServerFields.url);
+    /// A redirect: a URL, or a mapping.
+    RawRedirect(RawRedirectFields.to);
+    /// The time that a drain may take, or a mapping.
+    RawDrain(RawDrainFields.deadline) "a duration or {delay: DURATION, deadline: DURATION}";
+    /// The duration of a ban, or a mapping.
+    RawBan(RawBanFields.span) "a duration or {after: N, within: DURATION, for: DURATION}";
+    /// A number of attempts, or a mapping.
+    RawRetries(RawRetriesFields.attempts) "a number or {attempts: N, budget: SHARE}";
+}
 
 /// A secret: the value itself, or `{file: PATH}`.
 #[derive(Clone, Debug)]
@@ -64,26 +72,6 @@ pub(super) enum RawAnswer {
 impl Read for RawCount {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         parsed(node, "a number", report, values::count).map(Self)
-    }
-}
-
-impl Read for RawListener {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        let Value::Scalar(address) = &node.value else {
-            return RawListenerFields::read(node, report).map(Self);
-        };
-        let address = Some(At { at: node.at, value: address.clone() });
-        Some(Self(RawListenerFields { address, ..RawListenerFields::empty(node.at) }))
-    }
-}
-
-impl Read for RawServer {
-    fn read(node: &Node, report: &mut Report) -> Option<Self> {
-        let Value::Scalar(url) = &node.value else {
-            return RawServerFields::read(node, report).map(Self);
-        };
-        let url = Some(At { at: node.at, value: url.clone() });
-        Some(Self(RawServerFields { url, ..RawServerFields::empty(node.at) }))
     }
 }
 

@@ -6,8 +6,7 @@ use super::{in_range, missing, value};
 use crate::Part;
 use crate::at::At;
 use crate::model::{LimitConfig, Mode};
-use crate::raw::RawLimit;
-use crate::raw_ban::RawBanFields;
+use crate::raw::{RawBanFields, RawLimit};
 use crate::report::{Mistake, Report};
 use crate::values;
 

@@ -1,12 +1,13 @@
-//! Clients: how long they may take, and how much they may send.
+//! Limits of client connections: timeouts, rates, sizes, HTTP/2 frames, and the drain.
 
 use std::time::Duration;
 
-use super::{in_range, underscores, value};
+use super::{at_most, in_range, underscores, value};
 use crate::at::At;
-use crate::client::ClientConfig;
+use crate::client::{ClientConfig, DrainConfig, H2Config};
 use crate::raw::RawConfig;
 use crate::report::{Mistake, Report};
+use crate::shorthand::RawCount;
 use crate::values;
 
 /// The longest time that can be meant: a longer one is a mistake of the unit.
@@ -44,4 +45,35 @@ pub(super) fn timeout(text: &At<String>, report: &mut Report) -> Option<Duration
         duration if duration > LONGEST => Err(Mistake::new(format!("a timeout is at most 24h, not {text}"))),
         duration => Ok(duration),
     })
+}
+
+pub(super) fn h2(raw: &RawConfig, report: &mut Report) -> H2Config {
+    let Some(raw) = raw.h2.as_ref().map(|raw| &raw.value) else { return H2Config::default() };
+    let mut budget = |given: &Option<At<RawCount>>, name: &str| {
+        let floor = given.as_ref().and_then(|count| in_range(count, 1..=1_000_000, name, report));
+        floor.map(|floor| floor as u32)
+    };
+    H2Config {
+        resets: budget(&raw.resets, "resets"),
+        errors: budget(&raw.errors, "errors"),
+        settings: budget(&raw.settings, "settings"),
+        pings: budget(&raw.pings, "pings"),
+        empty_data: budget(&raw.empty_data, "empty_data"),
+        large_heads: budget(&raw.large_heads, "large_heads"),
+        priorities: budget(&raw.priorities, "priorities"),
+        window_updates: budget(&raw.window_updates, "window_updates"),
+        others: budget(&raw.others, "others"),
+    }
+}
+
+/// The longest delay before a drain. A longer one is probably a mistake of the unit.
+const LONGEST_DELAY: Duration = Duration::from_secs(3_600);
+
+pub(super) fn drain(raw: &RawConfig, report: &mut Report) -> DrainConfig {
+    let default = DrainConfig::default();
+    let Some(raw) = &raw.drain else { return default };
+    let fields = &raw.value.0;
+    let delay = fields.delay.as_ref().and_then(|text| at_most(text, "delay", (LONGEST_DELAY, "1h"), report));
+    let deadline = fields.deadline.as_ref().and_then(|text| value(text, report, values::duration));
+    DrainConfig { delay: delay.unwrap_or(default.delay), deadline: deadline.unwrap_or(default.deadline) }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::matching::method;
-use super::{empty, header_name, missing, value};
+use super::{at_most, empty, header_name, missing, value};
 use crate::at::At;
 use crate::cors::{Below, CorsConfig, EXPOSED, Origins};
 use crate::host_name;
@@ -14,7 +14,6 @@ use crate::raw_cors::{RawCors, RawCorsFields};
 use crate::raw_route::RawRoute;
 use crate::read::OneOrMany;
 use crate::report::{Mistake, Report};
-use crate::values;
 
 /// No browser remembers a preflight request for longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -70,19 +69,14 @@ pub(super) fn cors(raw: Option<&At<RawCors>>, report: &mut Report) -> Option<Arc
             expose.push(name.to_owned());
         }
     }
-    let max_age = raw.max_age.as_ref().and_then(|text| {
-        value(text, report, |text| match values::duration(text)? {
-            age if age <= LONGEST => Ok(age.as_secs()),
-            _ => Err(Mistake::new(format!("`max_age` is at most 24h, not {text}"))),
-        })
-    });
+    let max_age = raw.max_age.as_ref().and_then(|text| at_most(text, "max_age", (LONGEST, "24h"), report));
     Some(Arc::new(CorsConfig {
         origins: origins(raw, credentials, report)?,
         credentials,
         expose: expose.join(", "),
         methods: methods.map(|names| names.join(", ")),
         headers: headers.map(|names| names.join(", ")),
-        max_age,
+        max_age: max_age.map(|age| age.as_secs()),
     }))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Uri, header};
 
-use super::{empty, header_name, secret, value};
+use super::{between, empty, exactly_one, header_name, secret, value};
 use crate::at::{At, Folder};
 use crate::jwt::{JwksUrl, JwtConfig, JwtKeys};
 use crate::raw_jwt::{RawJwks, RawJwt};
@@ -13,7 +13,6 @@ use crate::read::OneOrMany;
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::secret::Secret;
 use crate::shorthand::RawSecret;
-use crate::values;
 
 const LEEWAY: Duration = Duration::from_secs(30);
 const MAX_LEEWAY: Duration = Duration::from_secs(3600);
@@ -86,22 +85,6 @@ fn audience(raw: Option<&At<OneOrMany<At<String>>>>, report: &mut Report) -> Vec
     raw.value.0.iter().map(|text| text.value.clone()).collect()
 }
 
-fn between(
-    text: &At<String>,
-    field: &str,
-    (least, least_text): (Duration, &str),
-    (most, most_text): (Duration, &str),
-    report: &mut Report,
-) -> Option<Duration> {
-    value(text, report, |text| match text {
-        "0" | "0s" if least.is_zero() => Ok(least),
-        _ => match values::duration(text)? {
-            fits if (least..=most).contains(&fits) => Ok(fits),
-            _ => Err(Mistake::new(format!("`{field}` is between {least_text} and {most_text}, not {text}"))),
-        },
-    })
-}
-
 fn forward(raw: &RawJwt, token: Option<&HeaderName>, report: &mut Report) -> Vec<(HeaderName, String)> {
     let mut told: Vec<(HeaderName, String)> = Vec::new();
     for (name, claim) in raw.forward.as_ref().map_or(&[][..], |forward| &forward.value.0) {
@@ -129,27 +112,16 @@ fn forward(raw: &RawJwt, token: Option<&HeaderName>, report: &mut Report) -> Vec
 }
 
 fn keys(at: Place, raw: &RawJwt, folder: Folder<'_>, report: &mut Report) -> Option<JwtKeys> {
-    let given: Vec<(&str, Place)> = [
+    let given = [
         ("jwks", raw.jwks.as_ref().map(|jwks| jwks.at)),
         ("secret", raw.secret.as_ref().map(|secret| secret.at)),
         ("public_key", raw.public_key.as_ref().map(|key| key.at)),
-    ]
-    .into_iter()
-    .filter_map(|(name, at)| Some((name, at?)))
-    .collect();
-    match given.as_slice() {
-        [] if !["jwks", "secret", "public_key"].iter().any(|name| raw.wrong.contains(name)) => report.error(
-            Problem::new(at, "auth.jwt needs one of `jwks`, `secret` and `public_key`")
-                .help("such as `jwks: {url: https://id.example.com/.well-known/jwks.json}`"),
-        ),
-        [(first, _), more @ ..] => {
-            for (name, at) in more {
-                let problem = Problem::new(*at, format!("auth.jwt has `{first}` and `{name}`"));
-                report.error(problem.help("keep one of them: tokens are signed by one issuer, in one way"));
-            }
-        }
-        [] => {}
-    }
+    ];
+    let helps = [
+        "such as `jwks: {url: https://id.example.com/.well-known/jwks.json}`",
+        "keep one of them: tokens are signed by one issuer, in one way",
+    ];
+    exactly_one(at, "auth.jwt", given, helps, &raw.wrong, report);
     let jwks = raw.jwks.as_ref().and_then(|jwks| self::jwks(jwks, folder, report));
     let mut text = |raw: Option<&At<RawSecret>>| {
         let raw = raw?;

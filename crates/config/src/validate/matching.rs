@@ -1,13 +1,13 @@
 //! Which requests a route takes.
 
-use http::{HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 
 use super::route::Known;
 use super::{empty, header_name, path, value, word};
 use crate::HostPattern;
 use crate::at::At;
 use crate::raw_route::RawMatch;
-use crate::read::OneOrMany;
+use crate::read::{Named, OneOrMany};
 use crate::report::{Mistake, Report, nearest};
 use crate::route::Match;
 
@@ -16,16 +16,6 @@ const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "
 
 pub(super) fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) -> Match {
     let listener = raw.listener.as_ref().and_then(|name| known.listeners.find(name, report));
-    let mut headers = Vec::new();
-    for (name, wanted) in raw.headers.as_ref().map_or(&[][..], |headers| &headers.value.0) {
-        let Some(name) = value(name, report, header_name) else { continue };
-        let Some(wanted) = wanted else { continue };
-        let wanted_value = (wanted.value != "*").then(|| HeaderValue::from_str(&wanted.value));
-        match wanted_value.transpose() {
-            Ok(wanted) => headers.push((name, wanted)),
-            Err(_) => report.error(wanted.problem(format!("`{}` is not a header value", wanted.value))),
-        }
-    }
     for text in raw.methods.as_ref().map_or(&[][..], |methods| &methods.value.0) {
         doubt_method(text, report);
     }
@@ -40,9 +30,26 @@ pub(super) fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) ->
         paths: each("path", raw.path.as_ref(), report, path::read),
         methods: each("methods", raw.methods.as_ref(), report, method),
         preflight: false, // the route says it
-        headers,
+        headers: header_values(raw.headers.as_ref(), report),
         exact_spelling: spelling.unwrap_or(false),
     }
+}
+
+/// Headers and the values that they must have; `None` stands for any value.
+pub(super) fn header_values(
+    raw: Option<&At<Named<At<String>>>>,
+    report: &mut Report,
+) -> Vec<(HeaderName, Option<HeaderValue>)> {
+    let mut headers = Vec::new();
+    for (name, wanted) in raw.map_or(&[][..], |headers| &headers.value.0) {
+        let Some(name) = value(name, report, header_name) else { continue };
+        let Some(wanted) = wanted else { continue };
+        match (wanted.value != "*").then(|| HeaderValue::from_str(&wanted.value)).transpose() {
+            Ok(wanted) => headers.push((name, wanted)),
+            Err(_) => report.error(wanted.problem(format!("`{}` is not a header value", wanted.value))),
+        }
+    }
+    headers
 }
 
 fn each<T>(

@@ -7,9 +7,7 @@ mod client;
 mod client_ip;
 mod cors;
 mod cost;
-mod drain;
 mod edge;
-mod h2;
 mod jwt;
 mod key;
 mod limit;
@@ -19,7 +17,6 @@ mod matching;
 mod path;
 mod plan;
 mod quota;
-mod redis_tls;
 mod redis_url;
 mod route;
 mod section;
@@ -33,6 +30,7 @@ mod upstream_tls;
 mod uri;
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use http::HeaderName;
 
@@ -139,8 +137,8 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         workers: workers.map(|n| n as usize),
         client,
         max_head: raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD) as usize,
-        h2: h2::h2(raw, report),
-        drain: drain::drain(raw, report),
+        h2: client::h2(raw, report),
+        drain: client::drain(raw, report),
     };
     Parsed { config, matches }
 }
@@ -168,6 +166,36 @@ fn value<T, E: Into<Mistake>>(
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Option<T> {
     parse(&text.value).map_err(|mistake| report.error(mistake.into().at(text.at))).ok()
+}
+
+/// A duration between two bounds, which are given as values and as messages show them.
+fn between(
+    text: &At<String>,
+    field: &str,
+    (least, least_text): (Duration, &str),
+    (most, most_text): (Duration, &str),
+    report: &mut Report,
+) -> Option<Duration> {
+    value(text, report, |text| match text {
+        "0" | "0s" if least.is_zero() => Ok(least),
+        _ => match values::duration(text)? {
+            fits if (least..=most).contains(&fits) => Ok(fits),
+            _ => Err(Mistake::new(format!("`{field}` is between {least_text} and {most_text}, not {text}"))),
+        },
+    })
+}
+
+/// A duration of at most `most`, which is given as a value and as messages show it.
+fn at_most(
+    text: &At<String>,
+    field: &str,
+    (most, most_text): (Duration, &str),
+    report: &mut Report,
+) -> Option<Duration> {
+    value(text, report, |text| match values::duration(text)? {
+        fits if fits <= most => Ok(fits),
+        _ => Err(Mistake::new(format!("`{field}` is at most {most_text}, not {text}"))),
+    })
 }
 
 fn in_range(
@@ -219,6 +247,29 @@ fn missing(at: Place, what: &str, (field, example): (&str, &str), wrong: &[&str]
         report.error(
             Problem::new(at, format!("{what} needs `{field}`")).help(format!("such as `{field}: {example}`")),
         );
+    }
+}
+
+/// Reports that none or several of three fields are given, of which `what` needs one. `helps` are for these two cases.
+/// Fields among the `wrong` ones are reported already.
+fn exactly_one(
+    at: Place,
+    what: &str,
+    fields: [(&str, Option<Place>); 3],
+    [none, several]: [&str; 2],
+    wrong: &[&str],
+    report: &mut Report,
+) {
+    let mut given = fields.iter().filter_map(|(name, at)| Some((name, (*at)?)));
+    let Some((first, _)) = given.next() else {
+        if !fields.iter().any(|(name, _)| wrong.contains(name)) {
+            let [(a, _), (b, _), (c, _)] = fields;
+            report.error(Problem::new(at, format!("{what} needs one of `{a}`, `{b}` and `{c}`")).help(none));
+        }
+        return;
+    };
+    for (name, at) in given {
+        report.error(Problem::new(at, format!("{what} has `{first}` and `{name}`")).help(several));
     }
 }
 

@@ -1,12 +1,10 @@
 //! Other numbers for some requests of a limit: plans, a candidate; and which requests it concerns at all.
 
-use http::HeaderValue;
-
 use sluicegate_limiter::Quota;
 
-use super::matching::method;
+use super::matching::{header_values, method};
 use super::quota::quota;
-use super::{check_name, empty, header_name, value};
+use super::{check_name, empty, value};
 use crate::at::At;
 use crate::cost::Cost;
 use crate::model::When;
@@ -126,14 +124,7 @@ pub(super) fn when(raw: Option<&At<RawWhen>>, report: &mut Report) -> Option<Whe
         }
         when.methods = methods.value.0.iter().filter_map(|text| value(text, report, method)).collect();
     }
-    for (name, wanted) in raw.value.headers.as_ref().map_or(&[][..], |headers| &headers.value.0) {
-        let Some(name) = value(name, report, header_name) else { continue };
-        let Some(wanted) = wanted else { continue };
-        match (wanted.value != "*").then(|| HeaderValue::from_str(&wanted.value)).transpose() {
-            Ok(wanted) => when.headers.push((name, wanted)),
-            Err(_) => report.error(wanted.problem(format!("`{}` is not a header value", wanted.value))),
-        }
-    }
+    when.headers = header_values(raw.value.headers.as_ref(), report);
     if let Some(keys) = &raw.value.key {
         if keys.value.0.is_empty() {
             empty(keys.at, "key", "leave it out for all", report);

@@ -4,15 +4,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::redis_tls::tls;
 use super::redis_url::{MAX_DATABASE, RedisUrl, redis_url};
-use super::{empty, in_range, missing, secret, value};
+use super::tls::key_pair;
+use super::{between, empty, exactly_one, in_range, missing, secret, value};
 use crate::at::{At, Folder};
-use crate::raw_store::{RawRedis, RawSentinel, RawStore};
+use crate::raw_store::{RawRedis, RawRedisTls, RawSentinel, RawStore};
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::shorthand::RawSecret;
-use crate::store::{RedisAddress, RedisConfig, RedisServers};
-use crate::values;
+use crate::store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 
 /// The port of a Redis that does not name one.
 const PORT: u16 = 6379;
@@ -95,6 +94,13 @@ fn redis(
     })
 }
 
+fn tls(raw: &RawRedisTls, folder: Folder<'_>, report: &mut Report) -> RedisTls {
+    let ca = raw.ca.as_ref().and_then(|path| folder.content(path, report));
+    let client = key_pair(raw.cert.as_ref(), raw.key.as_ref(), &raw.wrong, report)
+        .and_then(|(cert, key)| folder.content(cert, report).zip(folder.content(key, report)));
+    RedisTls { ca, client }
+}
+
 /// Where the gateway may keep what it is to remember over a restart.
 fn state_folder(raw: &RawRedis, folder: Folder<'_>) -> PathBuf {
     // systemd names several folders with colons between them.
@@ -106,10 +112,8 @@ fn state_folder(raw: &RawRedis, folder: Folder<'_>) -> PathBuf {
 }
 
 fn timeout(text: &At<String>, report: &mut Report) -> Option<Duration> {
-    let timeout = value(text, report, |text| match values::duration(text)? {
-        fits if (Duration::from_millis(1)..=Duration::from_secs(10)).contains(&fits) => Ok(fits),
-        _ => Err(Mistake::new(format!("`timeout` is between 1ms and 10s, not {text}"))),
-    })?;
+    let (least, most) = ((Duration::from_millis(1), "1ms"), (Duration::from_secs(10), "10s"));
+    let timeout = between(text, "timeout", least, most, report)?;
     if timeout > LONG_TIMEOUT {
         report.warning(
             text.problem(format!("while the store is slow, every request may wait {} for it", text.value))
@@ -184,27 +188,16 @@ struct Found<'a> {
 }
 
 fn found<'a>(at: Place, raw: &'a RawRedis, folder: Folder<'_>, report: &mut Report) -> Option<Found<'a>> {
-    let given: Vec<(&str, Place)> = [
+    let given = [
         ("url", raw.url.as_ref().map(|url| url.at)),
         ("cluster", raw.cluster.as_ref().map(|nodes| nodes.at)),
         ("sentinel", raw.sentinel.as_ref().map(|sentinel| sentinel.at)),
-    ]
-    .into_iter()
-    .filter_map(|(name, at)| Some((name, at?)))
-    .collect();
-    match given.as_slice() {
-        [] if !["url", "cluster", "sentinel"].iter().any(|name| raw.wrong.contains(name)) => report.error(
-            Problem::new(at, "store.redis needs one of `url`, `cluster` and `sentinel`")
-                .help("such as `url: redis://127.0.0.1:6379`"),
-        ),
-        [(first, _), more @ ..] => {
-            for (name, at) in more {
-                let problem = Problem::new(*at, format!("store.redis has `{first}` and `{name}`"));
-                report.error(problem.help("keep one of them: a server, a cluster, or what sentinels watch"));
-            }
-        }
-        [] => {}
-    }
+    ];
+    let helps = [
+        "such as `url: redis://127.0.0.1:6379`",
+        "keep one of them: a server, a cluster, or what sentinels watch",
+    ];
+    exactly_one(at, "store.redis", given, helps, &raw.wrong, report);
     // All of them are read, so that all that is wrong is told at once.
     let single = raw.url.as_ref().and_then(|url| single(url, report));
     let cluster = raw.cluster.as_ref().and_then(|nodes| cluster(nodes, report));

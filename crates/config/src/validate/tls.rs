@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::{empty, missing, value, word};
+use super::{between, empty, missing, word};
 use crate::at::{At, FileRef, Folder};
 use crate::listener::{CertificateConfig, ClientAuthConfig, MinTls, TlsConfig};
 use crate::raw_listen::{RawCertificate, RawTls};
-use crate::report::{Mistake, Report};
-use crate::values;
+use crate::report::Report;
 
 /// The longest that a handshake may take when nothing else is said.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -19,21 +18,15 @@ pub(super) fn tls(raw: &RawTls, folder: Folder<'_>, report: &mut Report) -> TlsC
     let versions = [("1.2", MinTls::V1_2), ("1.3", MinTls::V1_3)];
     let min_version =
         raw.min_version.as_ref().and_then(|text| word(text, "version of TLS", &versions, report));
-    let timeout = raw.handshake_timeout.as_ref().and_then(|text| value(text, report, handshake_timeout));
+    let (least, most) = ((Duration::from_millis(100), "100ms"), (Duration::from_secs(300), "5min"));
+    let timeout = raw.handshake_timeout.as_ref();
+    let timeout = timeout.and_then(|text| between(text, "handshake_timeout", least, most, report));
     TlsConfig {
         certificates,
         client,
         min_version: min_version.unwrap_or(MinTls::V1_2),
         handshake_timeout: timeout.unwrap_or(HANDSHAKE),
     }
-}
-
-fn handshake_timeout(text: &str) -> Result<Duration, Mistake> {
-    let span = values::duration(text)?;
-    if (Duration::from_millis(100)..=Duration::from_secs(300)).contains(&span) {
-        return Ok(span);
-    }
-    Err(Mistake::new(format!("`handshake_timeout` is between 100ms and 5min, not {text}")))
 }
 
 fn certificates(raw: &RawTls, folder: Folder<'_>, report: &mut Report) -> Vec<CertificateConfig> {
@@ -90,4 +83,23 @@ fn file(text: &At<String>, folder: Folder<'_>, report: &mut Report) -> Option<Fi
         return None;
     }
     Some(folder.file(text))
+}
+
+/// A certificate and its key. One without the other is reported, unless the other is among the `wrong` fields.
+pub(super) fn key_pair<'a>(
+    cert: Option<&'a At<String>>,
+    key: Option<&'a At<String>>,
+    wrong: &[&str],
+    report: &mut Report,
+) -> Option<(&'a At<String>, &'a At<String>)> {
+    match (cert, key) {
+        (Some(given), None) if !wrong.contains(&"key") => {
+            report.error(given.problem("`cert` needs its `key`").help("the private key of the certificate"));
+        }
+        (None, Some(given)) if !wrong.contains(&"cert") => {
+            report.error(given.problem("`key` needs its `cert`").help("the certificate of the private key"));
+        }
+        _ => {}
+    }
+    cert.zip(key)
 }

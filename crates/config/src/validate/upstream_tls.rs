@@ -2,6 +2,7 @@
 
 use rustls_pki_types::ServerName;
 
+use super::tls::key_pair;
 use super::{value, word};
 use crate::at::Folder;
 use crate::raw_upstream::{RawUpstream, RawUpstreamTls};
@@ -52,18 +53,8 @@ pub(super) fn speech(
 
 fn tls(raw: &RawUpstreamTls, folder: Folder<'_>, report: &mut Report) -> UpstreamTlsConfig {
     let ca = raw.ca.as_ref().map(|path| folder.file(path));
-    let client = match (&raw.cert, &raw.key) {
-        (Some(cert), Some(key)) => Some((folder.file(cert), folder.file(key))),
-        (Some(given), None) if !raw.wrong.contains(&"key") => {
-            report.error(given.problem("`cert` needs its `key`").help("the private key of the certificate"));
-            None
-        }
-        (None, Some(given)) if !raw.wrong.contains(&"cert") => {
-            report.error(given.problem("`key` needs its `cert`").help("the certificate of the private key"));
-            None
-        }
-        _ => None,
-    };
+    let client = key_pair(raw.cert.as_ref(), raw.key.as_ref(), &raw.wrong, report)
+        .map(|(cert, key)| (folder.file(cert), folder.file(key)));
     let name = raw.server_name.as_ref().and_then(|text| value(text, report, server_name));
     let verify = raw.verify.as_ref().is_none_or(|given| given.value);
     if let Some(given) = raw.verify.as_ref().filter(|given| !given.value) {
