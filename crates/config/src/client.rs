@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Times and bounds of the connections of clients.
+/// Timeouts and bounds of client connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
     /// From a connection to its first byte, and from the first byte of a head to its last.
@@ -11,7 +11,7 @@ pub struct ClientConfig {
     pub body: Duration,
     /// Between two requests of a connection.
     pub idle: Duration,
-    /// For a client to take any of an answer.
+    /// For a client to accept any bytes of a response.
     pub write: Duration,
     /// From a request's head to the last byte of its answer; `None` for no bound.
     pub request: Option<Duration>,
@@ -41,8 +41,8 @@ impl Default for ClientConfig {
     }
 }
 
-/// For each kind of frame that costs its sender little: how many of them a connection may send at once. `None` stands
-/// for the default.
+/// Flood limits of an HTTP/2 connection: how many frames of each cheap kind it may send at once. `None` is the
+/// default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct H2Config {
     /// Requests that are cancelled early.
@@ -65,12 +65,12 @@ pub struct H2Config {
     pub others: Option<u32>,
 }
 
-/// What happens between the signal to end and the end.
+/// The phases of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainConfig {
-    /// How long it goes on taking in connections while /readyz already says 503, so that balancers notice.
+    /// How long new connections are still accepted while /readyz already returns 503, so that load balancers notice.
     pub delay: Duration,
-    /// How long it waits for what is open after that.
+    /// How long open requests may take after that.
     pub deadline: Duration,
 }
 

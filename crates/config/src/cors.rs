@@ -1,6 +1,6 @@
 //! Which pages of other origins may read answers: cross-origin resource sharing (Fetch standard, §3.3).
 
-/// The headers that tell of limits. Without them a page would see a 429 and not know when to come back.
+/// The rate limit headers. Without them a page that gets a 429 cannot know when to retry.
 pub(super) const EXPOSED: [&str; 7] = [
     "X-RateLimit-Limit",
     "X-RateLimit-Remaining",
@@ -11,7 +11,7 @@ pub(super) const EXPOSED: [&str; 7] = [
     "Retry-After",
 ];
 
-/// What browsers are told of the answers of a route. All values are as headers have them.
+/// The CORS policy of a route. All values are in the form of header values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorsConfig {
     /// The origins whose pages may read answers.

@@ -32,7 +32,7 @@ pub struct DetailedCost {
     pub request_bytes: bool,
     /// Whether the bytes of the answer's body are charged too.
     pub response_bytes: bool,
-    /// What is taken before the answer is there; `None` for what the request itself costs.
+    /// The reserve: charged before the response is known; `None` for the cost of the request itself.
     pub reserve: Option<u64>,
 }
 

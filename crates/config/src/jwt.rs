@@ -14,7 +14,7 @@ pub struct JwtConfig {
     pub header: HeaderName,
     /// Who has to have issued them; `None` for anybody with the right key.
     pub issuer: Option<String>,
-    /// For whom they have to be meant, one of these; empty for anybody.
+    /// The accepted audiences; if empty, every audience is accepted.
     pub audience: Vec<String>,
     /// What they are signed with.
     pub keys: JwtKeys,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::HeaderName;
 
-/// What a limit counts apart: all of these together, each the first of its alternatives that the request has.
+/// The key of a limit: the combination of all these parts, each the first of its alternatives that the request has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     all: Vec<Vec<Part>>,

@@ -1,4 +1,4 @@
-//! The edge: addresses, operators, and who the client is.
+//! The model of listeners, the admin address and the client address.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct ListenerConfig {
 pub struct TlsConfig {
     /// The certificates, at least one. The first is for clients that ask for no name, or for one that no other has.
     pub certificates: Vec<CertificateConfig>,
-    /// Whose certificates clients have to show; `None` if they are not asked.
+    /// Verification of client certificates; `None` if clients are not asked for one.
     pub client: Option<ClientAuthConfig>,
     /// The oldest version that is spoken.
     pub min_version: MinTls,
@@ -47,7 +47,7 @@ pub struct CertificateConfig {
     pub key: FileRef,
 }
 
-/// Whose certificates clients have to show.
+/// Verification of client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAuthConfig {
     /// The file of authorities.
@@ -70,7 +70,7 @@ pub enum MinTls {
 pub struct AdminConfig {
     /// The address.
     pub address: SocketAddr,
-    /// What changes need; empty for a read-only API.
+    /// The token that changes require; empty for a read-only API.
     pub token: String,
     /// Hosts under which it answers, beside those of this machine: names in lower case, and addresses.
     pub hosts: Vec<String>,
@@ -82,20 +82,20 @@ impl std::fmt::Debug for AdminConfig {
     }
 }
 
-/// Which peers are believed, and in which header.
+/// How the client address is determined behind proxies.
 #[derive(Clone, Debug)]
 pub struct ClientIpConfig {
-    /// The peers that are believed.
+    /// Addresses of trusted proxies.
     pub trusted_proxies: Vec<IpNet>,
-    /// The lists of more of them.
+    /// Lists of more trusted proxies.
     pub trusted_lists: Vec<TrustedList>,
-    /// The header that they write.
+    /// The header in which proxies name the client.
     pub header: ForwardedHeader,
-    /// Bits of an IPv6 address that make one client.
+    /// Prefix length of the IPv6 networks that count as one client.
     pub ipv6_prefix: u8,
 }
 
-/// A list of peers that are believed.
+/// A list of trusted proxies.
 #[derive(Clone, Debug)]
 pub struct TrustedList {
     /// An index into [`Config::lists`](super::Config::lists).
@@ -131,7 +131,7 @@ impl ForwardedHeader {
 }
 
 impl ClientIpConfig {
-    /// Whether any peer may be one of the proxies that are believed.
+    /// Whether any proxies are trusted.
     #[inline]
     pub const fn has_proxies(&self) -> bool {
         !self.trusted_proxies.is_empty() || !self.trusted_lists.is_empty()
@@ -150,7 +150,7 @@ impl MinTls {
 }
 
 impl ListenerConfig {
-    /// What tells listeners apart across reloads: the address, so that a name may change. A port that the system
+    /// Identifies the listener across reloads: the address, so that a name may change. A port that the system
     /// chooses is no address yet.
     pub fn id(&self) -> String {
         if self.address.port() == 0 { self.name.clone() } else { self.address.to_string() }

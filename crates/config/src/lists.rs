@@ -1,4 +1,4 @@
-//! Lists of addresses as they are meant, and whom a route lets in.
+//! The model of address lists, and which clients a route admits.
 
 use ipnet::IpNet;
 
@@ -10,32 +10,32 @@ use super::report::Place;
 pub struct ListConfig {
     /// Its name.
     pub name: String,
-    /// Where its name stands.
+    /// The position of its name.
     pub at: Place,
-    /// Where its networks are.
+    /// The source of its networks.
     pub source: ListSource,
 }
 
-/// Where the networks of a list are.
+/// The source of the networks of a list.
 #[derive(Clone, Debug)]
 pub enum ListSource {
-    /// In gateway.yaml.
+    /// They are written in gateway.yaml.
     Networks(Vec<IpNet>),
-    /// In a file of their own.
+    /// They are in a separate file.
     File(FileRef),
 }
 
-/// Whom a route lets in. The lists are indices into [`Config::lists`](super::Config::lists).
+/// Which clients a route admits. The lists are indices into [`Config::lists`](super::Config::lists).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Nobody on any of these.
+    /// Clients on one of these lists are refused.
     pub deny: Vec<usize>,
-    /// Of the others those on any of these; empty for all.
+    /// If not empty, only clients on one of these lists are admitted.
     pub allow: Vec<usize>,
 }
 
 impl ListConfig {
-    /// The file of its networks; `None` if they stand in gateway.yaml.
+    /// The file of its networks; `None` if they are written in gateway.yaml.
     pub const fn file(&self) -> Option<&FileRef> {
         match &self.source {
             ListSource::Networks(_) => None,

@@ -1,4 +1,4 @@
-//! What is told of requests: the access log, and the trace that they belong to.
+//! The model of the access log and of traces.
 
 use std::path::PathBuf;
 
@@ -144,15 +144,15 @@ macro_rules! known {
 }
 
 known! {
-    /// When it came: seconds since the epoch.
+    /// The time of its arrival: seconds since the epoch.
     Time = "time", usual;
     /// The client's address.
     ClientIp = "client_ip", usual;
     /// The method.
     Method = "method", usual;
-    /// The host as it was named.
+    /// The host as received.
     Host = "host", usual;
-    /// Path and query as they came.
+    /// Path and query as received.
     Path = "path", usual;
     /// HTTP/1.1 and its like.
     Protocol = "protocol", usual;
@@ -178,13 +178,13 @@ known! {
     Outcome = "outcome", usual;
     /// Why the gateway refused it.
     Reason = "reason", usual;
-    /// What the client was told of that.
+    /// The detail of the problem document.
     Detail = "detail", usual;
-    /// The limit that the headers speak of.
+    /// The limit that the rate limit headers describe.
     Limit = "limit", usual;
-    /// What it has left.
+    /// Its remaining quota.
     Remaining = "remaining", usual;
-    /// Seconds until it is worth coming back.
+    /// Seconds until a retry can be admitted.
     RetryAfter = "retry_after", usual;
     /// Seconds that leaky buckets held it.
     Delay = "delay", usual;
@@ -212,7 +212,7 @@ known! {
     TraceId = "trace_id", usual;
     /// The gateway's span in it.
     SpanId = "span_id";
-    /// The span of whoever asked.
+    /// The parent span.
     ParentId = "parent_id";
     /// User-Agent.
     UserAgent = "user_agent", usual;
@@ -237,18 +237,18 @@ pub(super) const SHORT: &[Known] = &[
     Known::RequestId,
 ];
 
-/// How requests find their place in a trace.
+/// How requests become part of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceConfig {
-    /// Whose traceparent is gone on with.
+    /// Whose traceparent is continued.
     pub accept: Accept,
-    /// Whether a trace begins here where none is gone on with.
+    /// Whether a new trace is started if none is continued.
     pub create: bool,
     /// The share of those that is marked as sampled.
     pub sampled: Share,
 }
 
-/// Whose traceparent is gone on with.
+/// Whose traceparent is continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
     /// Everybody's.

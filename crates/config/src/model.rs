@@ -1,4 +1,4 @@
-//! gateway.yaml as it is meant: every reference resolved, every value checked. Nothing after this file fails.
+//! The validated configuration: all references are resolved and all values checked.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct Config {
     pub listeners: Vec<ListenerConfig>,
     /// The address for operators.
     pub admin: Option<AdminConfig>,
-    /// Who the client is.
+    /// How the client address is determined.
     pub client_ip: ClientIpConfig,
     /// API keys.
     pub api_key: ApiKeyConfig,
@@ -44,11 +44,11 @@ pub struct Config {
     pub upstreams: Vec<UpstreamConfig>,
     /// The routes, in the order of the file.
     pub routes: Vec<RouteConfig>,
-    /// Which pages of other origins may read answers to requests that no route takes.
+    /// Which pages of other origins may read responses to requests that match no route.
     pub cors: Option<Arc<CorsConfig>>,
-    /// Headers of answers to requests that no route takes.
+    /// Header changes for responses to requests that match no route.
     pub answer_headers: Vec<HeaderChange>,
-    /// Where a line of each request goes; without it, nowhere.
+    /// The access log; `None` if it is off.
     pub access_log: Option<AccessLogConfig>,
     /// How requests find their place in a trace.
     pub trace: TraceConfig,
@@ -58,25 +58,25 @@ pub struct Config {
     pub client: ClientConfig,
     /// The longest request head in bytes.
     pub max_head: usize,
-    /// What a connection of HTTP/2 may send.
+    /// Flood limits of HTTP/2 connections.
     pub h2: H2Config,
-    /// How it goes down.
+    /// How connections are closed at shutdown.
     pub drain: DrainConfig,
 }
 
-/// API keys: where they are, and whose.
+/// API keys: their place in a request, and their consumers.
 #[derive(Clone, Debug)]
 pub struct ApiKeyConfig {
     /// Where a request has its key.
     pub source: ApiKeySource,
-    /// The known keys; without them any key is as good as another.
+    /// The known keys; if `None`, any key is accepted.
     pub consumers: Option<ConsumersConfig>,
 }
 
 /// The known API keys.
 #[derive(Clone, Debug)]
 pub struct ConsumersConfig {
-    /// The file that they stand in.
+    /// The file of the keys.
     pub file: FileRef,
     /// Whether a request without one is answered 401.
     pub required: bool,
@@ -98,35 +98,35 @@ pub enum ApiKeySource {
 pub struct LimitConfig {
     /// Its name.
     pub name: String,
-    /// What is counted apart.
+    /// The key: what is counted separately.
     pub key: KeySpec,
-    /// How it is counted.
+    /// Its algorithm and numbers.
     pub quota: Quota,
     /// The time zone in which its days, weeks and months begin, where the file names one.
     pub zone: Option<String>,
-    /// How it is counted for those on a plan, by the plan's name.
+    /// Its quotas for plans, by the name of the plan.
     pub plans: Vec<(String, Quota)>,
-    /// Another quota that is counted beside it and never enforced.
+    /// A second quota that is evaluated but never enforced.
     pub candidate: Option<Quota>,
     /// The requests that it concerns; `None` for all.
     pub when: Option<When>,
-    /// What a request spends.
+    /// The cost of a request.
     pub cost: Cost,
     /// Whether refusals lead to a ban.
     pub ban: Option<Ban>,
     /// Whether it refuses.
     pub mode: Mode,
-    /// Whom it leaves alone.
+    /// Requests that it does not count.
     pub exempt: Exempt,
-    /// What becomes of a request without the key.
+    /// What happens to a request without the key.
     pub on_missing: OnMissing,
     /// Whether it is counted in the store, together with other gateways.
     pub shared: bool,
     /// Whether requests carry their key in full: a shared limit names it to the store, and a replay writes it.
     pub whole_key: bool,
-    /// What becomes of a shared limit's requests while the store fails.
+    /// What happens to requests of a shared limit while the store fails.
     pub on_store_failure: OnStoreFailure,
-    /// Live counters it may hold.
+    /// Maximum number of live counters.
     pub max_keys: usize,
 }
 
@@ -141,7 +141,7 @@ pub enum Mode {
     Off,
 }
 
-/// Whom a limit leaves alone.
+/// The requests that a limit does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exempt {
     /// Clients at these addresses.
@@ -156,7 +156,7 @@ pub struct Exempt {
     pub plans: Vec<At<String>>,
 }
 
-/// The requests that a limit concerns: all that is given fits.
+/// The requests that a limit applies to; all conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct When {
     /// One of these methods; empty for any.
@@ -167,7 +167,7 @@ pub struct When {
     pub keys: Vec<String>,
 }
 
-/// What becomes of a request without the key.
+/// What happens to a request without the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMissing {
     /// All such requests share one bucket.
@@ -178,7 +178,7 @@ pub enum OnMissing {
     Deny,
 }
 
-/// What becomes of a shared limit's requests while the store fails.
+/// What happens to requests of a shared limit while the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreFailure {
     /// They are counted in the process.

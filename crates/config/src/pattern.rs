@@ -52,7 +52,7 @@ pub enum PathEnd {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PatternError {
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// What to write instead.
     pub help: Option<String>,

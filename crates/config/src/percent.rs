@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Undoes percent-encoding, as in a path; what is no UTF-8 becomes replacement characters.
+/// Undoes percent-encoding, as in a path; invalid UTF-8 becomes replacement characters.
 #[inline]
 pub fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&decode(text, false)).into_owned()

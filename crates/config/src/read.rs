@@ -1,4 +1,4 @@
-//! Tree -> typed values, by one rule for every mapping: unknown and repeated keys are told, the rest is read on.
+//! Converts the YAML tree into raw values. Every mapping reports unknown and repeated keys and reads the others.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,9 +7,9 @@ use super::at::At;
 use super::report::{Mistake, Place, Problem, Report, nearest};
 use super::yaml_tree::{Node, Value};
 
-/// Something that a node can be read as. `None` means that the report now says why not.
+/// A type that can be read from a YAML node. If `None` is returned, the reason is in the report.
 pub(super) trait Read: Sized {
-    /// Whether it is a field of the manual that this version does not have.
+    /// Whether the type stands for a documented field that this version does not implement.
     const LATER: bool = false;
 
     fn read(node: &Node, report: &mut Report) -> Option<Self>;
@@ -24,7 +24,7 @@ pub(super) struct Named<T>(pub(super) Vec<(At<String>, Option<T>)>);
 #[derive(Clone, Debug)]
 pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
 
-/// A field of the manual that this version does not have. Using it is an error, never silence.
+/// A documented field that this version does not implement. Its use is an error.
 #[derive(Clone, Debug)]
 pub(super) struct Later;
 
@@ -105,7 +105,7 @@ pub(super) fn text(node: &Node, expected: &str, report: &mut Report) -> Option<S
     match &node.value {
         Value::Scalar(text) => Some(text.clone()),
         Value::Map(entries) => {
-            // `header: X-Tenant` is what YAML makes a mapping of, header:X-Tenant is what is meant.
+            // YAML reads `header: X-Tenant` as a mapping; the user meant header:X-Tenant.
             let help = match entries.as_slice() {
                 [(Node { value: Value::Scalar(kind), .. }, Node { value: Value::Scalar(name), .. })]
                     if ["header", "query", "cookie", "path"].contains(&kind.as_str()) =>
@@ -144,7 +144,7 @@ pub(super) fn wrong<T>(node: &Node, expected: &str, help: Option<String>, report
     None
 }
 
-/// Something of the manual that this version does not have.
+/// The error for a documented field that this version does not implement.
 pub(super) fn not_available(at: Place, what: &str) -> Problem {
     Problem::new(at, format!("{what} is not available in this version of sluicegate"))
         .help("remove it; docs/configuration.md lists what this version has")
@@ -180,7 +180,7 @@ pub(super) fn entries<'a>(
 /// A field: its key, and whether it is for a later version.
 pub(super) type Field = (&'static str, bool);
 
-/// Reports a key that no field has. Answers which one was probably meant.
+/// Reports an unknown key. Returns the field that was probably meant.
 pub(super) fn unknown_key(
     key: &At<String>,
     what: &str,
@@ -199,7 +199,7 @@ pub(super) fn unknown_key(
     meant
 }
 
-/// Declares a mapping of the file: its fields, what reads them, and what editors are told of them.
+/// Declares a mapping of the file: a struct, its reader and its JSON Schema.
 macro_rules! mapping {
     ($(#[$meta:meta])* $what:literal struct $name:ident {
         $($(#[$field_meta:meta])* $field:ident $(= $key:literal)? : $ty:ty),* $(,)?

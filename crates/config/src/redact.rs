@@ -1,4 +1,4 @@
-//! What a report shows of a file. Reports go to logs: they tell no secrets, and nothing in them breaks a line.
+//! Redacts secrets and control characters in reports, because reports go to logs.
 
 use super::report::nearest;
 
@@ -36,8 +36,7 @@ fn redact(line: &str) -> String {
     }
 }
 
-/// Where the values of secret keys begin. A key that is nearly one counts too: what stands behind `tokn` is a secret
-/// all the same.
+/// The offsets at which values of secret keys begin. Misspelled keys count too: the value of `tokn` is also a secret.
 fn secret_values(line: &str) -> impl Iterator<Item = usize> {
     let is_secret = |word: &str| {
         let word = word.to_ascii_lowercase();
@@ -52,7 +51,7 @@ fn secret_values(line: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether what stands for a secret only says where it is.
+/// Whether the value of a secret is only a reference: a file, an environment variable, or nothing.
 fn is_reference(value: &str) -> bool {
     let value = value.trim().trim_start_matches(['"', '\'']);
     let in_file = value.strip_prefix('{').is_some_and(|inner| {
@@ -127,7 +126,7 @@ fn url_length(text: &str) -> usize {
     text.char_indices().find(|(at, c)| is_end(*at, *c)).map_or(text.len(), |(at, _)| at)
 }
 
-/// Whether a text is a host with or without a port, and nothing else.
+/// Whether a text is exactly a host, with or without a port.
 fn is_place(text: &str) -> bool {
     let is_port =
         |port: &str| port.parse::<u16>().is_ok() || (port.starts_with("${") && !port.contains(":-"));

@@ -1,4 +1,4 @@
-//! What is wrong with a file: all of it at once, each mistake with its line, a caret and a way out.
+//! The report of all mistakes in a file, each with its line, a caret and help.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub struct Place {
 pub struct Problem {
     /// Where.
     pub at: Place,
-    /// What is wrong and what was expected.
+    /// The error: what was expected and what was found.
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
@@ -29,10 +29,10 @@ pub struct Problem {
     pub details: Vec<String>,
 }
 
-/// What is wrong with a value, before it is known where the value stands.
+/// A mistake in a value whose position is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,

@@ -10,11 +10,11 @@ use super::template::{Piece, Template, Variable, variables};
 pub struct HeaderChange {
     /// Its name.
     pub name: HeaderName,
-    /// What is done to it.
+    /// The change.
     pub change: Change,
 }
 
-/// What is done to a header.
+/// A change of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// All its lines are removed.
@@ -25,7 +25,7 @@ pub enum Change {
     Add(Template),
 }
 
-/// What is done to a path before it is forwarded.
+/// A change of the path before a request is forwarded.
 #[derive(Clone, Debug, Default)]
 pub enum PathChange {
     /// Nothing.
@@ -37,7 +37,7 @@ pub enum PathChange {
     Template(UriTemplate),
     /// What matches is replaced.
     Regex {
-        /// What is looked for.
+        /// The pattern that is replaced.
         pattern: Regex,
         /// What stands there instead.
         to: Vec<RegexPiece>,
@@ -76,7 +76,7 @@ impl HeaderChange {
         }
     }
 
-    /// Whether what is there goes. The host is only ever replaced: a request has one.
+    /// Whether present values are removed. The host is always replaced, because a request has exactly one.
     #[inline]
     pub fn clears(&self) -> bool {
         !matches!(self.change, Change::Add(_)) && self.name != header::HOST

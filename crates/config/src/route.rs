@@ -17,7 +17,7 @@ pub struct RouteConfig {
     pub name: String,
     /// Which requests it takes.
     pub matches: Match,
-    /// Whom it lets in.
+    /// Which clients it admits.
     pub access: Access,
     /// Which pages of other origins may read their answers; `None` where the gateway says nothing of that.
     pub cors: Option<Arc<CorsConfig>>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A secret. Neither its debug output nor its serialized form tell the text.
+/// A secret. Neither its debug output nor its serialized form contains the text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 

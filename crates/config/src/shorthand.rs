@@ -119,7 +119,7 @@ impl Read for RawList {
 impl Read for RawProxy {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         let Value::Map(entries) = &node.value else { return At::read(node, report).map(Self::Text) };
-        // `list: cdn` is what YAML makes a mapping of, list:cdn is what is meant.
+        // YAML reads `list: cdn` as a mapping; the user meant list:cdn.
         if let [(Node { value: Value::Scalar(kind), .. }, Node { value: Value::Scalar(name), .. })] =
             entries.as_slice()
             && kind == "list"
@@ -144,7 +144,7 @@ fn list_file(node: &Node, otherwise: &str, report: &mut Report) -> Option<At<Str
 impl Read for RawCost {
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         if let Value::Map(entries) = &node.value {
-            // `header: X-Cost` is what YAML makes a mapping of, header:X-Cost is what is meant.
+            // YAML reads `header: X-Cost` as a mapping; the user meant header:X-Cost.
             let meant = matches!(entries.as_slice(), [(Node { value: Value::Scalar(kind), .. }, _)] if kind == "header");
             if !meant {
                 return RawCostFields::read(node, report).map(|fields| Self::Fields(Box::new(fields)));

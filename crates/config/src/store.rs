@@ -1,4 +1,4 @@
-//! The store of shared counters as it is meant. No way of printing it tells a password or a private key.
+//! The model of the store. Debug output contains no password and no private key.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::at::FileContent;
 /// A Redis that several gateways count in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisConfig {
-    /// Where it is.
+    /// Its addresses.
     pub servers: RedisServers,
     /// The user; `None` for the default one.
     pub username: Option<String>,
@@ -21,22 +21,22 @@ pub struct RedisConfig {
     pub tls: Option<RedisTls>,
     /// The longest that a request waits for a decision.
     pub timeout: Duration,
-    /// What the names of all keys begin with.
+    /// The prefix of all keys.
     pub prefix: String,
-    /// The fewest gateways that share it, however many are heard of.
+    /// The least number of gateways that is assumed to share it.
     pub gateways: u32,
-    /// The folder in which the last count of gateways outlives the process.
+    /// The folder in which the last known number of gateways is kept across restarts.
     pub state_folder: PathBuf,
 }
 
-/// Where a Redis is. No list is empty.
+/// The addresses of a Redis. No list is empty.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RedisServers {
     /// One server.
     Single(RedisAddress),
-    /// The server that sentinels say is the master.
+    /// The master, found through sentinels.
     Sentinel {
-        /// The name that they know it by.
+        /// Its name at the sentinels.
         master: String,
         /// The sentinels.
         nodes: Vec<RedisAddress>,
@@ -49,7 +49,7 @@ pub enum RedisServers {
     Cluster(Vec<RedisAddress>),
 }
 
-/// Where one server is.
+/// The address of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisAddress {
     /// A host and a port.
@@ -59,14 +59,14 @@ pub enum RedisAddress {
         /// The port.
         port: u16,
     },
-    /// A socket of this machine.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
 /// The PEM files of a connection with TLS.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RedisTls {
-    /// The authorities that are believed; `None` for those of the system.
+    /// Trusted authorities; `None` for those of the system.
     pub ca: Option<FileContent>,
     /// The gateway's certificate chain and its private key.
     pub client: Option<(FileContent, FileContent)>,

@@ -1,6 +1,6 @@
 //! Rates, durations, sizes and counts in other common spellings -> the spelling of this file.
 //!
-//! Used for the help below an error only: nothing here is ever taken for the value itself.
+//! The result is shown as help below an error; it is never used as the value.
 
 const SECOND: u128 = 1_000_000_000;
 const MINUTE: u128 = 60 * SECOND;
@@ -36,7 +36,7 @@ const UNITS: [Unit; 7] = [
     Unit { name: "w", alone: "week", nanos: 7 * DAY, others: &["wk", "week", "weeks"] },
 ];
 
-/// What is counted, where a rate says it; it means nothing here.
+/// Nouns after the count of a rate. They are ignored.
 const NOUNS: [&str; 14] = [
     "r", "req", "reqs", "request", "requests", "query", "queries", "call", "calls", "hit", "hits", "time",
     "times", "x",
@@ -199,7 +199,7 @@ impl Decimal {
     }
 }
 
-/// What is left of a text in lower case; white space before it is skipped.
+/// The unread rest of a text in lower case, without leading white space.
 struct Words<'a> {
     rest: &'a str,
 }

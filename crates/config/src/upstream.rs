@@ -29,7 +29,7 @@ pub struct UpstreamConfig {
     pub idle: Duration,
     /// For the next bytes of a tunnel, in either direction.
     pub tunnel: Duration,
-    /// What is spoken to the servers.
+    /// The protocol of connections to the servers.
     pub protocol: Protocol,
     /// TLS to those servers that have it; there is one if any has.
     pub tls: Option<UpstreamTlsConfig>,
@@ -71,7 +71,7 @@ impl UpstreamConfig {
     }
 }
 
-/// What is spoken to a server.
+/// The protocol of a connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1: one request at a time on a connection.
@@ -123,37 +123,37 @@ pub enum Balance {
     Hash(KeySpec),
 }
 
-/// How servers are asked whether they are well.
+/// Health checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthConfig {
-    /// What is asked for.
+    /// The path of the health check.
     pub path: PathAndQuery,
-    /// The host that is named; `None` for the server's own.
+    /// The value of Host; `None` for that of the server.
     pub host: Option<HeaderValue>,
-    /// From one question to the next.
+    /// The time from one check to the next.
     pub every: Duration,
-    /// For connection and answer together.
+    /// The time for connection and response together.
     pub timeout: Duration,
-    /// So many good answers in a row bring a server back.
+    /// The number of successes in a row that make a server healthy.
     pub healthy: u32,
-    /// So many bad ones take it out.
+    /// The number of failures in a row that make it unhealthy.
     pub unhealthy: u32,
-    /// Statuses of good answers.
+    /// Statuses of successful checks.
     pub status: Vec<RangeInclusive<u16>>,
 }
 
-/// How failures take a server out.
+/// Ejection after consecutive failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EjectionConfig {
-    /// So many in a row.
+    /// The number of consecutive failures.
     pub failures: u32,
-    /// For how long at first.
+    /// The duration of the first ejection.
     pub span: Duration,
-    /// For how long at most, when it keeps failing.
+    /// The longest duration, if failures continue.
     pub max: Duration,
-    /// At most this share of the upstream's servers at once, in percent.
+    /// The largest share of the servers that is ejected at once, in percent.
     pub share: u8,
-    /// Statuses that count as failures beside answers that never came.
+    /// Statuses that count as failures, in addition to missing responses.
     pub status: Vec<StatusCode>,
 }
 

@@ -144,7 +144,7 @@ fn plain_rate(text: &str) -> Option<(u64, Span, Option<Unit>)> {
     Some((number, unit(right).map(Span::from_nanos).or_else(|| plain_span(right))?, None))
 }
 
-/// What is said of a number out of bounds, everywhere in the same words.
+/// The message for a number out of bounds.
 pub(super) fn outside(what: &str, least: u64, most: u64, found: u64) -> String {
     format!("{what} is between {} and {}, not {}", grouped(least), grouped(most), grouped(found))
 }

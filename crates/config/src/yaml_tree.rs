@@ -1,4 +1,4 @@
-//! YAML text -> a tree in which every value knows its line and column.
+//! Parses YAML text into a tree of values with line and column.
 //!
 //! The only file that touches the YAML library. A tree, and not typed values at once, because all mistakes of a
 //! file are reported together: a typed deserializer stops at the first.
@@ -29,7 +29,7 @@ pub(super) enum Value {
     Scalar(String),
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
-    /// Something that is reported already, so that nobody else complains of it.
+    /// A value that is already reported as wrong; no further error is added for it.
     Wrong,
 }
 

@@ -1,4 +1,4 @@
-//! Upstreams: how requests are spread, and what becomes of failures.
+//! Validates load balancing, health checks, ejection and retries.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, StatusCode};
 
-use super::limit::Given;
+use super::limit::Context;
 use super::{in_range, key, missing, value, word};
 use crate::at::At;
 use crate::raw_balance::{RawBalance, RawEjection};
@@ -24,7 +24,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Requests that wait when nothing else is said.
 const MAX_PENDING: usize = 100;
 
-pub(super) fn balance(raw: &RawUpstream, given: Given<'_>, report: &mut Report) -> Option<Balance> {
+pub(super) fn balance(raw: &RawUpstream, context: Context<'_>, report: &mut Report) -> Option<Balance> {
     let Some(balance) = &raw.balance else {
         return (!raw.wrong.contains(&"balance")).then_some(Balance::RoundRobin);
     };
@@ -42,7 +42,7 @@ pub(super) fn balance(raw: &RawUpstream, given: Given<'_>, report: &mut Report) 
             if fields.hash.is_none() {
                 missing(fields.at, "a balance by mapping", ("hash", "ip"), &fields.wrong, report);
             }
-            key::key(fields.hash.as_ref()?, given, report).map(Balance::Hash)
+            key::key(fields.hash.as_ref()?, context, report).map(Balance::Hash)
         }
     }
 }
@@ -157,8 +157,8 @@ pub(super) fn circuit(raw: &RawUpstream, report: &mut Report) -> Option<(Option<
     Some((max, pending.map_or(Some(MAX_PENDING), |(_, pending)| pending.map(|n| n as usize))?))
 }
 
-/// What works, but does nothing. `users` are the routes that lead there.
-pub(super) fn doubts(
+/// Warns of settings without effect. `users` are the routes that forward to the upstream.
+pub(super) fn warnings(
     name: &At<String>,
     upstream: &UpstreamConfig,
     users: &[&RouteConfig],

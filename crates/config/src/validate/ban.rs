@@ -10,7 +10,7 @@ use crate::raw::{RawBanFields, RawLimit};
 use crate::report::{Mistake, Report};
 use crate::values;
 
-/// The limit's ban. `None` if what is given is wrong, and that is reported.
+/// The ban of a limit. `None` if it is wrong, which is reported.
 pub(super) fn ban(raw: &RawLimit, report: &mut Report) -> Option<Option<Ban>> {
     let Some(ban) = &raw.ban else {
         return (!raw.wrong.contains(&"ban")).then_some(None);
@@ -40,8 +40,8 @@ fn span(text: &At<String>, what: &str, report: &mut Report) -> Option<Span> {
     })
 }
 
-/// What works, but bans more than is meant.
-pub(super) fn doubts(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
+/// Warns of a ban that affects all clients.
+pub(super) fn warnings(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
     let of_all = limit.key.parts().all(|part| matches!(part, Part::Global));
     if limit.ban.is_some() && of_all && limit.mode == Mode::Enforce {
         report.warning(

@@ -89,7 +89,7 @@ pub fn believes_everybody(text: &At<String>) -> Problem {
         .help("name only the proxies in front of the gateway")
 }
 
-/// One of the known headers, or another one that holds one address. What is nearly a known one is a mistake.
+/// One of the known headers, or another one that holds one address. A near miss of a known header is an error.
 fn header(text: &At<String>, report: &mut Report) -> Option<ForwardedHeader> {
     let lower = text.value.to_ascii_lowercase();
     if let Some((_, header)) = KNOWN.iter().find(|(name, _)| *name == lower) {

@@ -1,4 +1,4 @@
-//! Cross-origin resource sharing: which pages may read answers.
+//! Validates `cors`.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::report::{Mistake, Report};
 /// No browser remembers a preflight request for longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a route says of itself, or else what is said `on_top`.
+/// The policy of a route, by default that of the file.
 pub(super) fn of_route(
     raw: &RawRoute,
-    on_top: Option<&Arc<CorsConfig>>,
+    file_cors: Option<&Arc<CorsConfig>>,
     report: &mut Report,
 ) -> Option<Arc<CorsConfig>> {
     let cors = match &raw.cors {
         Some(own) => cors(Some(own), report),
-        None => on_top.cloned(),
+        None => file_cors.cloned(),
     };
     if let Some(preflight) = raw.preflight.as_ref().filter(|text| cors.is_some() && text.value == "exempt") {
         report.warning(

@@ -1,4 +1,4 @@
-//! Costs: what a request spends, by what it is and by what comes of it.
+//! Validates costs.
 
 use std::collections::HashMap;
 
@@ -58,7 +58,7 @@ fn fits<T>(cost: u64, at: &At<T>, quota: &Quota, report: &mut Report) -> bool {
     false
 }
 
-/// Whether requests of one kind can cost so much. Nothing is only for what is charged behind the answer.
+/// Whether a request can have this cost. A cost of 0 requires a charge after the response.
 fn spent<T>(cost: u64, at: &At<T>, settled: bool, quota: &Quota, report: &mut Report) -> bool {
     if cost == 0 && !settled {
         let zero =
@@ -157,8 +157,8 @@ pub(super) fn check_overdraft(raw: &RawLimit, cost: Option<&Cost>, report: &mut 
     }
 }
 
-/// A cost that is known only with the answer, of which nothing is taken before and nothing is owed behind it.
-pub(super) fn doubts(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
+/// Warns of late costs that nothing bounds: neither a reserve nor an overdraft.
+pub(super) fn warnings(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
     let Cost::Detailed(cost) = &limit.cost else { return };
     let unbounded = cost.response_header.is_some() || cost.request_bytes || cost.response_bytes;
     if !unbounded || cost.reserve.is_some() {

@@ -1,4 +1,4 @@
-//! User tokens: where they come from, what verifies them.
+//! Validates `auth.jwt`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub(super) fn jwt(
                 .help("name yours: `audience: api`, as the issuer writes it into the claim aud"),
         );
     }
-    // What is wrong is reported and left at its default, so that the files of keys are tried all the same.
+    // A wrong field is reported and gets its default, so that key files are checked as well.
     Some(JwtConfig {
         header: header.unwrap_or(header::AUTHORIZATION),
         issuer: raw.issuer.as_ref().map(|text| text.value.clone()),
@@ -86,7 +86,7 @@ fn audience(raw: Option<&At<OneOrMany<At<String>>>>, report: &mut Report) -> Vec
 }
 
 fn forward(raw: &RawJwt, token: Option<&HeaderName>, report: &mut Report) -> Vec<(HeaderName, String)> {
-    let mut told: Vec<(HeaderName, String)> = Vec::new();
+    let mut headers: Vec<(HeaderName, String)> = Vec::new();
     for (name, claim) in raw.forward.as_ref().map_or(&[][..], |forward| &forward.value.0) {
         let Some(header) = value(name, report, header_name) else { continue };
         let plain = header.as_str().replace('_', "-"); // as many servers read it
@@ -99,16 +99,16 @@ fn forward(raw: &RawJwt, token: Option<&HeaderName>, report: &mut Report) -> Vec
                     "that header means something else already; take a name of your own, such as X-User",
                 ),
             );
-        } else if told.iter().any(|(other, _)| *other == header) {
+        } else if headers.iter().any(|(other, _)| *other == header) {
             report.error(name.problem(format!("`{}` is given twice", name.value)));
         } else if let Some(claim) = claim {
             if claim.value.is_empty() {
                 report.error(claim.problem("the claim needs a name").help("such as `X-User: sub`"));
             }
-            told.push((header, claim.value.clone()));
+            headers.push((header, claim.value.clone()));
         }
     }
-    told
+    headers
 }
 
 fn keys(at: Place, raw: &RawJwt, folder: Folder<'_>, report: &mut Report) -> Option<JwtKeys> {

@@ -1,11 +1,11 @@
-//! Keys: what a limit counts apart, and whom it leaves alone.
+//! Validates keys and exemptions of limits.
 
 use std::ops::RangeInclusive;
 
 use http::HeaderName;
 
 use super::header_name;
-use super::limit::Given;
+use super::limit::Context;
 use crate::at::At;
 use crate::model::Exempt;
 use crate::parse_network;
@@ -40,19 +40,23 @@ const NAMED: [(&str, &str); 5] = [
     ("jwt", "jwt:tenant"),
 ];
 
-pub(super) fn key(raw: &At<OneOrMany<At<String>>>, given: Given<'_>, report: &mut Report) -> Option<KeySpec> {
+pub(super) fn key(
+    raw: &At<OneOrMany<At<String>>>,
+    context: Context<'_>,
+    report: &mut Report,
+) -> Option<KeySpec> {
     if raw.value.0.is_empty() {
         report.error(raw.problem("the key is empty").help("such as `key: ip`"));
         return None;
     }
     // All of it is read, so that all that is wrong is told at once.
     let all: Vec<Option<Vec<Part>>> =
-        raw.value.0.iter().map(|text| alternatives(text, given, report)).collect();
+        raw.value.0.iter().map(|text| alternatives(text, context, report)).collect();
     all.into_iter().collect::<Option<Vec<_>>>().map(KeySpec::new)
 }
 
 /// `a | b`: the first that the request has.
-fn alternatives(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Vec<Part>> {
+fn alternatives(text: &At<String>, context: Context<'_>, report: &mut Report) -> Option<Vec<Part>> {
     if text.value.trim().is_empty() {
         report.error(text.problem("the key is empty").help("such as `key: ip`"));
         return None;
@@ -68,29 +72,29 @@ fn alternatives(text: &At<String>, given: Given<'_>, report: &mut Report) -> Opt
             return None;
         }
         let start = from + piece.len() - piece.trim_start().len();
-        parts.push(part(&text.piece(start, name), given, report));
+        parts.push(part(&text.piece(start, name), context, report));
         from += piece.len() + 1;
     }
     parts.into_iter().collect()
 }
 
-fn part(text: &At<String>, given: Given<'_>, report: &mut Report) -> Option<Part> {
+fn part(text: &At<String>, context: Context<'_>, report: &mut Report) -> Option<Part> {
     let part = text.value.as_str();
-    if part == "consumer" && !given.consumers {
+    if part == "consumer" && !context.consumers {
         report.error(
             text.problem("the key `consumer` needs consumers, and the file has none")
                 .help("such as `auth: {api_key: {consumers: consumers.yaml}}`"),
         );
         return None;
     }
-    if (part == "user" || part.starts_with("jwt:")) && !given.jwt {
+    if (part == "user" || part.starts_with("jwt:")) && !context.jwt {
         report.error(
             text.problem(format!("the key `{part}` needs `auth.jwt`"))
                 .help("only a verified token says who a user is: `auth: {jwt: {jwks: {url: https://…}}}`"),
         );
         return None;
     }
-    if matches!(part, "tls:subject" | "tls:fingerprint") && !given.certified {
+    if matches!(part, "tls:subject" | "tls:fingerprint") && !context.certified {
         report
             .error(text.problem(format!("the key `{part}` needs a listener with `client_ca`")).help(
                 "only a verified certificate says who a client is: `tls: {client_ca: clients.pem, …}`",
@@ -160,7 +164,7 @@ fn unknown(text: &At<String>) -> Problem {
 pub(super) fn exempt(
     raw: Option<&At<Vec<At<String>>>>,
     key: Option<&KeySpec>,
-    given: Given<'_>,
+    context: Context<'_>,
     report: &mut Report,
 ) -> Exempt {
     let by_address = key.is_some_and(|key| key.parts().all(Part::is_of_address));
@@ -169,18 +173,18 @@ pub(super) fn exempt(
     for text in raw.map_or(&[][..], |raw| &raw.value) {
         if let Some(name) = text.value.strip_prefix("list:") {
             let name = text.piece("list:".len(), name);
-            exempt.lists.extend(given.lists.find(&name, report).map(|(index, _)| index));
+            exempt.lists.extend(context.lists.find(&name, report).map(|(index, _)| index));
             continue;
         }
         if let Some(plan) = text.value.strip_prefix("plan:") {
-            if !given.consumers && !given.jwt {
+            if !context.consumers && !context.jwt {
                 report.error(nobody_is(text, "auth.api_key.consumers, or auth.jwt with a plan_claim"));
             }
             exempt.plans.push(At { at: text.at, value: plan.to_owned() });
             continue;
         }
         if let Some(consumer) = text.value.strip_prefix("consumer:").filter(|_| !names_consumer) {
-            if !given.consumers {
+            if !context.consumers {
                 report.error(nobody_is(text, "auth.api_key.consumers names them"));
             }
             exempt.consumers.push(consumer.to_owned());
@@ -199,7 +203,7 @@ pub(super) fn exempt(
     exempt
 }
 
-/// An exemption that nobody can have, because nothing says who is who.
+/// The error for an exemption of identities in a file without authentication.
 fn nobody_is(text: &At<String>, help: &str) -> Problem {
     text.problem(format!("nobody is `{}`: the file does not say who clients are", text.value)).help(help)
 }

@@ -1,4 +1,4 @@
-//! Limits: whose requests, how many, and what can be doubted about them.
+//! Validates limits.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(200 * 31_557_600);
 /// Live counters of a limit when nothing else is said.
 const MAX_KEYS: u64 = 1_000_000;
 
-/// What else the file has that limits refer to.
+/// The other sections that limits refer to.
 #[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
+pub(super) struct Context<'a> {
     pub(super) lists: &'a Section<ListConfig>,
     pub(super) store: bool,
     pub(super) consumers: bool,
@@ -42,13 +42,13 @@ pub(super) struct Given<'a> {
 pub(super) fn limit(
     name: &At<String>,
     raw: &RawLimit,
-    given: Given<'_>,
+    context: Context<'_>,
     report: &mut Report,
 ) -> Option<LimitConfig> {
     if raw.key.is_none() {
         missing(name.at, &format!("the limit `{}`", name.value), ("key", "ip"), &raw.wrong, report);
     }
-    let key = raw.key.as_ref().and_then(|key| key::key(key, given, report));
+    let key = raw.key.as_ref().and_then(|key| key::key(key, context, report));
     let quota = quota(name, raw, report);
     let cost = match &raw.cost {
         Some(cost) => cost::cost(cost, quota.as_ref(), report),
@@ -65,7 +65,7 @@ pub(super) fn limit(
         .map_or(Some(OnMissing::Shared), |text| word(text, "on_missing", &missings, report));
     let max_keys =
         raw.max_keys.as_ref().map_or(Some(MAX_KEYS), |n| in_range(n, 1..=1_000_000_000, "max_keys", report));
-    let shared = shared(raw, given.store, report);
+    let shared = shared(raw, context.store, report);
     let on_store_failure = on_store_failure(raw, shared, report);
     if let Some(text) = &raw.sync {
         check_sync(text, report);
@@ -73,17 +73,17 @@ pub(super) fn limit(
     if let Some((quota, true)) = quota.as_ref().zip(shared) {
         check_shared(quota, raw, report);
     }
-    let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), given, report);
-    // What is wrong with the limit itself would be told again for each of its variants.
-    let sound = quota.is_some();
-    let plans = if sound { plan::plans(name, raw, cost.as_ref(), report) } else { None };
-    let candidate = if sound { plan::candidate(name, raw, cost.as_ref(), report) } else { None };
+    let exempt = exempt(raw.exempt.as_ref(), key.as_ref(), context, report);
+    // An error in the quota itself would be reported again for each variant.
+    let has_quota = quota.is_some();
+    let plans = if has_quota { plan::plans(name, raw, cost.as_ref(), report) } else { None };
+    let candidate = if has_quota { plan::candidate(name, raw, cost.as_ref(), report) } else { None };
     for quota in plans.iter().flatten().map(|(_, quota)| quota).chain(candidate.iter().flatten()) {
         if shared == Some(true) {
             check_shared(quota, raw, report);
         }
     }
-    if let (Some(plans), false, false) = (&raw.plans, given.consumers, given.jwt) {
+    if let (Some(plans), false, false) = (&raw.plans, context.consumers, context.jwt) {
         report.error(
             plans
                 .problem("`plans` need something that says who is on which")
@@ -111,7 +111,7 @@ pub(super) fn limit(
     })
 }
 
-/// Whether the store counts it.
+/// Whether the limit is counted in the store.
 fn shared(raw: &RawLimit, has_store: bool, report: &mut Report) -> Option<bool> {
     let Some(scope) = &raw.scope else {
         return (!raw.wrong.contains(&"scope")).then_some(has_store);
@@ -185,8 +185,8 @@ fn check_drain(quota: &Quota, raw: &RawLimit, report: &mut Report) {
     }
 }
 
-/// What works, but perhaps not as meant.
-pub(super) fn doubts(
+/// Warns of limits that are valid but probably not intended.
+pub(super) fn warnings(
     limits: &Section<LimitConfig>,
     routes: &[RouteConfig],
     client_ip: &ClientIpConfig,
@@ -218,8 +218,8 @@ pub(super) fn doubts(
                     .help("nothing verifies this key; put a limit with `key: ip` (or `global`) beside it"),
             );
         }
-        ban::doubts(name, limit, report);
-        cost::doubts(name, limit, report);
+        ban::warnings(name, limit, report);
+        cost::warnings(name, limit, report);
         let chosen = match &limit.cost {
             Cost::Constant(_) => false,
             Cost::Header(_) => true,

@@ -1,4 +1,4 @@
-//! Lists of addresses: what they hold, and who refers to them.
+//! Validates address lists and references to them.
 
 use std::collections::HashSet;
 
@@ -40,15 +40,15 @@ pub(super) fn file(written: &At<String>, folder: Folder<'_>, report: &mut Report
     Some(folder.file(written))
 }
 
-/// Whom the file lets in unless a route says something else.
-pub(super) fn on_top(raw: &RawConfig, lists: &Section<ListConfig>, report: &mut Report) -> Access {
+/// The access rules of the file, which routes can override.
+pub(super) fn file_access(raw: &RawConfig, lists: &Section<ListConfig>, report: &mut Report) -> Access {
     Access {
         deny: named("deny", raw.deny.as_ref(), lists, report),
         allow: named("allow", raw.allow.as_ref(), lists, report),
     }
 }
 
-/// Whom a route lets in: those turned away on top stay away, while its own `allow` takes the place of that on top.
+/// The access rules of a route: its `deny` is added to that of the file, its `allow` replaces that of the file.
 pub(super) fn of_route(
     raw: &RawRoute,
     top: &Access,
@@ -93,8 +93,8 @@ fn named(
     found
 }
 
-/// What works, but perhaps not as meant.
-pub(super) fn doubts(
+/// Warns of lists that nothing uses.
+pub(super) fn warnings(
     lists: &Section<ListConfig>,
     top: &Access,
     routes: &[RouteConfig],

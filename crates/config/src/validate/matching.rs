@@ -17,10 +17,10 @@ const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "
 pub(super) fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) -> Match {
     let listener = raw.listener.as_ref().and_then(|name| known.listeners.find(name, report));
     for text in raw.methods.as_ref().map_or(&[][..], |methods| &methods.value.0) {
-        doubt_method(text, report);
+        warn_of_unknown_method(text, report);
     }
     for text in raw.path.as_ref().map_or(&[][..], |paths| &paths.value.0) {
-        path::doubt(text, report);
+        path::warn(text, report);
     }
     let words = [("loose", false), ("exact", true)];
     let spelling = raw.spelling.as_ref().and_then(|text| word(text, "spelling", &words, report));
@@ -70,7 +70,7 @@ pub(super) fn method(text: &str) -> Result<Method, Mistake> {
     Method::from_bytes(upper.as_bytes()).map_err(|_| Mistake::new(format!("`{text}` is not a method")))
 }
 
-fn doubt_method(text: &At<String>, report: &mut Report) {
+fn warn_of_unknown_method(text: &At<String>, report: &mut Report) {
     let upper = text.value.to_ascii_uppercase();
     let meant = nearest(&upper, METHODS).filter(|_| !METHODS.contains(&upper.as_str()));
     if let Some(meant) = meant.filter(|_| method(&upper).is_ok()) {

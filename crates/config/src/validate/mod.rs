@@ -1,4 +1,4 @@
-//! Raw -> valid: every value checked, every name resolved, everything wrong reported.
+//! Converts the raw configuration into the model: checks values, resolves names, reports all mistakes.
 
 mod api_key;
 mod balance;
@@ -53,7 +53,7 @@ const MAX_HEAD: u64 = 32 << 10;
 /// Names go into metrics, headers and files.
 const MAX_NAME: usize = 64;
 
-/// The configuration as far as it can be understood: what is wrong is in the report.
+/// The configuration as far as it is valid; mistakes are in the report.
 pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Parsed {
     let listeners = edge::listeners(raw, folder, report);
     let certified =
@@ -68,9 +68,9 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
     let lists = lists::lists(raw, folder, report);
     let (client_ip, proxy_files) = client_ip::client_ip(raw.client_ip.as_ref(), folder, &lists, report);
-    let access = lists::on_top(raw, &lists, report);
+    let access = lists::file_access(raw, &lists, report);
     let limits = Section::new("limit", raw.wrong.contains(&"limits"));
-    let given = limit::Given {
+    let context = limit::Context {
         lists: &lists,
         store: raw.store.is_some() || raw.wrong.contains(&"store"),
         consumers: raw_auth.map_or(auth_wrong, |auth| {
@@ -79,24 +79,26 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         jwt: raw_auth.map_or(auth_wrong, |auth| auth.jwt.is_some() || auth.wrong.contains(&"jwt")),
         certified: !listeners.is_complete() || listeners.valid().any(certified),
     };
-    let limits =
-        limits.read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, given, report));
+    let limits = limits
+        .read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, context, report));
     let upstreams = Section::new("upstream", raw.wrong.contains(&"upstreams"));
     let upstreams = upstreams.read(raw.upstreams.as_ref(), report, |name, raw, report| {
-        upstream::upstream(name, raw, (folder, given), report)
+        upstream::upstream(name, raw, (folder, context), report)
     });
     let client = client::client(raw, report);
     let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
     let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));
-    let names = template::Names { matches: None, consumers: given.consumers, jwt: given.jwt };
-    let told = jwt.as_ref().map_or(&[][..], |jwt| &jwt.forward);
-    let requests = shape::headers(raw.request_headers.as_ref(), shape::Of::Requests, told, names, report);
-    let answers = shape::headers(raw.response_headers.as_ref(), shape::Of::Answers, told, names, report);
+    let names = template::Names { matches: None, consumers: context.consumers, jwt: context.jwt };
+    let claim_headers = jwt.as_ref().map_or(&[][..], |jwt| &jwt.forward);
+    let requests =
+        shape::headers(raw.request_headers.as_ref(), shape::Of::Requests, claim_headers, names, report);
+    let answers =
+        shape::headers(raw.response_headers.as_ref(), shape::Of::Answers, claim_headers, names, report);
     let cors = cors::cors(raw.cors.as_ref(), report);
     let known = route::Known {
         cors: cors.as_ref(),
         names,
-        told,
+        claim_headers,
         requests: &requests,
         answers: &answers,
         listeners: &listeners,
@@ -111,9 +113,9 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     };
     let (routes, matches) = route::all(raw, &known, report);
     cost::routes(raw, &limits, &routes, report);
-    limit::doubts(&limits, &routes, &client_ip, &api_key, report);
-    lists::doubts(&lists, &access, &routes, &limits, &client_ip.trusted_lists, report);
-    upstream::doubts(&upstreams, &routes, report);
+    limit::warnings(&limits, &routes, &client_ip, &api_key, report);
+    lists::warnings(&lists, &access, &routes, &limits, &client_ip.trusted_lists, report);
+    upstream::warnings(&upstreams, &routes, report);
 
     let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));
     let access_log = log::access_log(raw.access_log.as_ref(), folder, &api_key, jwt.as_ref(), report);
@@ -250,8 +252,8 @@ fn missing(at: Place, what: &str, (field, example): (&str, &str), wrong: &[&str]
     }
 }
 
-/// Reports that none or several of three fields are given, of which `what` needs one. `helps` are for these two cases.
-/// Fields among the `wrong` ones are reported already.
+/// Reports if not exactly one of three fields is given. The two helps are for none and for several. Fields in `wrong`
+/// are already reported.
 fn exactly_one(
     at: Place,
     what: &str,

@@ -1,4 +1,4 @@
-//! Paths of routes: what is wrong with them, and what is probably a pattern of another program.
+//! Validates paths of routes; recognizes patterns of other programs.
 
 use crate::at::At;
 use crate::report::{Mistake, Report};
@@ -48,7 +48,7 @@ fn normal_form(text: &str) -> Option<String> {
 }
 
 /// Warns of a path that is taken literally and looks like a pattern of another program.
-pub(super) fn doubt(text: &At<String>, report: &mut Report) {
+pub(super) fn warn(text: &At<String>, report: &mut Report) {
     let path = &text.value;
     if PathPattern::parse(path).is_err() {
         return; // reported

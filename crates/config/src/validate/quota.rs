@@ -35,7 +35,7 @@ const KINDS: [(&str, Kind); 6] = [
 
 pub(super) fn quota(name: &At<String>, raw: &RawLimit, report: &mut Report) -> Option<Quota> {
     if raw.wrong.contains(&"algorithm") {
-        return None; // what belongs to it cannot be told
+        return None; // what belongs to it cannot be message
     }
     let kind =
         raw.algorithm.as_ref().map_or(Some(Kind::Token), |text| word(text, "algorithm", &KINDS, report))?;
@@ -74,8 +74,7 @@ pub(super) fn quota(name: &At<String>, raw: &RawLimit, report: &mut Report) -> O
 
 /// The calendar by which a limit counts, if it does; `None` where something is wrong with it, and that is reported.
 ///
-/// Weeks and months are of the calendar whatever the zone, because nobody means those that a multiple of seconds since
-/// the epoch makes.
+/// Weeks and months always follow the calendar: multiples of seconds since the epoch would begin on arbitrary days.
 fn calendar_of(
     kind: Kind,
     raw: &RawLimit,
@@ -208,7 +207,7 @@ impl Timed<'_> {
 
 fn checked<T, U>(made: Result<T, QuotaError>, at: &At<U>, field: &str, report: &mut Report) -> Option<T> {
     let field = format!("`{field}`");
-    let told = |error| match error {
+    let message = |error| match error {
         QuotaError::Count(n) => outside(&field, 1, MAX_COUNT, n),
         QuotaError::Slices(n) => outside(&field, 1, u64::from(MAX_SLICES), u64::from(n)),
         QuotaError::LogPlaces(n) => {
@@ -220,5 +219,5 @@ fn checked<T, U>(made: Result<T, QuotaError>, at: &At<U>, field: &str, report: &
         }
         QuotaError::Period(_) => format!("{field}: {error}"),
     };
-    made.map_err(|error| report.error(at.problem(told(error)))).ok()
+    made.map_err(|error| report.error(at.problem(message(error)))).ok()
 }

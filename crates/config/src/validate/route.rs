@@ -1,4 +1,4 @@
-//! Routes: what they match, where they lead, which limits they ask.
+//! Validates routes: matches, actions and limits.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -32,7 +32,7 @@ use crate::upstream::UpstreamConfig;
 pub(super) struct Known<'a> {
     pub(super) listeners: &'a Section<ListenerConfig>,
     pub(super) lists: &'a Section<ListConfig>,
-    /// Whom the file lets in.
+    /// The access rules of the file.
     pub(super) access: &'a Access,
     pub(super) limits: &'a Section<LimitConfig>,
     pub(super) upstreams: &'a Section<UpstreamConfig>,
@@ -45,7 +45,7 @@ pub(super) struct Known<'a> {
     /// What templates can name.
     pub(super) names: Names<'a>,
     /// Headers in which the upstream is told of users.
-    pub(super) told: &'a [(HeaderName, String)],
+    pub(super) claim_headers: &'a [(HeaderName, String)],
     /// Headers that are changed on all routes.
     pub(super) requests: &'a [HeaderChange],
     pub(super) answers: &'a [HeaderChange],
@@ -86,21 +86,21 @@ pub(super) fn all(
             report.error(name.problem(format!("two routes are called `{}`", name.value)).help(help));
         }
         lines.entry(name.value.clone()).or_insert(name.at.line);
-        let mut sound = !raw.wrong.contains(&"match");
+        let mut match_is_valid = !raw.wrong.contains(&"match");
         let mut matches = raw.matches.as_ref().map_or_else(Match::default, |raw| {
             let before = report.errors.len();
             let matches = matches(&raw.value, known, report);
-            sound &= raw.value.wrong.is_empty() && report.errors.len() == before;
+            match_is_valid &= raw.value.wrong.is_empty() && report.errors.len() == before;
             matches
         });
         let words = [("counted", false), ("exempt", true)];
         let preflight = raw.preflight.as_ref().and_then(|text| word(text, "preflight", &words, report));
         matches.preflight = preflight.unwrap_or(false);
-        // What is not understood would be taken for a match of everything.
-        if sound {
+        // An incomplete match would match too many requests.
+        if match_is_valid {
             matched.push((name.clone(), matches.clone()));
         }
-        let limits = limits(raw, known, sound.then_some(&matches), report);
+        let limits = limits(raw, known, match_is_valid.then_some(&matches), report);
         routes.extend(route(&name, raw, matches, limits, known, report));
     }
     (routes, matched)
@@ -164,7 +164,7 @@ fn shape(raw: &RawRoute, names: Names<'_>, known: &Known<'_>, report: &mut Repor
             report.error(Problem::new(at, message).help("it changes what an upstream gets"));
         }
     }
-    let own = |raw, of, report: &mut Report| shape::headers(raw, of, known.told, names, report);
+    let own = |raw, of, report: &mut Report| shape::headers(raw, of, known.claim_headers, names, report);
     let request = own(raw.request_headers.as_ref(), shape::Of::Requests, report);
     let answer = own(raw.response_headers.as_ref(), shape::Of::Answers, report);
     ShapeConfig {
@@ -202,7 +202,7 @@ fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &m
         }
     }
     if known.in_cluster {
-        doubt_one_step(&in_store, report);
+        warn_of_several_steps(&in_store, report);
     }
     if limits.len() > MAX_LIMITS {
         report.error(Problem::new(raw.at, format!("a route asks at most {MAX_LIMITS} limits")));
@@ -210,8 +210,8 @@ fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &m
     limits
 }
 
-/// Keys that are alike are kept on one server of a cluster; of others nobody knows.
-fn doubt_one_step(limits: &[(&At<String>, &LimitConfig)], report: &mut Report) {
+/// Warns if the limits of a route have different keys: a cluster keeps only equal keys on one server.
+fn warn_of_several_steps(limits: &[(&At<String>, &LimitConfig)], report: &mut Report) {
     let Some((_, first)) = limits.first() else { return };
     if let Some((name, other)) = limits.iter().find(|(_, limit)| limit.key != first.key) {
         report.warning(

@@ -1,4 +1,4 @@
-//! Things that have names and are referred to by them: listeners, limits, upstreams.
+//! Named entries of the file and references to them: listeners, limits, upstreams.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::at::At;
 use crate::read::Named;
 use crate::report::{Report, nearest};
 
-/// All things of one kind. One that is wrong stays in as `None`, so that references still find it.
+/// All entries of one kind. A wrong entry is kept as `None`, so that references to it are not reported.
 pub(super) struct Section<T> {
     what: &'static str,
     /// Whether all names are known; of a section that cannot be read they are not.

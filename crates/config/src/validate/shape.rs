@@ -1,4 +1,4 @@
-//! Headers that are changed on the way.
+//! Validates header changes.
 
 use http::{HeaderName, header};
 
@@ -9,7 +9,7 @@ use crate::raw_shape::RawHeaderChanges;
 use crate::report::{Problem, Report};
 use crate::{Change, HeaderChange, Piece, Template, Variable};
 
-/// Whose headers are changed.
+/// The messages whose headers are changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Requests,
@@ -29,25 +29,25 @@ const FRAMING: [&str; 10] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// Headers in which the gateway gives its own word.
+/// Headers that the gateway sets itself.
 const OWN: [&str; 5] = ["traceparent", "tracestate", "x-consumer-name", "x-consumer-plan", "x-request-id"];
-/// Headers that say where a request comes from: of two lines nobody knows which one counts.
+/// Headers that must occur at most once, because servers disagree on which of two lines counts.
 const ONCE: [&str; 6] =
     ["forwarded", "host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
-/// The changes of a section, in the order in which they are made. `told` are headers that the upstream is told of
-/// the user in.
+/// The changes of a section, in the order in which they are made. `claim_headers` are the headers that carry
+/// claims of the user to the upstream.
 pub(super) fn headers(
     raw: Option<&At<RawHeaderChanges>>,
     of: Of,
-    told: &[(HeaderName, String)],
+    claim_headers: &[(HeaderName, String)],
     names: Names<'_>,
     report: &mut Report,
 ) -> Vec<HeaderChange> {
     let Some(At { at, value: raw }) = raw else { return Vec::new() };
     let mut changes = Vec::new();
     for text in raw.remove.as_ref().map_or(&[][..], |names| &names.value.0) {
-        let Some(name) = name(text, of, told, report) else { continue };
+        let Some(name) = name(text, of, claim_headers, report) else { continue };
         if of == Of::Requests && name == header::HOST {
             report.error(
                 text.problem("a request has to name its host")
@@ -58,7 +58,7 @@ pub(super) fn headers(
     }
     for (section, adds) in [(&raw.set, false), (&raw.add, true)] {
         for (text, template) in section.as_ref().map_or(&[][..], |section| &section.value.0) {
-            let Some(name) = name(text, of, told, report) else { continue };
+            let Some(name) = name(text, of, claim_headers, report) else { continue };
             if adds && of == Of::Requests && ONCE.contains(&plain(&name).as_str()) {
                 report.error(
                     text.problem(format!("`{}` is given once or not at all", text.value))
@@ -88,14 +88,19 @@ pub(super) fn headers(
 }
 
 /// A header that may be changed.
-fn name(text: &At<String>, of: Of, told: &[(HeaderName, String)], report: &mut Report) -> Option<HeaderName> {
+fn name(
+    text: &At<String>,
+    of: Of,
+    claim_headers: &[(HeaderName, String)],
+    report: &mut Report,
+) -> Option<HeaderName> {
     let name = value(text, report, header_name)?;
     let plain = plain(&name);
     let why = if FRAMING.contains(&plain.as_str()) || plain.starts_with("proxy-auth") {
         "it belongs to the connection, and whoever sends the message writes it"
     } else if of == Of::Requests && OWN.contains(&plain.as_str()) {
         "in it the upstream is told what the gateway knows"
-    } else if of == Of::Requests && told.iter().any(|(own, _)| *own == name) {
+    } else if of == Of::Requests && claim_headers.iter().any(|(own, _)| *own == name) {
         "in it the upstream is told what a token says: auth.jwt.forward"
     } else {
         return Some(name);

@@ -1,4 +1,4 @@
-//! The store: where it is, who the gateway is there, and what can be doubted about it.
+//! Validates the store: addresses, credentials and TLS.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ fn tls(raw: &RawRedisTls, folder: Folder<'_>, report: &mut Report) -> RedisTls {
     RedisTls { ca, client }
 }
 
-/// Where the gateway may keep what it is to remember over a restart.
+/// The folder for state that is kept across restarts.
 fn state_folder(raw: &RawRedis, folder: Folder<'_>) -> PathBuf {
     // systemd names several folders with colons between them.
     let of_systemd = || std::env::var("STATE_DIRECTORY").ok()?.split(':').next().map(PathBuf::from);
@@ -135,7 +135,7 @@ fn prefix(text: &str) -> Result<String, Mistake> {
 /// A user and a password.
 type Credentials = (Option<String>, Option<String>);
 
-/// The fields that say who the gateway is.
+/// The fields with credentials.
 struct Login<'a> {
     /// Where a mistake of the user is told.
     at: Place,
@@ -145,8 +145,8 @@ struct Login<'a> {
 }
 
 impl Login<'_> {
-    /// What is given here or in the URL. In both is a mistake even if they agree: one of them would be forgotten
-    /// when it changes.
+    /// The credentials from the fields or the URL. Both together are an error even if they agree, because one of them
+    /// would be forgotten at the next change.
     fn read(
         &self,
         (user_in_url, password_in_url): Credentials,
@@ -175,7 +175,7 @@ impl Login<'_> {
     }
 }
 
-/// What the URLs of a store say together.
+/// The combined content of the URLs of a store.
 struct Found<'a> {
     servers: RedisServers,
     tls: bool,

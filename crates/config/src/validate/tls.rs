@@ -11,7 +11,7 @@ use crate::report::Report;
 /// The longest that a handshake may take when nothing else is said.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How a listener speaks TLS. What is wrong is reported and left at its default, so that all files are tried.
+/// TLS of a listener. A wrong field is reported and gets its default, so that all files are checked.
 pub(super) fn tls(raw: &RawTls, folder: Folder<'_>, report: &mut Report) -> TlsConfig {
     let certificates = certificates(raw, folder, report);
     let client = client(raw, folder, report);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use rustls_pki_types::ServerName;
 
 use super::balance;
-use super::limit::Given;
+use super::limit::Context;
 use super::section::Section;
-use super::upstream_tls::{Speech, speech};
+use super::upstream_tls::{Transport, transport};
 use super::{empty, in_range, missing, value};
 use crate::at::{At, Folder};
 use crate::raw_upstream::RawUpstream;
@@ -20,10 +20,10 @@ use crate::values;
 pub(super) fn upstream(
     name: &At<String>,
     raw: &RawUpstream,
-    (folder, given): (Folder<'_>, Given<'_>),
+    (folder, context): (Folder<'_>, Context<'_>),
     report: &mut Report,
 ) -> Option<UpstreamConfig> {
-    let balance = balance::balance(raw, given, report);
+    let balance = balance::balance(raw, context, report);
     let resolve = balance::resolve(raw, report);
     let health = balance::health(raw, report);
     let ejection = balance::ejection(raw, report);
@@ -51,7 +51,7 @@ pub(super) fn upstream(
         let what = format!("the upstream `{}`", name.value);
         missing(name.at, &what, ("servers", "[http://127.0.0.1:9000]"), &raw.wrong, report);
     }
-    let speech = speech(raw, servers.as_deref(), folder, report);
+    let transport = transport(raw, servers.as_deref(), folder, report);
     let timeouts = raw.timeouts.as_ref().map(|timeouts| &timeouts.value);
     let mut timeout = |text: Option<&At<String>>, usual: Duration| match text {
         None => Some(usual),
@@ -64,7 +64,7 @@ pub(super) fn upstream(
     let response = timeout(timeouts.and_then(|t| t.response.as_ref()), Duration::from_secs(30));
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
     let tunnel = timeout(timeouts.and_then(|t| t.tunnel.as_ref()), Duration::from_secs(3_600));
-    let Speech { protocol, tls, proxy_protocol } = speech;
+    let Transport { protocol, tls, proxy_protocol } = transport;
     let (max_connections, max_pending) = circuit?;
     Some(UpstreamConfig {
         name: name.value.clone(),
@@ -133,7 +133,7 @@ fn authority(text: &str) -> Result<(bool, String), Mistake> {
 }
 
 /// Upstreams that nothing is forwarded to, and ways to spread requests that come to nothing.
-pub(super) fn doubts(upstreams: &Section<UpstreamConfig>, routes: &[RouteConfig], report: &mut Report) {
+pub(super) fn warnings(upstreams: &Section<UpstreamConfig>, routes: &[RouteConfig], report: &mut Report) {
     if !report.errors.is_empty() {
         return; // a route with a mistake may be the one that uses it
     }
@@ -144,7 +144,7 @@ pub(super) fn doubts(upstreams: &Section<UpstreamConfig>, routes: &[RouteConfig]
         }
     }
     for ((name, upstream), users) in upstreams.valid().zip(&users) {
-        balance::doubts(name, upstream, users, report);
+        balance::warnings(name, upstream, users, report);
         if users.is_empty() {
             report.warning(
                 name.problem(format!("no route uses the upstream `{}`", name.value))

@@ -1,4 +1,4 @@
-//! How servers are spoken to: TLS, HTTP/2, the PROXY protocol.
+//! Validates connections to servers: TLS, HTTP/2, the PROXY protocol.
 
 use rustls_pki_types::ServerName;
 
@@ -9,21 +9,21 @@ use crate::raw_upstream::{RawUpstream, RawUpstreamTls};
 use crate::report::{Mistake, Report};
 use crate::upstream::{Protocol, ProxyVersion, ServerConfig, UpstreamTlsConfig};
 
-/// How the servers of an upstream are spoken to.
-pub(super) struct Speech {
+/// The protocols of connections to the servers of an upstream.
+pub(super) struct Transport {
     pub(super) protocol: Protocol,
     pub(super) tls: Option<UpstreamTlsConfig>,
     pub(super) proxy_protocol: Option<ProxyVersion>,
 }
 
-/// `servers` is `None` if one of them is wrong. What is wrong is reported and left at its default, so that all files are
-/// tried.
-pub(super) fn speech(
+/// `servers` is `None` if one of them is wrong. A wrong field is reported and gets its default, so that all files are
+/// checked.
+pub(super) fn transport(
     raw: &RawUpstream,
     servers: Option<&[ServerConfig]>,
     folder: Folder<'_>,
     report: &mut Report,
-) -> Speech {
+) -> Transport {
     let protocol = raw.protocol.as_ref().map_or(Some(Protocol::Http1), |text| {
         word(text, "protocol", &[("http1", Protocol::Http1), ("http2", Protocol::Http2)], report)
     });
@@ -48,7 +48,7 @@ pub(super) fn speech(
         (Some(raw), _) => Some(tls(&raw.value, folder, report)),
         (None, Some(true)) => Some(tls(&empty, folder, report)),
     };
-    Speech { protocol: protocol.unwrap_or(Protocol::Http1), tls, proxy_protocol }
+    Transport { protocol: protocol.unwrap_or(Protocol::Http1), tls, proxy_protocol }
 }
 
 fn tls(raw: &RawUpstreamTls, folder: Folder<'_>, report: &mut Report) -> UpstreamTlsConfig {

@@ -16,7 +16,7 @@ use crate::{PathPattern, normalize};
 /// The memory that a compiled pattern may take.
 const MAX_PATTERN: usize = 1 << 20;
 
-/// What is done to the path of requests that are forwarded.
+/// The path change of forwarded requests.
 pub(super) fn path(raw: &RawRoute, names: Names<'_>, report: &mut Report) -> PathChange {
     if let (Some(_), Some(rewrite)) = (&raw.strip_prefix, &raw.rewrite) {
         report.error(
@@ -211,12 +211,12 @@ fn split(written: &str, pieces: Vec<Piece>, sent: bool) -> Result<UriTemplate, M
     {
         return Err(Mistake::new(format!("{} cannot stand in a URL", shown(wrong))).help("percent-encode it"));
     }
-    sound(&uri.path, written)?;
+    check_normal_form(&uri.path, written)?;
     Ok(uri)
 }
 
 /// Whether the path is one for every request: a variable stands for a segment, or a piece of one.
-fn sound(path: &[Piece], written: &str) -> Result<(), Mistake> {
+fn check_normal_form(path: &[Piece], written: &str) -> Result<(), Mistake> {
     let mut sample = String::new();
     for piece in path {
         match piece {
