@@ -26,24 +26,27 @@ pub struct Record {
     /// `None` if the request could not be read.
     pub(super) head: Option<Head>,
     /// The detail of the refusal that the client gets.
-    pub(super) detail: Option<&'static str>,
-    pub(super) outcome: Option<Outcome>,
+    pub(crate) detail: Option<&'static str>,
+    pub(crate) outcome: Option<Outcome>,
     /// The limit that the response headers report: its index, and what it has left.
-    pub(super) limit: Option<(usize, u64)>,
+    pub(crate) limit: Option<(usize, u64)>,
     /// How long a refused client has to wait.
-    pub(super) retry_after: Option<Span>,
-    pub(super) delay: Span,
+    pub(crate) retry_after: Option<Span>,
+    /// How long limits delay it.
+    pub(crate) delay: Span,
     /// Indices of limits in shadow mode that would have refused it.
-    pub(super) shadow: SmallVec<[usize; 0]>,
-    pub(super) candidate: SmallVec<[usize; 0]>,
+    pub(crate) shadow: SmallVec<[usize; 0]>,
+    /// Indices of limits whose candidate would have refused it.
+    pub(crate) candidate: SmallVec<[usize; 0]>,
     pub(super) consumer: Option<Box<str>>,
     pub(super) plan: Option<Box<str>>,
     pub(super) token: Option<Arc<Verified>>,
-    pub(super) upstream: Option<usize>,
+    /// The index of the upstream that it is forwarded to.
+    pub(crate) upstream: Option<usize>,
     pub(super) server: Option<Box<str>>,
     pub(super) upstream_took: Option<Span>,
     /// Why the upstream did not respond.
-    pub(super) upstream_error: Option<String>,
+    pub(crate) upstream_error: Option<String>,
     wants_identity: bool,
     wants_server: bool,
 }
@@ -173,16 +176,6 @@ impl Record {
         })
     }
 
-    /// Sets what the gateway did with the request.
-    pub fn set_outcome(&mut self, outcome: Outcome) {
-        self.outcome = Some(outcome);
-    }
-
-    /// Sets the detail that a refusal tells the client.
-    pub fn set_detail(&mut self, detail: Option<&'static str>) {
-        self.detail = detail;
-    }
-
     /// Sets the identity of the sender, if the log has fields for it.
     pub fn identified(&mut self, identity: &Identity<'_>) {
         if self.wants_identity {
@@ -192,38 +185,6 @@ impl Record {
         }
     }
 
-    /// Sets the limit that the response headers report: its index, what it has left, and how long a refused client has to
-    /// wait.
-    pub fn set_limit(&mut self, index: usize, remaining: u64, retry_after: Option<Span>) {
-        self.limit = Some((index, remaining));
-        self.retry_after = retry_after;
-    }
-
-    /// Sets how long limits delay the request.
-    pub fn set_delay(&mut self, delay: Span) {
-        self.delay = delay;
-    }
-
-    /// Adds a limit in shadow mode that would have refused the request.
-    pub fn add_shadow(&mut self, index: usize) {
-        self.shadow.push(index);
-    }
-
-    /// Adds a limit whose candidate quota would have refused the request.
-    pub fn add_candidate(&mut self, index: usize) {
-        self.candidate.push(index);
-    }
-
-    /// The index of the upstream that the request is forwarded to.
-    pub fn upstream(&self) -> Option<usize> {
-        self.upstream
-    }
-
-    /// Sets the upstream that the request is forwarded to.
-    pub fn forwarded(&mut self, upstream: usize) {
-        self.upstream = Some(upstream);
-    }
-
     /// Sets the server that was asked, how long that took, and why it did not respond, if it did not.
     pub fn asked(&mut self, server: &str, took: Span, failed: Option<String>) {
         self.upstream_took = Some(took);
@@ -231,11 +192,6 @@ impl Record {
         if self.wants_server {
             self.server = Some(server.into());
         }
-    }
-
-    /// Sets why no server could be asked.
-    pub fn not_asked(&mut self, why: String) {
-        self.upstream_error = Some(why);
     }
 
     /// The kind of sample that the request belongs to.

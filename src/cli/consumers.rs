@@ -51,13 +51,7 @@ pub(super) enum Command {
                             sluicegate consumers list --keys | grep acme\n  \
                             sluicegate consumers remove-key acme sha256:6ab9f1eb8f7d3388"
     )]
-    AddKey {
-        /// Its name
-        #[arg(value_name = "NAME")]
-        name: String,
-        #[command(flatten)]
-        place: Place,
-    },
+    AddKey(Named),
     /// Remove one key of a consumer that has several
     #[command(after_help = "Example:\n  sluicegate consumers remove-key acme sha256:6ab9f1eb8f7d3388")]
     RemoveKey {
@@ -77,24 +71,22 @@ pub(super) enum Command {
                             sluicegate consumers rotate acme > acme.key\n  \
                             sluicegate consumers rotate acme --file consumers.yaml"
     )]
-    Rotate {
-        /// Its name
-        #[arg(value_name = "NAME")]
-        name: String,
-        #[command(flatten)]
-        place: Place,
-    },
+    Rotate(Named),
     /// Remove a consumer and all its keys
     #[command(after_help = "Comments and other consumers are not changed.\n\nExamples:\n  \
                             sluicegate consumers remove acme\n  \
                             sluicegate consumers remove acme --file consumers.yaml")]
-    Remove {
-        /// Its name
-        #[arg(value_name = "NAME")]
-        name: String,
-        #[command(flatten)]
-        place: Place,
-    },
+    Remove(Named),
+}
+
+/// A consumer and its file.
+#[derive(clap::Args)]
+pub(super) struct Named {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    place: Place,
 }
 
 #[derive(clap::Args)]
@@ -108,11 +100,11 @@ pub(super) struct Place {
 
 pub(super) fn run(command: &Command) -> ExitCode {
     let (Command::Add { place, .. }
-    | Command::AddKey { place, .. }
     | Command::RemoveKey { place, .. }
-    | Command::Rotate { place, .. }
     | Command::List { place, .. }
-    | Command::Remove { place, .. }) = command;
+    | Command::AddKey(Named { place, .. })
+    | Command::Rotate(Named { place, .. })
+    | Command::Remove(Named { place, .. })) = command;
     let (file, plans) = match place.file() {
         Ok(found) => found,
         Err(message) => return fail(INVALID, message),
@@ -125,7 +117,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
             ));
             key + "\n"
         }),
-        Command::AddKey { name, .. } => edit::add_key(&file, name).map(|key| {
+        Command::AddKey(Named { name, .. }) => edit::add_key(&file, name).map(|key| {
             say(format_args!(
                 "{} has another key of `{name}`, beside those before; it is not shown again:\n",
                 file.display()
@@ -136,7 +128,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
             say(format_args!("{} has that key of `{name}` no more\n", file.display()));
             String::new()
         }),
-        Command::Rotate { name, .. } => edit::rotate(&file, name).map(|(key, before)| {
+        Command::Rotate(Named { name, .. }) => edit::rotate(&file, name).map(|(key, before)| {
             let gone = if before == 1 {
                 "the key before is".into()
             } else {
@@ -156,7 +148,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
             };
             all.iter().map(line).collect()
         }),
-        Command::Remove { name, .. } => edit::remove(&file, name).map(|()| {
+        Command::Remove(Named { name, .. }) => edit::remove(&file, name).map(|()| {
             say(format_args!("{} has no consumer `{name}` any more\n", file.display()));
             String::new()
         }),

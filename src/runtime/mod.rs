@@ -2,7 +2,7 @@
 //!
 //! `start` builds what the threads share, starts the workers and then runs the `supervisor` on the main thread.
 //!
-//! - `worker`, `worker_thread`: the loop of a worker, and its thread
+//! - `worker`: the thread of a worker and its loop
 //! - `event_loop`: what the supervisor waits for: file changes, reload requests, signals, a successor, failures
 //! - `reload`: a new configuration comes into force; `data_files` and `tls_files`: so do the files it refers to
 //! - `sockets`: the listening sockets; `handover`: passes them to the next gateway; `drain`: the end
@@ -22,7 +22,6 @@ mod systemd;
 mod tls_files;
 mod watched_files;
 mod worker;
-mod worker_thread;
 
 pub use options::{Options, StartError};
 pub use start::run;

@@ -20,7 +20,7 @@ use super::sockets::{Held, Sockets};
 use super::supervisor::Supervisor;
 use super::systemd;
 use super::watched_files::WatchedFiles;
-use super::worker_thread;
+use super::worker;
 use crate::clock::Clock;
 use crate::critical_task::CriticalTasks;
 use crate::metrics::Metrics;
@@ -69,7 +69,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     let budget = Arc::new(ConnectionBudget::of_process(workers, listeners.len()));
     let (critical, failures) = mpsc::unbounded_channel();
     let critical = CriticalTasks::new(critical);
-    let start = |index| worker_thread::start(&shared, index, Arc::clone(&budget), critical.clone());
+    let start = |index| worker::start(&shared, index, Arc::clone(&budget), critical.clone());
     let workers = (0..workers).map(start).collect::<Result<_, _>>()?;
     let (reloads, requests) = mpsc::channel(8);
     let mut supervisor = Supervisor {

@@ -242,6 +242,6 @@ impl Exchange {
 
     /// Logs that no server was available.
     pub(super) fn log_no_endpoint(&self, why: &ForwardError) {
-        self.note(|record| record.not_asked(why.message()));
+        self.note(|record| record.upstream_error = Some(why.message()));
     }
 }

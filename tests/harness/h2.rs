@@ -95,6 +95,11 @@ pub fn pseudo<'t>(method: &'t str, path: &'t str) -> Vec<(&'t str, &'t str)> {
     vec![(":method", method), (":scheme", "http"), (":authority", "api.test"), (":path", path)]
 }
 
+/// The id of the client's stream number `at`, from 0.
+pub fn stream(at: u32) -> u32 {
+    at * 2 + 1
+}
+
 /// The bytes of a request without a body.
 pub fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END | END_HEADERS, stream, &block(&pseudo("GET", path)))

@@ -41,6 +41,10 @@ pub use servers::{Behavior, Server};
 pub use time::{Stopwatch, deadline, eventually, measure, patience, sleep, until, within};
 pub use upstream::{Exchange, Seen, Upstream};
 
+/// The file of a gateway that forwards all requests to one upstream.
+pub const FORWARD_ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+                               routes: [{name: api, match: {path: /*}, upstream: api}]\n";
+
 /// The path of libfaketime, which changes the clocks of a program that preloads it.
 #[track_caller]
 pub fn faketime() -> String {

@@ -55,6 +55,14 @@ impl Upstream {
         Self::scripted(move |exchange| exchange.answer(200, &[], body.as_bytes()))
     }
 
+    /// Answers 200 with the body of the request, and closes the connection if the body is incomplete.
+    pub fn echoing() -> Self {
+        Self::scripted(|exchange| match exchange.body() {
+            Ok(body) => exchange.answer(200, &[], &body),
+            Err(_) => exchange.close(),
+        })
+    }
+
     /// Runs `script` for every request.
     pub fn scripted(script: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

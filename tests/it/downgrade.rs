@@ -3,10 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::harness::{Gateway, Upstream, deadline, until};
-
-const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
-                   routes: [{name: api, match: {path: /*}, upstream: api}]\n";
+use crate::harness::{FORWARD_ALL, Gateway, Upstream, deadline, until};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -96,7 +93,7 @@ fn edge() -> (Upstream, Gateway) {
         Ok(_) => exchange.answer(200, &[], b"done"),
         Err(_) => exchange.close(),
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     (upstream, gateway)
 }
 

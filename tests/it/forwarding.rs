@@ -1,11 +1,7 @@
 //! Forwarding: the API gets the request and the client gets the answer, whole, streamed, and over connections that
 //! are reused.
 
-use crate::harness::{Client, Gate, Gateway, Upstream, until};
-
-/// Everything goes to the upstream.
-const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
-                   routes: [{name: api, match: {path: /*}, upstream: api}]\n";
+use crate::harness::{Client, FORWARD_ALL, Gate, Gateway, Upstream, until};
 
 /// An upstream that answers with what it got.
 fn echo() -> Upstream {
@@ -19,7 +15,7 @@ fn echo() -> Upstream {
 #[test]
 fn a_request_arrives_as_it_was_sent() {
     let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"] {
         let mut client = gateway.client();
         let target = "/v1/items/a%20b;c=d?x=1&y=%2F..//&z";
@@ -46,7 +42,7 @@ fn an_answer_comes_back_as_it_was_given() {
             [("set-cookie", "a=1"), ("set-cookie", "b=2"), ("content-type", "text/x"), ("x-empty", "")];
         exchange.answer(418, &headers, b"\x00\xff binary");
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let answer = gateway.get("/");
     assert_eq!((answer.status, answer.body.as_slice()), (418, &b"\x00\xff binary"[..]));
     assert_eq!(answer.head.all("set-cookie"), ["a=1", "b=2"]);
@@ -57,7 +53,7 @@ fn an_answer_comes_back_as_it_was_given() {
 #[test]
 fn connections_are_kept_on_both_sides() {
     let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     for _ in 0..20 {
         assert_eq!(client.post("/", &[], b"body").text(), "body");
@@ -71,7 +67,7 @@ fn connections_are_kept_on_both_sides() {
 fn pipelined_requests_are_answered_in_order() {
     let upstream =
         Upstream::scripted(|exchange| exchange.answer(200, &[], exchange.seen.target.clone().as_bytes()));
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     let all: String = (0..10).map(|at| format!("GET /{at} HTTP/1.1\r\nHost: api.test\r\n\r\n")).collect();
     client.send(all);
@@ -84,7 +80,7 @@ fn pipelined_requests_are_answered_in_order() {
 #[test]
 fn a_client_can_end_its_connection() {
     let upstream = echo();
-    let gateway = Gateway::before(&upstream, &format!("workers: 1\n{ALL}"));
+    let gateway = Gateway::before(&upstream, &format!("workers: 1\n{FORWARD_ALL}"));
     let mut client = gateway.client();
     assert_eq!(client.ask("GET", "/", &[("connection", "close")]).status, 200);
     assert!(client.is_closed());
@@ -108,7 +104,7 @@ fn a_chunked_request_streams_through() {
         exchange.write(format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nfirst {}\n", first > 0));
         exchange.close();
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.request("POST", "/", &[("transfer-encoding", "chunked")]).send("5\r\nhello\r\n");
     let head = client.reader.head().unwrap().unwrap();
@@ -120,7 +116,7 @@ fn a_chunked_request_streams_through() {
 #[test]
 fn a_chunked_request_arrives_whole() {
     let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.request("POST", "/", &[("transfer-encoding", "chunked")]);
     client.send("5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\n\r\n");
@@ -138,7 +134,7 @@ fn an_answer_streams_through() {
         opened.wait();
         exchange.write("4\r\nlast\r\n0\r\n\r\n");
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.request("GET", "/", &[]);
     let head = client.reader.head().unwrap().unwrap();
@@ -154,7 +150,7 @@ fn an_answer_without_a_length_comes_whole() {
         exchange.write("HTTP/1.0 200 OK\r\n\r\nup to the end");
         exchange.close();
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     assert_eq!(client.get("/").text(), "up to the end");
     assert_eq!(client.get("/").text(), "up to the end", "the client's connection lives on");
@@ -169,7 +165,7 @@ fn trailers_reach_a_client_that_asked_for_them() {
              4\r\nbody\r\n0\r\nx-sum: abc\r\ngrpc-status: 0\r\n\r\n",
         );
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     for headers in [
         [("te", "trailers"), ("connection", "te")],
@@ -190,7 +186,7 @@ fn trailers_reach_a_client_that_asked_for_them() {
 #[test]
 fn trailers_of_a_request_reach_the_api() {
     let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.request("POST", "/", &[("transfer-encoding", "chunked"), ("trailer", "x-sum")]);
     client.send("4\r\nbody\r\n0\r\nx-sum: abc\r\n\r\n");
@@ -202,7 +198,7 @@ fn trailers_of_a_request_reach_the_api() {
 #[test]
 fn a_client_that_expects_100_continue_is_told_to() {
     let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     for _ in 0..3 {
         client.request("POST", "/", &[("content-length", "4"), ("expect", "100-continue")]);
@@ -226,7 +222,7 @@ fn answers_without_a_body_keep_the_connections() {
             }
             _ => exchange.answer(200, &[], b""),
         });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     for _ in 0..3 {
         let head = client.ask("HEAD", "/", &[]);
@@ -278,7 +274,7 @@ fn clients_do_not_wait_for_each_other() {
         }
         exchange.answer(200, &[], exchange.seen.target.clone().as_bytes());
     });
-    let gateway = crate::harness::Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let gateway = crate::harness::Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     let mut slow: Vec<Client> = (0..8).map(|_| gateway.client()).collect();
     slow.iter_mut().for_each(|client| _ = client.request("GET", "/slow", &[]));
     upstream.wait_for(8);

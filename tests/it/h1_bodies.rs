@@ -4,25 +4,15 @@
 
 use std::time::Duration;
 
-use crate::harness::{Gate, Gateway, Upstream, measure, patience, sleep, until};
-
-const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
-                   routes: [{name: api, match: {path: /*}, upstream: api}]\n";
-
-fn echo() -> Upstream {
-    Upstream::scripted(|exchange| match exchange.body() {
-        Ok(body) => exchange.answer(200, &[], &body),
-        Err(_) => exchange.close(),
-    })
-}
+use crate::harness::{FORWARD_ALL, Gate, Gateway, Upstream, measure, patience, sleep, until};
 
 const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// A chunk that is malformed is the client's mistake: 400, the connection ends, and the API gets no whole request.
 #[test]
 fn a_malformed_chunk_is_400() {
-    let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let upstream = Upstream::echoing();
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let long = format!("5;a={}\r\nhello\r\n0\r\n\r\n", "x".repeat(5_000));
     let bodies: &[&[u8]] = &[
         b"x\r\n",
@@ -72,8 +62,8 @@ fn a_malformed_chunk_is_400() {
 /// A body that ends before its length does is 400 to a client that still listens.
 #[test]
 fn a_body_that_ends_early_is_400() {
-    let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let upstream = Upstream::echoing();
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     for head in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
         let mut client = gateway.client();
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n5\r\nhe"));
@@ -87,8 +77,8 @@ fn a_body_that_ends_early_is_400() {
 /// The length is what counts: what comes behind a body is the next request.
 #[test]
 fn bytes_after_a_body_are_the_next_request() {
-    let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let upstream = Upstream::echoing();
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.send("POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloPOST /2 HTTP/1.1\r\nHost: a\r\ntransfer-encoding: CHUNKED\r\n\r\n3;x=\"y\"\r\nbye\r\n0\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().text(), "hello");
@@ -104,8 +94,8 @@ fn bytes_after_a_body_are_the_next_request() {
 /// Trailers that would say something else of the request do not reach the API.
 #[test]
 fn a_trailer_does_not_change_the_request() {
-    let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let upstream = Upstream::echoing();
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.request(
         "POST",
@@ -138,7 +128,7 @@ fn a_body_that_trickles_is_408() {
         while exchange.read_some(1 << 10) > 0 {}
         exchange.close();
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.reader.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     client.request("POST", "/", &[("content-length", "1000")]);
@@ -163,8 +153,8 @@ fn a_body_that_trickles_is_408() {
 /// is never told, and one that sends without waiting need not be.
 #[test]
 fn continue_is_sent_when_the_body_is_needed() {
-    let upstream = echo();
-    let gateway = Gateway::before(&upstream, ALL);
+    let upstream = Upstream::echoing();
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.send("POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\nConnection: keep-alive\r\n\r\n");
     client.send("hi");
@@ -187,7 +177,7 @@ fn a_client_of_http_1_0_gets_no_chunks() {
         }
         _ => exchange.answer(200, &[], b"body"),
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     for _ in 0..3 {
         client.send("GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n");
@@ -217,7 +207,7 @@ fn a_client_of_http_1_0_sees_an_answer_break_off() {
         waits.wait();
         exchange.close();
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
     let head = client.reader.head().unwrap().unwrap();
@@ -239,7 +229,7 @@ fn answers_without_a_body_have_none() {
         };
         exchange.write(format!("{head}\r\n\r\n"));
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     for _ in 0..2 {
         let answer = client.get("/204");

@@ -4,10 +4,7 @@
 use std::net::Shutdown;
 use std::time::Duration;
 
-use crate::harness::{Client, Gate, Gateway, Upstream, deadline, measure, patience, until};
-
-const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
-                   routes: [{name: api, match: {path: /*}, upstream: api}]\n";
+use crate::harness::{Client, FORWARD_ALL, Gate, Gateway, Upstream, deadline, measure, patience, until};
 
 /// An upstream whose answers to /slow wait for the gate.
 fn gated_upstream(gate: &Gate) -> Upstream {
@@ -35,7 +32,7 @@ fn reset(client: Client) {
 fn a_client_that_sends_nothing_more_gets_its_answers() {
     let gate = Gate::default();
     let upstream = gated_upstream(&gate);
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.writer().shutdown(Shutdown::Write).unwrap();
@@ -59,7 +56,7 @@ fn a_client_that_leaves_is_noticed() {
     for sent_ahead in [0, 1_000, 100_000] {
         for resets in [false, true] {
             let upstream = Upstream::scripted(|exchange| exchange.silence());
-            let gateway = Gateway::before(&upstream, ALL);
+            let gateway = Gateway::before(&upstream, FORWARD_ALL);
             let mut client = gateway.client();
             client.request("GET", "/", &[]);
             upstream.wait_for(1);
@@ -111,7 +108,7 @@ fn a_client_that_leaves_a_queue_is_noticed_behind_its_body() {
 fn pipelined_bytes_wait_for_their_turn() {
     let gate = Gate::default();
     let upstream = gated_upstream(&gate);
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.request("GET", "/slow", &[]);
     upstream.wait_for(1);
@@ -129,7 +126,7 @@ fn pipelined_bytes_wait_for_their_turn() {
 #[test]
 fn close_is_honoured_in_every_spelling() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     for lines in [
         "Connection: close",
         "Connection: CLOSE",
@@ -158,7 +155,7 @@ fn every_answer_has_a_date() {
         "/dated" => exchange.answer(200, &[("date", THEIRS)], b""),
         _ => exchange.answer(200, &[], b""),
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     assert_eq!(gateway.get("/dated").header("date"), Some(THEIRS));
     let ours = gateway.get("/").header("date").unwrap().to_owned();
     assert!(ours.len() == 29 && ours.ends_with(" GMT"), "{ours}");
@@ -170,7 +167,7 @@ fn the_last_answer_says_close() {
     let gate = Gate::default();
     let upstream = gated_upstream(&gate);
     // One worker tells all of them at once.
-    let mut gateway = crate::harness::Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let mut gateway = crate::harness::Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     let mut client = gateway.client();
     assert_eq!(client.get("/").header("connection"), None);
     client.request("GET", "/slow", &[]);
@@ -190,7 +187,7 @@ fn the_last_answer_says_close() {
 #[test]
 fn a_silent_connection_is_closed() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut silent = gateway.client();
     silent.reader.stream.set_read_timeout(Some(deadline() * 2)).unwrap();
     let (closed, took) = measure(|| silent.is_closed());

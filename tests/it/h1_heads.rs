@@ -1,17 +1,14 @@
 //! Request heads over HTTP/1.1: a head that servers could read in several ways is refused with an explanation and
 //! counted, and never reaches the upstream (RFC 9110, RFC 9112).
 
-use crate::harness::{Gateway, Response, Upstream, until};
-
-const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
-                   routes: [{name: api, match: {path: /*}, upstream: api}]\n";
+use crate::harness::{FORWARD_ALL, Gateway, Response, Upstream, until};
 
 /// Asserts that each of these gets one problem of this status, behind which the connection ends, and that the upstream
 /// sees nothing.
 #[track_caller]
 fn all_refused<B: AsRef<[u8]>>(status: u16, all: &[B]) {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     for bytes in all {
         let shown = String::from_utf8_lossy(&bytes.as_ref()[..bytes.as_ref().len().min(200)]).into_owned();
         let mut client = gateway.client();
@@ -154,7 +151,7 @@ fn a_malformed_request_line_is_400() {
 #[test]
 fn a_request_without_exactly_one_host_is_400() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     for lines in [
         "GET / HTTP/1.1\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
@@ -195,7 +192,7 @@ fn a_request_without_exactly_one_host_is_400() {
 #[test]
 fn an_empty_line_before_a_request_is_ignored() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     for _ in 0..3 {
         client.send("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -209,7 +206,7 @@ fn an_empty_line_before_a_request_is_ignored() {
 #[test]
 fn connect_and_trace_are_refused() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     for line in ["CONNECT a:80", "CONNECT /", "CONNECT http://a/", "TRACE /", "TRACE http://a/"] {
         let mut client = gateway.client();
         client.send(format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -226,7 +223,7 @@ fn connect_and_trace_are_refused() {
 #[test]
 fn options_asterisk_is_answered_by_the_gateway() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     let answer = client.ask("OPTIONS", "*", &[]);
     assert_eq!((answer.status, answer.header("content-length")), (204, None));
@@ -253,7 +250,7 @@ fn heads_are_limited() {
         ],
     );
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.send(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat((8 << 10) - 1)));
     assert_eq!(client.response().status, 200);
@@ -265,7 +262,7 @@ fn heads_are_limited() {
 #[test]
 fn a_head_in_pieces_is_assembled() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     for byte in b"GET /x HTTP/1.1\r\nHost: api.test\r\nX-Mine: yes\r\n\r\n" {
         client.send([*byte]);
@@ -279,7 +276,7 @@ fn a_head_in_pieces_is_assembled() {
 #[test]
 fn a_malformed_request_behind_a_good_one_is_refused() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().status, 200);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::harness::h2::{
     CALM, CONTINUATION, DATA, END, END_HEADERS, End, GOAWAY, H2, HEADERS, PADDED, PING, PRIORITY, RST_STREAM,
-    SETTINGS, WINDOW_UPDATE, block, frame, get, number, post, pseudo,
+    SETTINGS, WINDOW_UPDATE, block, frame, get, number, post, pseudo, stream,
 };
 use crate::harness::{Gateway, Upstream, deadline, gated_upstream, until};
 
@@ -58,10 +58,6 @@ fn is_cut_on(gateway: &Gateway, h2: &mut H2, each: usize, reason: &str, with: im
     until("the cut is counted", || {
         (gateway.metric("sluicegate_h2_cut_total", &[("reason", reason)]) >= 1.0).then_some(())
     });
-}
-
-fn stream(at: u32) -> u32 {
-    at * 2 + 1
 }
 
 /// Requests that are taken back at once (CVE-2023-44487).

@@ -9,10 +9,7 @@ use crate::harness::h2::{
 use crate::harness::{Gateway, Upstream, deadline};
 
 fn echo() -> (Upstream, Gateway) {
-    let upstream = Upstream::scripted(|exchange| {
-        let Ok(body) = exchange.body() else { return exchange.close() };
-        exchange.answer(200, &[], &body);
-    });
+    let upstream = Upstream::echoing();
     let gateway = Gateway::before(
         &upstream,
         "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, match: {path: /*}, upstream: api}]\n",

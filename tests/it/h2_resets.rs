@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::h2::{CALM, DATA, END, GOAWAY, H2, HEADERS, RST_STREAM, frame, get, number};
+use crate::harness::h2::{CALM, DATA, END, GOAWAY, H2, HEADERS, RST_STREAM, frame, get, number, stream};
 use crate::harness::{Gate, Gateway, Upstream, deadline, gated_upstream, sleep};
 
 const REFUSED_STREAM: u32 = 7;
@@ -12,10 +12,6 @@ const CANCEL: [u8; 4] = [0, 0, 0, 8];
 fn gateway(upstream: &Upstream, more: &str) -> Gateway {
     let yaml = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{name: api, match: {path: /*}, upstream: api}]\n";
     Gateway::before(upstream, &format!("{more}{yaml}"))
-}
-
-fn stream(at: u32) -> u32 {
-    at * 2 + 1
 }
 
 fn reset(stream: u32) -> Vec<u8> {

@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use crate::harness::h2::{
     DATA, END, END_HEADERS, End, GOAWAY, H2, HEADERS, RST_STREAM, block, frame, get, number, post, pseudo,
+    stream,
 };
 use crate::harness::{Gateway, Upstream, deadline, gated_upstream, sleep};
-
-fn stream(at: u32) -> u32 {
-    at * 2 + 1
-}
 
 /// A hundred uploads that are refused and never end take no place of the requests behind them.
 #[test]

@@ -2,15 +2,12 @@
 
 use std::collections::HashSet;
 
-use crate::harness::{Gateway, Seen, Upstream};
-
-const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
-                   routes: [{name: api, match: {path: /*}, upstream: api}]\n";
+use crate::harness::{FORWARD_ALL, Gateway, Seen, Upstream};
 
 /// What the upstream sees of a request with these headers.
 fn forwarded(before: &str, headers: &[(&str, &str)]) -> Seen {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, &format!("{before}{ALL}"));
+    let gateway = Gateway::before(&upstream, &format!("{before}{FORWARD_ALL}"));
     assert_eq!(gateway.ask("GET", "/", headers).status, 200);
     upstream.last()
 }
@@ -65,7 +62,7 @@ fn hop_by_hop_headers_of_the_api_do_not_come_back() {
         ];
         exchange.answer(200, &headers, b"done");
     });
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     let answer = client.get("/");
     for name in ["connection", "x-mine", "keep-alive", "proxy-authenticate"] {
@@ -128,7 +125,7 @@ fn an_untrusted_peer_is_not_trusted() {
 #[test]
 fn forwarded_hosts_of_untrusted_peers_are_removed() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     let mut client = gateway.client();
     client.send("GET / HTTP/1.0\r\nX-Forwarded-Host: evil.test\r\n\r\n");
     let head = client.reader.head().unwrap().unwrap();
@@ -171,7 +168,7 @@ fn headers_that_a_trusted_proxy_omits_are_added() {
 #[test]
 fn request_ids_are_unique() {
     let upstream = Upstream::answering("done");
-    let gateway = Gateway::before(&upstream, ALL);
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
     for _ in 0..4 {
         gateway.statuses(25, "/", &[]);
     }
@@ -200,7 +197,7 @@ fn no_request_is_smuggled_behind_another() {
         "Transfer-Encoding: \x0bchunked\r\n",
     ] {
         let upstream = Upstream::answering("done");
-        let gateway = Gateway::before(&upstream, ALL);
+        let gateway = Gateway::before(&upstream, FORWARD_ALL);
         let mut client = gateway.client();
         client.send(format!("POST /first HTTP/1.1\r\nHost: api.test\r\n{head}\r\n0\r\n\r\n{hidden}"));
         let answer = client.response();

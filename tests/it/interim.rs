@@ -17,14 +17,6 @@ fn gateway(upstream: &Upstream) -> Gateway {
     )
 }
 
-fn echoing() -> Upstream {
-    Upstream::scripted(|exchange| {
-        if let Ok(body) = exchange.body() {
-            exchange.answer(200, &[], &body);
-        }
-    })
-}
-
 /// The head of a POST whose client waits for leave to send `length` bytes.
 fn waits(stream: u32, path: &str, length: &str, expect: &str) -> Vec<u8> {
     let fields = [pseudo("POST", path), vec![("content-length", length), ("expect", expect)]].concat();
@@ -45,7 +37,7 @@ fn is_status(frame: &Frame, status: &[u8; 3]) -> bool {
 /// Over HTTP/2 a client that waits for leave gets it when its body is wanted, once, and then its answer.
 #[test]
 fn continue_over_http2() {
-    let upstream = echoing();
+    let upstream = Upstream::echoing();
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     h2.send(waits(1, "/", "4", "100-continue"));
@@ -63,7 +55,7 @@ fn continue_over_http2() {
 /// What is refused is refused without leave, and other expectations are not met.
 #[test]
 fn refused_requests_get_no_continue() {
-    let upstream = echoing();
+    let upstream = Upstream::echoing();
     let gateway = gateway(&upstream);
     let mut h2 = H2::connect(gateway.edge);
     h2.send(get(1, "/one"));

@@ -6,10 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, RST_STREAM, block, frame, pseudo};
-use crate::harness::{Client, Gate, Gateway, Setup, Upstream, deadline, until};
-
-const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
-                   routes: [{name: api, match: {path: /*}, upstream: api}]\n";
+use crate::harness::{Client, FORWARD_ALL, Gate, Gateway, Setup, Upstream, deadline, until};
 
 /// An API that answers without a look at the upload leaves some of it unsent: whatever its length, the next POST is not
 /// put behind it. It is answered, or given up in its time where the sockets had room for all of the upload, so that the
@@ -27,7 +24,7 @@ fn an_upload_that_is_not_read_blocks_no_other() {
         }
         _ => exchange.answer(200, &[], b"done"),
     });
-    let file = ALL.replace("\"]}", "\"], timeouts: {response: 300ms}}");
+    let file = FORWARD_ALL.replace("\"]}", "\"], timeouts: {response: 300ms}}");
     let gateway = Setup::default().upstream(&upstream).workers(1).start(&file);
     let body = vec![b'x'; 16 << 20];
     // The lengths that the sockets do and do not have room for: those in between are the ones of which little is left.
@@ -54,7 +51,7 @@ fn raw(serve: impl Fn(TcpStream) + Send + 'static) -> std::net::SocketAddr {
 }
 
 fn before(address: std::net::SocketAddr) -> Gateway {
-    Setup::default().workers(1).start(&ALL.replace("{upstream}", &address.to_string()))
+    Setup::default().workers(1).start(&FORWARD_ALL.replace("{upstream}", &address.to_string()))
 }
 
 /// Reads until what was read ends with `end`.
@@ -151,7 +148,7 @@ fn a_connection_that_was_answered_early_is_not_used_again() {
         }
         _ => exchange.answer(200, &[], b"done"),
     });
-    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     for (target, body) in [("/early", "no"), ("/bare", "")] {
         for framing in [("content-length", "10"), ("transfer-encoding", "chunked")] {
             let mut client = gateway.client();
@@ -197,11 +194,8 @@ fn an_answer_takes_precedence_over_a_broken_upload() {
 /// A small body goes with its head, framed as it came, also to a server that was asked before.
 #[test]
 fn bodies_keep_their_framing() {
-    let upstream = Upstream::scripted(|exchange| match exchange.body() {
-        Ok(body) => exchange.answer(200, &[], &body),
-        Err(_) => exchange.close(),
-    });
-    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let upstream = Upstream::echoing();
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     let mut client = gateway.client();
     for method in ["POST", "PUT", "GET", "DELETE"] {
         client.request(method, "/", &[("content-length", "5")]).send("hello");
@@ -245,11 +239,8 @@ fn bodies_keep_their_framing() {
 /// Uploads of lengths around those at which they are cut, in one piece or in chunks, come through as they are.
 #[test]
 fn uploads_of_any_length_come_whole() {
-    let upstream = Upstream::scripted(|exchange| match exchange.body() {
-        Ok(body) => exchange.answer(200, &[], &body),
-        Err(_) => exchange.close(),
-    });
-    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let upstream = Upstream::echoing();
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     let all: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
     let mut client = gateway.client();
     let edges = [1, 255, 4 << 10, 16 << 10, 32 << 10, 48 << 10, 64 << 10, 128 << 10];
@@ -277,7 +268,7 @@ fn an_api_that_takes_no_upload_is_504() {
         waits.wait();
         exchange.close();
     });
-    let file = ALL.replace("\"]}", "\"], timeouts: {response: 500ms}}");
+    let file = FORWARD_ALL.replace("\"]}", "\"], timeouts: {response: 500ms}}");
     let gateway = Setup::default().upstream(&upstream).workers(1).start(&file);
     let mut client = gateway.client();
     let mut writer = client.writer();
@@ -297,7 +288,7 @@ fn hints_reach_clients_that_upload() {
         exchange.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n");
         exchange.answer(200, &[], b"done");
     });
-    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     let mut client = gateway.client();
     client.request("POST", "/", &[("content-length", "4")]);
     let hint = client.response();
@@ -324,7 +315,7 @@ fn a_client_that_leaves_aborts_its_upload() {
         assert!(exchange.body().is_err(), "it was presented as complete");
         exchange.close();
     });
-    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     for target in ["/", "/begun"] {
         for framing in [("content-length", "10"), ("transfer-encoding", "chunked")] {
             let before = upstream.seen().len();

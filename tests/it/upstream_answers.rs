@@ -2,12 +2,9 @@
 //! never used as an answer (RFC 9110 §8.6, §15; RFC 9112 §6, §7.1).
 
 use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, block, frame, get, pseudo};
-use crate::harness::{Client, Gate, Gateway, Setup, Upstream, until};
+use crate::harness::{Client, FORWARD_ALL, Gate, Gateway, Setup, Upstream, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-const ALL: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
-                   routes: [{name: api, match: {path: /*}, upstream: api}]\n";
 
 /// Heads that are no answer, whatever was asked.
 const BAD: [&str; 17] = [
@@ -38,7 +35,7 @@ fn a_malformed_head_is_502() {
         let at: usize = exchange.seen.target[1..].parse().unwrap();
         exchange.write(format!("{}\r\n\r\n", BAD[at]));
     });
-    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     for (at, head) in BAD.iter().enumerate() {
         let target = format!("/{at}");
         for method in ["GET", "HEAD"] {
@@ -83,7 +80,7 @@ fn a_malformed_chunk_breaks_the_answer_off() {
         let chunks = CHUNKS.get(at).unwrap_or(&"4;a=\"b\\\"\" ; c = d\r\nbody\r\n0;e\r\n\r\n");
         exchange.write(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}"));
     });
-    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     for (at, chunks) in CHUNKS.iter().enumerate() {
         let mut client = gateway.client();
         assert!(client.request("GET", &format!("/{at}"), &[]).try_response().is_err(), "GET: {chunks:?}");
@@ -112,7 +109,7 @@ fn a_server_of_http_1_0_is_understood() {
             }
         }
     });
-    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     for (target, connections) in [("/kept", 1), ("/length", 4), ("/open", 4)] {
         let before = upstream.connections();
         let mut client = gateway.client();
@@ -152,7 +149,7 @@ fn connections_with_unsolicited_bytes_are_not_kept() {
             }
             counter.fetch_add(1, Ordering::SeqCst);
         });
-        let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+        let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
         let unsolicited = || gateway.metric("sluicegate_upstream_unsolicited_total", &[("upstream", "api")]);
         let mut client = gateway.client();
         let get_both = |client: &mut Client| {
@@ -194,7 +191,7 @@ fn a_408_on_an_idle_connection_closes_it() {
             exchange.close();
         }
     });
-    let gateway = Setup::default().upstream(&upstream).workers(1).start(ALL);
+    let gateway = Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     let mut client = gateway.client();
     assert_eq!(client.get("/idle").text(), "good");
     answer_is_read.open();

@@ -35,14 +35,14 @@ impl RequestContext {
         if let Some(route) = reject.route() {
             self.set_route(route, parts, None);
         }
-        self.note(|record| record.set_outcome(reject.outcome()));
+        self.note(|record| record.outcome = Some(reject.outcome()));
         if let Some(error) = reject.error() {
             self.refused(error.reason(), Some(error.detail()));
         }
     }
 
     pub(super) fn note_refusal(&self, detail: Option<&'static str>) {
-        self.note(|record| record.set_detail(detail));
+        self.note(|record| record.detail = detail);
     }
 
     /// Notes the route and the identity of the sender.
@@ -51,7 +51,7 @@ impl RequestContext {
         self.note(|record| {
             record.identified(&matched.identity);
             if matches!(matched.route.target, Target::Usage) {
-                record.set_outcome(Outcome::Admitted);
+                record.outcome = Some(Outcome::Admitted);
             }
         });
     }
@@ -61,20 +61,20 @@ impl RequestContext {
         let Evaluated { matched: Matched { selected, .. }, decision, .. } = evaluated;
         self.note(|record| {
             let served = decision.admitted && !decision.unavailable;
-            record.set_outcome(if served { Outcome::Admitted } else { Outcome::Refused });
+            record.outcome = Some(if served { Outcome::Admitted } else { Outcome::Refused });
             if decision.unavailable {
                 return; // there are no verdicts
             }
             if let Some(at) = reported_verdict(selected, decision) {
                 let verdict = &decision.verdicts[at];
-                let wait = retry_after(verdict).filter(|_| !served);
-                record.set_limit(selected[at].index, verdict.usage.remaining, wait);
+                record.limit = Some((selected[at].index, verdict.usage.remaining));
+                record.retry_after = retry_after(verdict).filter(|_| !served);
             }
-            record.set_delay(decision.delay);
+            record.delay = decision.delay;
             for (selected, verdict) in selected.iter().zip(&decision.verdicts) {
                 match (verdict.answer, selected.limit.enforces()) {
-                    (Err(_), _) if selected.candidate => record.add_candidate(selected.index),
-                    (Err(_), false) => record.add_shadow(selected.index),
+                    (Err(_), _) if selected.candidate => record.candidate.push(selected.index),
+                    (Err(_), false) => record.shadow.push(selected.index),
                     _ => {}
                 }
             }
@@ -83,7 +83,7 @@ impl RequestContext {
 
     /// Logs the upstream that the request is forwarded to.
     pub fn set_upstream(&self, upstream: usize) {
-        self.note(|record| record.forwarded(upstream));
+        self.note(|record| record.upstream = Some(upstream));
     }
 
     /// Writes the record.
@@ -96,7 +96,7 @@ impl RequestContext {
             limits: &snapshot.limits,
             route: self.route.map(|route| snapshot.routes[route].name.as_str()),
             listener: listener.map(|listener| listener.name.as_str()),
-            upstream: record.upstream().map(|upstream| snapshot.upstream(upstream).name.as_str()),
+            upstream: record.upstream.map(|upstream| snapshot.upstream(upstream).name.as_str()),
             begun: self.begun,
             took: now.since(self.begun),
             code: self.code,
