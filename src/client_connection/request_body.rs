@@ -35,13 +35,13 @@ pub enum RequestBodyError {
     #[error("{0}")]
     Malformed(&'static str),
     /// The client closed the connection before the end.
-    #[error("the connection ended in the middle of a body")]
+    #[error("the connection ended within the body")]
     BrokenOff,
     /// It came slower than the minimum rate.
-    #[error("the body came too slowly")]
+    #[error("the body arrived too slowly")]
     Slow,
     /// The stream was reset or is malformed.
-    #[error("the stream of the body broke")]
+    #[error("the stream was reset or closed")]
     Http2,
 }
 

@@ -208,7 +208,7 @@ impl RequestContext {
             ForwardError::Unwritable => {
                 LocalError::Malformed("the path leads out of what this route forwards")
             }
-            ForwardError::ClientBroken => LocalError::Malformed("the request's body did not come whole"),
+            ForwardError::ClientBroken => LocalError::Malformed("the request body is incomplete"),
             ForwardError::ClientSlow => LocalError::Slow,
         };
         let mut response = self.refuse(local);

@@ -124,23 +124,23 @@ impl LocalError {
             Self::KeyMissing | Self::UserMissing => {
                 "this route needs credentials that the request does not carry"
             }
-            Self::NoApiKey => "this API needs an API key, exactly one, and the request does not carry it",
+            Self::NoApiKey => "this API needs exactly one API key, which the request does not carry",
             Self::UnknownApiKey => "the API key of the request is not known here",
             Self::Token(error) => error.description(),
-            Self::AddressDenied => "clients with this address are not let in here",
+            Self::AddressDenied => "clients with this address are not admitted here",
             Self::NoRoute => "no route matches this request",
             Self::Method => "this method is not served here",
-            Self::Slow => "the request did not come in time",
+            Self::Slow => "the request did not arrive in time",
             Self::TooLarge => "the request's body is larger than this route allows",
             Self::TargetTooLong => "the request target is longer than allowed",
-            Self::Expectation => "the gateway meets no expectation but 100-continue",
+            Self::Expectation => "the gateway supports no expectation except 100-continue",
             Self::HeadTooLarge => "the request's head is larger than allowed",
             Self::Misdirected => {
                 "this connection began with the certificate of another host; open one for this host"
             }
-            Self::UpstreamFailed => "the server behind the gateway gave no valid answer",
+            Self::UpstreamFailed => "the server behind the gateway sent no valid response",
             Self::UpstreamBusy => "the servers behind the gateway are busy; try again in 1 second",
-            Self::UpstreamSlow => "the server behind the gateway gave no answer in time",
+            Self::UpstreamSlow => "the server behind the gateway did not respond in time",
         }
     }
 

@@ -157,7 +157,7 @@ fn a_server_without_http2_is_detected() {
         assert_eq!(gateway.client().post("/", &[], b"body").status, 502);
     }
     assert!(upstream.seen().iter().all(|seen| seen.method == "PRI"), "{:?}", upstream.seen());
-    let warning = "does not serve requests: no agreement with the server";
+    let warning = "does not serve requests: the handshake with the server failed";
     until("it is logged", || gateway.log().contains(warning).then_some(()));
 }
 
