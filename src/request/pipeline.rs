@@ -247,12 +247,16 @@ pub async fn serve(
             }
             let upstream = view.upstream(*index);
             let consumer = auth::consumer_headers(&view.snapshot.config.api_key, identity.consumer);
-            let facts = context.forward_facts(route.forward, affinity, consumer);
             let rules = |headers: &mut Headers| context.apply_header_rules(headers);
-            let result = match upstream::prepare(context.exchange(), upstream, &facts, parts, body, rules) {
-                Ok(mut outgoing) => upstream::forward(context.exchange(), upstream, &mut outgoing).await,
-                Err(error) => Err(error),
+            // Only `outgoing` is held while the server is awaited.
+            let forwarding = async {
+                let mut outgoing = {
+                    let facts = context.forward_facts(route.forward, affinity, consumer);
+                    upstream::prepare(context.exchange(), upstream, &facts, parts, body, rules)?
+                };
+                upstream::forward(context.exchange(), upstream, &mut outgoing).await
             };
+            let result = forwarding.await;
             match result {
                 Ok(response) => {
                     context.charge(|cost, base| settled(cost, base, response.status, &response.headers));

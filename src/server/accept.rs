@@ -190,7 +190,8 @@ fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: 
         let _ = stream.set_nodelay(true); // may not be inherited from the listening socket
     }
     let connection = Connection::new(&server.services.worker, listener, peer, [in_gateway, in_listener]);
-    crate::boxed_future::spawn_local(serve(Rc::clone(server), connection, state, LazyTcpStream::New(stream)));
+    // Not boxed: the task and its future are one allocation.
+    tokio::task::spawn_local(serve(Rc::clone(server), connection, state, LazyTcpStream::New(stream)));
 }
 
 #[cfg(all(test, target_os = "linux"))]

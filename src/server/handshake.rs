@@ -64,7 +64,8 @@ pub(super) async fn handshake(
 ) -> Option<ClientStream> {
     let refused = |connection: &Connection, why| connection.listener.count_refusal(why);
     if state.proxy_protocol {
-        match proxy_header(connection, &mut socket).await {
+        // Boxed, so that connections without it do not carry its state.
+        match Box::pin(proxy_header(connection, &mut socket)).await {
             Ok(Some(peer)) => connection.set_peer(peer),
             Ok(None) => {}
             Err(reason) => {
