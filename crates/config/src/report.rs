@@ -69,6 +69,17 @@ impl Problem {
         self.help = Some(printable(&help.into()));
         self
     }
+
+    /// Suggests the name of `known` that is nearest to `name`, or gives other help if none is near.
+    pub(super) fn did_you_mean<'a>(
+        self,
+        name: &str,
+        known: impl IntoIterator<Item = &'a str>,
+        otherwise: impl FnOnce() -> String,
+    ) -> Self {
+        let near = nearest(name, known).map(|near| format!("did you mean `{near}`?"));
+        self.help(near.unwrap_or_else(otherwise))
+    }
 }
 
 impl Mistake {

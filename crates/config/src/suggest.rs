@@ -7,33 +7,38 @@ const MINUTE: u128 = 60 * SECOND;
 const HOUR: u128 = 60 * MINUTE;
 const DAY: u128 = 24 * HOUR;
 
-/// A unit of time: how durations and rates name it, its nanoseconds, and how else people name it.
-struct Unit {
+/// A unit of time.
+pub(super) struct Unit {
+    /// Its name in durations.
     name: &'static str,
+    /// Its name in rates.
     alone: &'static str,
-    nanos: u128,
+    /// Its length in nanoseconds.
+    pub(super) nanos: u128,
+    /// The spellings that the file accepts.
+    pub(super) accepted: &'static [&'static str],
+    /// Other common spellings.
     others: &'static [&'static str],
 }
 
+const fn unit(
+    [name, alone]: [&'static str; 2],
+    nanos: u128,
+    accepted: &'static [&'static str],
+    others: &'static [&'static str],
+) -> Unit {
+    Unit { name, alone, nanos, accepted, others }
+}
+
 /// From the shortest to the longest.
-const UNITS: [Unit; 7] = [
-    Unit {
-        name: "us",
-        alone: "us",
-        nanos: 1_000,
-        others: &["µs", "μs", "usec", "usecs", "microsecond", "microseconds"],
-    },
-    Unit {
-        name: "ms",
-        alone: "ms",
-        nanos: 1_000_000,
-        others: &["msec", "msecs", "millis", "millisecond", "milliseconds"],
-    },
-    Unit { name: "s", alone: "s", nanos: SECOND, others: &["sec", "secs", "second", "seconds"] },
-    Unit { name: "min", alone: "min", nanos: MINUTE, others: &["m", "mins", "minute", "minutes", "mn"] },
-    Unit { name: "h", alone: "h", nanos: HOUR, others: &["hr", "hrs", "hour", "hours"] },
-    Unit { name: "d", alone: "day", nanos: DAY, others: &["day", "days"] },
-    Unit { name: "w", alone: "week", nanos: 7 * DAY, others: &["wk", "week", "weeks"] },
+pub(super) const UNITS: [Unit; 7] = [
+    unit(["us", "us"], 1_000, &["us"], &["µs", "μs", "usec", "usecs", "microsecond", "microseconds"]),
+    unit(["ms", "ms"], 1_000_000, &["ms"], &["msec", "msecs", "millis", "millisecond", "milliseconds"]),
+    unit(["s", "s"], SECOND, &["s", "sec", "secs", "second", "seconds"], &[]),
+    unit(["min", "min"], MINUTE, &["m", "min", "mins", "minute", "minutes"], &["mn"]),
+    unit(["h", "h"], HOUR, &["h", "hour", "hours"], &["hr", "hrs"]),
+    unit(["d", "day"], DAY, &["d", "day", "days"], &[]),
+    unit(["w", "week"], 7 * DAY, &["w"], &["wk", "week", "weeks"]),
 ];
 
 /// Nouns after the count of a rate. They are ignored.
@@ -274,7 +279,7 @@ impl<'a> Words<'a> {
 
     fn unit(&mut self) -> Option<&'static Unit> {
         let word = self.word();
-        UNITS.iter().find(|unit| unit.name == word || unit.others.contains(&word))
+        UNITS.iter().find(|unit| unit.accepted.contains(&word) || unit.others.contains(&word))
     }
 
     /// Whether nothing is left but a full stop.

@@ -6,29 +6,7 @@ use sluicegate_limiter::{MAX_COUNT, QuotaError, Rate, Span};
 
 use super::calendar::Unit;
 use super::report::Mistake;
-use super::suggest;
-
-const UNITS: [(&str, u64); 19] = [
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("sec", 1_000_000_000),
-    ("secs", 1_000_000_000),
-    ("second", 1_000_000_000),
-    ("seconds", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("min", 60_000_000_000),
-    ("mins", 60_000_000_000),
-    ("minute", 60_000_000_000),
-    ("minutes", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("hour", 3_600_000_000_000),
-    ("hours", 3_600_000_000_000),
-    ("d", 86_400_000_000_000),
-    ("day", 86_400_000_000_000),
-    ("days", 86_400_000_000_000),
-    ("w", 604_800_000_000_000),
-];
+use super::suggest::{self, UNITS};
 
 /// Periods of the calendar, which rates have.
 const CALENDAR: [(&str, Unit); 8] = [
@@ -195,11 +173,11 @@ pub(super) fn calendar_units() -> Vec<&'static str> {
 /// The names of all units.
 #[cfg(feature = "schema")]
 pub(super) fn units() -> Vec<&'static str> {
-    UNITS.iter().map(|(name, _)| *name).collect()
+    UNITS.iter().flat_map(|unit| unit.accepted).copied().collect()
 }
 
 fn unit(text: &str) -> Option<u64> {
-    UNITS.iter().find(|(name, _)| *name == text).map(|(_, nanos)| *nanos)
+    UNITS.iter().find(|unit| unit.accepted.contains(&text)).map(|unit| unit.nanos as u64)
 }
 
 #[cfg(test)]

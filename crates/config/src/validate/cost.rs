@@ -11,7 +11,7 @@ use crate::at::At;
 use crate::cost::{Cost, DetailedCost};
 use crate::model::LimitConfig;
 use crate::raw::{RawConfig, RawCostFields, RawLimit};
-use crate::report::{Mistake, Report, nearest};
+use crate::report::{Mistake, Report};
 use crate::route::RouteConfig;
 use crate::shorthand::RawCost;
 use crate::values;
@@ -212,10 +212,9 @@ pub(super) fn routes(
         for (name, _) in fields.routes.as_ref().map_or(&[][..], |routes| &routes.value.0) {
             let Some(route) = by_name.get(name.value.as_str()) else {
                 let problem = name.problem(format!("there is no route called `{}`", name.value));
-                report.error(match nearest(&name.value, routes.iter().map(|route| route.name.as_str())) {
-                    Some(near) => problem.help(format!("did you mean `{near}`?")),
-                    None => problem.help("name one of the routes of this file"),
-                });
+                let known = routes.iter().map(|route| route.name.as_str());
+                let otherwise = || "name one of the routes of this file".to_owned();
+                report.error(problem.did_you_mean(&name.value, known, otherwise));
                 continue;
             };
             if !limits.get(limit.value.as_str()).is_some_and(|index| route.limits.contains(index)) {

@@ -10,22 +10,22 @@ use crate::at::At;
 use crate::model::Exempt;
 use crate::parse_network;
 use crate::read::OneOrMany;
-use crate::report::{Problem, Report, nearest};
+use crate::report::{Problem, Report};
 use crate::{KeySpec, Part};
 
 /// Keys without a name of their own.
-const PLAIN: [(&str, Part); 11] = [
-    ("ip", Part::Ip),
-    ("api_key", Part::ApiKey),
-    ("consumer", Part::Consumer),
-    ("global", Part::Global),
-    ("host", Part::Host),
-    ("method", Part::Method),
-    ("path", Part::Path),
-    ("route", Part::Route),
-    ("user", Part::User),
-    ("tls:subject", Part::TlsSubject),
-    ("tls:fingerprint", Part::TlsFingerprint),
+const PLAIN: [Part; 11] = [
+    Part::Ip,
+    Part::ApiKey,
+    Part::Consumer,
+    Part::Global,
+    Part::Host,
+    Part::Method,
+    Part::Path,
+    Part::Route,
+    Part::User,
+    Part::TlsSubject,
+    Part::TlsFingerprint,
 ];
 /// Bits of IPv6 addresses that can be a key: below are parts of the world, and the bits of IPv4.
 const IPV6_BITS: RangeInclusive<u8> = 32..=128;
@@ -101,7 +101,7 @@ fn part(text: &At<String>, context: Context<'_>, report: &mut Report) -> Option<
             ));
         return None;
     }
-    if let Some((_, known)) = PLAIN.iter().find(|(name, _)| *name == part) {
+    if let Some(known) = PLAIN.iter().find(|known| known.name() == part) {
         return Some(known.clone());
     }
     if let Some(bits) = part.strip_prefix("ip/") {
@@ -151,14 +151,11 @@ fn named(part: &str) -> Result<Part, Option<(String, String)>> {
 }
 
 fn unknown(text: &At<String>) -> Problem {
-    let known = PLAIN.iter().map(|(name, _)| *name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
+    let known = PLAIN.iter().map(Part::name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
     let problem = text.problem(format!("unknown key `{}`", text.value));
-    match nearest(&text.value, known) {
-        Some(near) => problem.help(format!("did you mean `{near}`?")),
-        None => problem.help(
-            "known keys: ip, ip/BITS, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, tls:subject, tls:fingerprint",
-        ),
-    }
+    problem.did_you_mean(&text.value, known, || {
+        "known keys: ip, ip/BITS, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, tls:subject, tls:fingerprint".to_owned()
+    })
 }
 
 pub(super) fn exempt(

@@ -9,7 +9,7 @@ use crate::log::{
 };
 use crate::model::ApiKeyConfig;
 use crate::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawTrace};
-use crate::report::{Mistake, Report, nearest};
+use crate::report::{Mistake, Report};
 use crate::values;
 
 const BUFFER: u64 = 1 << 20;
@@ -121,10 +121,9 @@ fn field(
     }
     let problem = text.problem(format!("unknown field `{}`", text.value));
     let names = Known::ALL.iter().map(|known| known.name());
-    report.error(match nearest(&text.value, names.clone()) {
-        Some(near) => problem.help(format!("did you mean `{near}`?")),
-        None => problem.help(format!("known: {}, header:NAME", names.collect::<Vec<_>>().join(", "))),
-    });
+    report.error(problem.did_you_mean(&text.value, names.clone(), || {
+        format!("known: {}, header:NAME", names.collect::<Vec<_>>().join(", "))
+    }));
     None
 }
 

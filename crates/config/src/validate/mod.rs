@@ -39,7 +39,7 @@ use crate::at::{At, Folder, utf8_text};
 use crate::listener::ListenerConfig;
 use crate::model::Config;
 use crate::raw::RawConfig;
-use crate::report::{Mistake, Place, Problem, Report, nearest};
+use crate::report::{Mistake, Place, Problem, Report};
 use crate::route::HeaderFamilies;
 use crate::shorthand::{RawCount, RawSecret};
 use crate::store::{RedisConfig, RedisServers};
@@ -236,10 +236,8 @@ fn word<T: Copy>(text: &At<String>, what: &str, words: &[(&str, T)], report: &mu
     }
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let problem = text.problem(format!("unknown {what} `{}`", text.value));
-    report.error(match nearest(&text.value, known.iter().copied()) {
-        Some(near) => problem.help(format!("did you mean `{near}`?")),
-        None => problem.help(format!("known: {}", known.join(", "))),
-    });
+    let otherwise = || format!("known: {}", known.join(", "));
+    report.error(problem.did_you_mean(&text.value, known.iter().copied(), otherwise));
     None
 }
 

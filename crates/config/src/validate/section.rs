@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::check_name;
 use crate::at::At;
 use crate::read::Named;
-use crate::report::{Report, nearest};
+use crate::report::Report;
 
 /// All entries of one kind. A wrong entry is kept as `None`, so that references to it are not reported.
 pub(super) struct Section<T> {
@@ -63,11 +63,10 @@ impl<T> Section<T> {
         }
         let names: Vec<&str> = self.things.iter().map(|(name, _)| name.value.as_str()).collect();
         let problem = name.problem(format!("there is no {} called `{}`", self.what, name.value));
-        report.error(match nearest(&name.value, names.iter().copied()) {
-            Some(near) => problem.help(format!("did you mean `{near}`?")),
-            None if names.is_empty() => problem.help(format!("the file has no {}s", self.what)),
-            None => problem.help(format!("there are: {}", names.join(", "))),
-        });
+        report.error(problem.did_you_mean(&name.value, names.iter().copied(), || match names.as_slice() {
+            [] => format!("the file has no {}s", self.what),
+            names => format!("there are: {}", names.join(", ")),
+        }));
         None
     }
 
