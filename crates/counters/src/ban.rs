@@ -1,8 +1,8 @@
-//! Bans: a banned key is refused by a limit, whatever it has left there.
+//! Bans: a limit refuses a banned key independently of its usage.
 //!
-//! They are kept beside the counters, on the gateway's own clock, so that they outlive a limit's change of algorithm
-//! or scope. A shard of bans is locked for a moment and inside the lock of the key's counter, and never together with
-//! another shard of bans.
+//! Bans are stored apart from the counters, on the clock of this process, so that they survive a change of the algorithm or
+//! the scope of a limit. A shard of bans is locked while the counter of the key is locked, and never together with another
+//! shard of bans.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::sync::{AtomicU64, Ordering};
 use super::table::Table;
 use super::{Ask, Fingerprint};
 
-/// The bans of one limit that this process knows, and what counts towards one.
+/// The bans of one limit that this process knows, and the refusals that count towards one.
 pub struct Bans {
     table: Table<Ban>,
     begun: AtomicU64,
 }
 
-/// Whether a key is banned, and what counts towards a ban, for one decision.
+/// The ban of a key in one decision.
 pub enum BanCheck<'a> {
     /// The limit bans nobody.
     None,
@@ -30,7 +30,7 @@ pub enum BanCheck<'a> {
     There(RemoteBan),
 }
 
-/// The ban of a key as a store told it, on the store's clock.
+/// The ban of a key as a store returned it, on the store's clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteBan {
     /// The numbers of the ban.
@@ -45,7 +45,7 @@ pub struct RemoteBan {
 pub type BanChecks<'a> = SmallVec<[BanCheck<'a>; 2]>;
 
 impl Bans {
-    /// No bans yet, and room for so many.
+    /// No bans, with room for `max_keys` keys.
     pub fn new(ban: Ban, max_keys: usize) -> Self {
         Self { table: Table::new(ban, max_keys), begun: AtomicU64::new(0) }
     }
@@ -55,7 +55,7 @@ impl Bans {
         self.table.reconfigure(&ban, max_keys, now);
     }
 
-    /// What is left of a key's ban; `None` if it is not banned.
+    /// The rest of a key's ban; `None` if it is not banned.
     pub fn left(&self, key: Fingerprint, now: Time) -> Option<Span> {
         self.table.refusal(key, now, 1).and_then(Refusal::retry_after)
     }
@@ -70,8 +70,8 @@ impl Bans {
         self.table.forget();
     }
 
-    /// The bans of a limit that follows `before`, the one of the same name and key. Only the file ends them, by
-    /// banning nobody any more.
+    /// The bans of a limit after a reload; `before` are those of the limit with the same name and key. A reload ends bans only
+    /// if the limit bans no more.
     pub fn following(
         ban: Option<Ban>,
         max_keys: usize,
@@ -97,7 +97,7 @@ impl Bans {
     fn refused(&self, key: Fingerprint, now: Time) -> Option<Span> {
         let mut held = self.table.lock_key(key, now, None);
         if held.key() != key {
-            // Full of bans. Nobody is banned for what others did; the limit itself goes on refusing.
+            // The table is full. Keys that share the overflow entry are not banned; the limit itself still refuses.
             return None;
         }
         if held.check(now, 1).is_err() {
@@ -116,7 +116,7 @@ impl Bans {
         began
     }
 
-    /// Remembers a ban that a store told of. `begun` means by a request of this process.
+    /// Records a ban that a store returned. `begun`: by a request of this process.
     pub fn learn(&self, key: Fingerprint, until: Time, begun: bool, now: Time) {
         if begun {
             self.begun.fetch_add(1, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl<'a> BanCheck<'a> {
         told.map_or(Self::None, Self::There)
     }
 
-    /// What is left of the ban.
+    /// The rest of the ban.
     pub(super) fn left(&self, now: Time) -> Option<Span> {
         match self {
             Self::None => None,
@@ -162,12 +162,12 @@ impl<'a> BanCheck<'a> {
     }
 }
 
-/// What a key has left that is banned for `left`: nothing, at least until then.
+/// The usage of a key that is banned for `left`: nothing remains until then.
 pub fn while_banned(usage: Usage, left: Span) -> Usage {
     Usage { remaining: 0, reset: usage.reset.max(left), ..usage }
 }
 
-/// The refusal of a banned key: until the limit itself would admit it too, so that a client that waits as long is admitted.
+/// The refusal of a banned key: until the limit itself would admit it too, so that `Retry-After` is exact.
 pub(super) fn longer(left: Span, own: Option<Refusal>) -> Refusal {
     let own = own.and_then(Refusal::retry_after).unwrap_or(Span::ZERO);
     Refusal::Banned(left.max(own))

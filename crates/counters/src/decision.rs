@@ -11,25 +11,25 @@ use super::holds::{Hold, Holds};
 use super::table::CheckResult;
 use super::{CountedLimit, Fingerprint, KeyText};
 
-/// A request's question to one limit: may this key spend this cost?
+/// The question of a request to one limit: may this key spend this cost?
 #[derive(Clone)]
 pub struct Ask<'a> {
     /// The limit.
     pub limit: &'a Arc<CountedLimit>,
     /// The request's key.
     pub key: Fingerprint,
-    /// What is charged now: the cost of the request, or a reserve until the cost is known.
+    /// The cost that is charged now: that of the request, or a reserve until the cost is known.
     pub cost: u64,
     /// The cost of the request itself, without its response.
     pub base: u64,
     /// The time on the clock of this process.
     pub now: Time,
-    /// The same time on the clock by which the limit is counted: that of this process or of a store.
+    /// The same time on the clock that counts the limit: that of this process or of a store.
     pub at: Time,
-    /// The number of processes that count this limit without knowing of each other. Each request counts that many
-    /// times, so that all of them together stay within the limit.
+    /// The number of processes that count this limit independently. Each request counts that many times, so that all of them
+    /// together stay within the limit.
     pub share: u16,
-    /// Costs for this key that the store was asked for and may still admit.
+    /// The costs for this key in calls of the store that it may still admit.
     pub in_flight: u32,
     /// The key in full, for limits that need it.
     pub text: KeyText,
@@ -55,7 +55,7 @@ pub struct Decision {
     pub admitted: bool,
     /// The time for which the request is to be delayed.
     pub delay: Span,
-    /// What the request gives back when it ends or gives up.
+    /// What the request has to give back when it ends or gives up.
     pub holds: Holds,
     /// Whether shared limits were decided without their store.
     pub fallen_back: bool,
@@ -63,7 +63,7 @@ pub struct Decision {
     pub unavailable: bool,
 }
 
-/// The state of one key, in this process or as a store told it.
+/// The state of one key, in this process or as a store returned it.
 pub trait KeyState {
     /// See [`Algorithm::check`](sluicegate_limiter::Algorithm::check).
     fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal>;
@@ -107,8 +107,8 @@ impl Verdict {
 }
 
 impl Decision {
-    /// The decision of a single limit. It is built where it is returned: a decision is four cache lines long, and most of
-    /// it is never written.
+    /// The decision of a single limit. It is built in place, because a decision is four cache lines long and most of it is
+    /// never written.
     #[inline]
     fn of_one(ask: &Ask<'_>, asked: &CheckResult) -> Self {
         let verdict = Verdict { answer: asked.answer, usage: asked.usage };
@@ -119,8 +119,8 @@ impl Decision {
     }
 }
 
-/// Decides by the counters in this process. With `queue`, a delayed request gets a ticket of the queue; a replay, which
-/// never waits, goes without.
+/// Decides by the counters in this process. With `queue`, a delayed request gets a ticket of the queue; a replay does not
+/// wait and needs none.
 ///
 /// All keys are locked in the same order by every thread, then all are checked, then all are charged: a refusal by one
 /// takes nothing from any other, and of M concurrent requests exactly N pass.
@@ -146,8 +146,8 @@ pub fn may_refuse(asks: &[Ask<'_>]) -> bool {
 
 /// Like `decide`. With `keep`, every charge is kept in the holds, so that it can be undone.
 ///
-/// Most requests have one limit that only counts. That is decided in one step, without lists; not so a limit that bans,
-/// delays, has late costs, or is divided among processes.
+/// Most requests have one limit, which is decided in one step without lists, unless it bans, delays, has late costs or is
+/// divided among processes.
 #[inline]
 fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     if let [ask] = asks
@@ -187,7 +187,7 @@ fn decide_together(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
     decision
 }
 
-/// What a charged request holds of a limit; with `keep` the charge itself.
+/// The hold of a charged request; with `keep`, on the charge itself.
 fn held_by(
     ask: &Ask<'_>,
     key: &mut DividedKey<'_>,
@@ -208,14 +208,14 @@ fn held_by(
     Some(Hold::of(ask, key.key(), cost, charge, reservation))
 }
 
-/// The verdicts of all limits about a request that is refused in any case. Nothing is charged.
+/// The verdicts of all limits about a request that is refused anyway. Nothing is charged.
 pub fn refuse(asks: &[Ask<'_>]) -> Decision {
     let mut held = lock_keys(asks);
     let mut bans = ban_checks(asks, &held);
     evaluate(asks, &mut held, &mut bans, false, |_, _, _, _| {})
 }
 
-/// Locks the keys, in the order that is the same for every thread.
+/// Locks the keys, in the same order in every thread.
 fn lock_keys<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> {
     let mut order: SmallVec<[usize; 2]> = (0..asks.len()).collect();
     if asks.len() > 1 {
@@ -238,8 +238,8 @@ fn ban_checks<'a>(asks: &'a [Ask<'_>], held: &[(usize, DividedKey<'_>)]) -> BanC
 /// Checks all keys, each with the index of its ask, then charges all if every enforced limit admits and `may_admit` is
 /// set. `charged` is called for each charge, with its delay.
 ///
-/// A request that a ban refuses is counted by no limit: it would cost a banned client other limits too, and a store would
-/// have to see it.
+/// No limit counts a request that a ban refuses: otherwise a banned client would use up other limits too, and a store would
+/// have to see each of its requests.
 pub fn evaluate<K: KeyState>(
     asks: &[Ask<'_>],
     keys: &mut [(usize, K)],
@@ -247,85 +247,47 @@ pub fn evaluate<K: KeyState>(
     may_admit: bool,
     mut charged: impl FnMut(usize, &mut K, Span, Receipt),
 ) -> Decision {
-    let mut evaluation = Evaluation::new(may_admit);
+    let (mut admitted, mut banned, mut delay) = (may_admit, false, Span::ZERO);
     let unknown = Usage { remaining: 0, capacity: 0, reset: Span::ZERO };
     let mut verdicts: SmallVec<[Verdict; 2]> = SmallVec::new();
     verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), usage: unknown });
     for (index, key) in &*keys {
-        verdicts[*index].answer = evaluation.check(&asks[*index], key, &bans[*index]);
-    }
-    for (index, key) in keys {
-        let answer = verdicts[*index].answer;
-        let (verdict, receipt) = evaluation.conclude(&asks[*index], key, &mut bans[*index], answer);
-        verdicts[*index] = verdict;
-        if let (Ok(delay), Some(receipt)) = (answer, receipt) {
-            charged(*index, key, delay, receipt);
-        }
-    }
-    Decision { verdicts, ..evaluation.decision() }
-}
-
-/// A decision in progress: all limits are checked before any is concluded.
-struct Evaluation {
-    admitted: bool,
-    /// Whether a ban refuses the request.
-    banned: bool,
-    delay: Span,
-}
-
-impl Evaluation {
-    fn new(may_admit: bool) -> Self {
-        Self { admitted: may_admit, banned: false, delay: Span::ZERO }
-    }
-
-    /// Checks one limit.
-    fn check(&mut self, ask: &Ask<'_>, key: &impl KeyState, ban: &BanCheck<'_>) -> Result<Span, Refusal> {
+        let ask = &asks[*index];
         let mut answer = key.check(ask.at, ask.cost);
-        let left = ban.left(ask.now);
-        if let Some(left) = left {
+        let ban_left = bans[*index].left(ask.now);
+        if let Some(left) = ban_left {
             answer = Err(longer(left, answer.err()));
         }
         if ask.limit.enforced {
-            self.banned |= left.is_some();
+            banned |= ban_left.is_some();
             match answer {
-                Ok(delay) => self.delay = self.delay.max(delay),
-                Err(_) => self.admitted = false,
+                Ok(own) => delay = delay.max(own),
+                Err(_) => admitted = false,
             }
         }
-        answer
+        verdicts[*index].answer = answer;
     }
-
-    /// Charges one limit if all admit, and returns its verdict.
-    fn conclude<K: KeyState>(
-        &self,
-        ask: &Ask<'_>,
-        key: &mut K,
-        ban: &mut BanCheck<'_>,
-        mut answer: Result<Span, Refusal>,
-    ) -> (Verdict, Option<Receipt>) {
+    for (index, key) in keys {
+        let (ask, verdict) = (&asks[*index], &mut verdicts[*index]);
         let mut receipt = None;
-        match answer {
-            Ok(_) if self.admitted => receipt = Some(key.charge(ask.at, ask.cost)),
-            Ok(_) => {}
-            Err(Refusal::Banned(_)) => {}
-            Err(_) if self.banned => {}
-            Err(refusal) => {
+        match verdict.answer {
+            Ok(_) if admitted => receipt = Some(key.charge(ask.at, ask.cost)),
+            Err(refusal) if !banned && !matches!(refusal, Refusal::Banned(_)) => {
                 key.refused(ask.at, ask.cost);
-                if let Some(left) = ban.refused(ask.now) {
-                    answer = Err(longer(left, Some(refusal)));
+                if let Some(left) = bans[*index].refused(ask.now) {
+                    verdict.answer = Err(longer(left, Some(refusal)));
                 }
             }
+            Ok(_) | Err(_) => {}
         }
-        let mut usage = key.usage(ask.at);
-        if let Err(Refusal::Banned(left)) = answer {
-            usage = while_banned(usage, left);
+        verdict.usage = key.usage(ask.at);
+        if let Err(Refusal::Banned(left)) = verdict.answer {
+            verdict.usage = while_banned(verdict.usage, left);
         }
-        (Verdict { answer, usage }, receipt)
+        if let (Ok(delay), Some(receipt)) = (verdict.answer, receipt) {
+            charged(*index, key, delay, receipt);
+        }
     }
-
-    /// The decision, as yet without its verdicts.
-    fn decision(&self) -> Decision {
-        let delay = if self.admitted { self.delay } else { Span::ZERO };
-        Decision { admitted: self.admitted, delay, ..Decision::default() }
-    }
+    let delay = if admitted { delay } else { Span::ZERO };
+    Decision { verdicts, admitted, delay, ..Decision::default() }
 }

@@ -1,19 +1,19 @@
-//! A flat table: one slot a key, a 64-bit fingerprint beside its state, linear probing.
+//! A flat hash table with linear probing: one slot per key, with its 64-bit fingerprint and its state.
 
 use sluicegate_limiter::{Acquired, Time};
 
 use super::state_codec::{BEHIND, Overlong, StateCodec};
 
-/// The fewest slots there are.
+/// The smallest number of slots.
 const SMALLEST: usize = 8;
-/// The number of slots of the first pages: 4 KiB where a state is a word.
+/// The number of slots of the first pages: 4 KiB if a state is a word.
 const PAGE: usize = 256;
-/// Pages of one size, but for the first one, of which there are twice as many.
+/// The number of pages of each size; of the first size there are twice as many.
 const PAGES: usize = 4;
 /// Where the second half of the pages of the first size begins.
 const FIRST: usize = PAGES * PAGE;
 
-/// Fingerprints and states. A fingerprint is a keyed hash, so its low bits are as good a place as any.
+/// Fingerprints and states. A fingerprint is a keyed hash, so its low bits are evenly distributed.
 ///
 /// The table grows by a page when it is six sevenths full: probes are long beyond that. Pages double in size after every
 /// four, so the table grows by a quarter at most and is at least two thirds full. A key of one word takes 24 bytes at
@@ -23,9 +23,9 @@ pub(super) struct HashTable<A: StateCodec> {
     pages: Vec<Box<[Slot<A::Word>]>>,
     size: usize,
     used: usize,
-    /// What the words count from.
+    /// The base of the words.
     base: u128,
-    /// The states that do not fit a word.
+    /// States that do not fit a word.
     overlong: Overlong<A::State>,
 }
 
@@ -46,7 +46,7 @@ impl<A: StateCodec> HashTable<A> {
         self.used
     }
 
-    /// The slots, free ones too: the bound of a walk over indices.
+    /// The number of slots, including free ones.
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -63,7 +63,7 @@ impl<A: StateCodec> HashTable<A> {
         &mut self.pages[page][offset]
     }
 
-    /// Where the probes for `key` begin: the slots are not a power of two.
+    /// The first slot to probe for `key`; the number of slots is not a power of two.
     #[inline]
     fn home(&self, key: u64) -> usize {
         ((u64::from(key as u32) * self.size as u64) >> 32) as usize
@@ -79,13 +79,13 @@ impl<A: StateCodec> HashTable<A> {
         if to >= from { to - from } else { to + self.size - from }
     }
 
-    /// The index of `key`, good until the next change.
+    /// The index of `key`, valid until the next change.
     #[inline]
     pub(super) fn find(&self, key: u64) -> Option<usize> {
         self.seek(key).map(|(index, ..)| index)
     }
 
-    /// The index of `key`, with its page and its place there.
+    /// The index of `key`, with its page and its offset there.
     #[inline]
     fn seek(&self, key: u64) -> Option<(usize, usize, usize)> {
         let mut at = self.home(key);
@@ -105,7 +105,7 @@ impl<A: StateCodec> HashTable<A> {
         }
     }
 
-    /// Adds `key`, which is not there yet, with the state of a key that was never seen; its index.
+    /// Adds `key`, which is not in the table, with the default state; returns its index.
     pub(super) fn insert(&mut self, key: u64) -> usize {
         debug_assert!(key != 0 && self.find(key).is_none());
         if (self.used + 1) * 7 > self.size * 6 {
@@ -128,7 +128,7 @@ impl<A: StateCodec> HashTable<A> {
         let all = self.pages.iter_mut().flatten().filter(|slot| slot.key != 0);
         let keys: Vec<Slot<A::Word>> = all.map(std::mem::take).collect();
         let page = if self.size < PAGE {
-            self.pages.clear(); // a first page that is none yet
+            self.pages.clear(); // the only page is replaced until it has full size
             (self.size * 2).clamp(SMALLEST, PAGE)
         } else {
             page_size(self.pages.len())
@@ -141,7 +141,7 @@ impl<A: StateCodec> HashTable<A> {
         }
     }
 
-    /// How many of `most` slots from `at` on are passed before one whose key owes nothing.
+    /// The number of slots from `from` on, at most `most`, before the first whose key owes nothing.
     pub(super) fn before_idle(&self, from: usize, most: usize, algorithm: &A, now: Time) -> usize {
         let mut passed = 0;
         while passed < most {
@@ -156,8 +156,7 @@ impl<A: StateCodec> HashTable<A> {
         passed
     }
 
-    /// How many keys there are in `most` slots from `from` on, or in fewer up to the last slot, and how many of them owe
-    /// something.
+    /// The number of keys in at most `most` slots from `from` on, and of those that owe something.
     pub(super) fn count(&self, from: usize, most: usize, algorithm: &A, now: Time) -> (usize, usize) {
         let end = self.size.min(from + most);
         let (mut at, mut keys, mut owing) = (from, 0, 0);
@@ -180,7 +179,7 @@ impl<A: StateCodec> HashTable<A> {
         A::inspect(&slot.word, self.base, || self.overlong.get(slot.key), idle)
     }
 
-    /// The slot so many steps, one round at most, behind another.
+    /// The slot that follows another one after `steps`, which are at most the number of slots.
     #[inline]
     pub(super) fn after(&self, at: usize, steps: usize) -> usize {
         let after = at + steps;
@@ -234,7 +233,7 @@ impl<A: StateCodec> HashTable<A> {
         said
     }
 
-    /// Stores a state that does not fit a word: the base of all words is moved, or the state is kept beside the table.
+    /// Stores a state that does not fit a word: moves the base of all words, or keeps the state outside of the slots.
     #[cold]
     fn encode_overlong(&mut self, index: usize, algorithm: &A, now: Time, state: A::State) {
         let base = algorithm.base(now);
@@ -266,7 +265,7 @@ impl<A: StateCodec> HashTable<A> {
         }
     }
 
-    /// Removes all keys; how many there were.
+    /// Removes all keys; returns their number.
     pub(super) fn clear(&mut self) -> usize {
         self.pages = Vec::new();
         self.size = 0;
@@ -274,8 +273,8 @@ impl<A: StateCodec> HashTable<A> {
         std::mem::take(&mut self.used)
     }
 
-    /// Removes the key at `index` and closes the gap, so that later keys are still found. The slot may then
-    /// hold another key. The key that is gone.
+    /// Removes the key at `index`, closes the gap so that later keys are still found, and returns the key. The slot may then
+    /// hold another key.
     pub(super) fn remove(&mut self, index: usize) -> u64 {
         let gone = std::mem::take(self.slot_mut(index));
         self.overlong.drop(gone.key);
@@ -294,7 +293,7 @@ impl<A: StateCodec> HashTable<A> {
     }
 }
 
-/// The page of a slot, and its place there.
+/// The page of a slot, and its offset there.
 #[inline]
 fn place(at: usize) -> (usize, usize) {
     let doubled = (at | FIRST).ilog2() - FIRST.ilog2();
@@ -302,7 +301,7 @@ fn place(at: usize) -> (usize, usize) {
     ((at >> bits) + doubled as usize * PAGES, at & ((1 << bits) - 1))
 }
 
-/// The slots of the page with this number.
+/// The number of slots of a page.
 fn page_size(page: usize) -> usize {
     PAGE << (page / PAGES).saturating_sub(1)
 }
@@ -319,7 +318,7 @@ mod tests {
     const NOW: Time = Time::from_nanos(1_795_000_000_000_000_000);
 
     proptest! {
-        /// Keys that crowd the same slots, added and removed at random, are as in a map of the standard library.
+        /// Keys in the same slots, added and removed at random, are the same as in a map of the standard library.
         #[test]
         fn as_a_map(steps in prop::collection::vec((1_u64..1_000, 0..4_u8, any::<u64>()), 1..1_500)) {
             let places = Concurrency::new(1).unwrap();
@@ -344,9 +343,9 @@ mod tests {
             }
         }
 
-        /// A debt that lies in a word, or beside the table, or was moved to a later base, is the same debt.
+        /// A debt is the same after it was stored in a word, outside of the slots, or with a later base.
         #[test]
-        fn a_debt_is_the_same_in_a_slot(
+        fn a_slot_does_not_change_a_debt(
             (count, nanos, burst) in (1..=MAX_COUNT, 1_000_000..=31_622_400_000_000_000_u64, 1..=MAX_COUNT),
             steps in prop::collection::vec((1_u64..6, 0..400_000_000_000_000_u64, 1..=1_000_000_u64), 1..100),
         ) {

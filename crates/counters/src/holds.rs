@@ -1,5 +1,5 @@
-//! What an admitted request gives back: its place when it ends, its turn when it gives up, and what it was charged
-//! above its final cost.
+//! What an admitted request gives back: its place when it ends, its position in a queue when it gives up, and what it was
+//! charged above its final cost.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -9,7 +9,7 @@ use sluicegate_limiter::{Receipt, Time};
 use super::counters::{Counters, Reservation};
 use super::{Ask, CountedLimit, Fingerprint, LateCost};
 
-/// Everything that a request holds. Dropping it frees the places, on every way out.
+/// Everything that a request holds. Dropping it frees the places.
 #[derive(Default)]
 pub struct Holds(Vec<Hold>);
 
@@ -18,34 +18,34 @@ pub struct Hold {
     counters: Arc<Counters>,
     key: Fingerprint,
     cost: u64,
-    /// The ticket of a charge that may be given back.
+    /// The ticket of a charge that may be refunded.
     charge: Option<u32>,
     reservation: Reservation,
-    /// Nanoseconds that the clock by which it is counted is ahead of the gateway's.
+    /// The nanoseconds by which the clock of the counter is ahead of the clock of this process.
     ahead: i64,
-    /// Its part in a store that counts the limit.
+    /// Its part in the store that counts the limit.
     remote: Option<Box<dyn RemoteHold>>,
-    /// How its cost is found once the response is there.
+    /// How its late cost is computed.
     settling: Option<Box<Settling>>,
 }
 
 /// The part of a hold that a store counts. Dropping it frees places.
 pub trait RemoteHold {
-    /// The request gives up its turn in a queue: what it was charged is given back.
+    /// The request gives up its position in a queue: its charge is refunded.
     fn give_up(&self, _cost: u64) {}
 
     /// Changes a charge from `charged` to `cost`. `ticket` is that of the charge, if it is still known.
     fn settle(&self, _ticket: Option<u32>, _charged: u64, _cost: u64) {}
 }
 
-/// A cost that is known late.
+/// A late cost.
 struct Settling {
     late: LateCost,
-    /// What the request itself costs.
+    /// The cost of the request itself.
     base: u64,
-    /// What the response costs without bytes; `None` until there is one.
+    /// The cost with the response, without bytes; `None` until there is one.
     known: Option<u64>,
-    /// How many times it counts.
+    /// The number of times that it counts.
     share: u16,
 }
 
@@ -61,7 +61,7 @@ impl Hold {
         Self { counters, key, cost, charge, reservation, ahead: 0, remote: None, settling: None }
     }
 
-    /// What a request was charged here; `charge` is the ticket of what may be given back.
+    /// What a request holds of a limit of this process; `charge` is the ticket of a charge that may be refunded.
     pub(super) fn of(
         ask: &Ask<'_>,
         key: Fingerprint,
@@ -75,7 +75,7 @@ impl Hold {
         hold.settling(ask.limit, ask.base, ask.share)
     }
 
-    /// A charge of a store that may change until the cost of the request is known.
+    /// A charge in a store that may change until the cost of the request is known.
     pub fn charged(
         limit: &CountedLimit,
         key: Fingerprint,
@@ -89,18 +89,18 @@ impl Hold {
             .settling(limit, base, 1)
     }
 
-    /// Places that a store has given, which are counted here too.
+    /// Places that a store has admitted; they are counted here too.
     pub fn places(limit: &CountedLimit, key: Fingerprint, places: u64, remote: Box<dyn RemoteHold>) -> Self {
         let key = limit.counters.take(key, places);
         Self::new(&limit.counters, key, places, None, Reservation::Place).with(remote)
     }
 
-    /// Places that are held here already, and that a store is to hear of.
+    /// Places that are held here already and are to be reported to a store.
     pub fn places_to_report(limit: &CountedLimit, key: Fingerprint, remote: Box<dyn RemoteHold>) -> Self {
         Self::new(&limit.counters, key, 0, None, Reservation::Nothing).with(remote)
     }
 
-    /// A turn at `due` that a store has given: the queue is here, the charge there.
+    /// A leaky-bucket position that is due at `due`: the queue is local, the charge is in the store.
     pub fn queued(
         limit: &CountedLimit,
         key: Fingerprint,
@@ -108,8 +108,8 @@ impl Hold {
         due: Time,
         remote: Box<dyn RemoteHold>,
     ) -> Self {
-        let turn = limit.counters.enter(key, due).map_or(Reservation::Nothing, Reservation::Queued);
-        Self::new(&limit.counters, key, cost, None, turn).with(remote)
+        let queued = limit.counters.enter(key, due).map_or(Reservation::Nothing, Reservation::Queued);
+        Self::new(&limit.counters, key, cost, None, queued).with(remote)
     }
 
     fn with(mut self, remote: Box<dyn RemoteHold>) -> Self {
@@ -117,7 +117,7 @@ impl Hold {
         self
     }
 
-    /// With a cost that is known late, if the limit's are.
+    /// Adds the late cost, if the limit has one.
     fn settling(mut self, limit: &CountedLimit, base: u64, share: u16) -> Self {
         if let Some(late) = limit.late_cost() {
             self.settling = Some(Box::new(Settling { late, base, known: None, share }));
@@ -139,7 +139,7 @@ impl Hold {
         if let Some(remote) = &self.remote {
             return remote.settle(charge, self.cost, cost);
         }
-        let at = self.counted(now);
+        let at = self.at(now);
         if let Some(charge) = charge {
             self.counters.give_back(self.key, at, charge, (less, self.cost));
         }
@@ -148,26 +148,26 @@ impl Hold {
         }
     }
 
-    /// What the clock by which it is counted shows when the gateway's shows `now`.
-    fn counted(&self, now: Time) -> Time {
+    /// The time on the clock of the counter at `now`.
+    fn at(&self, now: Time) -> Time {
         Time::from_nanos(now.as_nanos().saturating_add_signed(self.ahead))
     }
 
-    /// Gives the turn to those behind.
-    fn give_up_turn(&mut self, ticket: u64, now: Time) {
+    /// Removes the request from its queue; those behind it move up.
+    fn give_up_queued(&mut self, ticket: u64, now: Time) {
         match (&self.remote, self.charge.take()) {
             (Some(remote), _) => {
                 self.counters.give_up_queued(self.key, ticket, self.cost);
                 remote.give_up(self.cost);
             }
             (None, Some(charge)) => {
-                self.counters.give_up(self.key, ticket, self.counted(now), (charge, self.cost));
+                self.counters.give_up(self.key, ticket, self.at(now), (charge, self.cost));
             }
             (None, None) => self.counters.leave(self.key, ticket),
         }
     }
 
-    /// Ends the charge: it is not given back any more.
+    /// Ends the charge without a refund.
     fn close(&mut self) {
         let Some(charge) = self.charge.take() else { return };
         match &self.remote {
@@ -193,9 +193,9 @@ impl Holds {
         self.0.iter().any(|hold| hold.reservation == Reservation::Place)
     }
 
-    /// When the last of its turns comes, as things are; `None` if it waits for none. It leaves the queues in which
-    /// its turn has come: what it was charged there is spent, whether it still waits elsewhere or not. `waker` is
-    /// woken when it comes to the front of a queue, or a request before it gives up.
+    /// The time at which the request is due in all its queues; `None` if it need not wait. It leaves the queues in which it is
+    /// due: its charge there is final, even if it still waits elsewhere. `waker` is woken when it is the first of a queue, or
+    /// a request before it gives up.
     pub fn due(&mut self, now: Time, waker: &Waker) -> Option<Time> {
         let mut last = None;
         for hold in &mut self.0 {
@@ -212,23 +212,23 @@ impl Holds {
         last
     }
 
-    /// Gives up all turns at `now`, so that those behind move up. Places are freed by the drop.
+    /// Leaves all queues at `now`, so that those behind move up. Dropping the holds frees places.
     #[inline]
     pub fn give_up(&mut self, now: Time) {
         for hold in &mut self.0 {
             if let Reservation::Queued(ticket) = hold.reservation {
-                hold.give_up_turn(ticket, now);
+                hold.give_up_queued(ticket, now);
                 hold.reservation = Reservation::Nothing;
             }
         }
     }
 
-    /// The request is admitted after all: what it was charged for the time being is charged.
+    /// The request is admitted: its charges are final, except for late costs.
     pub fn keep(&mut self) {
         self.0.retain(|hold| hold.reservation != Reservation::Charge || hold.settling.is_some());
     }
 
-    /// The response is there: `cost_of` says what it costs without bytes, from what the request itself costs.
+    /// The response has arrived: `cost_of` computes the cost without bytes from the cost of the request itself.
     #[inline]
     pub fn answered(&mut self, cost_of: impl Fn(LateCost, u64) -> u64) {
         for settling in self.0.iter_mut().filter_map(|hold| hold.settling.as_mut()) {
@@ -236,8 +236,8 @@ impl Holds {
         }
     }
 
-    /// The request has ended, and so many bytes of the response's body were sent and of its own received: what it was
-    /// charged becomes what it costs.
+    /// The request has ended, after so many bytes of the response's body were sent and of the request's body received: its
+    /// charges are changed to its final cost.
     #[inline]
     pub fn settle(&mut self, now: Time, sent: u64, received: u64) {
         for hold in &mut self.0 {
@@ -247,7 +247,7 @@ impl Holds {
         }
     }
 
-    /// The request is refused after all: it is charged nothing.
+    /// The request is refused after all: its charges are refunded.
     pub fn undo(&mut self, now: Time) {
         self.give_up(now);
         for mut hold in self.0.drain(..).filter(|hold| hold.reservation == Reservation::Charge) {
@@ -255,7 +255,7 @@ impl Holds {
                 (Some(remote), charge) => remote.settle(charge, hold.cost, 0),
                 (None, Some(charge)) => {
                     let whole = (hold.cost, hold.cost);
-                    hold.counters.give_back(hold.key, hold.counted(now), charge, whole);
+                    hold.counters.give_back(hold.key, hold.at(now), charge, whole);
                 }
                 (None, None) => {}
             }
@@ -267,7 +267,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         match self.reservation {
             Reservation::Place => self.counters.free(self.key, self.cost),
-            // Only without a time to give it back at: whoever waits calls `give_up`.
+            // A request that gives up has called `give_up`; without the time, its charge cannot be refunded.
             Reservation::Queued(ticket) => self.counters.leave(self.key, ticket),
             Reservation::Nothing | Reservation::Charge => {}
         }

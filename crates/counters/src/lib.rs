@@ -1,17 +1,16 @@
 //! The counters of limits, in one process.
 //!
-//! A request asks several limits, each for one key and cost. [`decide`] locks the counters of all of them in one
-//! order that is the same for every thread, checks all, and charges all only if every enforced limit admits: a
-//! refusal by one takes nothing from any other, and of M concurrent requests exactly N pass.
+//! A request asks several limits, each for one key and cost. [`decide`] locks the counters of all of them, in the same order
+//! in every thread, checks all, and charges all only if every enforced limit admits: a refusal by one charges no other, and
+//! of M concurrent requests exactly N pass.
 //!
-//! What this crate never does: it reads no clock (the time is an argument), knows no HTTP, does no I/O and needs no
-//! async runtime. A limit may also be counted in a store that several processes share; this crate then keeps what
-//! the store told last ([`RemoteState`]) and what the store may have to give back ([`RemoteHold`]), and knows
-//! nothing of the store itself.
+//! What this crate never does: it reads no clock (the time is an argument), knows no HTTP, does no I/O and needs no async
+//! runtime. A limit may also be counted in a store that several processes share. This crate then keeps the last state from the
+//! store ([`RemoteState`]) and what may be refunded there ([`RemoteHold`]), and does not know the store itself.
 //!
-//! Start reading in `decision.rs`; then `table.rs` (shards, the overflow bucket), `hash_table.rs` and
-//! `state_codec.rs` (how states lie in memory), `holds.rs` and `queue.rs` (what a request gives back).
-//! `model.rs` explores with loom how threads meet.
+//! Start reading in `decision.rs`; then `table.rs` (shards, the overflow counter), `hash_table.rs` and `state_codec.rs` (the
+//! layout of states in memory), `holds.rs` and `queue.rs` (what a request gives back). `model.rs` checks concurrent access
+//! with loom.
 
 mod ban;
 mod counters;

@@ -1,4 +1,4 @@
-//! A limit as its counters know it.
+//! A limit with its counters.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct CountedLimit {
     pub quota: Quota,
     /// Whether refusals lead to a ban, and to which.
     pub ban: Option<Ban>,
-    /// Whether its refusal refuses the request. Otherwise it only counts.
+    /// Whether its refusal refuses the request. Otherwise it only counts requests.
     pub enforced: bool,
     /// When the cost of a request is known.
     pub cost: CostKind,
@@ -22,7 +22,7 @@ pub struct CountedLimit {
     pub shared: Option<SharedLimit>,
     /// Its counters.
     pub counters: Arc<Counters>,
-    /// Who is banned, if it bans.
+    /// The banned keys, if it bans.
     pub bans: Option<Arc<Bans>>,
 }
 
@@ -31,13 +31,13 @@ pub struct CountedLimit {
 pub enum CostKind {
     /// Always: every request costs the same.
     Constant(u64),
-    /// When the request is there.
+    /// When the request has arrived.
     PerRequest,
-    /// When the response is there, or its body has ended.
+    /// When the response has arrived, or its body has ended.
     Late(LateCost),
 }
 
-/// A cost that is known late.
+/// A late cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateCost {
     /// The number by which the caller finds the limit when it computes what a response costs.
@@ -51,17 +51,17 @@ pub struct LateCost {
 /// How a store counts a limit for several processes.
 #[derive(Clone, Debug)]
 pub struct SharedLimit {
-    /// What the names of its keys in the store begin with.
+    /// The prefix of the names of its keys in the store.
     pub key_prefix: Vec<u8>,
-    /// The limit and the cost as the store reads them, if every request costs the same.
+    /// The argument for the store's scripts, if every request costs the same.
     pub argument: Option<Vec<u8>>,
-    /// The longest time for which it refuses a key; `None` where late costs may take any time to be paid.
+    /// The longest time for which it refuses a key; `None` if late costs may lead to any debt.
     pub longest_wait: Option<Span>,
-    /// What becomes of its requests while the store fails.
+    /// How its requests are decided while the store fails.
     pub on_failure: StoreFailurePolicy,
 }
 
-/// What becomes of a shared limit's requests while the store fails.
+/// How requests of a shared limit are decided while the store fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreFailurePolicy {
     /// They are counted in this process.
@@ -96,23 +96,23 @@ impl CountedLimit {
         }
     }
 
-    /// Whether whoever counts it must see every request, also those that it refuses.
+    /// Whether its counters must see every request, also those that it refuses.
     pub fn counts_refusals(&self) -> bool {
         self.ban.is_some() || matches!(self.quota, Quota::SlidingLog(log, _) if log.counts_rejected())
     }
 
-    /// Whether it refuses a request at `at` on the clock of whoever counts, by what is known here of the key.
+    /// Whether it refuses a request at `at` on the clock of the counter, by the known state of the key.
     pub fn refuses_at(&self, ask: &Ask<'_>, at: Time, cost: u64) -> bool {
         self.banned_for(ask.key, ask.now).is_some() || self.counters.refusal(ask.key, at, cost).is_some()
     }
 
-    /// The refusal of a request by what is known of its key.
+    /// The refusal of a request by the known state of its key.
     pub fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
         self.counters.refusal(key, now, cost)
     }
 
-    /// Replaces what is known of a key by what the store told after a correction. For a log the store then tells too
-    /// little to know until when it refuses, so the key is forgotten.
+    /// Replaces the state of a key by the one that the store returned after a correction. The state of a log then does not
+    /// show until when it refuses, so the key is removed.
     pub fn relearn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
         match told {
             RemoteState::SlidingLog(..) => _ = self.counters.pardon(key),
@@ -120,13 +120,13 @@ impl CountedLimit {
         }
     }
 
-    /// Whether the last state that the store told of a key says exactly until when it refuses. For a log the store
-    /// tells only the part that decides about requests of the same cost.
+    /// Whether the last state from the store shows exactly until when the limit refuses. The state of a log has only the part
+    /// that decides about requests of the same cost.
     pub fn remembers_refusals(&self) -> bool {
         !matches!(self.quota, Quota::SlidingLog(..)) || matches!(self.cost, CostKind::Constant(_))
     }
 
-    /// Forgets everything known of its keys, their bans too.
+    /// Removes the states and bans of all keys.
     pub fn forget(&self) {
         self.counters.forget();
         if let Some(bans) = &self.bans {
@@ -134,13 +134,13 @@ impl CountedLimit {
         }
     }
 
-    /// Forgets the debt and the ban of a key; whether there was anything.
+    /// Removes the state and the ban of a key; returns whether there was anything.
     pub fn pardon(&self, key: Fingerprint) -> bool {
         let banned = self.bans.as_ref().is_some_and(|bans| bans.pardon(key));
         self.counters.pardon(key) || banned
     }
 
-    /// What is left of a key's ban, as far as this process knows.
+    /// The rest of a key's ban, as far as this process knows.
     pub fn banned_for(&self, key: Fingerprint, now: Time) -> Option<Span> {
         self.bans.as_ref().and_then(|bans| bans.left(key, now))
     }

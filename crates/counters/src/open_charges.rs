@@ -1,7 +1,7 @@
-//! Charges that may still be given back, beside the states of their keys.
+//! Charges that may still be refunded, apart from the states of their keys.
 //!
-//! What a refund is worth depends on the refunds before it and on reloads since the charge. So a charge of a request
-//! whose cost is settled later is kept here, under the lock of its key, until that request ends.
+//! The amount of a refund depends on earlier refunds and on reloads since the charge. So the charge of a request whose cost is
+//! settled later is kept here, under the lock of its key, until the request ends.
 
 use std::collections::HashMap;
 

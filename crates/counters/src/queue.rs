@@ -1,4 +1,4 @@
-//! The queue of a leaky bucket: each request has a due time, and moves up when one before it gives up.
+//! The queue of a leaky bucket: each request is due at a time, which becomes earlier when a request before it gives up.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
@@ -64,7 +64,7 @@ impl Queue {
         Some(queue[at].due)
     }
 
-    /// Removes a request whose turn has come.
+    /// Removes a request that is due.
     pub(super) fn leave(&self, key: Fingerprint, ticket: u64) {
         self.remove(key, ticket, Span::ZERO);
     }
@@ -74,7 +74,7 @@ impl Queue {
         self.remove(key, ticket, turn);
     }
 
-    /// Changes what is left of each wait at `now` to the result of `carry`.
+    /// Changes the rest of each wait at `now` to the result of `carry`.
     pub(super) fn rescale(&self, now: Time, carry: impl Fn(Span) -> Span) {
         let mut wakers = Vec::new();
         for shard in &self.0 {
@@ -109,7 +109,7 @@ impl Queue {
     }
 }
 
-/// Where a ticket stands: tickets ascend.
+/// The position of a ticket: tickets ascend.
 fn place(queue: &VecDeque<Waiting>, ticket: u64) -> Option<usize> {
     queue.binary_search_by_key(&ticket, |waiting| waiting.ticket).ok()
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_behind_move_up_and_those_before_do_not() {
+    fn requests_behind_one_that_gives_up_move_up() {
         let queue = Queue::default();
         let key = Fingerprint::OVERFLOW;
         let at = |millis: u64| Time::EPOCH.plus(Span::from_millis(millis));

@@ -1,4 +1,4 @@
-//! Charges that a store has made for this process and that it may still have to give back.
+//! Charges that a store has made for this process and that may still be refunded.
 
 use sluicegate_limiter::{Algorithm, Charge, Quota, Receipt, Tat, Time};
 
@@ -6,7 +6,7 @@ use super::Fingerprint;
 use super::open_charges::OpenCharges;
 use super::sync::{Mutex, lock};
 
-/// The charges of one limit in a store that may still be given back.
+/// The charges of one limit in a store that may still be refunded.
 pub struct RemoteCharges(Mutex<State>);
 
 struct State {
@@ -21,7 +21,7 @@ impl RemoteCharges {
         Self(Mutex::new(State { quota: *quota, open: OpenCharges::default() }))
     }
 
-    /// Another quota is in force. Charges under the old one are carried over when they are given back.
+    /// Another quota is in force. Charges under the old one are converted when they are refunded.
     pub(super) fn reconfigure(&self, quota: &Quota) {
         let mut state = lock(&self.0);
         if state.quota != *quota {
@@ -40,8 +40,8 @@ impl RemoteCharges {
         (state.quota == *quota).then(|| state.open.put(key.get(), quota.charged(cost, receipt)))
     }
 
-    /// Ends a charge, of which the last `cost` of the `whole` is given back at `now`. Returns the part to give back, or
-    /// `None` if the charge is not known any more because the quota has changed.
+    /// Ends a charge, of which the last `cost` of the `whole` is refunded at `now`. Returns the part to refund, or `None` if
+    /// the charge is not known any more because the quota has changed.
     pub fn close(
         &self,
         key: Fingerprint,
@@ -58,7 +58,7 @@ impl RemoteCharges {
         })
     }
 
-    /// What is to be given back at `now`, under the quota in force, of a charge that was made under `old`.
+    /// The part to refund at `now`, under the quota in force, of a charge that was made under `old`.
     pub fn carried(&self, old: &Quota, charge: Charge, now: Time) -> Charge {
         let mut charges = [charge];
         match (self.quota(), old) {
@@ -71,13 +71,13 @@ impl RemoteCharges {
             (Quota::SlidingWindow(new, _), Quota::SlidingWindow(old, _)) => {
                 new.carry(old, &Default::default(), now, &mut charges);
             }
-            _ => {} // a log keeps its instants, and queues and places are not settled
+            _ => {} // the instants of a log do not change; queues and places have no late costs
         }
         charges[0]
     }
 }
 
-/// The debts behind a charge that is given back are paid earlier; nothing else knows an order.
+/// After a refund, later charges of a bucket are paid earlier. Other algorithms have no such order.
 fn move_up(quota: &Quota, now: Time, charge: Charge, others: &mut [Charge]) {
     if let Quota::TokenBucket(bucket, ..) = quota {
         bucket.take_back(&mut Tat::until(charge.at()), now, charge, others);

@@ -1,4 +1,4 @@
-//! The state of a key as a store told it, which answers as a local one does.
+//! The state of a key that a store returned. It answers as a local state does.
 
 use sluicegate_limiter::{
     Algorithm, Concurrency, FixedWindow, InFlight, LeakyBucket, Log, Receipt, Refusal, Slices, SlidingLog,
@@ -20,7 +20,7 @@ pub enum RemoteState {
     SlidingLog(SlidingLog, Log),
     /// See [`SlidingWindow`].
     SlidingWindow(SlidingWindow, Slices),
-    /// See [`Concurrency`]. The number is how many of the places this gateway holds.
+    /// See [`Concurrency`]. The number is that of the places that this gateway holds.
     Concurrency(Concurrency, InFlight, u64),
 }
 

@@ -7,25 +7,25 @@ use sluicegate_limiter::{
     TokenBucket,
 };
 
-/// The word that stands for a debt that does not fit a word.
+/// The word of a debt that does not fit a word.
 const OVERLONG: u64 = u64::MAX;
-/// The number of ticks by which the base of words lies before the time at which it is set.
+/// The number of ticks by which the base is set before the current time.
 pub(super) const BEHIND: u128 = 1 << 62;
 
-/// An algorithm whose states lie in slots.
+/// An algorithm whose states are stored in slots.
 ///
-/// A debt is a tick since the Unix epoch, which needs more than a word if a nanosecond has many ticks. A word is relative
-/// to a base that all slots of a table share and that moves on when debts get too far from it; a debt before the base is
-/// paid and moves with it. A debt that is still too far, of a bucket that takes centuries to drain or counts in
-/// billionths of a nanosecond, is kept beside the table.
+/// A debt is a tick since the Unix epoch, which needs more than a word if a nanosecond has many ticks. A word is relative to
+/// a base that all slots of a table share and that is moved when debts exceed a word; a debt before the base is paid. A debt
+/// that still does not fit, of a bucket that takes centuries to drain or counts in billionths of a nanosecond, is kept outside
+/// of the slots.
 pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
-    /// What lies in a slot.
+    /// The content of a slot.
     type Word: Default;
 
-    /// Takes the state out of its word; none if it is kept beside the table.
+    /// Takes the state out of its word; `None` if it is kept outside of the slots.
     fn decode(word: &mut Self::Word, base: u128) -> Option<Self::State>;
 
-    /// The result of `look` on the state; `far` finds the state if it is kept beside the table.
+    /// The result of `look` on the state; `far` finds a state that is kept outside of the slots.
     fn inspect<'f, T>(
         word: &Self::Word,
         base: u128,
@@ -46,7 +46,7 @@ pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
         None
     }
 
-    /// The word of a state that is kept beside the table.
+    /// The word of a state that is kept outside of the slots.
     fn overlong() -> Self::Word {
         Self::Word::default()
     }
@@ -160,9 +160,9 @@ bucket!(
     #[inline]
     fn acquire_word(&self, word: &mut u64, base: u128, now: Time, cost: u64) -> Option<Acquired> {
         let mut above = Some(*word).filter(|word| *word != OVERLONG)?;
-        let said = self.acquire_above(&mut above, base, now, cost)?;
+        let acquired = self.acquire_above(&mut above, base, now, cost)?;
         *word = Some(above).filter(|word| *word != OVERLONG)?;
-        Some(said)
+        Some(acquired)
     }
 );
 bucket!(LeakyBucket);

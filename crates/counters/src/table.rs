@@ -1,4 +1,4 @@
-//! The counters of one limit: sharded, bounded, and never forgetting a debt.
+//! The counters of one limit: a sharded table of bounded size that never forgets a debt.
 
 mod guard;
 mod sweep;
@@ -19,8 +19,8 @@ const COUNTED_AT_ONCE: usize = 256;
 
 /// The states of all keys of a limit.
 ///
-/// A key leaves only when it holds no debt, so that pausing never refills a bucket early. At `max_keys` live
-/// keys, new ones share the overflow bucket: memory is bounded and nobody's debt is forgotten.
+/// A key is removed only when it owes nothing, so that a client cannot reset its counter by a pause. At `max_keys` live keys,
+/// new ones share the overflow counter: memory is bounded and no debt is forgotten.
 pub(super) struct Table<A: StateCodec> {
     shards: Box<[Shard<A>]>,
     max_keys: AtomicUsize,
@@ -28,19 +28,19 @@ pub(super) struct Table<A: StateCodec> {
     counts: Counts,
 }
 
-/// What only new keys change, on a cache line of its own: requests of known keys only read the rest of a table.
+/// Counts that only new keys change, on a cache line of their own: requests of known keys only read the rest of a table.
 #[repr(align(128))]
 #[derive(Default)]
 struct Counts {
-    /// The keys that have a state, without the overflow bucket, which would take a key's place for ever.
+    /// The keys that have a state, without the overflow counter, which would take the place of a key.
     entries: AtomicUsize,
     overflowed: AtomicU64,
     /// The shard that is swept next when there is no room.
     hand: AtomicUsize,
 }
 
-/// The overflow bucket. In a flood of new keys all threads use it and nearly all requests are refused, which changes
-/// nothing, so that a read lock is enough.
+/// The overflow counter. In a flood of new keys all threads use it and nearly all requests are refused. A refusal changes
+/// nothing, so a read lock is enough.
 #[repr(align(128))]
 struct Overflow<A: StateCodec>(RwLock<ShardState<A>>);
 
@@ -49,13 +49,13 @@ struct Overflow<A: StateCodec>(RwLock<ShardState<A>>);
 struct Shard<A: StateCodec>(Mutex<ShardState<A>>);
 
 struct ShardState<A: StateCodec> {
-    /// Each shard has the quota under its own lock, so that a state is never read under another quota than the one that
-    /// wrote it, even while a reload runs.
+    /// The quota is part of each shard, so that a state is never read under another quota than the one that wrote it, even
+    /// during a reload.
     algorithm: A,
     slots: HashTable<A>,
     /// The slot that is swept next.
     hand: usize,
-    /// The charges that may still be given back.
+    /// Charges that may still be refunded.
     open: OpenCharges,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct CheckResult {
     /// The delay, or the refusal.
     pub(super) answer: Result<Span, Refusal>,
     pub(super) usage: Usage,
-    /// The key that was charged: its own, or that of the overflow bucket.
+    /// The key that was charged: its own, or that of the overflow counter.
     pub(super) key: Fingerprint,
     /// Whether the key was added to the table.
     pub(super) added: bool,
@@ -82,8 +82,7 @@ pub(super) struct LockedEntry<'a, A: StateCodec> {
 
 impl<A: StateCodec> Table<A> {
     pub(super) fn new(algorithm: A, max_keys: usize) -> Self {
-        // The fewer there are, the longer one takes to grow; the more, the less of what all requests need do the caches
-        // have.
+        // With fewer shards, one takes longer to grow; with more, less of the data that all requests need is in the caches.
         let shards =
             if cfg!(feature = "model") { 2 } else { (max_keys / 8192).next_power_of_two().clamp(16, 1024) };
         let part = || ShardState {
@@ -105,13 +104,13 @@ impl<A: StateCodec> Table<A> {
         self.counts.entries.load(Ordering::Relaxed)
     }
 
-    /// The number of keys that owe something at `now`. Of a very large table a part is counted and the rest is
-    /// estimated, because keys are spread by their hashes.
+    /// The number of keys that owe something at `now`. In a very large table a part is counted and the rest is estimated,
+    /// because keys are evenly distributed.
     pub(super) fn keys(&self, now: Time) -> usize {
-        self.keys_by_looking_at(COUNTED, now)
+        self.keys_in(COUNTED, now)
     }
 
-    fn keys_by_looking_at(&self, slots: usize, now: Time) -> usize {
+    fn keys_in(&self, slots: usize, now: Time) -> usize {
         let each = slots / self.shards.len();
         let (mut seen, mut owing) = (0, 0);
         for shard in &self.shards {
@@ -129,12 +128,12 @@ impl<A: StateCodec> Table<A> {
         usize::try_from(all).unwrap_or(usize::MAX)
     }
 
-    /// The number of requests that shared the overflow bucket.
+    /// The number of requests that used the overflow counter.
     pub(super) fn overflowed(&self) -> u64 {
         self.counts.overflowed.load(Ordering::Relaxed)
     }
 
-    /// The shard of a key of a request, which is never that of the overflow bucket.
+    /// The shard of a key of a request.
     fn shard(&self, key: Fingerprint) -> &Shard<A> {
         &self.shards[(key.get() >> 40) as usize & (self.shards.len() - 1)]
     }
@@ -148,15 +147,15 @@ impl<A: StateCodec> Table<A> {
         }
     }
 
-    /// Locks the state of `key`, or the overflow bucket if there is no room for a new key. `asked` is the cost, if nothing
-    /// is charged unless the key admits it.
+    /// Locks the state of `key`, or the overflow counter if there is no room for a new key. `asked` is the cost, if the key is
+    /// charged only after a check.
     #[inline]
     pub(super) fn lock_key(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
         let held = self.find(key);
         if held.slot.is_some() { held } else { self.lock_unknown(held, now, asked) }
     }
 
-    /// Goes on with a key that has no state.
+    /// Locks a key that has no state.
     #[inline]
     fn lock_unknown<'a>(
         &'a self,
@@ -189,7 +188,7 @@ impl<A: StateCodec> Table<A> {
         self.find(Fingerprint::OVERFLOW)
     }
 
-    /// The overflow bucket under a read lock, if it refuses `cost` and does not count refusals.
+    /// The overflow counter under a read lock, if it refuses `cost` and does not count refusals.
     fn overflow_refuses(&self, now: Time, cost: u64) -> Option<LockedEntry<'_, A>> {
         let part = read(&self.overflow.0);
         if part.algorithm.counts_refusals() {
@@ -201,7 +200,7 @@ impl<A: StateCodec> Table<A> {
         held.check(now, cost).is_err().then_some(held)
     }
 
-    /// Checks and charges one key where no other limit decides.
+    /// Checks and charges one key where there is no other limit.
     #[inline]
     pub(super) fn acquire(&self, key: Fingerprint, now: Time, cost: u64) -> CheckResult {
         let mut part = lock(&self.shard(key).0);
@@ -217,7 +216,8 @@ impl<A: StateCodec> Table<A> {
         }
     }
 
-    /// The same for a key that has no state, or none in a word. A new key gets a state if it then owes something.
+    /// Like [`acquire`](Self::acquire), for a key without a state in a word. A new key gets a state if it then owes
+    /// something.
     #[inline(never)]
     fn acquire_slowly<'a>(&'a self, held: LockedEntry<'a, A>, now: Time, cost: u64) -> CheckResult {
         let mut held = if held.slot.is_some() { held } else { self.lock_unknown(held, now, Some(cost)) };
@@ -229,11 +229,11 @@ impl<A: StateCodec> Table<A> {
             Some(_) => held.change(now, |algorithm, state| algorithm.acquire(state, now, cost)),
             None => {
                 let mut state = A::State::default();
-                let said = held.part.algorithm.acquire(&mut state, now, cost);
+                let acquired = held.part.algorithm.acquire(&mut state, now, cost);
                 if !held.part.algorithm.is_idle(&state, now) {
                     held.change(now, |_, new| *new = state);
                 }
-                said
+                acquired
             }
         };
         CheckResult { answer: answer.map(|(delay, _)| delay), usage, key: held.key, added: held.added }
@@ -250,25 +250,25 @@ impl<A: StateCodec> Table<A> {
         self.entries() < self.max_keys.load(Ordering::Relaxed)
     }
 
-    /// What `key` has left, or `None` if it has no state.
+    /// The usage of `key`; `None` if it has no state.
     pub(super) fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
         let part = self.part(key);
         part.slots.inspect(part.slots.find(key.get())?, |state| part.algorithm.usage(state, now))
     }
 
-    /// What `key` owes, in whole requests, rounded up.
+    /// The debt of `key` in whole requests, rounded up.
     pub(super) fn owed(&self, key: Fingerprint, now: Time) -> u64 {
         let part = self.part(key);
         let owed = |slot| part.slots.inspect(slot, |state| part.algorithm.owed(state, now));
         part.slots.find(key.get()).and_then(owed).unwrap_or(0)
     }
 
-    /// What a key has left that was never seen.
+    /// The usage of a key that was never seen.
     pub(super) fn fresh(&self, now: Time) -> Usage {
         lock(&self.shards[0].0).algorithm.usage(&A::State::default(), now)
     }
 
-    /// Forgets `key` and its debt; returns whether it had a state.
+    /// Removes the state of `key`; returns whether it had one.
     pub(super) fn pardon(&self, key: Fingerprint) -> bool {
         let mut part = self.part(key);
         let found = part.slots.find(key.get());
@@ -278,8 +278,8 @@ impl<A: StateCodec> Table<A> {
         found.is_some()
     }
 
-    /// Ends the charge of `key` with this ticket and gives back the last `cost` of the `whole` that was charged. `first` is
-    /// called before that, while the key is locked.
+    /// Ends the charge of `key` with this ticket and refunds the last `cost` of the `whole` that was charged. `first` is called
+    /// before that, while the key is locked.
     pub(super) fn give_back(
         &self,
         key: Fingerprint,
@@ -305,7 +305,7 @@ impl<A: StateCodec> Table<A> {
         }
     }
 
-    /// Frees places, which know no time.
+    /// Frees places, which do not depend on the time.
     pub(super) fn free(&self, key: Fingerprint, places: u64) {
         let mut guard = self.part(key);
         let part = &mut *guard;
@@ -320,7 +320,7 @@ impl<A: StateCodec> Table<A> {
         }
     }
 
-    /// The refusal of a request by what is known of `key`.
+    /// The refusal of a request by the state of `key`.
     pub(super) fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
         let part = self.part(key);
         let check = |state: &A::State| part.algorithm.check(state, now, cost).err();
@@ -330,7 +330,7 @@ impl<A: StateCodec> Table<A> {
         }
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub(super) fn forget(&self) {
         for shard in &self.shards {
             let mut part = lock(&shard.0);
@@ -340,14 +340,14 @@ impl<A: StateCodec> Table<A> {
         self.pardon(Fingerprint::OVERFLOW);
     }
 
-    /// Replaces the state of `key` by `state`, which a store counted under the quota `told`, if there is room for the key.
+    /// Replaces the state of `key` by `state`, which a store counted under the quota `counted_by`, if there is room for the key.
     /// Returns whether the key is new.
-    pub(super) fn learn(&self, key: Fingerprint, told: &A, mut state: A::State, now: Time) -> bool {
+    pub(super) fn learn(&self, key: Fingerprint, counted_by: &A, mut state: A::State, now: Time) -> bool {
         for full_before in [false, true] {
             let mut guard = self.part(key);
             let part = &mut *guard;
             if !full_before {
-                part.algorithm.rescale(told, &mut state, now);
+                part.algorithm.rescale(counted_by, &mut state, now);
             }
             let idle = part.algorithm.is_idle(&state, now);
             match part.slots.find(key.get()) {
@@ -377,7 +377,7 @@ impl<A: StateCodec> Table<A> {
         lock(&self.shards[0].0).algorithm.clone()
     }
 
-    /// Takes another quota and bound, and carries the states over, shard by shard.
+    /// Takes another quota and bound, and converts the states, shard by shard.
     pub(super) fn reconfigure(&self, algorithm: &A, max_keys: usize, now: Time) {
         self.max_keys.store(max_keys, Ordering::Relaxed);
         for shard in &self.shards {
@@ -398,7 +398,7 @@ impl<A: StateCodec> ShardState<A> {
         self.slots.change(slot, &self.algorithm, now, |known| *known = state);
     }
 
-    /// Takes another quota and carries the states over.
+    /// Takes another quota and converts the states.
     fn reconfigure(&mut self, algorithm: &A, now: Time) {
         let Self { algorithm: current, slots, open, .. } = self;
         if current == algorithm {
@@ -414,14 +414,14 @@ impl<A: StateCodec> ShardState<A> {
 }
 
 impl<A: StateCodec> LockedEntry<'_, A> {
-    /// The key that is locked: the one that was asked for, or the overflow bucket's.
+    /// The key that is locked: the requested one, or that of the overflow counter.
     pub(super) fn key(&self) -> Fingerprint {
         self.key
     }
 
     #[inline]
     pub(super) fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal> {
-        self.see(|algorithm, state| algorithm.check(state, now, cost))
+        self.inspect(|algorithm, state| algorithm.check(state, now, cost))
     }
 
     #[inline]
@@ -430,7 +430,7 @@ impl<A: StateCodec> LockedEntry<'_, A> {
     }
 
     pub(super) fn refused(&mut self, now: Time, cost: u64) {
-        // Only an algorithm that counts refusals changes anything; a new key then gets a state.
+        // Only an algorithm that counts refusals changes the state; a new key then gets one.
         let mut state = A::State::default();
         if self.slot.is_none() {
             self.part.algorithm.refused(&mut state, now, cost);
@@ -446,22 +446,22 @@ impl<A: StateCodec> LockedEntry<'_, A> {
         self.change(now, |algorithm, state| algorithm.settle(state, now, cost));
     }
 
-    /// Keeps a charge of `cost` that may be given back; returns its ticket.
+    /// Keeps a charge of `cost` that may be refunded; returns its ticket.
     pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
         let charge = self.part.algorithm.charged(cost, receipt);
         match &mut self.part {
             Guard::Exclusive(part) => part.open.put(self.key.get(), charge),
-            Guard::Refused(_) => u32::MAX, // nobody comes here: nothing was charged
+            Guard::Refused(_) => u32::MAX, // unreachable: nothing was charged
         }
     }
 
     #[inline]
     pub(super) fn usage(&self, now: Time) -> Usage {
-        self.see(|algorithm, state| algorithm.usage(state, now))
+        self.inspect(|algorithm, state| algorithm.usage(state, now))
     }
 
     #[inline]
-    fn see<T>(&self, look: impl Fn(&A, &A::State) -> T) -> T {
+    fn inspect<T>(&self, look: impl Fn(&A, &A::State) -> T) -> T {
         let ShardState { algorithm, slots, .. } = &*self.part;
         let known = self.slot.and_then(|slot| slots.inspect(slot, |state| look(algorithm, state)));
         known.unwrap_or_else(|| look(algorithm, &A::State::default()))

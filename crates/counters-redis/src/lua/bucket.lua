@@ -1,12 +1,12 @@
--- token_bucket and leaky_bucket: a debt that drains at a constant rate, kept as the instant at which it is paid.
+-- token_bucket and leaky_bucket: a debt that drains at a constant rate, stored as the instant at which it is paid.
 --
--- unit 5 bytes, instant in microseconds 7 bytes, and where a microsecond has parts, 4 bytes of them.
--- The unit is the front of the scale, a double: microseconds of a whole token bucket, or of one request of a leaky
--- one. A debt that was written under another scale is worth as much of the new one.
+-- Value: unit 5 bytes, instant in microseconds 7 bytes, and 4 bytes of parts if a microsecond has parts. The unit is the
+-- first 5 bytes of the scale, a double: the microseconds of a whole token bucket, or of one request of a leaky bucket. A
+-- debt that was stored under another scale is the same share of the new one.
 --
--- Where late costs left more owed than a whole bucket, the parts are always there, and behind them the front of the
--- scale of one request, 5 bytes, and the instant at which all this was written, 7 bytes. What is owed below empty is
--- worth as many requests of a new scale.
+-- If late costs have led to a debt of more than a whole bucket, the parts are always there and are followed by the first
+-- 5 bytes of the scale of one request and the instant of writing, 7 bytes. The debt below empty is as many requests of a
+-- new scale.
 algorithms[1] = function()
     local kind = {}
 
@@ -18,8 +18,8 @@ algorithms[1] = function()
         return a > b or (a == b and a_part > b_part)
     end
 
-    -- What was owed under the scales of a value in those of the key. Units are cut off, so the debt comes out a little
-    -- too large; the factor covers the rounding.
+    -- Converts a debt from the scales of a value to those of the key. Units are truncated, so the result is a little too
+    -- large; the factor covers the rounding.
     local function rescaled(key, value, owed)
         local scale = struct.unpack('>d', string.sub(value, 1, 5) .. '\0\0\0')
         local request = #value == 28 and struct.unpack('>d', string.sub(value, 17, 21) .. '\0\0\0') or scale
@@ -44,8 +44,7 @@ algorithms[1] = function()
             if owed < 0 then
                 owed, part = 0, 0
             end
-            -- The clock may have been set back: no more is owed than a whole bucket, or what was below empty when it was
-            -- written.
+            -- The clock may have been set back: the debt is at most a whole bucket, or the debt at the time of writing.
             local most, most_part = key.whole, key.whole_part
             if #value == 28 then
                 most, most_part = key.most, key.most_part
@@ -54,7 +53,7 @@ algorithms[1] = function()
                     key.changed = true
                 end
             end
-            -- Buckets that last as long may hold other numbers of requests.
+            -- Buckets with the same time to fill may hold other numbers of requests.
             local is_other = string.sub(value, 1, 5) ~= key.unit
             if #value == 28 and string.sub(value, 17, 21) ~= string.sub(struct.pack('>d', key.request), 1, 5) then
                 is_other = true
@@ -86,10 +85,6 @@ algorithms[1] = function()
         key.changed = true
     end
 
-    function kind.refuse()
-        return false
-    end
-
     function kind.spend(key)
         kind.charge(key)
         if after(key.owed, key.part, key.most, key.most_part) then
@@ -97,8 +92,8 @@ algorithms[1] = function()
         end
     end
 
-    -- What is given back drains after all that was owed before it: what is left of it is what is left until the
-    -- receipt, and never more than the whole cost.
+    -- A charge drains after the debts before it: the part of it that is left is the time until the receipt, and never more
+    -- than the cost.
     function kind.refund(key)
         local left, left_part = struct.unpack('>I7I4', key.argument, key.tail)
         left = left - now
@@ -119,11 +114,11 @@ algorithms[1] = function()
         key.changed = true
     end
 
-    function kind.told(key)
+    function kind.loaded_state(key)
         return {key.was, key.was_part}
     end
 
-    function kind.retold(key)
+    function kind.state(key)
         return {key.owed, key.part}
     end
 

@@ -1,5 +1,5 @@
--- concurrency: places that gateways hold on lease: holder 8 bytes, places 4, end of the lease 7; for each holder.
--- The leases of a gateway that died end by themselves.
+-- concurrency: leases of places. Value: for each holder its name 8 bytes, places 4, end of the lease 7. The leases of a dead
+-- gateway expire.
 local function leases(value, mine)
     local held = {others = '', taken = 0, own = 0, own_until = 0, last = 0}
     if #value % 19 ~= 0 then
@@ -50,11 +50,7 @@ algorithms[5] = function()
         key.changed = true
     end
 
-    function kind.refuse()
-        return false
-    end
-
-    -- Places are not spent: whoever holds some renews them.
+    -- Places have no late costs: holders renew them.
     function kind.spend() end
 
     function kind.refund(key)
@@ -63,11 +59,11 @@ algorithms[5] = function()
         key.changed = given > 0
     end
 
-    function kind.told(key)
+    function kind.loaded_state(key)
         return {key.was, key.was_own}
     end
 
-    function kind.retold(key)
+    function kind.state(key)
         return {key.held.taken, key.held.own}
     end
 

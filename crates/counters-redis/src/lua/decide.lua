@@ -1,12 +1,12 @@
--- ARGV: deadline in microseconds of this server's clock (0: none), requests (0: only look), holder, lease in
--- microseconds, and an argument for each limit. KEYS: that of each limit, then the bans of those that ban. Reply: now,
--- how many were admitted (-1: too late, and nothing was done), and the state of each key before the call: of a ban what
--- is left of it and the refusals that count towards one.
+-- ARGV: deadline in microseconds of this server's clock (0: none), requests (0: only check), holder, lease in
+-- microseconds, and an argument for each limit. KEYS: the key of each limit, then the bans of the limits that ban. Reply:
+-- now, the number of admitted requests (-1: too late, nothing was changed), and the state of each key before the call. The
+-- state of a ban is the rest of its time and the number of refusals that count towards the next.
 --
--- A ban is kept as its end, 7 bytes, or 0 and the instants of refusals, 7 bytes each, oldest first. The argument of its
--- limit ends with it: refusals 2, the time within which they count 7, how long it lasts 7.
--- The keys of all limits of the call, whose arguments follow the first `skipped`. Behind them are those of bans, one for
--- each limit that bans.
+-- A ban is stored as its end, 7 bytes, or 0 and the instants of refusals, 7 bytes each, oldest first. It is the last part
+-- of the argument of its limit: refusals 2, the time within which they count 7, its length 7.
+
+-- Loads the keys of all limits. Their arguments follow the first `skipped` ones; their bans follow the keys.
 local function load_all(skipped)
     local keys, limits = {}, #KEYS
     while #keys < limits do
@@ -43,16 +43,16 @@ for i = 1, #keys do
             end
             ban.log = string.sub(ban.value, at)
         end
-        -- The clock was set back, or bans are shorter now: nobody is banned for longer than a ban lasts.
+        -- The clock was set back, or bans are shorter now: no ban lasts longer than its length.
         if ban.till > now + ban.span then
             ban.till = now + ban.span
         end
-        ban.told = {math.max(0, ban.till - now), #ban.log / 7}
+        ban.loaded_state = {math.max(0, ban.till - now), #ban.log / 7}
         bans[#bans + 1], key.ban = ban, ban
     end
 end
 
--- Counts a refusal towards a ban, if the limit bans; whether that changed anything.
+-- Counts a refusal towards a ban, if the limit bans. Returns whether that changed anything.
 local function strike(ban)
     if not ban then
         return false
@@ -66,11 +66,16 @@ local function strike(ban)
     return true
 end
 
--- A look only asks, so that a log tells when the cost would fit.
+-- Lets the algorithm of a key record a refusal, if it does that; whether that changed anything.
+local function refuse(key, banned)
+    return key.algorithm.refuse and key.algorithm.refuse(key, banned)
+end
+
+-- Without requests the keys are only checked, so that the state of a log shows when the cost would fit.
 if requests == 0 then
     for i = 1, #keys do
         if not keys[i].algorithm.fits(keys[i]) then
-            keys[i].algorithm.refuse(keys[i])
+            refuse(keys[i])
         end
     end
 end
@@ -93,7 +98,7 @@ for _ = 1, requests do
         if not key.yes then
             local banned = banned_any or key.banned
             if not key.own then
-                moved = key.algorithm.refuse(key, banned) or moved
+                moved = refuse(key, banned) or moved
             end
             if not banned then
                 moved = strike(key.ban) or moved
@@ -105,21 +110,21 @@ for _ = 1, requests do
     if all then
         admitted = admitted + 1
     elseif not moved then
-        break -- the rest are told the same
+        break -- the other requests get the same answer
     end
 end
 
 local reply = {now, admitted}
 for i = 1, #keys do
     local key = keys[i]
-    reply[i + 2] = key.algorithm.told(key)
+    reply[i + 2] = key.algorithm.loaded_state(key)
     if requests > 0 and key.changed then
         key.algorithm.save(key)
     end
 end
 for i = 1, #bans do
     local ban = bans[i]
-    reply[#keys + 2 + i] = ban.told
+    reply[#keys + 2 + i] = ban.loaded_state
     if ban.changed then
         local life = ban.till > now and ban.till - now or ban.within
         set(ban.name, ban.value, struct.pack('>I7', math.max(0, ban.till)) .. ban.log, life)

@@ -1,6 +1,6 @@
--- sliding_log: period 6 bytes, 16777215 if more than 1024 words follow and otherwise the first live word 3, places held
--- 4, instant before the first live word 7, instant of the last word 7, places that were let go while they were held (1
--- byte, or 4 if they are more than 255); then words of 4 bytes, 2 bits and a number x:
+-- sliding_log. Value: period 6 bytes, 16777215 if more than 1024 words follow and otherwise the first live word 3, number of
+-- held places 4, instant before the first live word 7, instant of the last word 7, number of places that were dropped before
+-- they expired (1 byte, or 4 if it is above 255); then words of 4 bytes, 2 bits and a number x:
 --   00 x microseconds later, one place        10 x microseconds later (only older versions write it)
 --   01 x * 2^20 microseconds later            11 x more places at the same instant
 --
@@ -12,7 +12,7 @@ algorithms[4] = function()
     local STEP, PAUSE, MORE, ONE = 1073741824, 2147483648, 3221225472, 1073741823
     local FAR = 1048576
 
-    -- How much later a word is than the one before it, and its places.
+    -- The time of a word after the one before it, and its number of places.
     local function meaning(word)
         if word < STEP then
             return word, 1
@@ -24,8 +24,8 @@ algorithms[4] = function()
         return 0, word - MORE
     end
 
-    -- Goes on from `word` at `instant`, with `sum` places passed: past all words that are not later than `latest`,
-    -- until `enough` places are passed. Also where the last place that was passed ends, and its instant.
+    -- Continues from `word` at `instant`, after `sum` places, past all words up to the instant `latest`, until `enough`
+    -- places are passed. Returns the position, and the end and the instant of the last place that was passed.
     local function walk(log, word, instant, sum, latest, enough)
         local place, place_at = word, instant
         while word < log.stop and sum < enough do
@@ -48,7 +48,7 @@ algorithms[4] = function()
         return word, instant, sum, place, place_at
     end
 
-    -- Adds the words for so many places, so much later than the last word.
+    -- Adds the words for places that are `later` than the last word.
     local function put(words, later, places)
         if later == 0 and #words > 0 then
             words[#words + 1] = MORE + places
@@ -76,10 +76,10 @@ algorithms[4] = function()
 
     local function empty(log)
         log.words, log.stop, log.held = '', 0, 0
-        log.base, log.newest, log.let_go = now, now, 0
+        log.base, log.newest, log.dropped = now, now, 0
     end
 
-    -- Drops the words before `word`, which is at `instant`, and their places.
+    -- Removes the words before `word`, which is at `instant`, and their places.
     local function drop(log, word, instant, places)
         if word > 0 then
             log.words, log.stop = string.sub(log.words, 4 * word + 1), log.stop - word
@@ -102,19 +102,19 @@ algorithms[4] = function()
         log.newest, log.held = instant, log.held + places
     end
 
-    -- Holds up to so many places again that were let go, unless they have become free meanwhile.
-    local function hold_again(log, places)
-        local hidden = log.base + log.period > math.max(now, log.newest) and log.let_go or 0
-        local again = math.min(places, hidden)
-        log.let_go = hidden - again
-        if again > 0 then
-            log.held, log.stop, log.changed = log.held + again, log.stop + 1, true
-            log.words = struct.pack('>I4', MORE + again) .. log.words
+    -- Restores up to `places` of the dropped places that have not expired meanwhile.
+    local function restore(log, places)
+        local dropped = log.base + log.period > math.max(now, log.newest) and log.dropped or 0
+        local restored = math.min(places, dropped)
+        log.dropped = dropped - restored
+        if restored > 0 then
+            log.held, log.stop, log.changed = log.held + restored, log.stop + 1, true
+            log.words = struct.pack('>I4', MORE + restored) .. log.words
         end
     end
 
-    -- Lets go of the oldest while the newer ones fill the log by themselves: it decides nothing any more.
-    local function let_go(log)
+    -- Drops the oldest places if the newer ones alone fill the log: they have no effect.
+    local function drop_excess(log)
         local excess = log.held - log.count
         if excess <= 0 then
             return
@@ -122,9 +122,9 @@ algorithms[4] = function()
         local _, decides = walk(log, 0, log.base, 0, math.huge, excess + 1)
         local _, _, sum, word, instant = walk(log, 0, log.base, 0, decides - 1, math.huge)
         if sum > 0 then
-            local hidden = log.base + log.period > math.max(now, log.newest) and log.let_go or 0
+            local dropped = log.base + log.period > math.max(now, log.newest) and log.dropped or 0
             drop(log, word, instant, sum)
-            log.let_go = math.min(hidden + sum, ONE)
+            log.dropped = math.min(dropped + sum, ONE)
         end
     end
 
@@ -140,7 +140,7 @@ algorithms[4] = function()
             return
         end
         local period, first
-        period, first, log.held, log.base, log.newest, log.let_go = struct.unpack(format, value)
+        period, first, log.held, log.base, log.newest, log.dropped = struct.unpack(format, value)
         log.stop = (#value - header) / 4
         -- Older versions kept a long log in another way, and no log is older than this one's period.
         local foreign = log.stop > LONG and first ~= IS_LONG
@@ -150,7 +150,7 @@ algorithms[4] = function()
             return
         end
         log.words, log.stop = string.sub(value, header + 4 * first + 1), log.stop - first
-        -- Whether a place is free is judged by the newest instant that the log has seen.
+        -- Places expire by the newest instant of the log, if that is later than now.
         local latest = math.max(now, log.newest) - math.min(period, log.period)
         log.changed = period ~= log.period
         if log.newest <= latest or log.held == 0 then
@@ -158,17 +158,17 @@ algorithms[4] = function()
             return
         end
         if log.base <= latest then
-            log.let_go = 0
+            log.dropped = 0
         end
         local word, instant, sum = walk(log, 0, log.base, 0, latest, math.huge)
-        -- Words that are passed again and again by refusals, which write nothing, are passed once for all.
+        -- Refusals do not write the log, so many expired words are removed even if nothing else changes.
         log.changed = log.changed or word > 256
         drop(log, word, instant, sum)
-        -- A log that holds more places now than it did holds those again that were let go.
-        if log.let_go > 0 and log.held < log.count then
-            hold_again(log, log.count - log.held)
+        -- If the log has room for more places now, dropped ones are restored.
+        if log.dropped > 0 and log.held < log.count then
+            restore(log, log.count - log.held)
         end
-        -- The clock was set back by more than a period: what is held is held from now.
+        -- The clock was set back by more than a period: the places are held from now on.
         if log.newest > now + log.period then
             local held = log.held
             empty(log)
@@ -188,7 +188,7 @@ algorithms[4] = function()
         log.changed = log.changed or log.cost > 0
     end
 
-    -- Notes how many of the oldest places must be free before the cost fits: the reply tells when that is.
+    -- Records how many of the oldest places must expire before the cost fits, so that the reply contains the time.
     function kind.refuse(log, banned)
         if log.never then
             return false
@@ -204,7 +204,7 @@ algorithms[4] = function()
         return own > 0 and not banned
     end
 
-    -- No more places than any log has: they fill it for as long as any number of them would.
+    -- At most the places of the largest log: more would not fill it for longer.
     function kind.spend(log)
         log.cost = math.min(log.cost, 1000000, 2147483647 - log.held)
         kind.charge(log)
@@ -212,7 +212,7 @@ algorithms[4] = function()
         log.changed = false
     end
 
-    -- Writes the log anew without the places of the charge.
+    -- Writes the log without the places of the charge.
     function kind.refund(log)
         local charged = struct.unpack('>I7', log.argument, log.tail)
         if log.held == 0 or charged < log.base or charged > log.newest then
@@ -240,14 +240,14 @@ algorithms[4] = function()
             return
         end
         log.words, log.stop, log.held, log.changed = packed(words), #words, math.max(0, log.held - taken), true
-        -- Places that were let go decided nothing as long as these were held; now they do again.
-        hold_again(log, taken)
+        -- The dropped places had no effect while these were held; now they have.
+        restore(log, taken)
         log.newest = newest
     end
 
-    -- Instants and places: the oldest up to each that decides, and the rest as if all were taken at the newest.
+    -- Instants and places: the oldest ones up to each threshold, and the rest with the newest instant.
     local function view(log)
-        -- What is asked next may be refused without another call: when it would fit is told in advance.
+        -- The next request may be refused without a call, so the reply contains the time at which it would fit.
         local needed, last = log.held + log.added + log.cost - log.count, log.thresholds[#log.thresholds]
         if not log.never and needed > (last or 0) and needed <= log.held then
             log.thresholds[#log.thresholds + 1] = needed
@@ -268,13 +268,13 @@ algorithms[4] = function()
         return list
     end
 
-    kind.told, kind.retold = view, view
+    kind.loaded_state, kind.state = view, view
 
     function kind.save(log)
         if log.added > 0 then
             append(log, math.max(now, log.newest), math.min(log.added, ONE))
             if log.full then
-                let_go(log)
+                drop_excess(log)
             end
         end
         if log.held == 0 then
@@ -282,8 +282,8 @@ algorithms[4] = function()
             return
         end
         local long = log.stop > LONG and IS_LONG or 0
-        local format = log.let_go > 255 and WIDE_HEADER or HEADER
-        local header = struct.pack(format, log.period, long, log.held, log.base, log.newest, log.let_go)
+        local format = log.dropped > 255 and WIDE_HEADER or HEADER
+        local header = struct.pack(format, log.period, long, log.held, log.base, log.newest, log.dropped)
         set(log.name, log.value, header .. log.words, log.newest + log.period - now)
     end
 

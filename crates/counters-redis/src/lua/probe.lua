@@ -1,9 +1,9 @@
--- KEYS: one that nobody needs. Uses all commands of the other scripts on it, so that a server that lacks one of them, or a
--- user who may not call it, is found out before any request. Reply: now, 'abcd', 4, and 7 as four bytes.
+-- KEYS: an unused key. Calls all commands of the other scripts with it, so that a missing command or permission is detected
+-- before any request. Reply: now, 'abcd', 4, and 7 as four bytes.
 local name = KEYS[1]
 local failed
 
--- What a command says. The first one that fails is named: the server itself does not say which it was.
+-- Calls a command. The error contains the name of the first one that fails, which the server does not return.
 local function try(command, ...)
     if failed then
         return ''

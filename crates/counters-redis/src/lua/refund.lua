@@ -1,4 +1,4 @@
--- ARGV: holder, and for each key an argument with the receipt of the charge behind it, which is given back.
+-- ARGV: holder, and for each key an argument, followed by the receipt of the charge that is refunded.
 holder = ARGV[1]
 return correct(#KEYS, 1, function(key)
     key.algorithm.refund(key)

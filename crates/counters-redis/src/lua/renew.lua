@@ -1,8 +1,8 @@
--- ARGV: holder, the holder that it was before (or nothing), lease in microseconds, and for each key the places that
--- it holds. Reply: now, and for each key the places that are taken, and its own.
+-- ARGV: holder, its former name (or nothing), lease in microseconds, and for each key the number of places that it holds.
+-- Reply: now, and for each key the number of taken places, and of its own.
 --
--- A holder that is known is only given more time: requests that begin and end meanwhile count by themselves. One
--- that is not, or comes back under another name, holds what it says.
+-- The leases of a known holder are only extended: requests that begin and end meanwhile send calls of their own. For an
+-- unknown holder, or one with a new name, the number of places is set.
 local before = ARGV[2]
 holder, lease = ARGV[1], tonumber(ARGV[3])
 local reply = {now}

@@ -1,16 +1,16 @@
--- sliding_window: period 6 bytes, sub-windows in it 2, index of the newest one since the epoch 7, and 4 bytes for
--- the count of each, newest first, without the zeros at the old end.
+-- sliding_window. Value: period 6 bytes, number of sub-windows 2, index of the newest one since the epoch 7, and 4 bytes for
+-- each count, newest first, without the zeros of the oldest ones.
 algorithms[3] = function()
     local kind = {}
 
-    -- The index of the sub-window that `now` is in, and how far inside, in microseconds times `slices`.
+    -- The index of the sub-window of `now`, and the position in it, in microseconds times `slices`.
     local function position(period, slices)
         local inside = now % period
         local more, rest = muldiv(inside, slices, period)
         return (now - inside) / period * slices + more, rest
     end
 
-    -- The counts of all sub-windows but the oldest, and of the oldest.
+    -- The sum of the counts of all sub-windows but the oldest, and the count of the oldest.
     local function parts(counts, slices)
         local n = #counts / 4
         local numbers = {struct.unpack('>' .. string.rep('I4', n), counts)}
@@ -21,7 +21,7 @@ algorithms[3] = function()
         return sum, n > slices and numbers[slices + 1] or 0
     end
 
-    -- Moves the counts so that sub-window `index` is the newest. If they are ahead of it, they are left there.
+    -- Shifts the counts so that sub-window `index` is the newest, unless they are ahead of it.
     local function advance(counts, from, index, slices)
         local steps = math.min(index - from, slices + 1)
         return string.sub(string.rep('\0\0\0\0', steps) .. counts, 1, 4 * (slices + 1))
@@ -50,8 +50,8 @@ algorithms[3] = function()
                     counts = advance(counts, newest, old_index, old_slices)
                 end
                 local same = old == period and old_slices == slices
-                -- Counted in other sub-windows, or so far ahead that the clock must have been set back by more than
-                -- a period: what is estimated counts in the current one.
+                -- The sub-windows have changed, or the clock was set back by more than a period: the estimate counts in
+                -- the current sub-window.
                 if not same or newest > current + slices then
                     local used = estimate(counts, old, old_slices, old_inside)
                     counts = used > 0 and struct.pack('>I4', math.min(used, 4294967295)) or ''
@@ -76,10 +76,6 @@ algorithms[3] = function()
         key.changed = true
     end
 
-    function kind.refuse()
-        return false
-    end
-
     kind.spend = kind.charge
 
     local function counts(key)
@@ -99,11 +95,11 @@ algorithms[3] = function()
         end
     end
 
-    function kind.told(key)
+    function kind.loaded_state(key)
         return {key.index, key.was}
     end
 
-    function kind.retold(key)
+    function kind.state(key)
         return {key.index, counts(key)}
     end
 
@@ -118,7 +114,7 @@ algorithms[3] = function()
             return
         end
         local value = struct.pack('>I6I2I7', key.period, key.slices, key.index) .. string.sub(kept, 1, stop)
-        -- The newest sub-window is out of sight one period after its end.
+        -- The newest sub-window expires one period after its end.
         local to_end = ((key.ahead + 1) * key.period - key.inside) / key.slices
         set(key.name, key.value, value, math.ceil(to_end) + key.period)
     end

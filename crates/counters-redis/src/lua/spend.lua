@@ -1,5 +1,4 @@
--- ARGV: an argument for each key, whose cost became known after the request was admitted. It is charged whether it fits
--- or not.
+-- ARGV: an argument with a late cost for each key. The cost is charged even if it does not fit.
 return correct(#KEYS, 0, function(key)
     key.algorithm.spend(key)
 end)

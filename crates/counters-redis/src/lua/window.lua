@@ -1,10 +1,10 @@
--- fixed_window: period 6 bytes, index of the window since the epoch 6, used 4. With a calendar: 0 in 6 bytes, the second in
--- which the window begins 6, used 4, the second in which it ends 4.
+-- fixed_window. Value: period 6 bytes, index of the window since the epoch 6, used 4. With a calendar: 0 in 6 bytes, the
+-- second in which the window begins 6, used 4, the second in which it ends 4.
 algorithms[2] = function()
     local kind = {}
 
-    -- The window that holds an instant: its index, when it begins and when it ends. Of a calendar only some windows are
-    -- told: before them it is the first of these, behind them the last.
+    -- The window of an instant: its index, start and end. An argument has only some windows of a calendar: earlier instants
+    -- belong to the first, later ones to the last.
     local function window(key, at)
         local starts = key.starts
         if not starts then
@@ -18,13 +18,13 @@ algorithms[2] = function()
         return starts[i], starts[i] * 1000000, starts[i + 1] * 1000000
     end
 
-    -- When a window of a calendar begins, in microseconds.
+    -- The start of a window of a calendar, in microseconds.
     local function starts_at(key, i)
         return key.starts[i] * 1000000
     end
 
-    -- What is kept: when the window begins and ends, and what is used in it.
-    local function kept(value)
+    -- The stored window: its start and end, and the used part.
+    local function stored(value)
         if #value == 16 then
             local period, index, used = struct.unpack('>I6I6I4', value)
             if is_period(period) then
@@ -42,19 +42,19 @@ algorithms[2] = function()
         if key.period == 0 then
             key.behind = 20
             key.starts = {struct.unpack('>I4I4I4I4I4', key.argument, #key.argument - 19)}
-            key.starts[6] = nil -- the place behind the last
+            key.starts[6] = nil -- the position that struct.unpack returns
         end
         local value = get(key.name)
         local index, from, to = window(key, now)
         local used = 0
-        local begun, over, then_used = kept(value)
-        local is_told = not key.starts or (starts_at(key, 1) <= now and now < starts_at(key, #key.starts))
-        if over > now and not is_told then
-            -- The caller's clock is another, and it has told other windows than those around now: what is kept stays.
+        local begun, over, then_used = stored(value)
+        local is_covered = not key.starts or (starts_at(key, 1) <= now and now < starts_at(key, #key.starts))
+        if over > now and not is_covered then
+            -- The clock of the caller differs, and the argument has no window around now: the stored one is kept.
             index, from, to, used = begun / 1000000, begun, over, then_used
         elseif over > now then
-            -- Used in a window that is not over: it counts in the same one or, if windows are others now, in the current one,
-            -- or in the one in which the old one began, if the clock was set back.
+            -- The stored window is not over: it counts in the same window or, if the windows have changed, in the current one,
+            -- or after the clock was set back in the one in which the stored one began.
             local _, _, next_over = window(key, to)
             index, from, to = window(key, math.max(now, begun))
             used = then_used
@@ -76,10 +76,6 @@ algorithms[2] = function()
         key.changed = true
     end
 
-    function kind.refuse()
-        return false
-    end
-
     function kind.spend(key)
         key.used = math.min(key.used + key.cost, 4294967295)
         key.changed = true
@@ -92,11 +88,11 @@ algorithms[2] = function()
         end
     end
 
-    function kind.told(key)
+    function kind.loaded_state(key)
         return {key.index, key.was}
     end
 
-    function kind.retold(key)
+    function kind.state(key)
         return {key.index, key.used}
     end
 

@@ -6,7 +6,7 @@ use super::super::state_codec::StateCodec;
 use super::super::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use super::ShardState;
 
-/// A lock that nobody else holds.
+/// An exclusive lock.
 pub(super) enum Exclusive<'a, A: StateCodec> {
     Shard(MutexGuard<'a, ShardState<A>>),
     Overflow(RwLockWriteGuard<'a, ShardState<A>>),

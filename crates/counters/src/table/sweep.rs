@@ -1,4 +1,4 @@
-//! Making room: keys that owe nothing leave.
+//! Removes keys that owe nothing, to make room for others.
 
 use sluicegate_limiter::Time;
 
@@ -11,19 +11,20 @@ use crate::Fingerprint;
 const SWEEP_ON_INSERT: usize = 8;
 /// The number of slots that are visited when a key finds no room.
 const SWEEP_WHEN_FULL: usize = 256;
+
 impl<A: StateCodec> Table<A> {
-    /// Looks at a few slots for a key that was added: of its own shard, which the caches have.
+    /// Visits a few slots after a key was added, in its own shard, which is in the caches.
     pub(crate) fn sweep_a_little(&self, key: Fingerprint, now: Time) {
         self.sweep(&mut self.part(key), now, SWEEP_ON_INSERT);
     }
 
-    /// Looks for keys that owe nothing, in one shard after the other: where a table is small, the only one may be in
-    /// any of them. No shard of the table may be locked.
+    /// Searches one shard after the other for keys that owe nothing: in a small table the only one may be in any of them. No
+    /// shard of the table may be locked.
     pub(super) fn make_room(&self, now: Time) {
         let mut left = SWEEP_WHEN_FULL;
         for _ in &self.shards {
-            let looked_at = self.sweep(&mut lock(&self.next_shard().0), now, left);
-            left = left.saturating_sub(looked_at.max(1)); // a lock is work, too
+            let visited = self.sweep(&mut lock(&self.next_shard().0), now, left);
+            left = left.saturating_sub(visited.max(1)); // a lock has a cost too
             if left == 0 || self.has_room() {
                 break;
             }
@@ -33,24 +34,24 @@ impl<A: StateCodec> Table<A> {
         }
     }
 
-    /// Looks at the next `slots` slots of a part, or at all if there are fewer, and drops the keys that owe nothing.
-    /// How many it looked at.
+    /// Visits the next `slots` slots of a part, or all if there are fewer, and removes the keys that owe nothing. Returns the
+    /// number of visited slots.
     fn sweep(&self, part: &mut ShardState<A>, now: Time, slots: usize) -> usize {
-        let looked_at = slots.min(part.slots.size());
-        let mut left = looked_at;
+        let visited = slots.min(part.slots.size());
+        let mut left = visited;
         let mut at = if part.hand < part.slots.size() { part.hand } else { 0 };
         while left > 0 {
             let passed = part.slots.before_idle(at, left, &part.algorithm, now);
             at = part.slots.after(at, passed);
             left -= passed;
             if left > 0 {
-                // What moves into the gap is looked at next.
+                // A key that moves into the gap is visited next.
                 self.remove(part, at);
                 left -= 1;
             }
         }
         part.hand = at;
-        looked_at
+        visited
     }
 
     /// The shard that is swept when there is no room: each in turn.
