@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use sluicegate::resources::{LoadedConfig as Config, parse};
-use sluicegate::route::{Asked, RouteTable};
+use sluicegate::route::{RouteQuery, RouteTable};
 
 const SIZES: [usize; 6] = [1, 8, 10, 100, 1_000, 10_000];
 /// Different requests that are asked in turn.
@@ -59,7 +59,7 @@ fn each(table: &RouteTable, requests: &[(String, String)], found: bool) -> f64 {
     let mut asked = 0;
     while begun.elapsed() < SPAN {
         for (host, path) in requests {
-            let request = Asked { listener: 0, host, method: &Method::GET, path, headers: &headers };
+            let request = RouteQuery { listener: 0, host, method: &Method::GET, path, headers: &headers };
             assert_eq!(table.find(black_box(&request)).is_some(), found);
             asked += 1;
         }
