@@ -360,6 +360,48 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_file_may_be_json_lines() {
+        let key = |key: &str| format!("\"sha256:{}\"", hex(key));
+        let text = format!(
+            "# all\n{{\"name\":\"acme\",\"key\":{},\"plan\":\"pro\",\"metadata\":{{\"team\":\"bl\\u00fce\"}}}}\n\n  \
+             {{ \"keys\" : [{}, {}], \"name\" : \"beta\", \"plan\": null }} \r\n",
+            key("k1"),
+            key("k2"),
+            key("k3")
+        );
+        let consumers = Consumers::parse(&text, "c.jsonl").unwrap();
+        let acme = consumers.find(b"k1").unwrap();
+        assert_eq!((acme.name, acme.plan), ("acme", Some("pro")));
+        assert_eq!(acme.metadata().collect::<Vec<_>>(), [("team", "blüe")]);
+        assert_eq!(consumers.find(b"k2"), consumers.find(b"k3"));
+        assert_eq!(consumers.find(b"k3").unwrap().name, "beta");
+        assert_eq!((consumers.len(), consumers.keys()), (2, 3));
+    }
+
+    #[test]
+    fn mistakes_in_json_lines_name_their_line_and_no_secret() {
+        let good = format!("{{\"name\":\"a\",\"key\":\"sha256:{}\"}}", hex("k"));
+        for (line, message) in [
+            ("{\"name\":\"b\",\"key\":\"sesame\"}", "a key is `sha256:`"),
+            ("{\"name\":\"b\",\"key\":5}", "the values are texts in quotes"),
+            ("{\"name\":\"b\",\"sesame", "the line is not one JSON object"),
+            ("{\"name\":\"b\"} {\"name\":\"sesame\"}", "the line is not one JSON object"),
+            ("[\"sesame\"]", "expected the fields of a consumer"),
+            ("- name: b", "the line is not one JSON object"),
+            ("{\"name\":\"b\"}", "`b` has no key"),
+            ("{\"key\":\"sha256:00\"}", "a key is `sha256:`"),
+            ("{\"name\":\"b\",\"keys\":[]}", "`keys` is a list of keys"),
+            ("{\"name\":\"b\",\"name\":\"c\"}", "`name` is given twice"),
+            ("{\"name\":\"b\",\"nmae\":\"c\"}", "unknown field `nmae`"),
+            (good.as_str(), "two consumers"),
+        ] {
+            let wrong = Consumers::parse(&format!("{good}\n{line}\n"), "c.jsonl").unwrap_err().to_string();
+            assert!(wrong.contains("c.jsonl:2") && wrong.contains(message), "{line}: {wrong}");
+            assert!(!wrong.contains("sesame"), "{wrong}");
+        }
+    }
+
     /// Any beginning of a file, and any line less, is read without a panic; what is read has its name and key.
     #[test]
     fn half_a_file_is_read_or_told() {

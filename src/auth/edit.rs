@@ -84,7 +84,7 @@ pub fn add(path: &Path, name: &str, plan: Option<&str>, plans: &[String]) -> Res
         if !is_blank(text) && listed(text, path)?.iter().any(|consumer| consumer.name == name) {
             return Err(EditError::Refused(format!("{} has a consumer `{name}` already", path.display())));
         }
-        Ok(with_entry(text, name, plan, &key))
+        Ok(with_entry(text, is_json_lines(text, path), name, plan, &key))
     })?;
     Ok(key)
 }
@@ -216,12 +216,27 @@ fn listed(text: &str, path: &Path) -> Result<Vec<Listed>, EditError> {
     Ok(all)
 }
 
-/// `text` with one more entry at its end, indented like the others.
-fn with_entry(text: &str, name: &str, plan: Option<&str>, key: &str) -> String {
+/// Whether a file is JSON Lines: by its first entry, or by its name while it has none.
+fn is_json_lines(text: &str, path: &Path) -> bool {
+    let said = |line: &&str| !is_blank(line) && line.trim() != "[]";
+    match text.trim_start_matches('\u{feff}').lines().find(said) {
+        Some(line) => line.trim_start().starts_with('{'),
+        None => path.extension().is_some_and(|extension| extension == "jsonl" || extension == "ndjson"),
+    }
+}
+
+/// `text` with one more entry at its end, written like the others.
+fn with_entry(text: &str, json_lines: bool, name: &str, plan: Option<&str>, key: &str) -> String {
     // An empty list in brackets is none any more.
     let mut out: String = text.split_inclusive('\n').filter(|line| line.trim() != "[]").collect();
     if !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
+    }
+    if json_lines {
+        // Names and plans have no characters that are escaped.
+        let plan = plan.map(|plan| format!(",\"plan\":\"{plan}\"")).unwrap_or_default();
+        out += &format!("{{\"name\":\"{name}\",\"key\":\"{}\"{plan}}}\n", digest_of(key));
+        return out;
     }
     let is_entry = |line: &&str| line.trim_start().starts_with("- ") || line.trim() == "-";
     let indent = text.lines().find(is_entry).map_or(0, |line| line.len() - line.trim_start().len());
@@ -320,14 +335,28 @@ mod tests {
 
     #[test]
     fn an_entry_is_written_like_those_that_stand_there() {
-        let entry = |text: &str| with_entry(text, "acme", Some("pro"), "k");
+        let entry = |text: &str| with_entry(text, false, "acme", Some("pro"), "k");
         let lines = |text: &str| entry(text).lines().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(lines("# all\n[]")[..2], ["# all", "- name: acme"]);
         assert!(entry("  - name: a").starts_with("  - name: a\n  - name: acme\n    key: sha256:"));
         assert!(entry("").ends_with("\n  plan: pro\n"));
         for name in ["acme", "-a", "@a", "null", "a:", "0", ":a"] {
-            let text = with_entry("", name, None, "k");
-            assert_eq!(listed(&text, Path::new("")).unwrap()[0].name, name, "{text}");
+            for json_lines in [false, true] {
+                let text = with_entry("", json_lines, name, None, "k");
+                assert_eq!(listed(&text, Path::new("")).unwrap()[0].name, name, "{text}");
+            }
+        }
+        let text = with_entry("{\"name\":\"a\",\"key\":\"k\"}", true, "b", Some("pro"), "k");
+        assert!(text.lines().nth(1).unwrap().starts_with("{\"name\":\"b\",\"key\":\"sha256:"), "{text}");
+        assert!(text.ends_with(",\"plan\":\"pro\"}\n"), "{text}");
+        for (text, path, wanted) in [
+            ("", "c.jsonl", true),
+            ("# all\n[]\n", "c.ndjson", true),
+            ("", "c.yaml", false),
+            ("# all\n{\"name\":\"a\"}\n", "c.yaml", true),
+            ("- {name: a}\n", "c.jsonl", false),
+        ] {
+            assert_eq!(is_json_lines(text, Path::new(path)), wanted, "{text}");
         }
     }
 }

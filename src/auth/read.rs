@@ -1,13 +1,13 @@
 //! The file of consumers -> entries.
 //!
-//! It is YAML, but not all of it: a list whose entries begin with `- ` on a line of their own, so that a million of
-//! them are read in one pass, and one that is wrong does not hide the others.
+//! It is JSON Lines, an object on each line, or YAML, but not all of it: a list whose entries begin with `- ` on a line of
+//! their own. Either way a million of them are read in one pass, and one that is wrong does not hide the others.
 
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::scan::{Scan, TAG, Value, Wrong};
+use super::scan::{NOT_TEXT, Scan, TAG, Value, Wrong};
 use crate::file_watch::{Digest, Mistakes};
 
 /// A consumer as the file has it.
@@ -44,6 +44,7 @@ pub(super) fn read<'t>(
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut begun = None; // where the dashes of the entries stand
     let mut none = false; // written out
+    let mut lines = false; // JSON Lines
     let mut draft: Option<Draft<'t>> = None;
     for (number, line) in (1_u32..).zip(text.lines()) {
         let body = line.trim_start_matches(' ');
@@ -54,6 +55,15 @@ pub(super) fn read<'t>(
             continue;
         }
         let item = body.strip_prefix('-').filter(|rest| rest.is_empty() || rest.starts_with(' '));
+        if begun.is_none() && (lines || body.starts_with('{')) {
+            lines = true;
+            let mut entry = Draft::new(number);
+            entry.json(body, mistakes);
+            if let Some(entry) = entry.finish(mistakes) {
+                each(entry, mistakes);
+            }
+            continue;
+        }
         match (item, &mut draft) {
             (Some(fields), _) if begun.is_none_or(|at| at == indent) => {
                 begun = Some(indent);
@@ -69,13 +79,15 @@ pub(super) fn read<'t>(
             (_, None) => {
                 let what = match body.starts_with('!') || body.starts_with("--- !") {
                     true => TAG,
-                    false => "the file is a list of consumers: each begins with `- name: NAME`",
+                    false => {
+                        "the file is a list of consumers: each begins with `- name: NAME`, or is a line `{\"name\": …}`"
+                    }
                 };
                 return mistakes.add(number, what); // nothing that follows would make sense
             }
         }
     }
-    if begun.is_none() && !none {
+    if begun.is_none() && !lines && !none {
         // A file that was cut off or not written yet must not turn everybody away, or make every key a stranger's.
         mistakes.add(1, "the file names no consumer; if there are to be none, write `[]`");
     }
@@ -139,16 +151,34 @@ impl<'t> Draft<'t> {
             return self.field(fields, mistakes);
         }
         match Scan::new(fields).value() {
-            Ok(Value::Map(entries)) => {
-                for (name, value) in entries {
-                    self.set(&name, value, mistakes);
-                    if let Some((field, _)) = self.open.take() {
-                        self.mistake(format!("`{field}` is empty"), mistakes);
-                    }
-                }
-            }
-            Ok(_) => self.mistake("expected the fields of a consumer", mistakes),
+            Ok(value) => self.fields(value, mistakes),
             Err(wrong) => self.mistake(wrong, mistakes),
+        }
+    }
+
+    /// A line of JSON Lines, which is the whole entry.
+    fn json(&mut self, line: &'t str, mistakes: &mut Mistakes) {
+        match serde_json::from_str(line) {
+            Ok(value) => self.fields(value, mistakes),
+            // The text of the error may quote the line, in which a key may be.
+            Err(error) if error.is_data() => self.mistake(NOT_TEXT, mistakes),
+            Err(error) => self.mistake(
+                format!("the line is not one JSON object: it is malformed at column {}", error.column()),
+                mistakes,
+            ),
+        }
+    }
+
+    /// All fields of an entry.
+    fn fields(&mut self, value: Value<'t>, mistakes: &mut Mistakes) {
+        let Value::Map(fields) = value else {
+            return self.mistake("expected the fields of a consumer", mistakes);
+        };
+        for (name, value) in fields {
+            self.set(&name, value, mistakes);
+            if let Some((field, _)) = self.open.take() {
+                self.mistake(format!("`{field}` is empty"), mistakes);
+            }
         }
     }
 

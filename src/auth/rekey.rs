@@ -139,6 +139,7 @@ mod tests {
             ("- {name: a, key: k1}", "- {name: a, keys: [k1, k9]}"),
             ("- {\"name\":\"a\",\"key\":\"k1\"}", "- {\"name\":\"a\",\"keys\":[\"k1\", \"k9\"]}"),
             ("- {'key' : 'k1'}", "- {'keys' : ['k1', 'k9']}"),
+            ("{\"name\":\"a\",\"key\":\"k1\"}\n", "{\"name\":\"a\",\"keys\":[\"k1\", \"k9\"]}\n"),
             ("- keys: [k1, k2 ]", "- keys: [k1, k2, k9 ]"),
             ("- keys:\n  - k1 # c\n  - k2 # d\n", "- keys:\n  - k1 # c\n  - k2 # d\n  - k9\n"),
             ("- keys:\r\n    - 'k1'\r\n", "- keys:\r\n    - 'k1'\r\n    - 'k9'\r\n"),
@@ -155,6 +156,7 @@ mod tests {
             ("- keys: [k1, k2]", 0, "- keys: [k2]"),
             ("- keys: [k1 , k2]", 1, "- keys: [k1 ]"),
             ("- keys: [\"k1\",\"k2\",\"k3\"]", 1, "- keys: [\"k1\",\"k3\"]"),
+            ("{\"keys\": [\"k1\", \"k2\"]}", 1, "{\"keys\": [\"k1\"]}"),
             ("- keys: # c\n  - k1 # laptop\n  # d\n  - k2\n", 0, "- keys: # c\n  # d\n  - k2\n"),
             ("- keys:\n  - k1\n  - k2", 1, "- keys:\n  - k1\n"),
         ] {

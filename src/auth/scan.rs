@@ -1,6 +1,9 @@
-//! Values on one line: as much of YAML as a list of consumers needs, and all of it YAML.
+//! Values on one line: of JSON, or as much of YAML as a list of consumers needs.
 
 use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +13,49 @@ pub(super) enum Value<'t> {
     Text(Cow<'t, str>),
     List(Vec<Value<'t>>),
     Map(Vec<(Cow<'t, str>, Value<'t>)>),
+}
+
+/// What is said of a number or a boolean of JSON.
+pub(super) const NOT_TEXT: Wrong = "the values are texts in quotes, lists and mappings of them, or null";
+
+impl<'de> Deserialize<'de> for Value<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Value<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(NOT_TEXT)
+            }
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Value::Nothing)
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Value::Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Value::Text(Cow::Owned(text.to_owned())))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    list.push(item);
+                }
+                Ok(Value::List(list))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+                let mut map = Vec::new();
+                while let Some(key) = entries.next_key()? {
+                    let Value::Text(key) = key else { return Err(A::Error::custom(NOT_TEXT)) };
+                    map.push((key, entries.next_value()?));
+                }
+                Ok(Value::Map(map))
+            }
+        }
+
+        deserializer.deserialize_any(Visit)
+    }
 }
 
 /// What is wrong with a line. It never quotes the line: there may be a secret in it.

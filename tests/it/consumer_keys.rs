@@ -107,3 +107,39 @@ fn a_link_to_nothing_is_refused() {
     assert_eq!(ended.and_then(|status| status.code()), Some(1));
     assert!(text(&output).contains("there is no file behind it"), "{}", text(&output));
 }
+
+/// A file of JSON Lines is served like one of YAML, and the commands change it line by line.
+#[test]
+fn json_lines_are_served_and_changed() {
+    let line =
+        |name: &str| format!("{{\"name\":\"{name}\",\"key\":\"{}\",\"plan\":\"pro\"}}\n", hashed(name));
+    let file = format!("# ours\n{}{}", line("acme"), line("beta"));
+    let rules = RULES.replace("consumers.yaml", "consumers.jsonl");
+    let gateway = Setup::default().file("consumers.jsonl", &file).start(&rules);
+    becomes(&gateway, "acme", 200);
+    becomes(&gateway, "beta", 200);
+    becomes(&gateway, "gamma", 401);
+
+    let run = |arguments: &[&str]| printed(&consumers(&gateway, arguments)).trim_end().to_owned();
+    let now = || std::fs::read_to_string(gateway.path("consumers.jsonl")).unwrap();
+    let (added, second) = (run(&["add", "gamma", "--plan", "pro"]), run(&["add-key", "beta"]));
+    let rotated = run(&["rotate", "acme"]);
+    let acme = line("acme").replace(&hashed("acme"), &hashed(&rotated));
+    let beta = format!(
+        "{{\"name\":\"beta\",\"keys\":[\"{}\", \"{}\"],\"plan\":\"pro\"}}\n",
+        hashed("beta"),
+        hashed(&second)
+    );
+    let gamma = line("gamma").replace(&hashed("gamma"), &hashed(&added));
+    assert_eq!(now(), format!("# ours\n{acme}{beta}{gamma}"));
+    for key in [&added, &second, &rotated] {
+        becomes(&gateway, key, 200);
+    }
+    becomes(&gateway, "acme", 401);
+
+    run(&["remove-key", "beta", &hashed("beta")]);
+    run(&["remove", "acme"]);
+    run(&["remove", "gamma"]);
+    assert_eq!(now(), format!("# ours\n{}", beta.replace(&format!("\"{}\", ", hashed("beta")), "")));
+    assert_eq!(run(&["list"]), "beta\tpro\t1");
+}
