@@ -23,7 +23,7 @@ pub fn trusts(config: &ClientIpConfig, lists: &[Arc<AddressList>], peer: IpAddr)
 
 fn has_proxy(config: &ClientIpConfig, lists: &[Arc<AddressList>], peer: IpAddr) -> bool {
     config.trusted_proxies.iter().any(|network| network.contains(&peer))
-        || config.trusted_lists.iter().any(|list| lists[list.index].contains(peer))
+        || config.trusted_lists.iter().any(|trusted| lists[trusted.list.index].contains(peer))
 }
 
 /// The client's address: the rightmost one that is not a trusted proxy. What is no address (junk, nothing,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use crate::file_watch::{Mistakes, Source, Unusable, Watched};
-use sluicegate_config::{Access, Exempt, parse_network};
+use sluicegate_config::{Access, Exempt, Reference, parse_network};
 
 /// The most lines of a list.
 const MOST: usize = 10_000_000;
@@ -101,14 +101,14 @@ impl<T: Copy + Ord> Ranges<T> {
 
 /// Whether a route lets a client in.
 pub fn admits(access: &Access, lists: &[Arc<AddressList>], client: IpAddr) -> bool {
-    let is_on = |list: &usize| lists[*list].contains(client);
+    let is_on = |list: &Reference| lists[list.index].contains(client);
     !access.deny.iter().any(is_on) && (access.allow.is_empty() || access.allow.iter().any(is_on))
 }
 
 /// Whether a limit leaves a client alone for its address.
 pub fn is_exempt(exempt: &Exempt, lists: &[Arc<AddressList>], client: IpAddr) -> bool {
     exempt.networks.iter().any(|network| network.contains(&client))
-        || exempt.lists.iter().any(|list| lists[*list].contains(client))
+        || exempt.lists.iter().any(|list| lists[list.index].contains(client))
 }
 
 impl Watched for AddressList {

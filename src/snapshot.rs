@@ -20,7 +20,7 @@ use crate::tls::UpstreamTls;
 use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
 use sluicegate_config::{
     Action, CorsConfig, Cost, DetailedCost, H2Config, HeaderChange, KeySpec, LimitConfig, Mode, Part,
-    RedisConfig, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
+    RedisConfig, Reference, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
 };
 
 /// A configuration in force. Immutable; a reload makes another.
@@ -271,12 +271,12 @@ impl Snapshot {
 
 impl Route {
     fn new(config: &RouteConfig, limits: &[Arc<Limit>], wants_user: bool, known_keys: bool) -> Self {
-        let asked = config.limits.iter().filter(|index| limits[**index].config.mode != Mode::Off);
-        let asked = asked.map(|index| RouteLimit {
-            limit: Arc::clone(&limits[*index]),
-            index: *index,
-            cost: limits[*index].config.cost.on_route(&config.name),
-            identity_independent: is_identity_independent(&limits[*index].config, known_keys),
+        let asked = config.limits.iter().filter(|limit| limits[limit.index].config.mode != Mode::Off);
+        let asked = asked.map(|&Reference { index, .. }| RouteLimit {
+            limit: Arc::clone(&limits[index]),
+            index,
+            cost: limits[index].config.cost.on_route(&config.name),
+            identity_independent: is_identity_independent(&limits[index].config, known_keys),
         });
         let limits: Vec<RouteLimit> = asked.collect();
         let by_user = |limit: &LimitConfig| {
@@ -347,7 +347,7 @@ impl Target {
     fn new(action: &Action) -> Self {
         match action {
             Action::Forward { upstream, original_path, .. } => {
-                Self::Upstream { index: *upstream, original_path: *original_path }
+                Self::Upstream { index: upstream.index, original_path: *original_path }
             }
             Action::Usage => Self::Usage,
             Action::Redirect { status, to } => Self::Redirect { status: *status, to: to.clone() },

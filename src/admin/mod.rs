@@ -108,7 +108,8 @@ impl Admin {
     /// tell how much of it was right.
     fn denied(&self, request: &Request<Incoming>) -> Option<Answer> {
         let snapshot = self.shared.snapshot.load();
-        let token = snapshot.config.admin.as_ref().map(|admin| admin.token.as_bytes()).unwrap_or_default();
+        let token =
+            snapshot.config.admin.as_ref().map(|admin| admin.token.reveal().as_bytes()).unwrap_or_default();
         if token.is_empty() {
             let why = "this API is read-only: set admin.token to allow changes";
             return Some(problem(StatusCode::FORBIDDEN, why));
@@ -221,7 +222,7 @@ impl Admin {
         let snapshot = self.shared.snapshot.load_full();
         let now = self.shared.clock.now();
         let limits = snapshot.limits.iter().map(|limit| {
-            let mut value = config_dump::limit(&limit.config, &snapshot.config.lists);
+            let mut value = config_dump::limit(&limit.config);
             value["name"] = limit.config.name.clone().into();
             value["keys"] = snapshot.keys(limit, now).into();
             value["entries"] =

@@ -3,7 +3,7 @@
 use sluicegate_counters_redis::{Address, Deployment, Settings, TlsFiles, check_connection};
 
 use crate::clock::Clock;
-use sluicegate_config::{RedisAddress, RedisConfig, RedisServers};
+use sluicegate_config::{RedisAddress, RedisConfig, RedisServers, Secret};
 
 /// Connects to the store of a configuration as a gateway does, and tries whether it can be counted in.
 ///
@@ -21,14 +21,14 @@ pub fn settings(config: &RedisConfig) -> Settings {
             master: master.clone(),
             nodes: nodes.iter().map(address).collect(),
             username: username.clone(),
-            password: password.clone(),
+            password: given(password),
         },
         RedisServers::Cluster(nodes) => Deployment::Cluster(nodes.iter().map(address).collect()),
     };
     Settings {
         servers,
         username: config.username.clone(),
-        password: config.password.clone(),
+        password: given(&config.password),
         database: config.database,
         tls: config.tls.as_ref().map(|tls| TlsFiles {
             ca: tls.ca.as_ref().map(|ca| ca.bytes.clone()),
@@ -39,6 +39,10 @@ pub fn settings(config: &RedisConfig) -> Settings {
         gateways: config.gateways,
         state_folder: config.state_folder.clone(),
     }
+}
+
+fn given(secret: &Secret) -> Option<String> {
+    (!secret.is_empty()).then(|| secret.reveal().to_owned())
 }
 
 fn address(address: &RedisAddress) -> Address {

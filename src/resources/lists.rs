@@ -39,12 +39,12 @@ fn from_file(file: &FileRef, before: Option<&LoadedConfig>, report: &mut Report)
 pub(super) fn warn_of_lists(config: &Config, lists: &[Option<Arc<AddressList>>], report: &mut Report) {
     let loaded = |index: usize| lists.get(index)?.as_deref();
     for trusted in &config.client_ip.trusted_lists {
-        if loaded(trusted.index).is_some_and(AddressList::has_everybody) {
+        if loaded(trusted.list.index).is_some_and(AddressList::has_everybody) {
             report.warning(believes_everybody(&trusted.written));
         }
     }
-    let only = config.routes.iter().filter_map(|route| match route.access.allow[..] {
-        [only] => Some(only),
+    let only = config.routes.iter().filter_map(|route| match &route.access.allow[..] {
+        [only] => Some(only.index),
         _ => None,
     });
     let only: HashSet<usize> = only.collect();

@@ -66,11 +66,13 @@ impl LaxTable {
         for (route, config) in routes.iter().enumerate() {
             let is_unlimited =
                 config.limits.is_empty() && config.access.deny.is_empty() && config.access.allow.is_empty();
-            let Action::Forward { upstream, .. } = config.action else { continue };
+            let Action::Forward { upstream, .. } = &config.action else { continue };
             if is_unlimited || config.matches.exact_spelling {
                 continue;
             }
-            guards.extend(config.matches.paths.iter().map(|pattern| Guard::new(route, upstream, pattern)));
+            guards.extend(
+                config.matches.paths.iter().map(|pattern| Guard::new(route, upstream.index, pattern)),
+            );
         }
         let mut tree = Tree::new();
         for (index, guard) in guards.iter().enumerate() {
@@ -164,9 +166,9 @@ fn reach(routes: &[RouteConfig], guards: &[Guard], servers: &[Box<[usize]>]) -> 
         while let Some(guard) = guards.next_if(|guard| guard.route < index) {
             servers[guard.upstream].iter().for_each(|server| guarded[*server] = true);
         }
-        reach.push(match route.action {
+        reach.push(match &route.action {
             Action::Forward { upstream, .. } => {
-                servers[upstream].iter().any(|server| guarded[*server]).then_some(upstream)
+                servers[upstream.index].iter().any(|server| guarded[*server]).then_some(upstream.index)
             }
             Action::Usage | Action::Respond { .. } | Action::Redirect { .. } => None,
         });

@@ -139,7 +139,7 @@ fn concerns(route: &Match, query: &RouteQuery<'_>) -> bool {
 
 #[inline]
 pub(super) fn at_listener(route: &Match, query: &RouteQuery<'_>) -> bool {
-    route.listener.is_none_or(|listener| listener == query.listener)
+    route.listener.as_ref().is_none_or(|listener| listener.index == query.listener)
 }
 
 #[inline]

@@ -71,7 +71,7 @@ pub(super) fn connector(upstream: &UpstreamState) -> Option<TlsConnector> {
 fn options(authority: &str, upstream: &UpstreamState) -> ConnectionOptions {
     let config = &upstream.config;
     let tls = config.servers.iter().any(|server| server.tls && server.authority == authority);
-    (config.protocol, tls, upstream.tls.clone().filter(|_| tls), config.connect)
+    (config.protocol, tls, upstream.tls.clone().filter(|_| tls), config.timeouts.connect)
 }
 
 impl Address {
@@ -92,7 +92,7 @@ impl Address {
             name,
             protocol: config.protocol,
         });
-        Self { authority: authority.to_owned(), address, tls, timeout: config.connect, options }
+        Self { authority: authority.to_owned(), address, tls, timeout: config.timeouts.connect, options }
     }
 
     /// Whether its connections are established as `upstream` says.

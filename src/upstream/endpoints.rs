@@ -102,7 +102,7 @@ impl Upstream {
     pub fn reap(&self, now: u64) {
         self.update_endpoints();
         for endpoint in &self.set.borrow().endpoints {
-            endpoint.server.reap(now, self.config().idle);
+            endpoint.server.reap(now, self.config().timeouts.idle);
         }
     }
 
@@ -141,7 +141,7 @@ impl Upstream {
             }
         };
         exchange
-            .with_timeout(self.config().connect, boxed_future(|| wait))
+            .with_timeout(self.config().timeouts.connect, boxed_future(|| wait))
             .await
             .unwrap_or(Err(ForwardError::Busy))
     }

@@ -146,7 +146,7 @@ pub fn prepare<'a>(
         tunnel::set_upgrade(&mut parts.headers, upgrade);
     }
     header_rules(&mut parts.headers);
-    exchange.set_idle(config.idle);
+    exchange.set_idle(config.timeouts.idle);
     let (body, upload) = has_body
         .then(|| UploadBody::new(body, policy.max_body, exchange, &parts.headers, facts.underscores, config))
         .unzip();

@@ -41,24 +41,24 @@ pub(super) async fn send_request(
         let mut request = outgoing.head.clone().with_body(body);
         prepare(&mut request, server);
         let mut sender = stream.sender();
-        let mut failed = match exchange.with_timeout(config.response, sender.try_send_request(request)).await
-        {
-            None => {
-                let error = outgoing.timeout();
-                if matches!(error, ForwardError::ResponseTimeout) {
-                    stream.note_timeout();
+        let mut failed =
+            match exchange.with_timeout(config.timeouts.response, sender.try_send_request(request)).await {
+                None => {
+                    let error = outgoing.timeout();
+                    if matches!(error, ForwardError::ResponseTimeout) {
+                        stream.note_timeout();
+                    }
+                    return Err(error);
                 }
-                return Err(error);
-            }
-            Some(Ok(response)) => {
-                if let Some(upload) = &outgoing.upload {
-                    upload.set_answered();
-                    stream.set_upload(upload);
+                Some(Ok(response)) => {
+                    if let Some(upload) = &outgoing.upload {
+                        upload.set_answered();
+                        stream.set_upload(upload);
+                    }
+                    return convert_response(response, stream, connection, &outgoing.head.method);
                 }
-                return convert_response(response, stream, connection, &outgoing.head.method);
-            }
-            Some(Err(failed)) => failed,
-        };
+                Some(Err(failed)) => failed,
+            };
         let unsent = failed.take_message();
         let is_unsent = unsent.is_some();
         outgoing.body = unsent.map(Request::into_body).filter(|_| outgoing.upload.is_some());

@@ -108,7 +108,7 @@ async fn send_h1_request(
             None => H1Connection::new(boxed_future(|| server.address.connect(&outgoing.preamble)).await?),
         };
         let error = match exchange
-            .with_timeout(config.response, h1_connection.send_request(outgoing, Some(connection)))
+            .with_timeout(config.timeouts.response, h1_connection.send_request(outgoing, Some(connection)))
             .await
         {
             None => return Err(outgoing.timeout()),
@@ -119,7 +119,7 @@ async fn send_h1_request(
                 response.keep_alive &= !is_exclusive;
                 let now = connection.worker.deadlines.now();
                 let body = match response.upgraded {
-                    true => Body::switched(h1_connection, config.tunnel),
+                    true => Body::switched(h1_connection, config.timeouts.tunnel),
                     false => Body::h1_body(&mut response, h1_connection, Rc::clone(&server.pool), now),
                 };
                 return Ok(Response { status: response.status, headers: response.headers, body });

@@ -153,9 +153,9 @@ impl UploadBody {
             worker: Rc::clone(&exchange.connection().worker),
             deadline: Rc::clone(exchange.deadline()),
             announced: headers::announced(head, underscores),
-            client_timeout: config.response.min(exchange.connection().worker.client().body),
-            response_timeout: config.response,
-            idle_timeout: config.idle,
+            client_timeout: config.timeouts.response.min(exchange.connection().worker.client().body),
+            response_timeout: config.timeouts.response,
+            idle_timeout: config.timeouts.idle,
         });
         exchange.set_upload(&state);
         (Self(Some((body, Rc::clone(&state)))), state)

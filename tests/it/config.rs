@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sluicegate::resources::{Loaded, parse};
-use sluicegate_config::{RedisAddress, RedisServers};
+use sluicegate_config::{RedisAddress, RedisServers, Secret};
 
 /// A folder of this test's files, as seen from the root of the repository: tests run there.
 fn folder(name: &str) -> PathBuf {
@@ -134,7 +134,7 @@ fn a_store_is_read_as_written() {
 
     let beside = store("store.yaml");
     assert_eq!(beside.servers, RedisServers::Single(tcp("redis.internal", 6379)));
-    assert_eq!((beside.username.as_deref(), beside.password.as_deref()), (Some("app"), Some("sesame")));
+    assert_eq!((beside.username.as_deref(), beside.password.reveal()), (Some("app"), "sesame"));
     assert_eq!((beside.database, beside.timeout), (2, Duration::from_millis(20)));
     assert_eq!(beside.prefix, "sluicegate:eu-1");
     let tls = beside.tls.unwrap();
@@ -143,7 +143,7 @@ fn a_store_is_read_as_written() {
 
     let inside = store("store-in-the-url.yaml");
     assert_eq!(inside.servers, RedisServers::Single(tcp("localhost", 6380)));
-    assert_eq!((inside.username.as_deref(), inside.password.as_deref()), (Some("app"), Some("ses@me")));
+    assert_eq!((inside.username.as_deref(), inside.password.reveal()), (Some("app"), "ses@me"));
     assert_eq!((inside.database, inside.timeout), (3, Duration::from_millis(50)));
     assert!(inside.tls.is_none() && inside.prefix == "sluicegate");
 
@@ -153,17 +153,17 @@ fn a_store_is_read_as_written() {
 
     let sentinel = store("store-sentinel.yaml");
     let nodes = vec![tcp("10.0.0.1", 26379), tcp("10.0.0.2", 26379)];
-    let (username, password) = (Some("watcher".to_owned()), Some("sesame".to_owned()));
+    let (username, password) = (Some("watcher".to_owned()), Secret::new("sesame"));
     let expected = RedisServers::Sentinel { master: "main".to_owned(), nodes, username, password };
     assert_eq!(sentinel.servers, expected);
-    assert!(sentinel.tls.is_some() && sentinel.username.is_none() && sentinel.password.is_some());
+    assert!(sentinel.tls.is_some() && sentinel.username.is_none() && !sentinel.password.is_empty());
 
     let socket = store("store-socket.yaml");
     assert_eq!(socket.servers, RedisServers::Single(RedisAddress::Unix("/run/redis/redis.sock".into())));
     assert_eq!((socket.database, socket.timeout), (1, Duration::from_secs(1)));
 
     let halves = store("store-user-in-the-url.yaml");
-    assert_eq!((halves.username.as_deref(), halves.password.as_deref()), (Some("app"), Some("sesame")));
+    assert_eq!((halves.username.as_deref(), halves.password.reveal()), (Some("app"), "sesame"));
 }
 
 /// A good file keeps being good with other line ends and behind a byte order mark.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Serialize, Serializer};
+
 use super::report::{Place, Problem, Report};
 
 /// A value and where it stands. Two are equal if their values are: a line more above them changes nothing.
@@ -48,6 +50,19 @@ impl<T: PartialEq> PartialEq for At<T> {
 }
 
 impl<T: Eq> Eq for At<T> {}
+
+impl<T: Serialize> Serialize for At<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+/// The path as the gateway opens it.
+impl Serialize for FileRef {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.display())
+    }
+}
 
 impl<T> At<T> {
     /// A problem with this value.

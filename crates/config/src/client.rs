@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
+use super::serialize::seconds;
+
 /// Timeouts and bounds of client connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
@@ -66,11 +70,13 @@ pub struct H2Config {
 }
 
 /// The phases of a shutdown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DrainConfig {
     /// How long new connections are still accepted while /readyz already returns 503, so that load balancers notice.
+    #[serde(serialize_with = "seconds")]
     pub delay: Duration,
     /// How long open requests may take after that.
+    #[serde(serialize_with = "seconds")]
     pub deadline: Duration,
 }
 

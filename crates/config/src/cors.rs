@@ -1,5 +1,7 @@
 //! Which pages of other origins may read answers: cross-origin resource sharing (Fetch standard, §3.3).
 
+use serde::{Serialize, Serializer};
+
 /// The rate limit headers. Without them a page that gets a 429 cannot know when to retry.
 pub(super) const EXPOSED: [&str; 7] = [
     "X-RateLimit-Limit",
@@ -12,7 +14,7 @@ pub(super) const EXPOSED: [&str; 7] = [
 ];
 
 /// The CORS policy of a route. All values are in the form of header values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CorsConfig {
     /// The origins whose pages may read answers.
     pub origins: Origins,
@@ -62,6 +64,17 @@ impl Origins {
                     || below.iter().any(|below| below.admits(origin))
             }
         }
+    }
+}
+
+impl Serialize for Origins {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (exact, below) = match self {
+            Self::Any => return ["*"].serialize(serializer),
+            Self::Listed { exact, below } => (exact, below),
+        };
+        let below = below.iter().map(|below| format!("{}*{}", below.scheme, below.rest));
+        serializer.collect_seq(exact.iter().cloned().chain(below))
     }
 }
 

@@ -1,6 +1,8 @@
 //! What requests spend.
 
 use http::{HeaderName, Method};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, json};
 
 /// What a request spends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,5 +62,33 @@ impl DetailedCost {
     #[inline]
     pub fn settles(&self) -> bool {
         !self.status.is_empty() || self.response_header.is_some() || self.request_bytes || self.response_bytes
+    }
+}
+
+impl Serialize for Cost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let from_header = |name: &HeaderName| format!("header:{name}");
+        let cost = match self {
+            Self::Constant(cost) => return serializer.serialize_u64(*cost),
+            Self::Header(name) => return serializer.serialize_str(&from_header(name)),
+            Self::Detailed(cost) => cost,
+        };
+        let methods = cost.methods.iter().map(|(method, cost)| (method.to_string(), json!(cost)));
+        let routes = cost.routes.iter().map(|(route, cost)| (route.clone(), json!(cost)));
+        let value = json!({
+            "request": cost.request_header.as_ref().map_or_else(|| json!(cost.request), |name| json!(from_header(name))),
+            "methods": methods.collect::<Map<_, _>>(),
+            "status": cost.status,
+            "response_header": cost.response_header.as_ref().map(HeaderName::as_str),
+            "routes": routes.collect::<Map<_, _>>(),
+            "bytes": match (cost.request_bytes, cost.response_bytes) {
+                (true, true) => Some("both"),
+                (true, false) => Some("request"),
+                (false, true) => Some("response"),
+                (false, false) => None,
+            },
+            "reserve": cost.reserve,
+        });
+        value.serialize(serializer)
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::HeaderName;
+use serde::{Serialize, Serializer};
 
 /// The key of a limit: the combination of all these parts, each the first of its alternatives that the request has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +106,12 @@ impl Part {
 }
 
 /// As the file writes it: `api_key | ip`, or `[ip, path]`.
+impl Serialize for KeySpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl fmt::Display for KeySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts = |alternatives: &Vec<Part>| {

@@ -40,6 +40,7 @@ mod raw_store;
 mod raw_upstream;
 mod read;
 mod redact;
+mod reference;
 mod references;
 mod report;
 mod rewrite;
@@ -47,6 +48,7 @@ mod route;
 #[cfg(feature = "schema")]
 mod schema;
 mod secret;
+mod serialize;
 mod shorthand;
 mod store;
 mod suggest;
@@ -83,16 +85,17 @@ pub use network::parse_network;
 pub use normal_path::{PathError, is_overlong, normalize};
 pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
 pub use percent::{form_decode, percent_decode};
+pub use reference::Reference;
 pub use report::nearest;
 pub use report::{Mistake, Place, Problem, Report};
-pub use rewrite::{Change, HeaderChange, PathChange, RegexPiece, UriTemplate};
+pub use rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 pub use secret::Secret;
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use template::{Piece, Template, Variable};
 pub use upstream::{
     Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,
-    UpstreamTlsConfig,
+    UpstreamTimeouts, UpstreamTlsConfig,
 };
 pub use validate::believes_everybody;
 

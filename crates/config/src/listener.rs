@@ -5,15 +5,20 @@ use std::time::Duration;
 
 use http::HeaderName;
 use ipnet::IpNet;
+use serde::{Serialize, Serializer};
 
 use super::at::{At, FileRef};
+use super::reference::Reference;
+use super::secret::Secret;
+use super::serialize::{client_auth, seconds, text, texts};
 
 /// An address that serves clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListenerConfig {
     /// The name that routes may ask for.
     pub name: String,
     /// The address.
+    #[serde(serialize_with = "text")]
     pub address: SocketAddr,
     /// How TLS is spoken; `None` where it is not.
     pub tls: Option<TlsConfig>,
@@ -26,20 +31,22 @@ pub struct ListenerConfig {
 }
 
 /// How a listener speaks TLS.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TlsConfig {
     /// The certificates, at least one. The first is for clients that ask for no name, or for one that no other has.
     pub certificates: Vec<CertificateConfig>,
     /// Verification of client certificates; `None` if clients are not asked for one.
+    #[serde(flatten)]
     pub client: Option<ClientAuthConfig>,
     /// The oldest version that is spoken.
     pub min_version: MinTls,
     /// The longest that a handshake may take.
+    #[serde(serialize_with = "seconds")]
     pub handshake_timeout: Duration,
 }
 
 /// A certificate of a listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CertificateConfig {
     /// The file of the certificate and its chain.
     pub cert: FileRef,
@@ -48,44 +55,44 @@ pub struct CertificateConfig {
 }
 
 /// Verification of client certificates.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClientAuthConfig {
     /// The file of authorities.
+    #[serde(rename = "client_ca")]
     pub ca: FileRef,
     /// Whether clients without a certificate are turned away.
+    #[serde(rename = "client_auth", serialize_with = "client_auth")]
     pub required: bool,
 }
 
 /// The oldest version of TLS that is spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MinTls {
     /// TLS 1.2.
+    #[serde(rename = "1.2")]
     V1_2,
     /// TLS 1.3.
+    #[serde(rename = "1.3")]
     V1_3,
 }
 
 /// The address for operators.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AdminConfig {
     /// The address.
+    #[serde(serialize_with = "text")]
     pub address: SocketAddr,
     /// The token that changes require; empty for a read-only API.
-    pub token: String,
+    pub token: Secret,
     /// Hosts under which it answers, beside those of this machine: names in lower case, and addresses.
     pub hosts: Vec<String>,
 }
 
-impl std::fmt::Debug for AdminConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdminConfig").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
 /// How the client address is determined behind proxies.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ClientIpConfig {
     /// Addresses of trusted proxies.
+    #[serde(serialize_with = "texts")]
     pub trusted_proxies: Vec<IpNet>,
     /// Lists of more trusted proxies.
     pub trusted_lists: Vec<TrustedList>,
@@ -98,8 +105,8 @@ pub struct ClientIpConfig {
 /// A list of trusted proxies.
 #[derive(Clone, Debug)]
 pub struct TrustedList {
-    /// An index into [`Config::lists`](super::Config::lists).
-    pub index: usize,
+    /// The list.
+    pub list: Reference,
     /// As `trusted_proxies` names it.
     pub written: At<String>,
 }
@@ -154,5 +161,17 @@ impl ListenerConfig {
     /// chooses is no address yet.
     pub fn id(&self) -> String {
         if self.address.port() == 0 { self.name.clone() } else { self.address.to_string() }
+    }
+}
+
+impl Serialize for TrustedList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.list.serialize(serializer)
+    }
+}
+
+impl Serialize for ForwardedHeader {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }

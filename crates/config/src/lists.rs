@@ -1,8 +1,10 @@
 //! The model of address lists, and which clients a route admits.
 
 use ipnet::IpNet;
+use serde::Serialize;
 
 use super::at::FileRef;
+use super::reference::Reference;
 use super::report::Place;
 
 /// A list of addresses with a name.
@@ -25,13 +27,13 @@ pub enum ListSource {
     File(FileRef),
 }
 
-/// Which clients a route admits. The lists are indices into [`Config::lists`](super::Config::lists).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Which clients a route admits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Access {
     /// Clients on one of these lists are refused.
-    pub deny: Vec<usize>,
+    pub deny: Vec<Reference>,
     /// If not empty, only clients on one of these lists are admitted.
-    pub allow: Vec<usize>,
+    pub allow: Vec<Reference>,
 }
 
 impl ListConfig {

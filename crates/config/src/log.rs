@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use http::HeaderName;
+use serde::{Serialize, Serializer};
 
 use super::jwt::JwtConfig;
 use super::model::{ApiKeyConfig, ApiKeySource};
@@ -38,9 +39,10 @@ pub fn secret_parameters(api_key: &ApiKeyConfig) -> Vec<String> {
 }
 
 /// Where a line of each request goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AccessLogConfig {
     /// Where to.
+    #[serde(rename = "path")]
     pub target: LogTarget,
     /// In which form.
     pub format: LogFormat,
@@ -63,8 +65,18 @@ pub enum LogTarget {
     File(PathBuf),
 }
 
+impl Serialize for LogTarget {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Stdout => serializer.serialize_str("stdout"),
+            Self::File(path) => serializer.collect_str(&path.display()),
+        }
+    }
+}
+
 /// How a line is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// A few values in a fixed order, for people.
     Short,
@@ -75,7 +87,7 @@ pub enum LogFormat {
 }
 
 /// Which requests are written: the share of each kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Sample {
     /// Requests that were served.
     pub ok: Share,
@@ -112,6 +124,12 @@ impl Share {
     }
 }
 
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}%", self.percent()))
+    }
+}
+
 /// A member of a JSON line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
@@ -119,6 +137,15 @@ pub enum Field {
     Known(Known),
     /// A header of the request, under `headers`.
     Header(HeaderName),
+}
+
+impl Serialize for Field {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Known(known) => serializer.serialize_str(known.name()),
+            Self::Header(name) => serializer.collect_str(&format_args!("header:{name}")),
+        }
+    }
 }
 
 /// Declares the members that a JSON line can have, with their names.
@@ -238,7 +265,7 @@ pub(super) const SHORT: &[Known] = &[
 ];
 
 /// How requests become part of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TraceConfig {
     /// Whose traceparent is continued.
     pub accept: Accept,
@@ -249,11 +276,13 @@ pub struct TraceConfig {
 }
 
 /// Whose traceparent is continued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Accept {
     /// Everybody's.
     Anybody,
     /// That of trusted proxies.
+    #[serde(rename = "trusted_proxies")]
     Trusted,
     /// Nobody's.
     Nobody,

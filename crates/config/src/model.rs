@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method};
 use ipnet::IpNet;
+use serde::Serialize;
 use sluicegate_limiter::{Ban, Quota};
 
 use super::at::{At, FileRef};
@@ -14,7 +15,9 @@ use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
 use super::log::{AccessLogConfig, TraceConfig};
+use super::reference::Reference;
 use super::route::RouteConfig;
+use super::serialize::{ban, count, header_names, plans, quota, quota_or_null, scope, text, texts};
 use super::store::RedisConfig;
 use super::upstream::UpstreamConfig;
 use crate::{HeaderChange, KeySpec};
@@ -65,18 +68,21 @@ pub struct Config {
 }
 
 /// API keys: their place in a request, and their consumers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ApiKeyConfig {
     /// Where a request has its key.
+    #[serde(flatten)]
     pub source: ApiKeySource,
     /// The known keys; if `None`, any key is accepted.
+    #[serde(flatten)]
     pub consumers: Option<ConsumersConfig>,
 }
 
 /// The known API keys.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ConsumersConfig {
     /// The file of the keys.
+    #[serde(rename = "consumers")]
     pub file: FileRef,
     /// Whether a request without one is answered 401.
     pub required: bool,
@@ -85,34 +91,41 @@ pub struct ConsumersConfig {
 }
 
 /// Where the API key is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ApiKeySource {
     /// In this header.
+    #[serde(serialize_with = "text")]
     Header(HeaderName),
     /// In this query parameter.
     Query(String),
 }
 
 /// A limit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct LimitConfig {
     /// Its name.
+    #[serde(skip)]
     pub name: String,
     /// The key: what is counted separately.
     pub key: KeySpec,
     /// Its algorithm and numbers.
+    #[serde(flatten, serialize_with = "quota")]
     pub quota: Quota,
     /// The time zone in which its days, weeks and months begin, where the file names one.
     pub zone: Option<String>,
     /// Its quotas for plans, by the name of the plan.
+    #[serde(serialize_with = "plans")]
     pub plans: Vec<(String, Quota)>,
     /// A second quota that is evaluated but never enforced.
+    #[serde(serialize_with = "quota_or_null")]
     pub candidate: Option<Quota>,
     /// The requests that it concerns; `None` for all.
     pub when: Option<When>,
     /// The cost of a request.
     pub cost: Cost,
     /// Whether refusals lead to a ban.
+    #[serde(serialize_with = "ban")]
     pub ban: Option<Ban>,
     /// Whether it refuses.
     pub mode: Mode,
@@ -121,8 +134,10 @@ pub struct LimitConfig {
     /// What happens to a request without the key.
     pub on_missing: OnMissing,
     /// Whether it is counted in the store, together with other gateways.
+    #[serde(rename = "scope", serialize_with = "scope")]
     pub shared: bool,
     /// Whether requests carry their key in full: a shared limit names it to the store, and a replay writes it.
+    #[serde(skip)]
     pub whole_key: bool,
     /// What happens to requests of a shared limit while the store fails.
     pub on_store_failure: OnStoreFailure,
@@ -131,7 +146,8 @@ pub struct LimitConfig {
 }
 
 /// Whether a limit refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// It refuses.
     Enforce,
@@ -142,13 +158,15 @@ pub enum Mode {
 }
 
 /// The requests that a limit does not count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Exempt {
     /// Clients at these addresses.
+    #[serde(serialize_with = "texts")]
     pub networks: Vec<IpNet>,
-    /// Clients on these lists: indices into [`Config::lists`].
-    pub lists: Vec<usize>,
+    /// Clients on these lists.
+    pub lists: Vec<Reference>,
     /// Keys of these values; a composite key is its values joined by commas.
+    #[serde(rename = "keys", serialize_with = "count")]
     pub values: Vec<String>,
     /// Consumers of these names.
     pub consumers: Vec<String>,
@@ -157,18 +175,22 @@ pub struct Exempt {
 }
 
 /// The requests that a limit applies to; all conditions must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct When {
     /// One of these methods; empty for any.
+    #[serde(serialize_with = "texts")]
     pub methods: Vec<Method>,
     /// These headers with these values, or with any.
+    #[serde(serialize_with = "header_names")]
     pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
     /// A key of one of these values; empty for any.
+    #[serde(serialize_with = "count")]
     pub keys: Vec<String>,
 }
 
 /// What happens to a request without the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OnMissing {
     /// All such requests share one bucket.
     Shared,
@@ -179,7 +201,8 @@ pub enum OnMissing {
 }
 
 /// What happens to requests of a shared limit while the store fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OnStoreFailure {
     /// They are counted in the process.
     #[default]

@@ -55,7 +55,7 @@ impl Config {
     /// The key by which requests of a route are spread over the servers of its upstream, if they are spread by a key.
     pub fn hash_key(&self, route: &RouteConfig) -> Option<&KeySpec> {
         match &route.action {
-            Action::Forward { upstream, .. } => self.upstreams[*upstream].hashed_by(),
+            Action::Forward { upstream, .. } => self.upstreams[upstream.index].hashed_by(),
             Action::Usage | Action::Respond { .. } | Action::Redirect { .. } => None,
         }
     }

@@ -2,6 +2,8 @@
 
 use http::header::{self, HeaderName};
 use regex::Regex;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::template::{Piece, Template, Variable, variables};
 
@@ -24,6 +26,10 @@ pub enum Change {
     /// It has one more line.
     Add(Template),
 }
+
+/// Changes of headers, serialized as the names of the headers. What they are set to may be a secret.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderChanges<'a>(pub &'a [HeaderChange]);
 
 /// A change of the path before a request is forwarded.
 #[derive(Clone, Debug, Default)]
@@ -99,5 +105,32 @@ impl UriTemplate {
     pub fn variables(&self) -> impl Iterator<Item = &Variable> {
         let query = self.query.as_deref().unwrap_or_default();
         variables(&self.origin).chain(variables(&self.path)).chain(variables(query))
+    }
+}
+
+/// As a route writes it, so that it can stand among the other fields of one.
+impl Serialize for PathChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (field, value) = match self {
+            Self::Keep => return serializer.collect_map([("", ""); 0]),
+            Self::Strip(prefix) => ("strip_prefix", json!(prefix)),
+            Self::Template(template) => ("rewrite", json!(template.text)),
+            Self::Regex { pattern, .. } => ("rewrite", json!({ "match": pattern.as_str() })),
+        };
+        serializer.collect_map([(field, value)])
+    }
+}
+
+impl Serialize for HeaderChanges<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let of = |wanted: fn(&Change) -> bool| {
+            let all = self.0.iter().filter(|change| wanted(&change.change));
+            all.map(|change| change.name.as_str()).collect::<Vec<_>>()
+        };
+        serializer.collect_map([
+            ("remove", of(|change| matches!(change, Change::Remove))),
+            ("set", of(|change| matches!(change, Change::Set(_)))),
+            ("add", of(|change| matches!(change, Change::Add(_)))),
+        ])
     }
 }

@@ -4,47 +4,61 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::cors::CorsConfig;
 use super::lists::Access;
+use super::reference::Reference;
+use super::serialize::{cors, header_changes, required_headers, seconds_or_null, spelling, status, texts};
 use super::{HostPattern, PathPattern};
 use crate::{HeaderChange, PathChange, UriTemplate, Variable};
 
 /// A route.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct RouteConfig {
     /// Its name.
     pub name: String,
     /// Which requests it takes.
+    #[serde(rename = "match")]
     pub matches: Match,
     /// Which clients it admits.
+    #[serde(flatten)]
     pub access: Access,
     /// Which pages of other origins may read their answers; `None` where the gateway says nothing of that.
+    #[serde(serialize_with = "cors")]
     pub cors: Option<Arc<CorsConfig>>,
     /// What becomes of them.
+    #[serde(flatten)]
     pub action: Action,
-    /// Indices into [`Config::limits`](super::Config::limits).
-    pub limits: Vec<usize>,
+    /// The limits of its requests.
+    pub limits: Vec<Reference>,
     /// The answer headers that tell of limits.
     pub headers: HeaderFamilies,
     /// The answer to those refused, instead of the usual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reject: Option<Reject>,
     /// The longest request body in bytes.
     pub max_body: Option<u64>,
     /// From a request's head to the last byte of its answer; `None` for no bound.
+    #[serde(serialize_with = "seconds_or_null")]
     pub timeout: Option<Duration>,
     /// How its requests and answers are shaped.
+    #[serde(flatten)]
     pub shape: ShapeConfig,
 }
 
 /// How the requests and answers of a route are shaped: what stands on top of the file, and then the route's own.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct ShapeConfig {
     /// Headers of requests that are forwarded.
+    #[serde(rename = "request_headers", serialize_with = "header_changes")]
     pub request: Vec<HeaderChange>,
     /// Headers of all answers.
+    #[serde(rename = "response_headers", serialize_with = "header_changes")]
     pub answer: Vec<HeaderChange>,
     /// The path that is forwarded.
+    #[serde(flatten)]
     pub path: PathChange,
 }
 
@@ -62,31 +76,37 @@ impl RouteConfig {
 }
 
 /// Which requests a route takes; all that is given has to fit.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Match {
-    /// An index into [`Config::listeners`](super::Config::listeners).
-    pub listener: Option<usize>,
+    /// The listener.
+    pub listener: Option<Reference>,
     /// One of these hosts; empty for all.
+    #[serde(rename = "host", serialize_with = "texts")]
     pub hosts: Vec<HostPattern>,
     /// One of these paths; empty for all.
+    #[serde(rename = "path", serialize_with = "texts")]
     pub paths: Vec<PathPattern>,
     /// One of these methods; empty for all.
+    #[serde(serialize_with = "texts")]
     pub methods: Vec<Method>,
     /// Whether it takes CORS preflight requests for its methods too, and asks them for no limit and no credentials.
+    #[serde(skip)]
     pub preflight: bool,
     /// These headers with these values; `None` for any value.
+    #[serde(serialize_with = "required_headers")]
     pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
     /// Whether only the paths as they are written are meant, and no other spelling is under the route's limits.
+    #[serde(rename = "spelling", serialize_with = "spelling")]
     pub exact_spelling: bool,
 }
 
 /// What becomes of an admitted request.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// It is forwarded to an upstream: an index into [`Config::upstreams`](super::Config::upstreams).
+    /// It is forwarded.
     Forward {
-        /// The index.
-        upstream: usize,
+        /// The upstream.
+        upstream: Reference,
         /// Whether the path goes out as it came in.
         original_path: bool,
         /// Whether headers that ask for another path or method go out too.
@@ -113,13 +133,15 @@ pub enum Action {
 }
 
 /// An answer to refused requests that replaces the usual one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Reject {
     /// The status.
+    #[serde(serialize_with = "status")]
     pub status: StatusCode,
     /// The body, with its placeholders.
     pub body: String,
     /// Its type.
+    #[serde(skip)]
     pub content_type: HeaderValue,
 }
 
@@ -132,4 +154,31 @@ pub struct HeaderFamilies {
     pub ietf: bool,
     /// Retry-After.
     pub retry_after: bool,
+}
+
+/// As a route writes it, so that it can stand among the other fields of one.
+impl Serialize for Action {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = match self {
+            Self::Forward { upstream, original_path, overrides } => json!({
+                "upstream": upstream,
+                "forward_path": if *original_path { "original" } else { "normalized" },
+                "override_headers": if *overrides { "forwarded" } else { "removed" },
+            }),
+            Self::Usage => json!({ "respond": "usage" }),
+            Self::Redirect { status, to } => {
+                json!({ "redirect": { "status": status.as_u16(), "to": to.text } })
+            }
+            Self::Respond { status, .. } => json!({ "respond": { "status": status.as_u16() } }),
+        };
+        value.serialize(serializer)
+    }
+}
+
+/// The names of those that are on.
+impl Serialize for HeaderFamilies {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = [(self.x_ratelimit, "x-ratelimit"), (self.ietf, "ietf"), (self.retry_after, "retry-after")];
+        serializer.collect_seq(all.into_iter().filter(|(on, _)| *on).map(|(_, name)| name))
+    }
 }

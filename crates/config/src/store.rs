@@ -1,25 +1,31 @@
-//! The model of the store. Debug output contains no password and no private key.
+//! The model of the store. Neither its debug output nor its serialized form contains a password or a private key.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::at::FileContent;
+use super::secret::Secret;
+use super::serialize::{authorities, is_some, seconds, text, texts};
 
 /// A Redis that several gateways count in.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RedisConfig {
     /// Its addresses.
+    #[serde(flatten)]
     pub servers: RedisServers,
     /// The user; `None` for the default one.
     pub username: Option<String>,
-    /// The password.
-    pub password: Option<String>,
+    /// The password; empty for none.
+    pub password: Secret,
     /// The number of the database.
     pub database: u32,
     /// How its certificate is verified and the gateway's own; `None` for plain TCP or a Unix socket.
     pub tls: Option<RedisTls>,
     /// The longest that a request waits for a decision.
+    #[serde(serialize_with = "seconds")]
     pub timeout: Duration,
     /// The prefix of all keys.
     pub prefix: String,
@@ -30,22 +36,26 @@ pub struct RedisConfig {
 }
 
 /// The addresses of a Redis. No list is empty.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RedisServers {
     /// One server.
+    #[serde(rename = "server", serialize_with = "text")]
     Single(RedisAddress),
     /// The master, found through sentinels.
     Sentinel {
         /// Its name at the sentinels.
         master: String,
         /// The sentinels.
+        #[serde(serialize_with = "texts")]
         nodes: Vec<RedisAddress>,
         /// The user at the sentinels.
         username: Option<String>,
-        /// The password at the sentinels.
-        password: Option<String>,
+        /// The password at the sentinels; empty for none.
+        password: Secret,
     },
     /// Some nodes of a cluster; they know the others.
+    #[serde(serialize_with = "texts")]
     Cluster(Vec<RedisAddress>),
 }
 
@@ -64,11 +74,13 @@ pub enum RedisAddress {
 }
 
 /// The PEM files of a connection with TLS.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RedisTls {
     /// Trusted authorities; `None` for those of the system.
+    #[serde(serialize_with = "authorities")]
     pub ca: Option<FileContent>,
     /// The gateway's certificate chain and its private key.
+    #[serde(rename = "own_certificate", serialize_with = "is_some")]
     pub client: Option<(FileContent, FileContent)>,
 }
 
@@ -79,45 +91,6 @@ impl fmt::Display for RedisAddress {
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
-    }
-}
-
-impl fmt::Debug for RedisConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisConfig")
-            .field("servers", &self.servers)
-            .field("username", &self.username)
-            .field("database", &self.database)
-            .field("tls", &self.tls)
-            .field("timeout", &self.timeout)
-            .field("prefix", &self.prefix)
-            .field("gateways", &self.gateways)
-            .field("state_folder", &self.state_folder)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for RedisServers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Single(address) => f.debug_tuple("Single").field(address).finish(),
-            Self::Cluster(nodes) => f.debug_tuple("Cluster").field(nodes).finish(),
-            Self::Sentinel { master, nodes, username, password: _ } => f
-                .debug_struct("Sentinel")
-                .field("master", master)
-                .field("nodes", nodes)
-                .field("username", username)
-                .finish_non_exhaustive(),
-        }
-    }
-}
-
-impl fmt::Debug for RedisTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisTls")
-            .field("private_ca", &self.ca.is_some())
-            .field("own_certificate", &self.client.is_some())
-            .finish()
     }
 }
 
@@ -134,7 +107,7 @@ mod tests {
             let file = FileRef { path: PathBuf::from("store.key"), written };
             FileContent { file, bytes: b"sesame".to_vec() }
         };
-        let secret = || Some("sesame".to_owned());
+        let secret = || Secret::new("sesame");
         let config = RedisConfig {
             servers: RedisServers::Sentinel {
                 master: "main".to_owned(),

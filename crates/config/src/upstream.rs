@@ -6,29 +6,28 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, StatusCode};
 use rustls_pki_types::ServerName;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::at::FileRef;
+use super::serialize::{authorities, is_some, percent, ranges, seconds, statuses, text};
 use crate::KeySpec;
 
 /// An API behind the gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UpstreamConfig {
     /// Its name.
+    #[serde(skip)]
     pub name: String,
     /// Its servers and their shares, at least one.
     pub servers: Vec<ServerConfig>,
     /// How requests are spread over them.
     pub balance: Balance,
     /// How often the names of servers are looked up.
+    #[serde(serialize_with = "seconds")]
     pub resolve: Duration,
-    /// For a connection.
-    pub connect: Duration,
-    /// For the head of an answer.
-    pub response: Duration,
-    /// For the next bytes, and for the next request on a kept connection.
-    pub idle: Duration,
-    /// For the next bytes of a tunnel, in either direction.
-    pub tunnel: Duration,
+    /// How long its servers may take.
+    pub timeouts: UpstreamTimeouts,
     /// The protocol of connections to the servers.
     pub protocol: Protocol,
     /// TLS to those servers that have it; there is one if any has.
@@ -47,14 +46,34 @@ pub struct UpstreamConfig {
     pub max_pending: usize,
 }
 
+/// How long the servers of an upstream may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct UpstreamTimeouts {
+    /// For a connection.
+    #[serde(serialize_with = "seconds")]
+    pub connect: Duration,
+    /// For the head of an answer.
+    #[serde(serialize_with = "seconds")]
+    pub response: Duration,
+    /// For the next bytes, and for the next request on a kept connection.
+    #[serde(serialize_with = "seconds")]
+    pub idle: Duration,
+    /// For the next bytes of a tunnel, in either direction.
+    #[serde(serialize_with = "seconds")]
+    pub tunnel: Duration,
+}
+
 /// TLS to the servers of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UpstreamTlsConfig {
     /// The authorities that are trusted; `None` for those of the system.
+    #[serde(serialize_with = "authorities")]
     pub ca: Option<FileRef>,
     /// The gateway's certificate chain and its private key.
+    #[serde(rename = "own_certificate", serialize_with = "is_some")]
     pub client: Option<(FileRef, FileRef)>,
     /// The name that certificates have to be for; `None` for the host of the server.
+    #[serde(serialize_with = "server_name")]
     pub server_name: Option<ServerName<'static>>,
     /// Whether certificates are verified.
     pub verify: bool,
@@ -72,7 +91,8 @@ impl UpstreamConfig {
 }
 
 /// The protocol of a connection to a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// HTTP/1.1: one request at a time on a connection.
     Http1,
@@ -81,7 +101,8 @@ pub enum Protocol {
 }
 
 /// A version of the PROXY protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ProxyVersion {
     /// A line of text.
     V1,
@@ -111,7 +132,8 @@ pub struct ServerConfig {
 }
 
 /// How requests are spread over the servers of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Balance {
     /// In turn, by weight.
     RoundRobin,
@@ -124,44 +146,70 @@ pub enum Balance {
 }
 
 /// Health checks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HealthConfig {
     /// The path of the health check.
+    #[serde(serialize_with = "text")]
     pub path: PathAndQuery,
     /// The value of Host; `None` for that of the server.
+    #[serde(serialize_with = "host")]
     pub host: Option<HeaderValue>,
     /// The time from one check to the next.
+    #[serde(serialize_with = "seconds")]
     pub every: Duration,
     /// The time for connection and response together.
+    #[serde(serialize_with = "seconds")]
     pub timeout: Duration,
     /// The number of successes in a row that make a server healthy.
     pub healthy: u32,
     /// The number of failures in a row that make it unhealthy.
     pub unhealthy: u32,
     /// Statuses of successful checks.
+    #[serde(serialize_with = "ranges")]
     pub status: Vec<RangeInclusive<u16>>,
 }
 
 /// Ejection after consecutive failures.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EjectionConfig {
     /// The number of consecutive failures.
     pub failures: u32,
     /// The duration of the first ejection.
+    #[serde(rename = "for", serialize_with = "seconds")]
     pub span: Duration,
     /// The longest duration, if failures continue.
+    #[serde(serialize_with = "seconds")]
     pub max: Duration,
     /// The largest share of the servers that is ejected at once, in percent.
+    #[serde(serialize_with = "percent")]
     pub share: u8,
     /// Statuses that count as failures, in addition to missing responses.
+    #[serde(serialize_with = "statuses")]
     pub status: Vec<StatusCode>,
 }
 
 /// How often a request is tried on another server, where that is safe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RetryConfig {
     /// At most, for one request.
     pub attempts: u32,
     /// Retries for a hundred requests.
+    #[serde(serialize_with = "percent")]
     pub budget: u32,
+}
+
+impl Serialize for ServerConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let scheme = if self.tls { "https" } else { "http" };
+        let url = format!("{scheme}://{}", self.authority);
+        json!({ "url": url, "weight": self.weight }).serialize(serializer)
+    }
+}
+
+fn server_name<S: Serializer>(name: &Option<ServerName<'_>>, serializer: S) -> Result<S::Ok, S::Error> {
+    name.as_ref().map(ServerName::to_str).serialize(serializer)
+}
+
+fn host<S: Serializer>(host: &Option<HeaderValue>, serializer: S) -> Result<S::Ok, S::Error> {
+    host.as_ref().and_then(|host| host.to_str().ok()).serialize(serializer)
 }

@@ -20,9 +20,9 @@ fn parts_of(matches: LaxMatch<'_>) -> (usize, String, Vec<(String, String)>) {
 /// The routes before `found` that forward to one of its servers and guard what the path may be taken for.
 fn slow(config: &Config, request: &Request, found: usize) -> Found {
     let Config { routes, upstreams, .. } = config;
-    let servers = |route: &RouteConfig| match route.action {
+    let servers = |route: &RouteConfig| match &route.action {
         Action::Forward { upstream, .. } => {
-            upstreams[upstream].servers.iter().map(|one| &one.authority).collect()
+            upstreams[upstream.index].servers.iter().map(|one| &one.authority).collect()
         }
         _ => Vec::new(),
     };

@@ -7,6 +7,7 @@ use crate::listener::{ClientIpConfig, ForwardedHeader, TrustedList};
 use crate::lists::{ListConfig, ListSource};
 use crate::parse_network;
 use crate::raw_listen::RawClientIp;
+use crate::reference::Reference;
 use crate::report::{Problem, Report, nearest};
 use crate::shorthand::RawProxy;
 
@@ -37,14 +38,18 @@ pub(super) fn client_ip(
             RawProxy::Text(text) => trust(text, named, &mut config, report),
             RawProxy::File(file) => {
                 let Some(found) = lists::file(file, folder, report) else { continue };
-                let mut all = named.valid().map(|(_, list)| list).chain(&files);
-                let index = all.position(|list| list.file() == Some(&found)).unwrap_or_else(|| {
+                let mut all = named.valid().map(|(_, list)| list).chain(&files).enumerate();
+                let known = all.find(|(_, list)| list.file() == Some(&found));
+                let list = known.map(|(index, list)| Reference { index, name: list.name.clone() });
+                let list = list.unwrap_or_else(|| {
                     // No list of the file has a colon in its name.
                     let name = format!("trusted_proxies:{}", file.value);
-                    files.push(ListConfig { name, at: file.at, source: ListSource::File(found) });
-                    named.valid().count() + files.len() - 1
+                    let index = named.valid().count() + files.len();
+                    let source = ListSource::File(found);
+                    files.push(ListConfig { name: name.clone(), at: file.at, source });
+                    Reference { index, name }
                 });
-                config.trusted_lists.push(TrustedList { index, written: file.clone() });
+                config.trusted_lists.push(TrustedList { list, written: file.clone() });
             }
         }
     }
@@ -68,8 +73,8 @@ pub(super) fn client_ip(
 fn trust(text: &At<String>, named: &Section<ListConfig>, config: &mut ClientIpConfig, report: &mut Report) {
     if let Some(name) = text.value.strip_prefix("list:") {
         let name = text.piece("list:".len(), name);
-        let Some((index, _)) = named.find(&name, report) else { return };
-        config.trusted_lists.push(TrustedList { index, written: text.clone() });
+        let Some((list, _)) = named.find(&name, report) else { return };
+        config.trusted_lists.push(TrustedList { list, written: text.clone() });
     } else if named.valid().any(|(name, _)| name.value == text.value) {
         report.error(
             text.problem(format!("`{}` is a list, and `trusted_proxies` are networks", text.value))

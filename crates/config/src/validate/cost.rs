@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use sluicegate_limiter::Quota;
 
 use super::matching::method;
-use super::section::Section;
 use super::{header_name, key, value, word};
 use crate::at::At;
 use crate::cost::{Cost, DetailedCost};
@@ -190,17 +189,10 @@ fn statuses(text: &str) -> Result<(u16, u16), Mistake> {
 }
 
 /// Costs by route: each names a route, and one that asks the limit.
-pub(super) fn routes(
-    raw: &RawConfig,
-    limits: &Section<LimitConfig>,
-    routes: &[RouteConfig],
-    report: &mut Report,
-) {
+pub(super) fn routes(raw: &RawConfig, routes: &[RouteConfig], report: &mut Report) {
     if !report.errors.is_empty() {
         return; // a route with a mistake may be the one that is named
     }
-    let names = limits.valid().enumerate().map(|(index, (name, _))| (name.value.as_str(), index));
-    let limits: HashMap<&str, usize> = names.collect();
     let by_name: HashMap<&str, &RouteConfig> =
         routes.iter().map(|route| (route.name.as_str(), route)).collect();
     for (limit, raw) in raw.limits.as_ref().map_or(&[][..], |limits| &limits.value.0) {
@@ -217,7 +209,7 @@ pub(super) fn routes(
                 report.error(problem.did_you_mean(&name.value, known, otherwise));
                 continue;
             };
-            if !limits.get(limit.value.as_str()).is_some_and(|index| route.limits.contains(index)) {
+            if !route.limits.iter().any(|used| used.name == limit.value) {
                 report.error(
                     name.problem(format!(
                         "the route `{}` does not ask the limit `{}`",

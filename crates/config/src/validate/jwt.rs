@@ -11,7 +11,6 @@ use crate::jwt::{JwksUrl, JwtConfig, JwtKeys};
 use crate::raw_jwt::{RawJwks, RawJwt};
 use crate::read::OneOrMany;
 use crate::report::{Mistake, Place, Problem, Report};
-use crate::secret::Secret;
 use crate::shorthand::RawSecret;
 
 const LEEWAY: Duration = Duration::from_secs(30);
@@ -125,7 +124,7 @@ fn keys(at: Place, raw: &RawJwt, folder: Folder<'_>, report: &mut Report) -> Opt
     let jwks = raw.jwks.as_ref().and_then(|jwks| self::jwks(jwks, folder, report));
     let mut text = |raw: Option<&At<RawSecret>>| {
         let raw = raw?;
-        Some(At { at: raw.at, value: Secret::new(secret(Some(raw), folder, report)?) })
+        Some(At { at: raw.at, value: secret(Some(raw), folder, report)? })
     };
     let secret = text(raw.secret.as_ref()).map(JwtKeys::Secret);
     let public = text(raw.public_key.as_ref()).map(JwtKeys::PublicKey);

@@ -170,7 +170,7 @@ pub(super) fn exempt(
     for text in raw.map_or(&[][..], |raw| &raw.value) {
         if let Some(name) = text.value.strip_prefix("list:") {
             let name = text.piece("list:".len(), name);
-            exempt.lists.extend(context.lists.find(&name, report).map(|(index, _)| index));
+            exempt.lists.extend(context.lists.find(&name, report).map(|(list, _)| list));
             continue;
         }
         if let Some(plan) = text.value.strip_prefix("plan:") {

@@ -196,14 +196,14 @@ pub(super) fn warnings(
     let enforced_by_address =
         |limit: &LimitConfig| limit.mode == Mode::Enforce && limit.key.parts().all(Part::is_of_address);
     let guards: Vec<bool> = limits.valid().map(|(_, limit)| enforced_by_address(limit)).collect();
-    let guarded = |route: &RouteConfig| route.limits.iter().any(|used| guards.get(*used) == Some(&true));
+    let guarded = |route: &RouteConfig| route.limits.iter().any(|used| guards.get(used.index) == Some(&true));
     let unverified = |limit: &LimitConfig, part: &Part| match (part, &api_key.consumers) {
         // An unknown key counts as none, so that changing it changes nothing, unless none goes free.
         (Part::ApiKey, Some(consumers)) => !consumers.required && limit.on_missing == OnMissing::Skip,
         (part, _) => matches!(part, Part::ApiKey | Part::Header(_) | Part::Query(_) | Part::Cookie(_)),
     };
     let mut users: Vec<Vec<&RouteConfig>> = limits.valid().map(|_| Vec::new()).collect();
-    routes.iter().for_each(|route| route.limits.iter().for_each(|used| users[*used].push(route)));
+    routes.iter().for_each(|route| route.limits.iter().for_each(|used| users[used.index].push(route)));
     for ((name, limit), users) in limits.valid().zip(&users) {
         if users.is_empty() && report.errors.is_empty() {
             report.warning(

@@ -12,6 +12,7 @@ use crate::parse_network;
 use crate::raw::RawConfig;
 use crate::raw_route::RawRoute;
 use crate::read::OneOrMany;
+use crate::reference::Reference;
 use crate::report::Report;
 use crate::route::RouteConfig;
 use crate::shorthand::RawList;
@@ -70,7 +71,7 @@ fn named(
     raw: Option<&At<OneOrMany<At<String>>>>,
     lists: &Section<ListConfig>,
     report: &mut Report,
-) -> Vec<usize> {
+) -> Vec<Reference> {
     let Some(raw) = raw else { return Vec::new() };
     if raw.value.0.is_empty() {
         empty(raw.at, field, "name a list, or leave it out", report);
@@ -86,8 +87,8 @@ fn named(
             report.error(
                 name.problem(format!("`{field}` names lists and nothing else")).help(format!("write {bare}")),
             );
-        } else if let Some((index, _)) = lists.find(name, report) {
-            found.push(index);
+        } else if let Some((list, _)) = lists.find(name, report) {
+            found.push(list);
         }
     }
     found
@@ -105,8 +106,8 @@ pub(super) fn warnings(
     let accesses = routes.iter().map(|route| &route.access).chain([top]);
     let of_routes = accesses.flat_map(|access| access.deny.iter().chain(&access.allow));
     let of_limits = limits.valid().flat_map(|(_, limit)| &limit.exempt.lists);
-    let proxies = proxies.iter().map(|list| &list.index);
-    let used: HashSet<usize> = of_routes.chain(of_limits).chain(proxies).copied().collect();
+    let proxies = proxies.iter().map(|trusted| &trusted.list);
+    let used: HashSet<usize> = of_routes.chain(of_limits).chain(proxies).map(|list| list.index).collect();
     for (index, (name, _)) in lists.valid().enumerate() {
         if !used.contains(&index) && report.errors.is_empty() {
             report.warning(name.problem(format!("nothing uses the list `{}`", name.value)).help(format!(

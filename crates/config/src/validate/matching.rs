@@ -25,7 +25,7 @@ pub(super) fn matches(raw: &RawMatch, known: &Known<'_>, report: &mut Report) ->
     let words = [("loose", false), ("exact", true)];
     let spelling = raw.spelling.as_ref().and_then(|text| word(text, "spelling", &words, report));
     Match {
-        listener: listener.map(|(index, _)| index),
+        listener: listener.map(|(listener, _)| listener),
         hosts: each("host", raw.host.as_ref(), report, host),
         paths: each("path", raw.path.as_ref(), report, path::read),
         methods: each("methods", raw.methods.as_ref(), report, method),

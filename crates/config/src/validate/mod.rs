@@ -41,6 +41,7 @@ use crate::model::Config;
 use crate::raw::RawConfig;
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::route::HeaderFamilies;
+use crate::secret::Secret;
 use crate::shorthand::{RawCount, RawSecret};
 use crate::store::{RedisConfig, RedisServers};
 use crate::values;
@@ -112,7 +113,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         in_cluster: matches!(&store, Some(RedisConfig { servers: RedisServers::Cluster(_), .. })),
     };
     let (routes, matches) = route::all(raw, &known, report);
-    cost::routes(raw, &limits, &routes, report);
+    cost::routes(raw, &routes, report);
     limit::warnings(&limits, &routes, &client_ip, &api_key, report);
     lists::warnings(&lists, &access, &routes, &limits, &client_ip.trusted_lists, report);
     upstream::warnings(&upstreams, &routes, report);
@@ -216,15 +217,15 @@ fn in_range(
 }
 
 /// A secret, empty if there is none; `None` if its file cannot be read, and that is reported.
-fn secret(raw: Option<&At<RawSecret>>, folder: Folder<'_>, report: &mut Report) -> Option<String> {
+fn secret(raw: Option<&At<RawSecret>>, folder: Folder<'_>, report: &mut Report) -> Option<Secret> {
     match raw.map(|raw| &raw.value) {
-        None => Some(String::new()),
-        Some(RawSecret::Value(value)) => Some(value.clone()),
+        None => Some(Secret::default()),
+        Some(RawSecret::Value(value)) => Some(Secret::new(value)),
         Some(RawSecret::File(path)) => {
             let bytes = folder.content(path, report)?.bytes;
             let text = utf8_text(bytes)
                 .map_err(|error| report.error(path.problem(format!("cannot read {}: {error}", path.value))));
-            text.ok().map(|text| text.trim().to_owned())
+            text.ok().map(|text| Secret::new(text.trim()))
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::percent_decode;
 use crate::report::Mistake;
+use crate::secret::Secret;
 use crate::store::RedisAddress;
 
 /// What one URL says.
@@ -13,7 +14,7 @@ pub(super) struct RedisUrl {
     pub(super) address: RedisAddress,
     pub(super) tls: bool,
     pub(super) username: Option<String>,
-    pub(super) password: Option<String>,
+    pub(super) password: Secret,
     pub(super) database: Option<u32>,
 }
 
@@ -58,8 +59,8 @@ fn tcp(rest: &str, tls: bool, port: u16) -> Result<RedisUrl, Mistake> {
         None => (None, authority),
     };
     let (username, password) = match credentials.map(|text| text.split_once(':').unwrap_or((text, ""))) {
-        Some((username, password)) => (given(username), given(password)),
-        None => (None, None),
+        Some((username, password)) => (given(username), Secret::new(given(password).unwrap_or_default())),
+        None => (None, Secret::default()),
     };
     let (host, port) = host_and_port(place, port)?;
     let database = match path.trim_start_matches('/') {
@@ -130,7 +131,7 @@ fn unix(rest: &str) -> Result<RedisUrl, Mistake> {
         }
     };
     let address = RedisAddress::Unix(PathBuf::from(percent_decode(path)));
-    Ok(RedisUrl { address, tls: false, username: None, password: None, database })
+    Ok(RedisUrl { address, tls: false, username: None, password: Secret::default(), database })
 }
 
 fn database(number: &str) -> Result<u32, Mistake> {
@@ -152,14 +153,14 @@ mod tests {
 
     fn tcp(host: &str, port: u16) -> RedisUrl {
         let address = RedisAddress::Tcp { host: host.to_owned(), port };
-        RedisUrl { address, tls: false, username: None, password: None, database: None }
+        RedisUrl { address, tls: false, username: None, password: Secret::default(), database: None }
     }
 
     #[test]
     fn urls_as_the_manual_writes_them() {
         let app = RedisUrl {
             username: Some("app".to_owned()),
-            password: Some("p@:/ss".to_owned()),
+            password: Secret::new("p@:/ss"),
             database: Some(2),
             ..tcp("h", 7)
         };
@@ -172,7 +173,7 @@ mod tests {
             ("redis://[::1]", tcp("::1", 6379)),
             ("rediss://h", RedisUrl { tls: true, ..tcp("h", 6379) }),
             ("redis://app@h", RedisUrl { username: Some("app".to_owned()), ..tcp("h", 6379) }),
-            ("redis://:s@h", RedisUrl { password: Some("s".to_owned()), ..tcp("h", 6379) }),
+            ("redis://:s@h", RedisUrl { password: Secret::new("s"), ..tcp("h", 6379) }),
             ("redis://app:p%40%3A%2Fss@h:7/2", app.clone()),
             ("redis://app:p@:%2Fss@h:7/2", app),
             ("unix:///run/r.sock", socket.clone()),

@@ -23,6 +23,7 @@ use crate::lists::{Access, ListConfig};
 use crate::model::{LimitConfig, Mode};
 use crate::raw::RawConfig;
 use crate::raw_route::RawRoute;
+use crate::reference::Reference;
 use crate::report::{Problem, Report};
 use crate::route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 use crate::shorthand::{RawAnswer, RawCount};
@@ -110,7 +111,7 @@ fn route(
     name: &At<String>,
     raw: &RawRoute,
     matches: Match,
-    limits: Vec<usize>,
+    limits: Vec<Reference>,
     known: &Known<'_>,
     report: &mut Report,
 ) -> Option<RouteConfig> {
@@ -175,12 +176,12 @@ fn shape(raw: &RawRoute, names: Names<'_>, known: &Known<'_>, report: &mut Repor
 }
 
 /// The limits of a route; `matches` if that is known.
-fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &mut Report) -> Vec<usize> {
+fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &mut Report) -> Vec<Reference> {
     let mut limits = Vec::new();
     let mut in_store: Vec<(&At<String>, &LimitConfig)> = Vec::new();
     for name in raw.limits.as_ref().map_or(&[][..], |limits| &limits.value) {
-        let Some((index, limit)) = known.limits.find(name, report) else { continue };
-        if limits.contains(&index) {
+        let Some((reference, limit)) = known.limits.find(name, report) else { continue };
+        if limits.contains(&reference) {
             report.error(name.problem(format!("the limit `{}` is given twice", name.value)));
             continue;
         }
@@ -196,7 +197,7 @@ fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &m
                 );
             }
         }
-        limits.push(index);
+        limits.push(reference);
         if limit.shared && limit.mode != Mode::Off {
             in_store.push((name, limit));
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::check_name;
 use crate::at::At;
 use crate::read::Named;
+use crate::reference::Reference;
 use crate::report::Report;
 
 /// All entries of one kind. A wrong entry is kept as `None`, so that references to it are not reported.
@@ -52,11 +53,12 @@ impl<T> Section<T> {
         self.things.push((name, thing));
     }
 
-    /// The thing called `name` and its index among those that are valid; `None` if it is unknown or wrong, and
+    /// The thing called `name` and a reference to it by its index among those that are valid; `None` if it is unknown or wrong, and
     /// that is reported.
-    pub(super) fn find(&self, name: &At<String>, report: &mut Report) -> Option<(usize, &T)> {
+    pub(super) fn find(&self, name: &At<String>, report: &mut Report) -> Option<(Reference, &T)> {
         if let Some((at, index)) = self.by_name.get(&name.value) {
-            return Some((*index, self.things[*at].1.as_ref()?));
+            let thing = self.things[*at].1.as_ref()?;
+            return Some((Reference { index: *index, name: name.value.clone() }, thing));
         }
         if !self.complete {
             return None;

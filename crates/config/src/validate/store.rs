@@ -10,6 +10,7 @@ use super::{between, empty, exactly_one, in_range, missing, secret, value};
 use crate::at::{At, Folder};
 use crate::raw_store::{RawRedis, RawRedisTls, RawSentinel, RawStore};
 use crate::report::{Mistake, Place, Problem, Report};
+use crate::secret::Secret;
 use crate::shorthand::RawSecret;
 use crate::store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 
@@ -70,8 +71,8 @@ fn redis(
         let problem = Problem::new(*at, "`tls` means nothing without rediss://");
         report.error(problem.help("write rediss:// in every URL, or remove `tls`"));
     }
-    let tells =
-        password.is_some() || matches!(found.servers, RedisServers::Sentinel { password: Some(_), .. });
+    let tells = !password.is_empty()
+        || matches!(&found.servers, RedisServers::Sentinel { password, .. } if !password.is_empty());
     if let Some(url) = found.far.filter(|_| tells && !found.tls) {
         report.warning(
             url.problem("a password leaves this machine as readable text")
@@ -133,7 +134,7 @@ fn prefix(text: &str) -> Result<String, Mistake> {
 }
 
 /// A user and a password.
-type Credentials = (Option<String>, Option<String>);
+type Credentials = (Option<String>, Secret);
 
 /// The fields with credentials.
 struct Login<'a> {
@@ -156,18 +157,18 @@ impl Login<'_> {
         let own_password = secret(self.password, folder, report);
         let readable = own_password.is_some() && !self.wrong.contains(&"password");
         for (name, in_url, at) in [
-            ("username", &user_in_url, self.username.map(|text| text.at)),
-            ("password", &password_in_url, self.password.map(|text| text.at)),
+            ("username", user_in_url.is_some(), self.username.map(|text| text.at)),
+            ("password", !password_in_url.is_empty(), self.password.map(|text| text.at)),
         ] {
-            if let (Some(_), Some(at)) = (in_url, at) {
+            if let (true, Some(at)) = (in_url, at) {
                 let problem = Problem::new(at, format!("`{name}` is given here and in the URL"));
                 report.error(problem.help("keep one of them"));
             }
         }
         let given = |text: &String| !text.is_empty();
         let username = self.username.map(|text| text.value.clone()).filter(given).or(user_in_url);
-        let password = own_password.filter(given).or(password_in_url);
-        if username.is_some() && password.is_none() && readable {
+        let password = own_password.filter(|text| !text.is_empty()).unwrap_or(password_in_url);
+        if username.is_some() && password.is_empty() && readable {
             let problem = Problem::new(self.at, "a user of Redis needs a password");
             report.error(problem.help("such as `password: {file: redis.password}`, or remove the user"));
         }
@@ -243,7 +244,7 @@ fn sentinel<'a>(
         password: raw.password.as_ref(),
         wrong: &raw.wrong,
     };
-    let (username, password) = login.read((None, None), folder, report);
+    let (username, password) = login.read((None, Secret::default()), folder, report);
     let nodes = nodes(raw.nodes.as_ref()?, "nodes", report)?;
     let master = raw.master.as_ref()?.value.clone();
     Some(nodes.found(|nodes| RedisServers::Sentinel { master, nodes, username, password }))
@@ -260,7 +261,14 @@ struct Nodes<'a> {
 impl<'a> Nodes<'a> {
     fn found(self, servers: impl FnOnce(Vec<RedisAddress>) -> RedisServers) -> Found<'a> {
         let Self { addresses, tls, first, far } = self;
-        Found { servers: servers(addresses), tls, login: (None, None), database: None, first, far }
+        Found {
+            servers: servers(addresses),
+            tls,
+            login: (None, Secret::default()),
+            database: None,
+            first,
+            far,
+        }
     }
 }
 
@@ -278,7 +286,7 @@ fn nodes<'a>(raw: &'a At<Vec<At<String>>>, field: &str, report: &mut Report) -> 
             let problem = text.problem("a node is a host and a port, not a socket of this machine");
             report.error(problem.help("such as redis://10.0.0.1:6379"));
         }
-        if url.username.is_some() || url.password.is_some() {
+        if url.username.is_some() || !url.password.is_empty() {
             let problem = text.problem(format!("a URL in `{field}` holds no user or password"));
             report.error(problem.help(format!("`username` and `password` are fields of `{owner}`")));
         }

@@ -14,7 +14,7 @@ use crate::raw_upstream::RawUpstream;
 use crate::report::{Mistake, Report};
 use crate::route::{Action, RouteConfig};
 use crate::shorthand::RawServer;
-use crate::upstream::{ServerConfig, UpstreamConfig};
+use crate::upstream::{ServerConfig, UpstreamConfig, UpstreamTimeouts};
 use crate::values;
 
 pub(super) fn upstream(
@@ -71,10 +71,7 @@ pub(super) fn upstream(
         servers: servers?,
         balance: balance?,
         resolve: resolve?,
-        connect: connect?,
-        response: response?,
-        idle: idle?,
-        tunnel: tunnel?,
+        timeouts: UpstreamTimeouts { connect: connect?, response: response?, idle: idle?, tunnel: tunnel? },
         protocol,
         tls,
         proxy_protocol,
@@ -139,8 +136,8 @@ pub(super) fn warnings(upstreams: &Section<UpstreamConfig>, routes: &[RouteConfi
     }
     let mut users: Vec<Vec<&RouteConfig>> = upstreams.valid().map(|_| Vec::new()).collect();
     for route in routes {
-        if let Action::Forward { upstream, .. } = route.action {
-            users[upstream].push(route);
+        if let Action::Forward { upstream, .. } = &route.action {
+            users[upstream.index].push(route);
         }
     }
     for ((name, upstream), users) in upstreams.valid().zip(&users) {

@@ -1,0 +1,190 @@
+//! How values of the configuration are serialized that do not serialize themselves, for `serialize_with`: as the file
+//! writes them, without anything that may be a secret.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use serde::{Serialize, Serializer};
+use sluicegate_limiter::{Ban, Quota, Span};
+
+use super::cors::CorsConfig;
+use super::rewrite::{HeaderChange, HeaderChanges};
+
+/// A value as its text.
+pub(super) fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// Values as their texts.
+pub(super) fn texts<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(ToString::to_string))
+}
+
+/// Numbers or texts by a name that is no string.
+pub(super) fn by_name<N: Display, T: Serialize, S: Serializer>(
+    pairs: &[(N, T)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name.to_string(), value)))
+}
+
+/// A duration in seconds.
+pub(super) fn seconds<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(value.as_secs_f64())
+}
+
+/// A duration that may be missing, in seconds.
+pub(super) fn seconds_or_null<S: Serializer>(
+    value: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.map(|value| value.as_secs_f64()).serialize(serializer)
+}
+
+/// A number of hundredths.
+pub(super) fn percent<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{value}%"))
+}
+
+/// Whether there is a value, which may be a secret.
+pub(super) fn is_some<T, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(value.is_some())
+}
+
+/// How many values there are; they may be secrets.
+pub(super) fn count<T, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+    values.len().serialize(serializer)
+}
+
+/// Whose certificates are trusted.
+pub(super) fn authorities<T, S: Serializer>(file: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if file.is_some() { "private" } else { "system" })
+}
+
+/// Headers that a request has to have. Their values may be secrets; `*` is any value.
+pub(super) fn required_headers<S: Serializer>(
+    headers: &[(HeaderName, Option<HeaderValue>)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let shown = |value: &Option<_>| if value.is_some() { "(redacted)" } else { "*" };
+    serializer.collect_map(headers.iter().map(|(name, value)| (name.as_str(), shown(value))))
+}
+
+/// The names of headers that a request has to have.
+pub(super) fn header_names<S: Serializer>(
+    headers: &[(HeaderName, Option<HeaderValue>)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(headers.iter().map(|(name, _)| name.as_str()))
+}
+
+/// Changes of headers.
+pub(super) fn header_changes<S: Serializer>(
+    changes: &[HeaderChange],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    HeaderChanges(changes).serialize(serializer)
+}
+
+/// The CORS policy of a route.
+pub(super) fn cors<S: Serializer>(cors: &Option<Arc<CorsConfig>>, serializer: S) -> Result<S::Ok, S::Error> {
+    cors.as_deref().serialize(serializer)
+}
+
+/// A status as its number.
+pub(super) fn status<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}
+
+/// Statuses as their numbers.
+pub(super) fn statuses<S: Serializer>(statuses: &[StatusCode], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(statuses.iter().map(StatusCode::as_u16))
+}
+
+/// Ranges of statuses.
+pub(super) fn ranges<S: Serializer>(
+    ranges: &[RangeInclusive<u16>],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ranges.iter().map(|range| format!("{}-{}", range.start(), range.end())))
+}
+
+/// One of two words.
+macro_rules! either {
+    ($($(#[$meta:meta])* $name:ident = $yes:literal, $no:literal;)*) => {$(
+        $(#[$meta])*
+        pub(super) fn $name<S: Serializer>(value: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_str(if *value { $yes } else { $no })
+        }
+    )*};
+}
+
+either! {
+    /// Whether other spellings of a path are recognised.
+    spelling = "exact", "loose";
+    /// Whether clients must have a certificate.
+    client_auth = "required", "optional";
+    /// Where a limit counts.
+    scope = "shared", "local";
+}
+
+/// An algorithm and its numbers.
+#[derive(Serialize)]
+struct QuotaNumbers {
+    algorithm: &'static str,
+    rate: Option<String>,
+    capacity: u64,
+}
+
+/// A quota.
+pub(super) fn quota<S: Serializer>(quota: &Quota, serializer: S) -> Result<S::Ok, S::Error> {
+    QuotaNumbers::of(quota).serialize(serializer)
+}
+
+/// A quota that may be missing.
+pub(super) fn quota_or_null<S: Serializer>(quota: &Option<Quota>, serializer: S) -> Result<S::Ok, S::Error> {
+    quota.as_ref().map(QuotaNumbers::of).serialize(serializer)
+}
+
+/// The quotas of plans.
+pub(super) fn plans<S: Serializer>(plans: &[(String, Quota)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(plans.iter().map(|(name, quota)| (name, QuotaNumbers::of(quota))))
+}
+
+/// A ban.
+pub(super) fn ban<S: Serializer>(ban: &Option<Ban>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Numbers {
+        after: u64,
+        within: Option<String>,
+        r#for: String,
+    }
+    ban.map(|ban| Numbers {
+        after: ban.after(),
+        within: (ban.after() > 1).then(|| ban.within().to_string()),
+        r#for: ban.span().to_string(),
+    })
+    .serialize(serializer)
+}
+
+impl QuotaNumbers {
+    fn of(quota: &Quota) -> Self {
+        Self { algorithm: quota.algorithm(), rate: rate(quota), capacity: quota.capacity() }
+    }
+}
+
+/// A rate as the file writes it.
+fn rate(quota: &Quota) -> Option<String> {
+    let rate = quota.rate()?;
+    let by_calendar = matches!(quota, Quota::FixedWindow(window, _) if window.calendar().is_some());
+    let period = match rate.period() {
+        Span::DAY if by_calendar => "day".to_owned(),
+        period if by_calendar && period < Span::from_secs(28 * 86_400) => "week".to_owned(),
+        _ if by_calendar => "month".to_owned(),
+        period => period.to_string(),
+    };
+    Some(format!("{}/{period}", rate.count()))
+}
