@@ -195,7 +195,7 @@ fn the_master_changes() {
         fleet.in_turn(2, "other");
         (sentinels.servers[1].scripts() > 0).then_some(())
     });
-    sleep(Duration::from_secs(1)); // each worker notices by itself
+    fleet.settle("/tight");
     fleet.up();
     let rest = Load::on(&fleet, 50).target("/tight").keys(&["half"]).send(200);
     assert_eq!(admitted(&rest), 50, "the other half");

@@ -136,7 +136,7 @@ fn number(text: Option<String>) -> u64 {
 #[test]
 fn redis_is_frozen_and_thawed() {
     let redis = RedisServer::start();
-    let fleet = Fleet::start(2, &(redis.store_within("50ms") + TEXT));
+    let fleet = Fleet::start(2, &(redis.store_within("200ms") + TEXT));
     let before = fleet.in_turn(10, "steady").len();
     // No request is in flight at this moment, so that each is decided either by Redis or by the gateway alone.
     redis.freeze();
