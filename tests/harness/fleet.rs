@@ -119,7 +119,10 @@ impl Fleet {
             round += 1; // a key that is refused is remembered, and the store is not asked for it
             let keys: Vec<String> = (0..128).map(|number| format!("settling-{round}-{number}")).collect();
             let before = self.fallbacks();
-            Load::on(self, 64).target(target).keys(&keys.iter().map(String::as_str).collect::<Vec<_>>()).send(128);
+            Load::on(self, 64)
+                .target(target)
+                .keys(&keys.iter().map(String::as_str).collect::<Vec<_>>())
+                .send(128);
             (self.fallbacks() == before && self.iter().all(has_store)).then_some(())
         });
     }

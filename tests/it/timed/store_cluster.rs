@@ -7,7 +7,7 @@ use crate::harness::fleet::{has_store, route};
 use crate::harness::load::admitted;
 use crate::harness::{
     Cluster, Fleet, Load, RedisServer, Sentinels, Setup, Stopwatch, deadline, gated_upstream, patience,
-    sleep, until, within,
+    until, within,
 };
 
 /// A limit that no request reaches, and one of 100 on `/tight`.
