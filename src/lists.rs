@@ -1,7 +1,7 @@
-//! Lists of addresses: whom routes let in or turn away, and whom limits leave alone.
+//! Lists of addresses: which clients routes admit or refuse, and which are exempt from limits.
 //!
-//! What a list covers is kept as ranges that are sorted and apart, so that a million lines are searched in twenty
-//! steps, and lines that overlap or adjoin cost nothing.
+//! A list is stored as sorted, disjoint ranges: a million lines are searched in twenty steps, and lines that overlap or
+//! are adjacent cost nothing.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct AddressList {
     source: Option<Source>,
 }
 
-/// Ranges, sorted and apart. The firsts stand by themselves, for these are what is searched.
+/// Sorted, disjoint ranges. The first addresses are in an array of their own, because the search reads only them.
 #[derive(Clone, Debug, Default)]
 struct Ranges<T> {
     firsts: Vec<T>,
@@ -59,19 +59,19 @@ impl AddressList {
         self.v4.covers(0, u32::MAX) || self.v6.covers(0, u128::MAX)
     }
 
-    /// How many addresses and networks it was made of.
+    /// The number of addresses and networks in the list as written.
     pub fn len(&self) -> usize {
         self.entries
     }
 
-    /// Whether nobody is on it.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 }
 
 impl<T: Copy + Ord> Ranges<T> {
-    /// These ranges, of which those are made one that overlap or adjoin. `next` is the number behind another.
+    /// These ranges, with overlapping and adjacent ones merged. `next` returns the following number.
     fn of(mut ranges: Vec<(T, T)>, next: impl Fn(T) -> Option<T>) -> Self {
         ranges.sort_unstable();
         let (mut firsts, mut lasts) = (Vec::new(), Vec::<T>::new());
@@ -99,13 +99,13 @@ impl<T: Copy + Ord> Ranges<T> {
     }
 }
 
-/// Whether a route lets a client in.
+/// Whether a route admits a client.
 pub fn admits(access: &Access, lists: &[Arc<AddressList>], client: IpAddr) -> bool {
     let is_on = |list: &Reference| lists[list.index].contains(client);
     !access.deny.iter().any(is_on) && (access.allow.is_empty() || access.allow.iter().any(is_on))
 }
 
-/// Whether a limit leaves a client alone for its address.
+/// Whether the address of a client makes it exempt from a limit.
 pub fn is_exempt(exempt: &Exempt, lists: &[Arc<AddressList>], client: IpAddr) -> bool {
     exempt.networks.iter().any(|network| network.contains(&client))
         || exempt.lists.iter().any(|list| lists[list.index].contains(client))

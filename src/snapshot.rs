@@ -29,7 +29,7 @@ pub struct Snapshot {
     pub generation: u64,
     /// What the file says.
     pub config: LoadedConfig,
-    /// The listeners as new connections find them, in the order of the file.
+    /// The state of each listener for new connections, in the order of the file.
     pub listener_states: Vec<Arc<ListenerState>>,
     /// Finds the index of a request's route.
     pub table: RouteTable,
@@ -41,13 +41,13 @@ pub struct Snapshot {
     pub limits: Vec<Arc<Limit>>,
     /// The secret that keys are hashed with, the same for the life of the process.
     pub secret: KeySecret,
-    /// What the threads share of the upstreams, in the order of the file.
+    /// The shared state of the upstreams, in the order of the file.
     pub upstreams: Vec<Arc<UpstreamState>>,
-    /// What the threads share of the store.
+    /// The shared state of the store.
     pub store: Option<Arc<StoreState>>,
-    /// Headers that routes, limits and credentials are made of: no client has them removed on the way.
+    /// Headers on which routes, limits and credentials depend: a client cannot have them removed with `Connection`.
     pub reserved: Vec<HeaderName>,
-    /// Whether any answers say which pages of other origins may read them.
+    /// Whether any route has a CORS policy.
     pub has_cors: bool,
     /// Which request headers with underscores in their names may pass.
     pub underscores: Underscores,
@@ -55,7 +55,7 @@ pub struct Snapshot {
     pub jwt: Option<Arc<Jwt>>,
 }
 
-/// A route with what its answers are made of.
+/// A route, with everything that can be computed before a request arrives.
 pub struct Route {
     /// Its name.
     pub name: String,
@@ -136,7 +136,7 @@ impl SnapshotBuilder {
                 .map(Arc::clone)
         };
         let new_store = |config: &RedisConfig| {
-            // What another store has told says nothing of this one.
+            // The state that another store reported is not valid for this one.
             let all = limits.iter().flat_map(Limit::all).filter(|limit| limit.config.shared);
             all.for_each(|limit| limit.counted.forget());
             Arc::new(StoreState::new(settings(config)))
@@ -208,7 +208,7 @@ impl Snapshot {
         self.limits.iter().find(|limit| limit.config.name == name)
     }
 
-    /// What requests cost on the limit at this place of the file, if that is known late.
+    /// The cost of requests on the limit with this index, if it is only known after the response.
     pub fn late_cost(&self, limit: usize) -> Option<&DetailedCost> {
         match &self.config.limits.get(limit)?.cost {
             Cost::Detailed(cost) => Some(cost),
@@ -216,7 +216,7 @@ impl Snapshot {
         }
     }
 
-    /// The keys of a limit and of its variants that owe something at `now`.
+    /// The number of keys of a limit and its variants whose counters are not zero at `now`.
     pub fn keys(&self, limit: &Arc<Limit>, now: Time) -> usize {
         let at = match &self.store {
             Some(store) if limit.config.shared => store.clocks_at(now),
@@ -225,24 +225,24 @@ impl Snapshot {
         limit.all().map(|limit| limit.counted.counters.keys(at)).sum()
     }
 
-    /// Has a limit forget what a store has told of its keys.
+    /// Drops the state of a limit that a store reported.
     pub fn forget(&self, limit: &str) {
         self.limit(limit).into_iter().flat_map(Limit::all).for_each(|limit| limit.counted.forget());
     }
 
-    /// The changes of the headers of answers, of a route or where there is none.
+    /// The header changes for answers of a route, or for requests that match no route.
     pub fn answer_headers(&self, route: Option<usize>) -> &[HeaderChange] {
         route.map_or(&self.config.answer_headers, |route| &self.config.routes[route].shape.answer)
     }
 
-    /// Which pages of other origins may read the answers of a route, or those where there is none.
+    /// The CORS policy of a route, or for requests that match no route.
     pub fn cors(&self, route: Option<usize>) -> Option<&CorsConfig> {
         let of_route = |index: usize| self.config.routes[index].cors.as_deref();
         if self.has_cors { route.map_or(self.config.cors.as_deref(), of_route) } else { None }
     }
 
-    /// The route that would take the request that a preflight request asks for, if the gateway answers that itself: the
-    /// route says who may ask, or the one that was `found` for the preflight request does.
+    /// The route of the request that a preflight request announces, if the gateway answers the preflight itself: if
+    /// that route, or the route that was `found` for the preflight request, has a CORS policy.
     #[inline]
     pub fn preflight(&self, query: &RouteQuery<'_>, found: Option<usize>) -> Option<Option<usize>> {
         if self.has_cors { self.preflight_of(query, found) } else { None }
@@ -260,7 +260,7 @@ impl Snapshot {
         &self.config.upstreams[index]
     }
 
-    /// What keeps the requests of a route on one server.
+    /// The key by which requests of a route are assigned to a server.
     pub fn affinity(&self, route: &Route) -> Option<&KeySpec> {
         match &route.target {
             Target::Upstream { index, .. } => self.config.upstreams[*index].hashed_by(),

@@ -1,4 +1,4 @@
-//! From the limits of a configuration to limits with counters: those that stand live on.
+//! Builds limits with counters from a configuration. Counters of unchanged limits are kept.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{Bans, Counters, Limit, LimitParts};
 use crate::keys::KeySecret;
 use sluicegate_config::{Config, LimitConfig, Mode};
 
-/// Builds the limits of one configuration after those of another.
+/// Builds the limits of a configuration that follows another.
 struct Builder<'a> {
     config: &'a Config,
     secret: &'a KeySecret,
@@ -41,7 +41,7 @@ impl Limit {
 impl Builder<'_> {
     /// A limit with its plans and its candidate.
     fn limit(&self, limit: &LimitConfig, old: Option<&Arc<Limit>>, index: usize) -> Arc<Limit> {
-        // A key is banned on the limit, whatever plan it is on; a candidate bans nobody.
+        // A ban applies to the key on all plans of the limit; a candidate bans nobody.
         let known = old.filter(|old| old.config.key == limit.key).and_then(|old| old.counted.bans.as_ref());
         let bans = Bans::following(limit.ban, limit.max_keys, known, self.now);
         let variant = |quota: Quota, mode: Mode| LimitConfig {
@@ -68,7 +68,7 @@ impl Builder<'_> {
         Arc::new(made.with_variants(plans, candidate))
     }
 
-    /// A limit or a variant of one. `suffix` follows the limit's name where its keys are named in a store.
+    /// A limit or a variant of one. `suffix` follows the name of the limit in the names of its keys in a store.
     fn one(
         &self,
         limit: LimitConfig,
@@ -97,20 +97,20 @@ impl Builder<'_> {
     }
 }
 
-/// Has the counters of `old` count as `new` says; whether they can.
+/// Changes the counters of `old` to the quota of `new`. Returns whether that is possible.
 fn carry_over(old: &Limit, new: &LimitConfig, now: Time) -> bool {
     let counters = &old.counted.counters;
     if old.config.quota == new.quota && old.config.max_keys == new.max_keys {
         return true;
     }
     if new.shared {
-        // Only what a store told is kept here, on the store's clock: it will tell it again, rescaled.
+        // This is only a copy of the state in the store, on the clock of the store, which will report it rescaled.
         counters.forget();
     }
     counters.reconfigure(&new.quota, new.max_keys, now)
 }
 
-/// Whether counters made under `old` mean the same under `new`.
+/// Whether counters of `old` have the same meaning under `new`.
 fn keeps_counters(old: &LimitConfig, new: &LimitConfig) -> bool {
     old.key == new.key && old.quota.algorithm() == new.quota.algorithm() && old.shared == new.shared
 }

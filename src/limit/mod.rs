@@ -1,4 +1,4 @@
-//! 5: the limits of the configuration in force, with their counters, in this process and in a shared store.
+//! The limits of the configuration in force, with their counters, in this process and in a shared store.
 //!
 //! `sluicegate_counters` decides what is counted in this process, `sluicegate_counters_redis` what a store counts;
 //! [`shared`] decides requests of which some limits are counted there.
@@ -23,43 +23,43 @@ use sluicegate_config::{Cost, LimitConfig, Mode, OnStoreFailure};
 
 /// A limit of the configuration in force.
 pub struct Limit {
-    /// What the file says.
+    /// Its configuration.
     pub config: LimitConfig,
-    /// The limit with its counters, which live on when the file changes.
+    /// The limit with its counters, which survive a reload.
     pub counted: Arc<CountedLimit>,
-    /// The key of all requests that lack theirs.
+    /// The key of all requests that do not have the configured key.
     pub missing: Fingerprint,
-    /// The keys that it leaves alone.
+    /// The exempt keys.
     pub exempt: Vec<Fingerprint>,
-    /// The only keys that it concerns, if it does not concern all.
+    /// The keys to which it applies; `None` for all.
     pub only: Vec<Fingerprint>,
-    /// The same limit for those on a plan, by the plan's name.
+    /// The variants of the limit for plans, by the name of the plan.
     pub plans: Vec<(String, Arc<Limit>)>,
-    /// The same limit with the quota that is tried.
+    /// The variant with the candidate quota.
     pub candidate: Option<Arc<Limit>>,
-    /// What it allows, as clients are told.
+    /// The quota as it is reported to clients.
     pub shown: Box<str>,
 }
 
-/// What a limit of the file is built with, besides what the file says.
+/// What a limit is built from, besides its configuration.
 #[derive(Clone)]
 pub struct LimitParts<'a> {
-    /// Its counters, which exist or are new.
+    /// Its counters, kept or new.
     pub counters: Arc<Counters>,
-    /// Its bans, likewise.
+    /// Its bans, kept or new.
     pub bans: Option<Arc<Bans>>,
-    /// Its place in the file: the one of the limit itself for its plans and its candidate.
+    /// Its index in the file; plans and the candidate have the index of their limit.
     pub index: usize,
-    /// Bits of an IPv6 address that make one client.
+    /// The length of the IPv6 prefix that counts as one client.
     pub ipv6_prefix: u8,
     /// The secret that keys are hashed with.
     pub secret: &'a KeySecret,
-    /// What the names of its keys in a shared store begin with.
+    /// The beginning of the names of its keys in a shared store.
     pub key_prefix: &'a str,
 }
 
 impl Limit {
-    /// A limit of the file.
+    /// Builds a limit.
     pub fn new(config: LimitConfig, parts: LimitParts<'_>) -> Self {
         let LimitParts { counters, bans, index, ipv6_prefix, secret, key_prefix } = parts;
         let readings = |value: &String| keys::from_text(&config.key, value, ipv6_prefix, secret);
@@ -93,34 +93,34 @@ impl Limit {
         }
     }
 
-    /// With these variants for some requests. The plans of a limit share the names of its keys in a store, where a
-    /// debt under another quota is carried over; a candidate is counted apart.
+    /// Adds the variants. The plans of a limit share the names of its keys in a store, where the debt under another
+    /// quota is converted; a candidate has keys of its own.
     pub fn with_variants(mut self, plans: Vec<(String, Arc<Self>)>, candidate: Option<Self>) -> Self {
         self.plans = plans;
         self.candidate = candidate.map(Arc::new);
         self
     }
 
-    /// The limit for those on this plan.
+    /// The variant for this plan, or the limit itself.
     #[inline]
     pub fn for_plan(self: &Arc<Self>, plan: Option<&str>) -> &Arc<Self> {
         let of_plan = plan.and_then(|plan| self.plans.iter().find(|(name, _)| name == plan));
         of_plan.map_or(self, |(_, limit)| limit)
     }
 
-    /// The limit and its variants, each with counters of its own.
+    /// The limit and its variants, each with its own counters.
     pub fn all(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
         std::iter::once(self).chain(self.plans.iter().map(|(_, limit)| limit)).chain(&self.candidate)
     }
 
-    /// Whether its refusal counts.
+    /// Whether its refusals are enforced.
     #[inline]
     pub fn enforces(&self) -> bool {
         self.config.mode == Mode::Enforce
     }
 }
 
-/// When the cost of a request is known, on the limit at this place of the file.
+/// When the cost of a request on a limit is known.
 fn cost_kind(cost: &Cost, index: usize) -> CostKind {
     match cost {
         Cost::Constant(cost) => CostKind::Constant(*cost),

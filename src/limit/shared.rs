@@ -1,5 +1,5 @@
-//! Requests of whose limits some are counted in a shared store: which of the two decides, and what becomes of a
-//! request while the store fails.
+//! Requests with limits that are counted in a shared store: how local and shared decisions are combined, and what
+//! happens to requests while the store fails.
 
 use std::rc::Rc;
 
@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 
 type Asks<'a> = SmallVec<[Ask<'a>; 2]>;
 
-/// Decides a request at `now`. Takes no longer than the timeout of the store, and never fails: without the store each
-/// limit follows its policy for that.
+/// Decides a request at `now`. It takes no longer than the timeout of the store and never fails: without the store, the
+/// policy `on_store_failure` of each limit applies.
 pub async fn decide(store: &Rc<Store>, mut asks: Asks<'_>, now: Time) -> Decision {
     if let Some(refusal) = remembered_refusal(store, &mut asks, now) {
         store.count_remembered();
@@ -40,8 +40,8 @@ pub async fn decide(store: &Rc<Store>, mut asks: Asks<'_>, now: Time) -> Decisio
     }
 }
 
-/// Whether an enforced limit may refuse, by what is known in this process: the store is not asked, and nothing is
-/// charged. Other processes may have given charges back since, so a caller that has to be sure decides.
+/// Whether an enforced limit may refuse, according to the state in this process: the store is not asked, and nothing is
+/// charged. Other processes may have refunded charges since, so this is a hint, not a decision.
 pub fn may_refuse(store: &Store, asks: &[Ask<'_>], now: Time) -> bool {
     asks.iter().filter(|ask| ask.limit.enforced).any(|ask| {
         let Some(shared) = &ask.limit.shared else { return ask.limit.refuses_at(ask, now, ask.cost) };
@@ -60,9 +60,8 @@ fn is_shared(ask: &Ask<'_>) -> bool {
     ask.limit.shared.is_some()
 }
 
-/// The refusal, if the last word of the store says that a limit refuses the key until a moment that is not there
-/// yet. It is exact without a call: other processes can only have spent more since. A ban holds even while the store
-/// is away.
+/// The refusal, if the last answer of the store refused the key until a time in the future. It is exact without a call,
+/// because other processes can only have spent more since. A ban holds even while the store is unavailable.
 fn remembered_refusal(store: &Store, asks: &mut [Ask<'_>], now: Time) -> Option<Decision> {
     let is_banned = |ask: &Ask<'_>| ask.limit.enforced && ask.limit.banned_for(ask.key, now).is_some();
     let banned = asks.iter().any(is_banned);
@@ -83,7 +82,7 @@ fn remembered_refusal(store: &Store, asks: &mut [Ask<'_>], now: Time) -> Option<
             && match refusal {
                 None => false,
                 Some(Refusal::Never) => true,
-                // The limit refuses nobody for so long: the store's clock was set back.
+                // No limit refuses for this long: the clock of the store was set back.
                 Some(Refusal::Until(wait)) if shared.longest_wait.is_some_and(|longest| wait > longest) => {
                     false
                 }
@@ -92,7 +91,7 @@ fn remembered_refusal(store: &Store, asks: &mut [Ask<'_>], now: Time) -> Option<
     }
     let refusal = refuses.then(|| refuse(asks))?;
     let refused = |(ask, verdict): (&Ask<'_>, &Verdict)| ask.limit.enforced && verdict.answer.is_err();
-    // Another thread may just have learned of a newer state, which admits.
+    // Another thread may have received a newer state that admits the request.
     asks.iter().zip(&refusal.verdicts).any(refused).then_some(refusal)
 }
 
@@ -101,13 +100,13 @@ fn reserve(asks: &[Ask<'_>]) -> Decision {
     decide_reserving(&asks.iter().filter(|ask| !is_shared(ask)).cloned().collect::<Asks<'_>>())
 }
 
-/// The verdicts of shared limits that were not asked, because a limit of this process refuses.
+/// The verdicts of shared limits that were not asked, because a local limit refuses.
 fn not_asked(asks: &[Ask<'_>]) -> Decision {
     let shared = asks.iter().filter(|ask| is_shared(ask));
     Decision { admitted: true, verdicts: shared.map(Verdict::not_asked).collect(), ..Decision::default() }
 }
 
-/// The decision of all limits, now that the store has decided about its own.
+/// The decision of all limits, after the store has decided the shared ones.
 fn with_reserved(
     store: &Store,
     asks: &[Ask<'_>],
@@ -135,8 +134,8 @@ fn together(asks: &[Ask<'_>], local: Decision, shared: Decision) -> Decision {
     Decision { verdicts, admitted, delay, holds, fallen_back: false, unavailable: false }
 }
 
-/// Decides without the store. Limits with the policy `local` go on from the last state that the store told, and each
-/// request counts once for every live process, so that all of them together stay within the limit.
+/// Decides without the store. Limits with the policy `local` continue from the last state that the store reported, and
+/// each request is charged once for every live process, so that together they stay within the limit.
 fn decide_without(store: &Rc<Store>, asks: &mut [Ask<'_>], now: Time) -> Decision {
     let policy = |ask: &Ask<'_>| ask.limit.shared.as_ref().map(|shared| shared.on_failure);
     let closed = |ask: &Ask<'_>| ask.limit.enforced && policy(ask) == Some(StoreFailurePolicy::Closed);

@@ -1,14 +1,14 @@
-//! The store of the configuration, as the crate that uses it wants to be told.
+//! Converts the store of the configuration to the settings of `sluicegate_counters_redis`.
 
 use sluicegate_counters_redis::{Address, Deployment, Settings, TlsFiles, check_connection};
 
 use crate::clock::Clock;
 use sluicegate_config::{RedisAddress, RedisConfig, RedisServers, Secret};
 
-/// Connects to the store of a configuration as a gateway does, and tries whether it can be counted in.
+/// Connects to the store of a configuration as a gateway does, and checks whether it can be used.
 ///
 /// # Errors
-/// Why it cannot: of the first connection that failed.
+/// Why the first connection that failed cannot be used.
 pub fn try_store(config: &RedisConfig) -> Result<(), String> {
     check_connection(settings(config), Clock::start().for_store())
 }

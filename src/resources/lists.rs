@@ -1,4 +1,4 @@
-//! Lists of addresses: read from their files, and what is doubtful about what they hold.
+//! Reads lists of addresses from their files, and warns of doubtful content.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn from_file(file: &FileRef, before: Option<&LoadedConfig>, report: &mut Report)
         .ok()
 }
 
-/// Warns of lists that work, but perhaps not as meant.
+/// Warns of lists that are valid but probably not intended.
 pub(super) fn warn_of_lists(config: &Config, lists: &[Option<Arc<AddressList>>], report: &mut Report) {
     let loaded = |index: usize| lists.get(index)?.as_deref();
     for trusted in &config.client_ip.trusted_lists {

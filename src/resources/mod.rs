@@ -50,26 +50,26 @@ pub struct Resources {
     pub upstreams: Vec<Option<UpstreamTls>>,
 }
 
-/// A configuration that was read: what it means, if it is valid, and what is to be said about it.
+/// The result of reading a configuration: the configuration, if it is valid, and the report.
 #[derive(Debug)]
 pub struct Loaded {
     /// The configuration; `None` if there are errors.
     pub config: Option<LoadedConfig>,
-    /// Errors and warnings.
+    /// The errors and warnings.
     pub report: Report,
-    /// The report with the lines that it is about; empty when there is nothing to say.
+    /// The report as text, with the lines it refers to; empty if there are no errors and warnings.
     pub rendered: String,
     /// The text that was read.
     pub text: String,
 }
 
 impl LoadedConfig {
-    /// What is said of the consumers, and those that are known; `None` if any API key is accepted.
+    /// The settings of consumers, and the known consumers; `None` if any API key is accepted.
     pub fn known_consumers(&self) -> Option<(&ConsumersConfig, &Consumers)> {
         self.config.api_key.consumers.as_ref().zip(self.resources.consumers.as_deref())
     }
 
-    /// The lists of addresses with what they hold.
+    /// The lists of addresses with their content.
     pub fn all_lists(&self) -> impl Iterator<Item = (&ListConfig, &AddressList)> {
         self.config.lists.iter().zip(self.resources.lists.iter().map(|list| &**list))
     }
@@ -95,7 +95,7 @@ pub fn parse(text: String, file: &str, folder: &Path) -> Loaded {
     parse_after(text, file, folder, None)
 }
 
-/// The same. Files that are as they were in `before`, the configuration in force, are not parsed again.
+/// The same. Files that have not changed since `before`, the configuration in force, are not parsed again.
 fn parse_after(text: String, file: &str, folder: &Path, before: Option<&LoadedConfig>) -> Loaded {
     let mut report = Report::default();
     let folder = Folder { path: folder, read: &|path| file::read(path, file::SMALL).map(|(bytes, _)| bytes) };
@@ -196,7 +196,7 @@ fn consumers(
     }
 }
 
-/// Warns of plans that limits leave alone and that nobody can be on. Which plans tokens name is not known.
+/// Warns of plans that are exempt from a limit and that no consumer can have. Plans in tokens are not known here.
 fn warn_of_plans(config: &Config, consumers: &Consumers, report: &mut Report) {
     if config.jwt.as_ref().is_some_and(|jwt| jwt.plan_claim.is_some()) {
         return;
