@@ -28,20 +28,20 @@ mapping! {
         /// Addresses that serve clients.
         #[schemars(required)]
         listen: Vec<RawListener>,
-        /// Metrics, health and state; never on an address that serves clients.
+        /// The admin API: metrics, health and state; never on an address that serves clients.
         admin: RawAdmin,
-        /// Who the client is when proxies stand before the gateway.
+        /// How the client address is determined behind proxies.
         client_ip: RawClientIp,
-        /// Where clients put their credentials.
+        /// How clients are authenticated.
         auth: RawAuth,
-        /// Where counters live that several gateways share. Without it they live in the process.
+        /// The store of counters that several gateways share. Without it, counters are local to the process.
         store: RawStore,
-        /// Lists of addresses, by name: networks, or a file that holds one a line.
+        /// Lists of addresses, by name: networks, or a file with one per line.
         #[schemars(extend("propertyNames" = hints::names()))]
         lists: Named<RawList>,
         /// Lists of clients that are answered 403, on every route.
         deny: OneOrMany<At<RawText>>,
-        /// Lists of the only clients that are let in, on routes that have no `allow` of their own.
+        /// Lists of the only clients that are admitted, on routes that have no `allow` of their own.
         allow: OneOrMany<At<RawText>>,
         /// The limits, by name.
         #[schemars(extend("propertyNames" = hints::names()))]
@@ -49,47 +49,47 @@ mapping! {
         /// The APIs behind the gateway, by name.
         #[schemars(extend("propertyNames" = hints::names()))]
         upstreams: Named<RawUpstream>,
-        /// Which requests go where under which limits. The first that matches wins.
+        /// The routes. The first route that matches a request is used.
         #[schemars(required)]
         routes: Vec<RawRoute>,
-        /// Families of answer headers: x-ratelimit, ietf, retry-after. Default: all.
+        /// The families of rate limit headers: x-ratelimit, ietf, retry-after. Default: all.
         #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
-        /// Which pages of other origins may read answers (CORS): a mapping, or off. Default: off.
+        /// Cross-origin resource sharing (CORS): a mapping, or off. Default: off.
         cors: RawCors,
-        /// Headers of requests that are changed before they are forwarded, on all routes.
+        /// Changes of request headers before forwarding, on all routes.
         request_headers: RawHeaderChanges,
-        /// Headers of answers that are changed, on all routes and where none matches.
+        /// Changes of response headers, on all routes and for requests that match no route.
         response_headers: RawHeaderChanges,
-        /// A line of every request, or off. Without it: a short line on standard output.
+        /// The access log, or off. Default: a short line per request on standard output.
         access_log: RawAccessLog,
-        /// How requests find their place in a trace.
+        /// How requests become part of a trace (W3C Trace Context).
         trace: RawTrace,
-        /// Threads that serve, each with its own sockets. Default: one per core.
+        /// The number of serving threads, each with its own sockets. Default: one per core.
         #[schemars(extend("minimum" = 1, "maximum" = 256))]
         workers: RawCount,
-        /// The longest request body; a longer one is answered 413. Default: no bound.
+        /// The maximum size of a request body; a larger one is answered 413. Default: no bound.
         #[schemars(with = "Option<hints::Size>")]
         max_body: RawText,
-        /// The longest request head; a longer one is answered 431. Default: 32KiB.
+        /// The maximum size of a request head; a larger one is answered 431. Default: 32KiB.
         #[schemars(with = "Option<hints::Size>")]
         max_head: RawText,
-        /// How many headers a request may have. Default: 100.
+        /// The maximum number of headers of a request. Default: 100.
         #[schemars(extend("minimum" = 10, "maximum" = 256))]
         max_headers: RawCount,
-        /// The least bytes a second of a request body, on average; 0 for no bound. Default: 240.
+        /// The minimum average rate of a request body in bytes per second; 0 for no bound. Default: 240.
         #[schemars(with = "Option<hints::Size>")]
         min_body_rate: RawText,
-        /// The least bytes a second at which a client takes an answer that waits to be sent; 0 for no bound. Default: 240.
+        /// The minimum rate in bytes per second at which a client must read a response; 0 for no bound. Default: 240.
         #[schemars(with = "Option<hints::Size>")]
         min_send_rate: RawText,
         /// Request headers with underscores in their names, which some servers take for others: removed (default) or
         /// forwarded, but for those that read like a header that the gateway sets or trusts.
         #[schemars(extend("enum" = ["removed", "forwarded"]))]
         underscores: RawText,
-        /// How long to wait for clients.
+        /// Timeouts of client connections.
         timeouts: RawClientTimeouts,
-        /// What one HTTP/2 connection may send of frames that cost their sender nothing.
+        /// Flood limits: how many cheap frames of each kind an HTTP/2 connection may send at once.
         h2: RawH2,
         /// How long SIGTERM waits for requests in flight: a duration (default 30s), or {delay: 5s, deadline: 30s}.
         drain: RawDrain,
@@ -104,7 +104,7 @@ mapping! {
 pub(super) type RawText = String;
 
 mapping! {
-    /// Where clients put their credentials.
+    /// How clients are authenticated.
     "auth"
     struct RawAuth {
         /// API keys.
@@ -123,12 +123,12 @@ mapping! {
         header: RawText,
         /// The query parameter, instead of a header.
         query: RawText,
-        /// The file of the known keys and whose they are; `sluicegate consumers add` writes it.
+        /// The file of consumers and their keys; `sluicegate consumers add` writes it.
         #[schemars(with = "Option<hints::File>")]
         consumers: RawText,
         /// Answer 401 to requests without a known key. Default: false.
         required: bool,
-        /// Tell the upstream the consumer in X-Consumer-Name and X-Consumer-Plan. Default: true.
+        /// Whether the upstream receives X-Consumer-Name and X-Consumer-Plan. Default: true.
         forward: bool,
     }
 }
@@ -155,65 +155,66 @@ mapping! {
         /// sliding_window: sub-windows per period. Default: 1.
         #[schemars(extend("minimum" = 1, "maximum" = 1_000))]
         slices: RawCount,
-        /// sliding_log: refused requests also hold a place.
+        /// sliding_log: refused requests count too.
         count_rejected: bool,
-        /// concurrency: requests in flight.
+        /// concurrency: the maximum number of requests in flight.
         max: RawCount,
-        /// leaky_bucket: a longer wait is refused instead.
+        /// leaky_bucket: the longest wait; requests that would wait longer are refused.
         #[schemars(with = "Option<hints::Duration>")]
         max_delay: RawText,
-        /// What a request spends: a number (default 1), `header:NAME` of the request, or a mapping.
+        /// The cost of a request: a number (default 1), `header:NAME` of the request, or a mapping.
         cost: RawCost,
-        /// token_bucket: the most that late costs may leave owed below empty. Default: all of them.
+        /// token_bucket: the largest debt that late costs may leave below an empty bucket. Default: no bound.
         overdraft: RawCount,
-        /// After a refusal the key is refused for this long: 15min, or {after: 5, within: 1min, for: 15min}.
+        /// A ban: after a refusal, the key is refused for this time: 15min, or {after: 5, within: 1min, for: 15min}.
         ban: RawBan,
         /// enforce (default), shadow (counted and reported, refuses nobody) or off.
         #[schemars(extend("enum" = ["enforce", "shadow", "off"]))]
         mode: RawText,
-        /// Addresses, networks, lists (`list:NAME`) and key values that this limit leaves alone.
+        /// Addresses, networks, lists (`list:NAME`) and key values that are exempt from this limit.
         #[schemars(with = "Option<Vec<Scalar>>")]
         exempt: Vec<At<RawText>>,
-        /// A request without the key: shared (default, one bucket for all of them), skip or deny (401).
+        /// What happens to requests without the key: shared (default, they share one counter), skip or deny (401).
         #[schemars(extend("enum" = ["shared", "skip", "deny"]))]
         on_missing: RawText,
-        /// Where it is counted: shared (default with a store) or local (default without).
+        /// Where the limit is counted: shared (default with a store) or local (default without).
         #[schemars(extend("enum" = ["shared", "local"]))]
         scope: RawText,
-        /// How a shared limit is counted: exact (default), one question to the store per request.
+        /// How a shared limit is counted: exact (default), with one call to the store per request.
         #[schemars(extend("enum" = ["exact"]))]
         sync: RawText,
-        /// While the store fails: local (default, counted in the process), open (admitted) or closed (503).
+        /// What happens while the store is unavailable: local (default, counted in the process), open (admitted) or
+        /// closed (503).
         #[schemars(extend("enum" = ["local", "open", "closed"]))]
         on_store_failure: RawText,
-        /// Live counters this limit may hold. Default: 1M.
+        /// The maximum number of live counters of this limit. Default: 1M.
         max_keys: RawCount,
-        /// A second rate, counted beside the enforced one and reported, never enforced.
+        /// A second rate that is evaluated and reported, but never enforced.
         candidate: RawPlan,
-        /// The requests that it concerns. Without it: all.
+        /// The requests to which the limit applies. Default: all.
         when: RawWhen,
-        /// Other rates for consumers and users on these plans.
+        /// Rates for consumers and users on these plans.
         plans: Named<RawPlan>,
     }
 }
 
 mapping! {
-    /// Refuses a key for a while after it was refused.
+    /// A ban: after refusals, all requests of the key are refused for some time.
     "a ban"
     struct RawBanFields {
-        /// Refusals that begin it. Default: 1.
+        /// The number of refusals after which the ban begins. Default: 1.
         after: RawCount,
-        /// The time within which they count, such as 1min.
+        /// The period in which the refusals are counted, such as 1min.
         #[schemars(with = "Option<hints::Duration>")]
         within: RawText,
-        /// How long it lasts, such as 15min.
+        /// The duration of the ban, such as 15min.
         #[schemars(required, with = "hints::Duration")]
         span = "for": RawText,
     }
 }
 
 mapping! {
-    /// The numbers of a limit for some requests.
+    /// The rate of a limit for some requests.
     "a rate with fields"
     struct RawPlanFields {
         /// Count per period.
@@ -221,33 +222,34 @@ mapping! {
         rate: RawText,
         /// Bucket size or queue places. Default: the rate's count.
         burst: RawCount,
-        /// concurrency: requests in flight.
+        /// concurrency: the maximum number of requests in flight.
         max: RawCount,
     }
 }
 
 mapping! {
-    /// What a request spends, by what it is and by what came of it.
+    /// The cost of a request, which may depend on the request and on its response.
     "a cost with fields"
     struct RawCostFields {
-        /// For the request itself: a number or `header:NAME`. Default: 1 with `status` or `methods`, else 0.
+        /// The cost of the request itself: a number or `header:NAME`. Default: 1 with `status` or `methods`,
+        /// otherwise 0.
         #[schemars(with = "Option<Scalar>")]
         request: RawText,
-        /// For requests with these methods, instead.
+        /// The cost of requests with these methods, instead of `request`.
         methods: Named<RawCount>,
-        /// Only answers with these statuses cost anything: 401, 5xx.
+        /// Only responses with these statuses are charged: 401, 5xx.
         #[schemars(with = "Option<OneOrMany<hints::Status>>")]
         status: OneOrMany<At<RawText>>,
-        /// A header of the answer, whose number is charged too.
+        /// A response header whose number is charged too.
         #[schemars(with = "Option<hints::Header>")]
         response_header: RawText,
-        /// For requests of these routes, instead.
+        /// The cost of requests of these routes, instead of all other costs.
         routes: Named<RawCount>,
-        /// The bytes of a body are charged too: request, response or both.
+        /// Also charges the bytes of bodies: request, response or both.
         #[schemars(extend("enum" = ["request", "response", "both"]))]
         bytes: RawText,
-        /// What is taken before the answer is there, and settled behind it. Default: what the request itself costs, at
-        /// least 1.
+        /// The amount that is charged before the response is known, and corrected after it. Default: the cost of the
+        /// request itself, at least 1.
         reserve: RawCount,
     }
 }
@@ -259,7 +261,7 @@ mapping! {
         /// Methods.
         #[schemars(with = "Option<OneOrMany<hints::Method>>")]
         methods: OneOrMany<At<RawText>>,
-        /// Request headers and their exact values; `*` for any value.
+        /// Request headers with their exact values; `*` matches any value.
         #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
         headers: Named<At<RawText>>,
         /// Values of the limit's key.
@@ -271,17 +273,17 @@ mapping! {
     /// A list of addresses in a file.
     "a list"
     struct RawListFile {
-        /// The file, with an address or a network a line.
+        /// The file, with one address or network per line.
         #[schemars(required, with = "hints::File")]
         file: RawText,
     }
 }
 
 mapping! {
-    /// A secret in a file.
+    /// A secret that is read from a file.
     "a secret"
     struct RawSecretFile {
-        /// The file that holds it.
+        /// The file that contains the secret.
         #[schemars(required, with = "hints::File")]
         file: RawText,
     }

@@ -24,67 +24,68 @@ pub(super) enum RawEjection {
 }
 
 mapping! {
-    /// A way to spread requests that depends on something.
+    /// Load balancing that depends on the request.
     "a balance"
     struct RawBalanceFields {
-        /// Requests with the same key go to the same server, unless that has too many.
+        /// Requests with the same key go to the same server unless it is overloaded (bounded-load consistent
+        /// hashing).
         #[schemars(required, with = "OneOrMany<hints::Key>")]
         hash: OneOrMany<At<RawText>>,
     }
 }
 
 mapping! {
-    /// Asks every server whether it is well.
+    /// Health checks of every server.
     "a health check"
     struct RawHealth {
-        /// What is asked for, such as /healthz.
+        /// The path of the check, such as /healthz.
         #[schemars(required)]
         path: RawText,
-        /// The host that is named. Default: the server's.
+        /// The value of Host. Default: the host of the server.
         host: RawText,
-        /// From one question to the next. Default: 5s.
+        /// The interval between two checks. Default: 5s.
         #[schemars(with = "Option<hints::Duration>")]
         every: RawText,
-        /// For connection and answer together. Default: 1s.
+        /// The timeout of a check, including the connection. Default: 1s.
         #[schemars(with = "Option<hints::Duration>")]
         timeout: RawText,
-        /// Good answers in a row that bring a server back. Default: 2.
+        /// The number of consecutive successes after which a server is healthy. Default: 2.
         healthy: RawCount,
-        /// Bad ones in a row that take it out. Default: 3.
+        /// The number of consecutive failures after which a server is unhealthy. Default: 3.
         unhealthy: RawCount,
-        /// Statuses of good answers: 200, 2xx or 200-299. Default: 2xx.
+        /// Statuses of successful checks: 200, 2xx or 200-299. Default: 2xx.
         #[schemars(with = "Option<OneOrMany<hints::Status>>")]
         status: OneOrMany<At<RawText>>,
     }
 }
 
 mapping! {
-    /// Takes a server out for a while after failures in a row.
+    /// Ejects a server for some time after consecutive failures.
     "an ejection"
     struct RawEjectionFields {
-        /// So many in a row. Default: 5.
+        /// The number of consecutive failures. Default: 5.
         failures: RawCount,
-        /// For how long at first. Default: 10s.
+        /// The duration of the first ejection. Default: 10s.
         #[schemars(with = "Option<hints::Duration>")]
         span = "for": RawText,
-        /// For how long at most, when it keeps failing. Default: 5min.
+        /// The longest duration, if failures continue. Default: 5min.
         #[schemars(with = "Option<hints::Duration>")]
         max: RawText,
-        /// At most this share of the servers at once. Default: 50%.
+        /// The largest share of the servers that is ejected at once. Default: 50%.
         #[schemars(with = "Option<hints::Share>")]
         share: RawText,
-        /// Statuses of 500 to 599 that count as failures beside answers that never came. Default: none.
+        /// Statuses from 500 to 599 that count as failures, in addition to missing responses. Default: none.
         status: OneOrMany<At<RawCount>>,
     }
 }
 
 mapping! {
-    /// How often a request is tried on another server, where that is safe.
+    /// How often a request is retried on another server, where that is safe.
     "retries"
     struct RawRetriesFields {
-        /// At most, for one request. Default: 1.
+        /// The maximum number of retries per request. Default: 1.
         attempts: RawCount,
-        /// Retries for a hundred requests. Default: 20%.
+        /// The maximum ratio of retries to requests. Default: 20%.
         #[schemars(with = "Option<hints::Share>")]
         budget: RawText,
     }

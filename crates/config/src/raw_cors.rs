@@ -13,21 +13,21 @@ use super::yaml_tree::{Node, Value};
 pub(super) struct RawCors(pub(super) Option<RawCorsFields>);
 
 mapping! {
-    /// Which pages of other origins may read answers (CORS).
+    /// Cross-origin resource sharing (CORS): which origins may read responses.
     "cors"
     struct RawCorsFields {
-        /// Origins: https://app.example.com, https://*.example.com for all hosts below, or `*` alone for all.
+        /// Origins: https://app.example.com, https://*.example.com for all subdomains, or `*` alone for all.
         #[schemars(required, with = "OneOrMany<hints::Origin>")]
         origins: OneOrMany<At<RawText>>,
-        /// Whether their requests may carry cookies and client certificates. Default: false.
+        /// Whether cross-origin requests may carry cookies and client certificates. Default: false.
         credentials: bool,
-        /// Answer headers that pages may read, besides those that tell of limits.
+        /// Response headers that pages may read, in addition to the rate limit headers.
         #[schemars(with = "Option<OneOrMany<hints::Header>>")]
         expose: OneOrMany<At<RawText>>,
-        /// Methods that pages may use. Default: the one that is asked for.
+        /// Methods that pages may use. Default: the one that the preflight request asks for.
         #[schemars(with = "Option<OneOrMany<hints::Method>>")]
         methods: OneOrMany<At<RawText>>,
-        /// Request headers that pages may set. Default: those that are asked for.
+        /// Request headers that pages may set. Default: those that the preflight request asks for.
         #[schemars(with = "Option<OneOrMany<hints::Header>>")]
         headers: OneOrMany<At<RawText>>,
         /// How long browsers may remember the answer to a preflight request, up to 24h.

@@ -11,12 +11,12 @@ mapping! {
     /// User tokens (JWT), verified with one of jwks, secret and public_key.
     "auth.jwt"
     struct RawJwt {
-        /// The header that holds the token, in Authorization behind `Bearer`. Default: Authorization.
+        /// The header with the token; in Authorization it follows `Bearer`. Default: Authorization.
         #[schemars(with = "Option<hints::Header>")]
         header: RawText,
-        /// Who has to have issued the token: its claim iss, character by character.
+        /// The required issuer: the exact value of the claim `iss`.
         issuer: RawText,
-        /// For whom it has to be meant: its claim aud names one of these.
+        /// Accepted audiences: the claim `aud` must contain one of them.
         audience: OneOrMany<At<RawText>>,
         /// The issuer's public keys as a JWK set.
         jwks: RawJwks,
@@ -24,18 +24,19 @@ mapping! {
         secret: RawSecret,
         /// The issuer's public key: PEM, -----BEGIN PUBLIC KEY-----.
         public_key: RawSecret,
-        /// The claim that says who the user is. Default: sub.
+        /// The claim that identifies the user. Default: sub.
         user_claim: RawText,
-        /// The claim that says which plan the user is on. Default: none does.
+        /// The claim that contains the plan of the user. Default: none.
         plan_claim: RawText,
-        /// How far the issuer's clock and this one may differ. Default: 30s.
+        /// The tolerated difference between the clocks of the issuer and the gateway. Default: 30s.
         #[schemars(with = "Option<hints::Duration>")]
         leeway: RawText,
-        /// Whether a token has to say when it expires. Default: true.
+        /// Whether a token must have the claim `exp`. Default: true.
         require_exp: bool,
         /// Whether a request without a valid token is answered 401. Default: false.
         required: bool,
-        /// Headers that the upstream gets, and the claim in each: {X-User: sub}. Those of clients are removed.
+        /// Claims that are forwarded to the upstream as headers: {X-User: sub}. Headers of these names from clients
+        /// are removed.
         forward: Named<At<RawText>>,
     }
 }
@@ -46,9 +47,9 @@ mapping! {
     struct RawJwks {
         /// The file.
         file: RawText,
-        /// https://…; http:// only to this machine.
+        /// The URL: https://…, or http:// on this machine only.
         url: RawText,
-        /// How often the URL is fetched. Default: 10min.
+        /// The interval between two fetches of the URL. Default: 10min.
         #[schemars(with = "Option<hints::Duration>")]
         refresh: RawText,
         /// The authorities that sign the server's certificate: a PEM file. Default: those of the system.

@@ -12,38 +12,38 @@ use super::yaml_tree::{Node, Value};
 const OFF: [&str; 2] = ["off", "false"];
 
 mapping! {
-    /// A line of every request.
+    /// The access log: one line per request.
     "access_log"
     struct RawAccessLogFields {
-        /// stdout (default), or a file, which is opened anew on SIGUSR1.
+        /// stdout (default), or a file, which is reopened on SIGUSR1.
         #[schemars(with = "Option<hints::File>")]
         path: RawText,
         /// json (default), combined or short.
         #[schemars(extend("enum" = ["json", "combined", "short"]))]
         format: RawText,
-        /// The members of a JSON line; header:NAME for a header of the request.
+        /// The fields of a JSON line; header:NAME for a request header.
         fields: Vec<At<RawText>>,
-        /// Query parameters whose values are secrets and are not written.
+        /// Query parameters whose values are secret and are redacted.
         redact: OneOrMany<At<RawText>>,
-        /// The share that is written: 10%, or by kind: {ok: 1%, refused: 100%, error: 100%}.
+        /// The share of requests that is logged: 10%, or by outcome: {ok: 1%, refused: 100%, error: 100%}.
         sample: RawSample,
-        /// What may wait to be written; what comes beyond it is dropped. Default: 1MiB.
+        /// The size of the write buffer; lines that do not fit are dropped and counted. Default: 1MiB.
         #[schemars(with = "Option<hints::Size>")]
         buffer: RawText,
     }
 }
 
 mapping! {
-    /// The share that is written, by kind. Default: all.
+    /// The share of requests that is logged, by outcome. Default: all.
     "sample"
     struct RawSampleFields {
-        /// Of requests that were served.
+        /// The share of requests that were served.
         #[schemars(with = "Option<hints::Share>")]
         ok: RawText,
-        /// Of those that the gateway turned away.
+        /// The share of requests that the gateway refused.
         #[schemars(with = "Option<hints::Share>")]
         refused: RawText,
-        /// Of all others that ended with a status of 400 or above.
+        /// The share of all other requests with a status of 400 or above.
         #[schemars(with = "Option<hints::Share>")]
         error: RawText,
     }
@@ -53,12 +53,12 @@ mapping! {
     /// How requests find their place in a trace (W3C Trace Context).
     "trace"
     struct RawTrace {
-        /// Whose traceparent is gone on with: anybody (default), trusted_proxies or nobody.
+        /// Whose traceparent is continued: anybody (default), trusted_proxies or nobody.
         #[schemars(extend("enum" = ["anybody", "trusted_proxies", "nobody"]))]
         accept: RawText,
-        /// Begin a trace where none is gone on with. Default: true.
+        /// Whether a new trace is started if none is continued. Default: true.
         create: bool,
-        /// The share of those that is marked as sampled. Default: 0%.
+        /// The share of new traces that is marked as sampled. Default: 0%.
         #[schemars(with = "Option<hints::Share>")]
         sampled: RawText,
     }

@@ -15,53 +15,53 @@ use super::schema::{Family, Scalar};
 use super::shorthand::{RawAnswer, RawCount, RawRedirect};
 
 mapping! {
-    /// Requests of one kind, where they go and under which limits.
+    /// A route: which requests it matches, where they go, and under which limits.
     "a route"
     struct RawRoute {
         /// Its name in metrics, logs and replays.
         name: RawText,
-        /// Which requests. Without it: all.
+        /// Which requests the route matches. Default: all.
         matches = "match": RawMatch,
-        /// The upstream they are forwarded to.
+        /// The upstream to which requests are forwarded.
         upstream: RawText,
-        /// The answer, if the gateway itself gives it.
+        /// The response, if the gateway answers these requests itself.
         respond: RawAnswer,
-        /// Where clients are sent instead: https://{host}{path}, or {status: 308, to: …}.
+        /// Redirects clients: https://{host}{path}, or {status: 308, to: …}.
         redirect: RawRedirect,
-        /// Lists of clients that are answered 403, besides those on top.
+        /// Lists of clients that are answered 403, in addition to the top-level `deny`.
         deny: OneOrMany<At<RawText>>,
-        /// Lists of the only clients that are let in, instead of those on top.
+        /// Lists of the only clients that are admitted, instead of the top-level `allow`.
         allow: OneOrMany<At<RawText>>,
         /// CORS preflight requests: counted (default), or exempt from limits and authentication.
         #[schemars(extend("enum" = ["counted", "exempt"]))]
         preflight: RawText,
-        /// Which pages of other origins may read answers (CORS), instead of what is said on top; or off.
+        /// Cross-origin resource sharing (CORS), instead of the top-level `cors`; or off.
         cors: RawCors,
-        /// The limits that all have to admit them.
+        /// The limits of these requests; all of them must admit a request.
         limits: Vec<At<RawText>>,
         /// The path that is forwarded: normalized (default) or original.
         #[schemars(extend("enum" = ["normalized", "original"]))]
         forward_path: RawText,
-        /// Taken from the front of the path before it is forwarded: with /api, /api/x goes out as /x.
+        /// A prefix that is removed from the path before forwarding: with /api, /api/x is forwarded as /x.
         strip_prefix: RawText,
         /// The path that is forwarded instead: /v2/{rest}, or {match: REGEX, to: /x/$1}.
         rewrite: RawRewrite,
-        /// Headers of requests that are changed before they are forwarded, after those on top.
+        /// Changes of request headers before forwarding, after the top-level ones.
         request_headers: RawHeaderChanges,
-        /// Headers of answers that are changed, after those on top; also of refusals.
+        /// Changes of response headers, after the top-level ones; also for refusals.
         response_headers: RawHeaderChanges,
-        /// X-Original-URL, X-HTTP-Method-Override and their like: removed (default) or forwarded.
+        /// X-Original-URL, X-HTTP-Method-Override and similar headers: removed (default) or forwarded.
         #[schemars(extend("enum" = ["removed", "forwarded"]))]
         override_headers: RawText,
-        /// Families of answer headers of this route.
+        /// The families of rate limit headers of this route.
         #[schemars(with = "Option<Vec<Family>>")]
         headers: Vec<At<RawText>>,
-        /// The answer to those refused, instead of the usual one.
+        /// The response to refused requests, instead of the default.
         reject: RawReject,
-        /// The longest request body of this route.
+        /// The maximum size of a request body on this route.
         #[schemars(with = "Option<hints::Size>")]
         max_body: RawText,
-        /// From a request's head to the last byte of its answer, on this route.
+        /// The time from the head of a request to the last byte of its response, on this route.
         #[schemars(with = "Option<hints::Duration>")]
         timeout: RawText,
         #[schemars(skip)]
@@ -73,28 +73,28 @@ mapping! {
     /// Which requests a route takes; all that is given has to fit.
     "match"
     struct RawMatch {
-        /// A listener's name.
+        /// The name of a listener.
         listener: RawText,
-        /// Host names: api.example.com, or *.example.com for every name below.
+        /// Host names: api.example.com, or *.example.com for all subdomains.
         #[schemars(with = "Option<OneOrMany<hints::Host>>")]
         host: OneOrMany<At<RawText>>,
-        /// A path: /login, /v1/* (it and all below), /users/{id}.
+        /// Paths: /login, /v1/* (/v1 and everything below it), /users/{id}.
         #[schemars(with = "Option<OneOrMany<hints::Path>>")]
         path: OneOrMany<At<RawText>>,
         /// Methods.
         #[schemars(with = "Option<OneOrMany<hints::Method>>")]
         methods: OneOrMany<At<RawText>>,
-        /// Request headers and their exact values; `*` for any value.
+        /// Request headers with their exact values; `*` matches any value.
         #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
         headers: Named<At<RawText>>,
-        /// Whether other spellings of the path are under the limits too: loose (default) or exact.
+        /// Whether the limits also apply to other spellings of the path: loose (default) or exact.
         #[schemars(extend("enum" = ["loose", "exact"]))]
         spelling: RawText,
     }
 }
 
 mapping! {
-    /// An answer of the gateway itself.
+    /// A response by the gateway itself.
     "respond"
     struct RawRespond {
         /// The status. Default: 200.
@@ -122,12 +122,13 @@ mapping! {
 }
 
 mapping! {
-    /// Where clients are sent.
+    /// A redirect.
     "redirect"
     struct RawRedirectFields {
         /// The status: 301, 302, 303, 307 or 308. Default: 307.
         status: RawCount,
-        /// A URL or a path, with variables: https://{host}{path}. The query goes along unless one is written.
+        /// A URL or a path, with variables: https://{host}{path}. The query of the request is kept unless the URL has
+        /// one.
         #[schemars(required)]
         to: RawText,
     }

@@ -16,25 +16,25 @@ mapping! {
     /// their like are replaced.
     "headers that are changed"
     struct RawHeaderChanges {
-        /// Headers that have this one value, whatever stood there.
+        /// Headers that are set; existing ones of the same name are replaced.
         #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
         set: Named<At<RawText>>,
-        /// Headers that get one more line.
+        /// Headers that are added, besides existing ones of the same name.
         #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
         add: Named<At<RawText>>,
-        /// Headers that are taken out.
+        /// Headers that are removed.
         remove: OneOrMany<At<RawText>>,
     }
 }
 
 mapping! {
-    /// What matches is replaced.
+    /// A replacement by a regular expression.
     "rewrite"
     struct RawRewriteFields {
-        /// A regular expression, looked for in the path in normal form.
+        /// A regular expression, searched for in the normalized path.
         #[schemars(required)]
         pattern = "match": RawText,
-        /// What stands there instead; $1 and $name are what groups matched.
+        /// The replacement; $1 and $name are the groups of the match.
         #[schemars(required)]
         to: RawText,
     }

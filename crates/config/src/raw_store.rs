@@ -11,7 +11,7 @@ mapping! {
     /// Where counters live that several gateways share.
     "store"
     struct RawStore {
-        /// A Redis: one server (url), a cluster, or the one that sentinels watch.
+        /// A Redis: one server (url), a cluster, or a master that sentinels monitor.
         #[schemars(required)]
         redis: RawRedis,
     }
@@ -24,10 +24,10 @@ mapping! {
         /// redis://HOST:6379/0, rediss:// for TLS, redis+unix:///PATH?db=0 for a socket.
         #[schemars(with = "Option<hints::Redis>")]
         url: RawText,
-        /// Some nodes of a cluster: redis://HOST:PORT or rediss://HOST:PORT.
+        /// Some nodes of a cluster: redis://HOST:PORT or rediss://HOST:PORT. The others are discovered.
         #[schemars(with = "Option<Vec<hints::Redis>>")]
         cluster: Vec<At<RawText>>,
-        /// The sentinels that know the server.
+        /// The sentinels that monitor the server.
         sentinel: RawSentinel,
         /// The user, if it is not in the URL.
         username: RawText,
@@ -40,21 +40,22 @@ mapping! {
         /// The longest that a request waits for a decision. Default: 50ms.
         #[schemars(with = "Option<hints::Duration>")]
         timeout: RawText,
-        /// What the names of all keys in Redis begin with. Default: sluicegate.
+        /// The prefix of all keys in Redis. Default: sluicegate.
         prefix: RawText,
-        /// The fewest gateways that share it: while it is away each takes at most this part of a limit. Default: 1.
+        /// The minimum number of gateways that share the store: while it is unavailable, each admits at most its part
+        /// of a limit. Default: 1.
         gateways: RawCount,
-        /// The folder in which the last known number of gateways is kept over a restart. Default: that of systemd
-        /// ($STATE_DIRECTORY), or the one of this file.
+        /// The folder in which the last known number of gateways is kept across restarts. Default: $STATE_DIRECTORY
+        /// (systemd), or the folder of this file.
         state_folder: RawText,
     }
 }
 
 mapping! {
-    /// The sentinels that know the server.
+    /// The sentinels that monitor the server.
     "store.redis.sentinel"
     struct RawSentinel {
-        /// The name that they know it by.
+        /// The name of the master at the sentinels.
         #[schemars(required)]
         master: RawText,
         /// The sentinels: redis://HOST:26379 or rediss://HOST:26379.
@@ -73,7 +74,7 @@ mapping! {
     struct RawRedisTls {
         /// The authorities that sign the server's certificate. Default: those of the system.
         ca: RawText,
-        /// The gateway's own certificate, where the server asks for one.
+        /// The gateway's client certificate, for a server that requires one.
         cert: RawText,
         /// Its private key.
         key: RawText,

@@ -11,33 +11,34 @@ mapping! {
     /// An API behind the gateway.
     "an upstream"
     struct RawUpstream {
-        /// Its servers: http://HOST:PORT or https://HOST:PORT, or {url: …, weight: N}.
+        /// The servers: http://HOST:PORT or https://HOST:PORT, or {url: …, weight: N}.
         #[schemars(required)]
         servers: Vec<RawServer>,
-        /// How requests are spread: round_robin (default), least_requests, random, or {hash: KEY}.
+        /// The load balancing algorithm: round_robin (default), least_requests, random, or {hash: KEY}.
         balance: RawBalance,
-        /// How long to wait for it.
+        /// Timeouts of the upstream.
         timeouts: RawTimeouts,
-        /// The protocol spoken to it: http1 (default) or http2.
+        /// The protocol of connections to the servers: http1 (default) or http2.
         #[schemars(extend("enum" = ["http1", "http2"]))]
         protocol: RawText,
         /// Certificates, for https:// servers only.
         tls: RawUpstreamTls,
-        /// Each connection begins with the client's address: v1 (text) or v2 (binary) of the PROXY protocol.
+        /// Sends the client's address at the beginning of each connection: version v1 (text) or v2 (binary) of the
+        /// PROXY protocol.
         #[schemars(extend("enum" = ["v1", "v2"]))]
         proxy_protocol: RawText,
-        /// How often the names of servers are looked up. Default: 30s.
+        /// The interval between two DNS lookups of the servers' names. Default: 30s.
         #[schemars(with = "Option<hints::Duration>")]
         resolve: RawText,
-        /// Asks every server whether it is well.
+        /// Health checks of every server.
         health: RawHealth,
-        /// Takes a server out for a while after failures in a row, or off.
+        /// Ejects a server for some time after consecutive failures, or off.
         ejection: RawEjection,
-        /// How often a request is tried on another server, where that is safe: a number, or a mapping. Default: 1.
+        /// How often a request is retried on another server, where that is safe: a number, or a mapping. Default: 1.
         retries: RawRetries,
-        /// Requests that one server has at once, of all workers together. Default: no bound.
+        /// The maximum number of requests in flight per server, of all workers together. Default: no bound.
         max_connections: RawCount,
-        /// Requests that wait while all servers have as many as they may. Default: 100.
+        /// The maximum number of requests that wait while all servers are at `max_connections`. Default: 100.
         max_pending: RawCount,
     }
 }
@@ -49,7 +50,7 @@ mapping! {
         /// http://HOST:PORT or https://HOST:PORT
         #[schemars(required, with = "hints::Server")]
         url: RawText,
-        /// Its share of the requests. Default: 1.
+        /// The weight of the server in load balancing. Default: 1.
         #[schemars(extend("minimum" = 1, "maximum" = 1_000))]
         weight: RawCount,
     }
@@ -59,13 +60,13 @@ mapping! {
     /// Certificates and keys for the connections to servers: PEM files, which are watched.
     "tls"
     struct RawUpstreamTls {
-        /// The authorities that sign the servers' certificates. Default: those of the system.
+        /// The authorities that sign the certificates of the servers. Default: those of the system.
         ca: RawText,
-        /// The gateway's own certificate, where the servers ask for one.
+        /// The gateway's client certificate, for servers that require one.
         cert: RawText,
         /// Its private key.
         key: RawText,
-        /// The name that the servers' certificates have to be for, and that servers are told. Default: the host.
+        /// The name that certificates must be valid for, and that is sent as SNI. Default: the host.
         server_name: RawText,
         /// Whether certificates are verified. Default: true.
         verify: bool,
@@ -76,16 +77,17 @@ mapping! {
     /// How long to wait for an upstream.
     "timeouts"
     struct RawTimeouts {
-        /// For a connection. Default: 1s.
+        /// The timeout for establishing a connection. Default: 1s.
         #[schemars(with = "Option<hints::Duration>")]
         connect: RawText,
-        /// For the head of its answer, once the request is sent. Default: 30s.
+        /// The timeout for the head of the response after the request was sent. Default: 30s.
         #[schemars(with = "Option<hints::Duration>")]
         response: RawText,
-        /// For the next bytes of its answer, and for the next request on a kept connection. Default: 60s.
+        /// The timeout for the next bytes of a response, and for idle connections. Default: 60s.
         #[schemars(with = "Option<hints::Duration>")]
         idle: RawText,
-        /// For the next bytes of an upgraded connection, such as a WebSocket, in either direction. Default: 1h.
+        /// The timeout for the next bytes of an upgraded connection, such as a WebSocket, in either direction.
+        /// Default: 1h.
         #[schemars(with = "Option<hints::Duration>")]
         tunnel: RawText,
     }
