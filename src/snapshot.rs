@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub store: Option<Arc<StoreState>>,
     /// Headers on which routes, limits and credentials depend: a client cannot have them removed with `Connection`.
     pub reserved: Vec<HeaderName>,
-    /// Whether any route has a CORS policy.
+    /// Whether there is any CORS policy, of a route or at the top level.
     pub has_cors: bool,
     /// Which request headers with underscores in their names may pass.
     pub underscores: Underscores,

@@ -364,8 +364,8 @@ mod tests {
     fn the_file_may_be_json_lines() {
         let key = |key: &str| format!("\"sha256:{}\"", hex(key));
         let text = format!(
-            "# all\n{{\"name\":\"acme\",\"key\":{},\"plan\":\"pro\",\"metadata\":{{\"team\":\"bl\\u00fce\"}}}}\n\n  \
-             {{ \"keys\" : [{}, {}], \"name\" : \"beta\", \"plan\": null }} \r\n",
+            "# all\n\t{{\"name\":\"acme\",\"key\":{},\"keys\":null,\"plan\":\"pro\",\"metadata\":{{\"team\":\"bl\\u00fce\"}}}}\n\n  \
+             {{ \"keys\" : [{}, {}], \"name\" : \"beta\", \"plan\": null, \"key\": null, \"metadata\": null }} \r\n",
             key("k1"),
             key("k2"),
             key("k3")
@@ -384,7 +384,7 @@ mod tests {
         let good = format!("{{\"name\":\"a\",\"key\":\"sha256:{}\"}}", hex("k"));
         for (line, message) in [
             ("{\"name\":\"b\",\"key\":\"sesame\"}", "a key is `sha256:`"),
-            ("{\"name\":\"b\",\"key\":5}", "the values are texts in quotes"),
+            ("{\"name\":\"b\",\"key\":5}", "numbers and booleans are written as texts"),
             ("{\"name\":\"b\",\"sesame", "the line is not one JSON object"),
             ("{\"name\":\"b\"} {\"name\":\"sesame\"}", "the line is not one JSON object"),
             ("[\"sesame\"]", "expected the fields of a consumer"),
@@ -392,6 +392,9 @@ mod tests {
             ("{\"name\":\"b\"}", "`b` has no key"),
             ("{\"key\":\"sha256:00\"}", "a key is `sha256:`"),
             ("{\"name\":\"b\",\"keys\":[]}", "`keys` is a list of keys"),
+            ("{\"name\":null,\"key\":\"x\"}", "`name` is a text"),
+            ("  {\"name\":\"ü\" x}", "malformed at column 15"),
+            ("{\"name\":\"b\",\"key\":\"\\u0073ha256:00\"}", "without escapes"),
             ("{\"name\":\"b\",\"name\":\"c\"}", "`name` is given twice"),
             ("{\"name\":\"b\",\"nmae\":\"c\"}", "unknown field `nmae`"),
             (good.as_str(), "two consumers"),

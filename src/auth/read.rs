@@ -55,10 +55,10 @@ pub(super) fn read<'t>(
             continue;
         }
         let item = body.strip_prefix('-').filter(|rest| rest.is_empty() || rest.starts_with(' '));
-        if begun.is_none() && (lines || body.starts_with('{')) {
+        if begun.is_none() && (lines || body.trim_start().starts_with('{')) {
             lines = true;
             let mut entry = Draft::new(number);
-            entry.json(body, mistakes);
+            entry.json(line, mistakes);
             if let Some(entry) = entry.finish(mistakes) {
                 each(entry, mistakes);
             }
@@ -98,7 +98,7 @@ pub(super) fn read<'t>(
 
 /// Whether a text says nothing at all: it is blank, but for comments.
 pub(super) fn is_blank(text: &str) -> bool {
-    text.lines().all(|line| is_nothing(line.trim()))
+    text.trim_start_matches('\u{feff}').lines().all(|line| is_nothing(line.trim()))
 }
 
 /// Whether a line says nothing.
@@ -156,16 +156,24 @@ impl<'t> Draft<'t> {
         }
     }
 
-    /// A line of JSON Lines, which is the whole entry.
+    /// A line of JSON Lines, which is the whole entry. As programs often write null for what is missing, a field that is
+    /// null is one that is not there.
     fn json(&mut self, line: &'t str, mistakes: &mut Mistakes) {
         match serde_json::from_str(line) {
+            Ok(Value::Map(mut fields)) => {
+                let is_missing = |name: &str| name != "name" && FIELDS.contains(&name);
+                fields.retain(|(name, value)| *value != Value::Nothing || !is_missing(name));
+                self.fields(Value::Map(fields), mistakes);
+            }
             Ok(value) => self.fields(value, mistakes),
             // The text of the error may quote the line, in which a key may be.
             Err(error) if error.is_data() => self.mistake(NOT_TEXT, mistakes),
-            Err(error) => self.mistake(
-                format!("the line is not one JSON object: it is malformed at column {}", error.column()),
-                mistakes,
-            ),
+            Err(error) => {
+                let before = line.bytes().take(error.column());
+                let column = before.filter(|byte| byte & 0xc0 != 0x80).count(); // characters, not bytes
+                let message = format!("the line is not one JSON object: it is malformed at column {column}");
+                self.mistake(message, mistakes);
+            }
         }
     }
 
@@ -277,11 +285,10 @@ impl<'t> Draft<'t> {
         let Value::Text(text) = value else {
             return self.mistake("a key is a text: sha256:…", mistakes);
         };
-        let read = match text {
-            Cow::Borrowed(text) => digest(text).map(|digest| Key { digest, text }),
-            Cow::Owned(_) => None, // it had escapes, and a digest has nothing to escape
+        let Cow::Borrowed(text) = text else {
+            return self.mistake("a key is written without escapes", mistakes);
         };
-        match read {
+        match digest(text).map(|digest| Key { digest, text }) {
             Some(key) => self.keys.push(key),
             // What stands there may be a key itself, so it is not told.
             None => self.mistake(
@@ -304,11 +311,12 @@ impl<'t> Draft<'t> {
         if name.chars().chain(value.chars()).any(char::is_control) {
             return self.mistake("metadata has a control character", mistakes);
         }
-        self.metadata.push((name, value));
-        let size: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-        if size > MAX_METADATA {
-            self.mistake("metadata is at most 4 KiB", mistakes);
+        let length = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| name.len() + value.len() + 2;
+        let new = (name, value);
+        if self.metadata.iter().map(length).sum::<usize>() + length(&new) > MAX_METADATA {
+            return self.mistake("metadata is at most 4 KiB", mistakes);
         }
+        self.metadata.push(new);
     }
 
     fn finish(mut self, mistakes: &mut Mistakes) -> Option<Entry<'t>> {

@@ -78,7 +78,7 @@ pub(super) fn with_only_key(text: &str, keys: &[Range<usize>], new: &str) -> Opt
 }
 
 fn form(text: &str, key: &Range<usize>) -> Option<Form> {
-    match text[..quoted(text, key).start].trim_end_matches(' ').chars().next_back()? {
+    match text[..quoted(text, key).start].trim_end_matches([' ', '\t']).chars().next_back()? {
         ':' => Some(Form::Alone),
         '[' | ',' => Some(Form::InBrackets),
         '-' => Some(Form::OnItsLine),
@@ -139,6 +139,7 @@ mod tests {
             ("- {name: a, key: k1}", "- {name: a, keys: [k1, k9]}"),
             ("- {\"name\":\"a\",\"key\":\"k1\"}", "- {\"name\":\"a\",\"keys\":[\"k1\", \"k9\"]}"),
             ("- {'key' : 'k1'}", "- {'keys' : ['k1', 'k9']}"),
+            ("{\"key\":\t\"k1\"}\n", "{\"keys\":\t[\"k1\", \"k9\"]}\n"),
             ("{\"name\":\"a\",\"key\":\"k1\"}\n", "{\"name\":\"a\",\"keys\":[\"k1\", \"k9\"]}\n"),
             ("- keys: [k1, k2 ]", "- keys: [k1, k2, k9 ]"),
             ("- keys:\n  - k1 # c\n  - k2 # d\n", "- keys:\n  - k1 # c\n  - k2 # d\n  - k9\n"),

@@ -16,7 +16,7 @@ pub(super) enum Value<'t> {
 }
 
 /// What is said of a number or a boolean of JSON.
-pub(super) const NOT_TEXT: Wrong = "the values are texts in quotes, lists and mappings of them, or null";
+pub(super) const NOT_TEXT: Wrong = "numbers and booleans are written as texts, in quotes";
 
 impl<'de> Deserialize<'de> for Value<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -46,6 +46,7 @@ impl<'de> Deserialize<'de> for Value<'de> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
                 let mut map = Vec::new();
+                // Read as a value, because that borrows from the line where it can.
                 while let Some(key) = entries.next_key()? {
                     let Value::Text(key) = key else { return Err(A::Error::custom(NOT_TEXT)) };
                     map.push((key, entries.next_value()?));

@@ -31,7 +31,7 @@ pub struct Limit {
     pub missing: Fingerprint,
     /// The exempt keys.
     pub exempt: Vec<Fingerprint>,
-    /// The keys to which it applies; `None` for all.
+    /// The keys to which it applies; empty for all.
     pub only: Vec<Fingerprint>,
     /// The variants of the limit for plans, by the name of the plan.
     pub plans: Vec<(String, Arc<Limit>)>,

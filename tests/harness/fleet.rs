@@ -106,6 +106,7 @@ impl Fleet {
                 assert_eq!(passed.1, limit - most, "{name}: all have the rest");
                 break;
             }
+            println!("{name}: the store answered too late; another key is tried");
             self.settle(target);
         }
         assert_eq!(self.sum("sluicegate_store_disagreements_total", &[]), 0.0, "scripts decide as the core");

@@ -105,13 +105,13 @@ impl Part {
     }
 }
 
-/// As the file writes it: `api_key | ip`, or `[ip, path]`.
 impl Serialize for KeySpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
+/// As the file writes it: `api_key | ip`, or `[ip, path]`.
 impl fmt::Display for KeySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts = |alternatives: &Vec<Part>| {

@@ -145,17 +145,6 @@ impl ClientIpConfig {
     }
 }
 
-impl MinTls {
-    /// As the file writes it.
-    #[inline]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::V1_2 => "1.2",
-            Self::V1_3 => "1.3",
-        }
-    }
-}
-
 impl ListenerConfig {
     /// Identifies the listener across reloads: the address, so that a name may change. A port that the system
     /// chooses is no address yet.

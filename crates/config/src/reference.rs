@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-/// A reference by name. Two are equal if they lead to the same thing.
+/// A reference by name. Two of the same configuration are equal if they lead to the same thing.
 #[derive(Clone, Debug)]
 pub struct Reference {
     /// The index in the list of [`Config`](super::Config) that holds things of this kind.

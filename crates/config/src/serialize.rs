@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,11 @@ use sluicegate_limiter::{Ban, Quota, Span};
 
 use super::cors::CorsConfig;
 use super::rewrite::{HeaderChange, HeaderChanges};
+
+/// A path, also one that is not UTF-8.
+pub(super) fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
 
 /// A value as its text.
 pub(super) fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
@@ -23,7 +29,7 @@ pub(super) fn texts<T: Display, S: Serializer>(values: &[T], serializer: S) -> R
     serializer.collect_seq(values.iter().map(ToString::to_string))
 }
 
-/// Numbers or texts by a name that is no string.
+/// Pairs as a mapping, by the text of the first.
 pub(super) fn by_name<N: Display, T: Serialize, S: Serializer>(
     pairs: &[(N, T)],
     serializer: S,
@@ -44,7 +50,7 @@ pub(super) fn seconds_or_null<S: Serializer>(
     value.map(|value| value.as_secs_f64()).serialize(serializer)
 }
 
-/// A number of hundredths.
+/// A percentage.
 pub(super) fn percent<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{value}%"))
 }
@@ -123,7 +129,7 @@ macro_rules! either {
 }
 
 either! {
-    /// Whether other spellings of a path are recognised.
+    /// Whether a route is only meant for the exact spelling of its paths.
     spelling = "exact", "loose";
     /// Whether clients must have a certificate.
     client_auth = "required", "optional";

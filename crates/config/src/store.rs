@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::at::FileContent;
 use super::secret::Secret;
-use super::serialize::{authorities, is_some, seconds, text, texts};
+use super::serialize::{authorities, is_some, path, seconds, text, texts};
 
 /// A Redis that several gateways count in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,6 +32,7 @@ pub struct RedisConfig {
     /// The least number of gateways that is assumed to share it.
     pub gateways: u32,
     /// The folder in which the last known number of gateways is kept across restarts.
+    #[serde(serialize_with = "path")]
     pub state_folder: PathBuf,
 }
 

@@ -318,8 +318,12 @@ impl DividedKey<'_> {
         if self.by == 1 || matches!(self.key, LockedKey::Concurrency(_)) {
             return cost; // each process counts its own places; the maximum is divided instead
         }
-        let capacity = each!(LockedKey(entry) = &self.key => entry.usage(now)).capacity;
-        cost.saturating_mul(u64::from(self.by)).min(capacity.max(cost))
+        let largest = match &self.key {
+            // `max_delay` bounds how many requests wait, not what one of them may cost.
+            LockedKey::LeakyBucket(entry, ..) => entry.algorithm().places(),
+            key => each!(LockedKey(entry) = key => entry.usage(now)).capacity,
+        };
+        cost.saturating_mul(u64::from(self.by)).min(largest.max(cost))
     }
 }
 

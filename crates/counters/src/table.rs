@@ -455,6 +455,11 @@ impl<A: StateCodec> LockedEntry<'_, A> {
         }
     }
 
+    /// The algorithm of the limit.
+    pub(super) fn algorithm(&self) -> &A {
+        &self.part.algorithm
+    }
+
     #[inline]
     pub(super) fn usage(&self, now: Time) -> Usage {
         self.inspect(|algorithm, state| algorithm.usage(state, now))

@@ -45,6 +45,27 @@ fn one(limit: &Arc<CountedLimit>, n: u64, now: Time) -> Decision {
     decide(&[Ask::new(limit, key(n), 1, now)], false)
 }
 
+/// Two processes that count a limit independently stay within it together, however short the queue of a leaky bucket is.
+#[test]
+fn a_share_is_a_part_of_the_limit() {
+    let leaky = |max_delay| {
+        let rate = rate(1, 1);
+        Quota::LeakyBucket(LeakyBucket::new(rate, 12, max_delay).unwrap(), rate, 12)
+    };
+    for quota in [leaky(None), leaky(Some(Span::ZERO)), token(1, 1, 12), fixed(10, 10)] {
+        let limit = limit(quota, 100, 0);
+        let passes = |second: u64| {
+            let now = now().plus(Span::from_secs(second));
+            decide(&[Ask { share: 2, ..Ask::new(&limit, key(1), 1, now) }], false).admitted
+        };
+        let passed = (0..400).filter(|second| passes(*second)).count();
+        assert!(
+            (200..=212).contains(&passed),
+            "{passed} of 400 in half of a limit of one a second: {quota:?}"
+        );
+    }
+}
+
 /// Of M requests at once exactly N pass, also when two limits are asked in opposite orders.
 #[test]
 fn exactly_n_of_m_pass_on_eight_threads() {

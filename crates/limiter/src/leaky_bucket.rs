@@ -29,6 +29,11 @@ impl LeakyBucket {
         BucketInMicros::of(self.emission_rate, cost, room, self.most(), self.most())
     }
 
+    /// The places of the queue: no request has a larger cost.
+    pub const fn places(&self) -> u64 {
+        self.burst
+    }
+
     /// The rate at which it drains.
     pub const fn emission_rate(&self) -> EmissionRate {
         self.emission_rate

@@ -14,6 +14,10 @@ pub(super) fn listener((listener, files): (&ListenerConfig, &Option<ListenerFile
     value["max_connections_per_ip"] = listener.max_connections_per_ip.unwrap_or(PER_ADDRESS).into();
     if let Some((tls, files)) = listener.tls.as_ref().zip(files.as_ref()) {
         value["tls"]["certificates"] = certificates(tls, files).into();
+        if tls.client.is_none() {
+            value["tls"]["client_ca"] = Value::Null;
+            value["tls"]["client_auth"] = Value::Null;
+        }
     }
     value
 }

@@ -30,11 +30,16 @@ fn a_server_that_refuses_scripts() {
     let store = redis.store_within("50ms");
     let fleet = Fleet::of(vec![Setup::default().workers(4)], &(store + &limit("rate: 10/366d")));
     until("the log says it", || fleet[0].log().contains("the store is down").then_some(()));
-    let made = stat(&redis, "total_connections_received");
-    let bytes = per_second(|| stat(&redis, "total_net_input_bytes"));
-    assert!(bytes < 130_000.0, "{bytes} bytes a second");
-    let made = stat(&redis, "total_connections_received") - made;
-    assert!(made <= 20, "{made} connections in two seconds");
+    // A worker sends all scripts once, when it first connects; on a busy machine some do so late.
+    let mut windows = Vec::new();
+    let is_quiet = (0..3).any(|_| {
+        let before = stat(&redis, "total_connections_received");
+        let bytes = per_second(|| stat(&redis, "total_net_input_bytes"));
+        let made = stat(&redis, "total_connections_received") - before;
+        windows.push((bytes, made));
+        bytes < 130_000.0 && made <= 20
+    });
+    assert!(is_quiet, "bytes a second, and connections in two seconds: {windows:?}");
     let log = fleet[0].log();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("the store")).collect();
     assert!(lines.len() == 1 && lines[0].contains("evalsha"), "{lines:#?}");

@@ -53,8 +53,8 @@ impl<T> Section<T> {
         self.things.push((name, thing));
     }
 
-    /// The thing called `name` and a reference to it by its index among those that are valid; `None` if it is unknown or wrong, and
-    /// that is reported.
+    /// The thing called `name`, and a reference to it by its index among the valid ones. `None` if it is unknown or wrong;
+    /// an unknown name is reported.
     pub(super) fn find(&self, name: &At<String>, report: &mut Report) -> Option<(Reference, &T)> {
         if let Some((at, index)) = self.by_name.get(&name.value) {
             let thing = self.things[*at].1.as_ref()?;
