@@ -226,19 +226,22 @@ impl<T: Watched> Watch<T> {
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             stamp => stamp.ok(),
         };
-        if stamp == self.stamp {
-            if self.full_checks == 0 {
-                return None;
-            }
-            self.full_checks -= 1;
-        } else {
+        let is_settled = stamp != self.stamp;
+        if is_settled {
             stamp = settled(path, stamp).await;
             self.full_checks = FULL_CHECKS;
+        } else if self.full_checks == 0 {
+            return None;
+        } else {
+            self.full_checks -= 1;
+        }
+        let (file, digest) = (self.path.clone(), self.digest);
+        // On another thread: a million entries take a second, and the admin API has to answer meanwhile.
+        let read = crate::boxed_future::spawn_blocking(move || read_changed(&file, digest)).await;
+        if !is_settled && stamps(path).await.ok() != stamp {
+            return None; // being written since the first look: the next call waits for the writer
         }
         self.stamp = stamp;
-        let (path, digest) = (self.path.clone(), self.digest);
-        // On another thread: a million entries take a second, and the admin API has to answer meanwhile.
-        let read = crate::boxed_future::spawn_blocking(move || read_changed(&path, digest)).await;
         let (digest, result) = read.ok().flatten()?;
         self.digest = digest;
         Some(result)
@@ -276,6 +279,12 @@ impl WatchGroup {
         self.full_checks = FULL_CHECKS;
         true
     }
+
+    /// Whether a file has changed since the last call of `may_have_changed`, which means that what was read meanwhile may be
+    /// half written. The next call of `may_have_changed` waits for the writer.
+    pub async fn has_changed_again(&self) -> bool {
+        stamps(&self.paths).await.is_ok_and(|now| now != self.stamps)
+    }
 }
 
 /// The digest of a text, and its content.
@@ -294,4 +303,49 @@ fn read_changed<T: Watched>(path: &Path, before: Option<Digest>) -> Option<Read<
     }
     let read = T::parse(&text, &path.display().to_string());
     Some((Some(digest), read.map(|read| Arc::new(read.read_from(source)))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A text; reading `begun` empties the file, as an editor does before it writes.
+    #[derive(Debug)]
+    struct Text(String, Option<Source>);
+
+    impl Watched for Text {
+        fn parse(text: &str, file: &str) -> Result<Self, Unusable> {
+            if text == "begun" {
+                std::fs::write(file, "").unwrap();
+            }
+            Ok(Self(text.to_owned(), None))
+        }
+
+        fn source(&self) -> Option<&Source> {
+            self.1.as_ref()
+        }
+
+        fn read_from(self, source: Source) -> Self {
+            Self(self.0, Some(source))
+        }
+    }
+
+    /// A file that a writer empties while it is compared with what was read: the writer is waited for.
+    #[tokio::test]
+    async fn a_file_that_is_being_written_is_not_read() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "first").unwrap();
+        let mut watch = Watch::new(&path, &*Text::load(&path, None).unwrap());
+        std::fs::write(&path, "begun").unwrap();
+        watch.stamp = stamps(std::slice::from_ref(&path)).await.ok(); // as if written within one tick of the clock
+        assert!(watch.changed().await.is_none());
+        let writer = tokio::spawn({
+            let path = path.clone();
+            async move { std::fs::write(path, "whole") }
+        });
+        let read = watch.changed().await.unwrap().unwrap();
+        assert_eq!(read.0, "whole");
+        writer.await.unwrap().unwrap();
+    }
 }

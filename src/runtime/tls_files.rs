@@ -21,7 +21,13 @@ impl Supervisor {
             at += 1;
             if files.watch.may_have_changed().await || files.early {
                 let set = files.set.clone();
-                let early = self.apply_tls(&set).await;
+                let (snapshot, of) = (self.shared.snapshot.load_full(), set.clone());
+                let read = crate::boxed_future::spawn_blocking(move || read_tls(&snapshot, &of)).await;
+                let Ok(read) = read else { continue };
+                if files.watch.has_changed_again().await {
+                    continue;
+                }
+                let early = self.apply_tls(&set, read).await;
                 if let Some(files) = self.files.tls.iter_mut().find(|files| files.set == set) {
                     files.early = early;
                 }
@@ -29,12 +35,8 @@ impl Supervisor {
         }
     }
 
-    /// Applies the content of the files. Returns whether it is a certificate that is not valid yet and has to be tried
-    /// again later.
-    async fn apply_tls(&mut self, set: &TlsFileSet) -> bool {
-        let (snapshot, of) = (self.shared.snapshot.load_full(), set.clone());
-        let read = crate::boxed_future::spawn_blocking(move || read_tls(&snapshot, &of)).await;
-        let Ok(read) = read else { return false };
+    /// Applies what was read. Returns whether it is a certificate that is not valid yet and has to be tried again later.
+    async fn apply_tls(&mut self, set: &TlsFileSet, read: Result<ReadTls, NotApplied>) -> bool {
         let early = matches!(read, Err(NotApplied { early: true, .. }));
         let files: Vec<&Path> = match set {
             TlsFileSet::Pair { cert, key } => vec![cert, key],

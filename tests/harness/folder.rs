@@ -1,6 +1,6 @@
 //! A folder with files, in which commands of the program run.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
@@ -34,7 +34,10 @@ impl Folder {
         let mut command = program();
         command.args(arguments).current_dir(self.0.path()).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input).unwrap();
+        match child.stdin.take().unwrap().write_all(input) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => (), // it ends without reading all
+            written => written.unwrap(),
+        }
         child.wait_with_output().unwrap()
     }
 

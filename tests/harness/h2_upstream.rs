@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,6 +14,7 @@ use http::{HeaderMap, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
+use super::ReservedPort;
 use super::authority::Handshake;
 
 /// A server on a thread of its own. It stops when this is dropped.
@@ -66,7 +67,7 @@ impl H2Upstream {
         speaks: Speaks,
         script: impl Fn(Call) -> F + Send + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = ReservedPort::new().listen();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State::default());

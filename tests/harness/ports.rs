@@ -18,10 +18,11 @@ impl ReservedPort {
         Self { address, _holder: holder }
     }
 
-    /// Listens on the address.
+    /// Listens on the address. Connections that come at the same time are not lost on a busy machine: the kernel keeps as
+    /// many as it may until they are accepted.
     pub fn listen(&self) -> TcpListener {
         let socket = bound(self.address);
-        socket.listen(128).unwrap();
+        socket.listen(i32::MAX).unwrap();
         socket.into()
     }
 }

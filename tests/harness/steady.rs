@@ -2,7 +2,7 @@
 //! Neither allocates in the steady state.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const REQUEST: &str = "Host: api.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\n\
@@ -28,7 +28,7 @@ routes:
 
 /// Answers every request, with one thread per connection. Each thread first calls `begun`.
 pub fn upstream(begun: fn()) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = super::ReservedPort::new().listen();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         begun();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::message::{Head, Reader};
-use super::until;
+use super::{ReservedPort, until};
 
 /// A server with a thread for each connection.
 pub struct Upstream {
@@ -65,7 +65,7 @@ impl Upstream {
 
     /// Runs `script` for every request.
     pub fn scripted(script: impl Fn(&mut Exchange<'_>) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = ReservedPort::new().listen();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State::default());
         let upstream = Self { address, state: Arc::clone(&state) };

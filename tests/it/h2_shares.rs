@@ -132,9 +132,11 @@ fn answers_for_a_client_that_does_not_read_are_not_buffered() {
         client
     };
     let mut clients: Vec<H2> = (0..5).map(connect).collect();
+    upstream.wait_for(500);
     sleep(Duration::from_secs(1)); // nothing says that the gateway has done what it will do
     let before = gateway.memory(); // with what is needed once
     clients.extend((0..5).map(connect));
+    upstream.wait_for(1000);
     sleep(Duration::from_secs(1));
     let held = gateway.memory().saturating_sub(before) / 5;
     assert!(held < 3 << 19, "{held} bytes a connection, its hundred requests included");
