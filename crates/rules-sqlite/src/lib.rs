@@ -1,0 +1,1 @@
+//! Rules in a file of one gateway (SQLite).
