@@ -112,7 +112,7 @@ impl View {
                 None => ask.limit.banned_for(ask.key, ask.now),
             };
             let standing = told.map(|told| told.usage).or_else(here);
-            let standing = standing.unwrap_or_else(|| ask.limit.counters.fresh(ask.now));
+            let standing = standing.unwrap_or_else(|| ask.limit.fresh(ask.now));
             usage.push((*asked, banned_for.map_or(standing, |left| limit::while_banned(standing, left))));
         }
         usage

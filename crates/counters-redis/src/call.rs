@@ -264,7 +264,7 @@ impl Store {
             let known = || limit.counters.usage(*key, outcome.now).map(|known| known.remaining);
             let newer = latest || known().is_none_or(|known| state.usage(outcome.now).remaining < known);
             if newer && !self.state.unreported.has(limit, *key) {
-                limit.counters.learn(*key, state, outcome.now);
+                limit.learn(*key, state, outcome.now);
             }
         }
         for (item, told) in &outcome.bans {

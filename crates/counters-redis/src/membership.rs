@@ -131,7 +131,7 @@ impl Store {
         let Ok(Reply { now, decided: Some(Decided { keys, bans, .. }) }) = read else { return None };
         let state = keys.first()?;
         if !self.state.unreported.has(limit, key) {
-            limit.counters.learn(key, state, now);
+            limit.learn(key, state, now);
         }
         let usage = state.usage(now);
         let there = bans.first().and_then(|told| told.ban.left(&told.strikes, now));

@@ -57,7 +57,7 @@ impl Bans {
 
     /// The rest of a key's ban; `None` if it is not banned.
     pub fn left(&self, key: Fingerprint, now: Time) -> Option<Span> {
-        self.table.refusal(key, now, 1).and_then(Refusal::retry_after)
+        self.table.refusal(key, now, 1, None).and_then(Refusal::retry_after)
     }
 
     /// Ends a key's ban and forgets its refusals; returns whether there was anything.
@@ -95,7 +95,7 @@ impl Bans {
 
     /// Counts a refusal. Returns the length of the ban if one begins.
     fn refused(&self, key: Fingerprint, now: Time) -> Option<Span> {
-        let mut held = self.table.lock_key(key, now, None);
+        let mut held = self.table.lock_key(key, now, None, None);
         if held.key() != key {
             // The table is full. Keys that share the overflow entry are not banned; the limit itself still refuses.
             return None;
@@ -121,7 +121,7 @@ impl Bans {
         if begun {
             self.begun.fetch_add(1, Ordering::Relaxed);
         }
-        if self.table.learn(key, &self.table.algorithm(), Strikes::until(until), now) {
+        if self.table.learn(key, (&self.table.algorithm(), Strikes::until(until)), now, None) {
             self.table.sweep_a_little(key, now);
         }
     }

@@ -7,6 +7,7 @@ use sluicegate_limiter::{
 
 use super::queue::Queue;
 use super::remote_charges::RemoteCharges;
+use super::state_codec::StateCodec;
 use super::table::{CheckResult, LockedEntry, Table};
 use super::{Fingerprint, KeyState, RemoteState};
 
@@ -164,27 +165,42 @@ impl Counters {
         each!(Tables(table) = &self.tables => table.sweep_a_little(key, now));
     }
 
-    /// Locks the state of a key of a limit that `by` processes count. `asked` is the cost that is checked.
+    /// Locks the state of a key of a limit that `by` processes count. `asked` is the cost that is checked, `own` the quota of
+    /// the key if it has one of its own.
     pub(super) fn lock_key(
         &self,
         key: Fingerprint,
         now: Time,
         asked: u64,
         (by, in_flight): (u16, u32),
+        own: Option<&Quota>,
     ) -> DividedKey<'_> {
-        let locked =
-            convert!(Tables(table) = &self.tables => LockedKey(table.lock_key(key, now, Some(asked))));
+        let locked = convert!(
+            Tables(table) = &self.tables =>
+            LockedKey(table.lock_key(key, now, Some(asked), own.and_then(StateCodec::of)))
+        );
+        if let (LockedKey::LeakyBucket(entry), Some(queue)) = (&locked, &self.queue)
+            && let Some(old) = &entry.converted
+        {
+            queue.rescale_key(key, now, |wait| entry.algorithm().carried_wait(old, wait));
+        }
         DividedKey { key: locked, queue: self.queue.as_ref(), by, in_flight }
     }
 
     /// Checks and charges one key where there is no other limit; `None` for algorithms whose requests give something back.
     #[inline]
-    pub(super) fn acquire(&self, key: Fingerprint, now: Time, cost: u64) -> Option<CheckResult> {
+    pub(super) fn acquire(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        cost: u64,
+        own: Option<&Quota>,
+    ) -> Option<CheckResult> {
         match &self.tables {
-            Tables::TokenBucket(table) => Some(table.acquire(key, now, cost)),
-            Tables::FixedWindow(table) => Some(table.acquire(key, now, cost)),
-            Tables::SlidingLog(table) => Some(table.acquire(key, now, cost)),
-            Tables::SlidingWindow(table) => Some(table.acquire(key, now, cost)),
+            Tables::TokenBucket(table) => Some(table.acquire(key, now, cost, own.and_then(StateCodec::of))),
+            Tables::FixedWindow(table) => Some(table.acquire(key, now, cost, own.and_then(StateCodec::of))),
+            Tables::SlidingLog(table) => Some(table.acquire(key, now, cost, own.and_then(StateCodec::of))),
+            Tables::SlidingWindow(table) => Some(table.acquire(key, now, cost, own.and_then(StateCodec::of))),
             Tables::LeakyBucket(..) | Tables::Concurrency(_) => None,
         }
     }
@@ -220,7 +236,7 @@ impl Counters {
     /// Removes a queued request that gives up and was charged in a store: those behind it move up.
     pub(super) fn give_up_queued(&self, key: Fingerprint, ticket: u64, cost: u64) {
         if let (Tables::LeakyBucket(table), Some(queue)) = (&self.tables, &self.queue) {
-            queue.give_up(key, ticket, table.algorithm().turn(cost));
+            queue.give_up(key, ticket, table.algorithm_of(key).turn(cost));
         }
     }
 
@@ -229,9 +245,10 @@ impl Counters {
         Some(self.queue.as_ref()?.enter(key, due))
     }
 
-    /// The refusal of a request by the state of its key; `None` if it would be admitted.
-    pub fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
-        each!(Tables(table) = &self.tables => table.refusal(key, now, cost))
+    /// The refusal of a request by the state of its key; `None` if it would be admitted. `own` is the quota of the key, if it
+    /// has one of its own.
+    pub fn refusal(&self, key: Fingerprint, now: Time, cost: u64, own: Option<&Quota>) -> Option<Refusal> {
+        each!(Tables(table) = &self.tables => table.refusal(key, now, cost, own.and_then(StateCodec::of)))
     }
 
     /// The debt of a key in whole requests, rounded up.
@@ -249,14 +266,14 @@ impl Counters {
     /// Takes places that a store has admitted; returns the key under which they are held.
     pub(super) fn take(&self, key: Fingerprint, places: u64) -> Fingerprint {
         let Tables::Concurrency(table) = &self.tables else { return key };
-        let mut entry = table.lock_key(key, Time::EPOCH, None); // places do not depend on the time
+        let mut entry = table.lock_as_it_is(key, Time::EPOCH); // places do not depend on the time
         entry.charge(Time::EPOCH, places);
         entry.key()
     }
 
     /// Charges the cost of a request above what it was charged.
     pub fn settle(&self, key: Fingerprint, now: Time, cost: u64) {
-        each!(Tables(table) = &self.tables => table.lock_key(key, now, None).settle(now, cost));
+        each!(Tables(table) = &self.tables => table.lock_as_it_is(key, now).settle(now, cost));
     }
 
     /// Ends a charge, and refunds the last `cost` of the `whole` that was charged.
@@ -270,14 +287,16 @@ impl Counters {
     }
 
     /// Replaces the state of `key` by the one that a store returned at its time `now`, so that this process can decide from
-    /// there if the store fails. Places are not replaced: the table counts those of this process.
-    pub fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
+    /// there if the store fails. Places are not replaced: the table counts those of this process. `own` is the quota of the
+    /// key, if it has one of its own.
+    pub(super) fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time, own: Option<&Quota>) {
         if let Tables::Concurrency(_) = &self.tables {
             return;
         }
         let added = if_same!(
             table = &self.tables,
-            RemoteState(quota, state) = told => table.learn(key, quota, Clone::clone(state), now),
+            RemoteState(quota, state) = told =>
+                table.learn(key, (quota, Clone::clone(state)), now, own.and_then(StateCodec::of)),
             else false
         );
         if added {

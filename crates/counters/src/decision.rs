@@ -102,7 +102,7 @@ impl Verdict {
 
     /// The verdict of a limit for a key that was never seen.
     pub fn fresh(limit: &CountedLimit) -> Self {
-        Self { answer: Ok(Span::ZERO), usage: limit.counters.fresh(Time::EPOCH) }
+        Self { answer: Ok(Span::ZERO), usage: limit.fresh(Time::EPOCH) }
     }
 }
 
@@ -156,7 +156,7 @@ fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
         && ask.limit.bans.is_none()
         && !keep
         && ask.limit.late_cost().is_none()
-        && let Some(asked) = ask.limit.counters.acquire(ask.key, ask.at, ask.cost)
+        && let Some(asked) = ask.limit.counters.acquire(ask.key, ask.at, ask.cost, ask.limit.own_quota())
     {
         if asked.added {
             ask.limit.counters.sweep_a_little(asked.key, ask.at);
@@ -224,7 +224,7 @@ fn lock_keys<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> 
     let locked = |index: usize| {
         let ask = &asks[index];
         let by = (ask.share, ask.in_flight);
-        (index, ask.limit.counters.lock_key(ask.key, ask.at, ask.cost, by))
+        (index, ask.limit.counters.lock_key(ask.key, ask.at, ask.cost, by, ask.limit.own_quota()))
     };
     order.into_iter().map(locked).collect()
 }

@@ -24,6 +24,7 @@ mod limit;
 #[cfg(all(test, feature = "model"))]
 mod model;
 mod open_charges;
+mod own_quotas;
 mod queue;
 mod remote_charges;
 mod remote_state;

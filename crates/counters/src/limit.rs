@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_limiter::{Ban, Quota, Refusal, Span, Time};
+use sluicegate_limiter::{Ban, Quota, Refusal, Span, Time, Usage};
 
 use crate::{Ask, Bans, Counters, Fingerprint, RemoteState};
 
@@ -14,6 +14,8 @@ pub struct CountedLimit {
     pub quota: Quota,
     /// Whether refusals lead to a ban, and to which.
     pub ban: Option<Ban>,
+    /// Whether the quota is that of single keys only: its counters are those of a limit whose other keys have another quota.
+    pub of_single_keys: bool,
     /// Whether its refusal refuses the request. Otherwise it only counts requests.
     pub enforced: bool,
     /// When the cost of a request is known.
@@ -78,6 +80,7 @@ impl CountedLimit {
         Self {
             name: name.into(),
             quota,
+            of_single_keys: false,
             ban: None,
             enforced: true,
             cost: CostKind::Constant(1),
@@ -85,6 +88,25 @@ impl CountedLimit {
             counters,
             bans: None,
         }
+    }
+
+    /// The quota, if it is that of single keys only.
+    #[inline]
+    pub fn own_quota(&self) -> Option<&Quota> {
+        self.of_single_keys.then_some(&self.quota)
+    }
+
+    /// The usage of a key that was never seen.
+    pub fn fresh(&self, now: Time) -> Usage {
+        match self.of_single_keys {
+            true => self.quota.fresh(now),
+            false => self.counters.fresh(now),
+        }
+    }
+
+    /// Replaces the state of a key by the one that a store returned at its time `now`; see [`Counters::learn`].
+    pub fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
+        self.counters.learn(key, told, now, self.own_quota());
     }
 
     /// The late cost of its requests, if they have one.
@@ -103,12 +125,12 @@ impl CountedLimit {
 
     /// Whether it refuses a request at `at` on the clock of the counter, by the known state of the key.
     pub fn refuses_at(&self, ask: &Ask<'_>, at: Time, cost: u64) -> bool {
-        self.banned_for(ask.key, ask.now).is_some() || self.counters.refusal(ask.key, at, cost).is_some()
+        self.banned_for(ask.key, ask.now).is_some() || self.refusal(ask.key, at, cost).is_some()
     }
 
     /// The refusal of a request by the known state of its key.
     pub fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
-        self.counters.refusal(key, now, cost)
+        self.counters.refusal(key, now, cost, self.own_quota())
     }
 
     /// Replaces the state of a key by the one that the store returned after a correction. The state of a log then does not
@@ -116,7 +138,7 @@ impl CountedLimit {
     pub fn relearn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
         match told {
             RemoteState::SlidingLog(..) => _ = self.counters.pardon(key),
-            _ => self.counters.learn(key, told, now),
+            _ => self.learn(key, told, now),
         }
     }
 

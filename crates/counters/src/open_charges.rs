@@ -53,6 +53,12 @@ impl OpenCharges {
         Some(said)
     }
 
+    /// The charges of a key.
+    pub(super) fn of(&mut self, key: u64) -> &mut [Charge] {
+        let of_key = self.0.as_mut().and_then(|keys| keys.get_mut(&key));
+        of_key.map_or(&mut [], |of_key| &mut of_key.charges)
+    }
+
     /// Calls `change` for the charges of every key.
     pub(super) fn each(&mut self, mut change: impl FnMut(u64, &mut [Charge])) {
         for (key, of_key) in self.0.iter_mut().flat_map(|keys| keys.iter_mut()) {

@@ -88,6 +88,20 @@ impl Queue {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Changes the rest of each wait for one key, as [`rescale`](Self::rescale) does. The caller holds the lock of the key.
+    pub(super) fn rescale_key(&self, key: Fingerprint, now: Time, carry: impl Fn(Span) -> Span) {
+        let mut state = lock(self.shard(key));
+        let Some(queue) = state.waiting.get_mut(&key) else { return };
+        for waiting in &mut *queue {
+            waiting.due = now.plus(carry(waiting.due.since(now)));
+        }
+        let first = queue.front().and_then(|first| first.waker.clone());
+        drop(state);
+        if let Some(first) = first {
+            first.wake();
+        }
+    }
+
     fn remove(&self, key: Fingerprint, ticket: u64, turn: Span) {
         let mut state = lock(self.shard(key));
         let Some(queue) = state.waiting.get_mut(&key) else { return };

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use sluicegate_limiter::{
-    Acquired, Algorithm, Ban, Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, Tat, Time,
-    TokenBucket,
+    Acquired, Algorithm, Ban, Concurrency, FixedWindow, LeakyBucket, Quota, SlidingLog, SlidingWindow, Tat,
+    Time, TokenBucket,
 };
 
 /// The word of a debt that does not fit a word.
@@ -21,6 +21,9 @@ pub(super) const BEHIND: u128 = 1 << 62;
 pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
     /// The content of a slot.
     type Word: Default;
+
+    /// The algorithm of a quota, if it is this one.
+    fn of(quota: &Quota) -> Option<&Self>;
 
     /// Takes the state out of its word; `None` if it is kept outside of the slots.
     fn decode(word: &mut Self::Word, base: u128) -> Option<Self::State>;
@@ -66,11 +69,18 @@ pub(super) trait StateCodec: Algorithm + Clone + PartialEq {
 }
 
 macro_rules! bucket {
-    ($algorithm:ty $(, $acquire_word:item)?) => {
+    ($algorithm:ident $(, $acquire_word:item)?) => {
         impl StateCodec for $algorithm {
             type Word = u64;
 
             $($acquire_word)?
+
+            fn of(quota: &Quota) -> Option<&Self> {
+                match quota {
+                    Quota::$algorithm(algorithm, ..) => Some(algorithm),
+                    _ => None,
+                }
+            }
 
             #[inline]
             fn decode(word: &mut u64, base: u128) -> Option<Tat> {
@@ -118,9 +128,16 @@ macro_rules! bucket {
 }
 
 macro_rules! as_it_is {
-    ($($algorithm:ty $(, |$self:ident| $counts_refusals:expr)?;)*) => {$(
+    ($($algorithm:ty $(= $variant:ident)? $(, |$self:ident| $counts_refusals:expr)?;)*) => {$(
         impl StateCodec for $algorithm {
             type Word = Self::State;
+
+            fn of(_quota: &Quota) -> Option<&Self> {
+                $(if let Quota::$variant(algorithm, ..) = _quota {
+                    return Some(algorithm);
+                })?
+                None
+            }
 
             $(fn counts_refusals(&self) -> bool {
                 let $self = self;
@@ -167,10 +184,10 @@ bucket!(
 );
 bucket!(LeakyBucket);
 as_it_is!(
-    FixedWindow;
-    SlidingLog, |log| log.counts_rejected();
-    SlidingWindow;
-    Concurrency;
+    FixedWindow = FixedWindow;
+    SlidingLog = SlidingLog, |log| log.counts_rejected();
+    SlidingWindow = SlidingWindow;
+    Concurrency = Concurrency;
     Ban, |_ban| true;
 );
 

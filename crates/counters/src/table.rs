@@ -1,6 +1,8 @@
 //! The counters of one limit: a sharded table of bounded size that never forgets a debt.
 
 mod guard;
+mod operations;
+mod shard;
 mod sweep;
 
 use sluicegate_limiter::{Receipt, Refusal, Span, Time, Usage};
@@ -8,6 +10,7 @@ use sluicegate_limiter::{Receipt, Refusal, Span, Time, Usage};
 use self::guard::{Exclusive, Guard};
 use super::hash_table::HashTable;
 use super::open_charges::OpenCharges;
+use super::own_quotas::OwnQuotas;
 use super::state_codec::StateCodec;
 use super::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, lock, read, write};
 use crate::Fingerprint;
@@ -57,6 +60,8 @@ struct ShardState<A: StateCodec> {
     hand: usize,
     /// Charges that may still be refunded.
     open: OpenCharges,
+    /// The keys that have a quota of their own; they have no slot.
+    own: OwnQuotas<A>,
 }
 
 /// The result of a check of one key, which was charged if it admits.
@@ -76,6 +81,10 @@ pub(super) struct LockedEntry<'a, A: StateCodec> {
     part: Guard<'a, A>,
     key: Fingerprint,
     slot: Option<usize>,
+    /// The quota of its own, if the key has one; then it has no slot.
+    own: Option<A>,
+    /// The quota under which the state counted until now, if that was another one.
+    pub(super) converted: Option<A>,
     /// Whether the key was added to the table.
     pub(super) added: bool,
 }
@@ -90,6 +99,7 @@ impl<A: StateCodec> Table<A> {
             slots: HashTable::new(),
             hand: 0,
             open: OpenCharges::default(),
+            own: OwnQuotas::default(),
         };
         Self {
             shards: (0..shards).map(|_| Shard(Mutex::new(part()))).collect(),
@@ -123,6 +133,9 @@ impl<A: StateCodec> Table<A> {
                 seen += keys as u64;
                 owing += owe as u64;
             }
+            let (keys, owe) = lock(&shard.0).own.count(now);
+            seen += keys as u64;
+            owing += owe as u64;
         }
         let all = u128::from(owing) * self.entries() as u128 / u128::from(seen.max(1));
         usize::try_from(all).unwrap_or(usize::MAX)
@@ -148,11 +161,23 @@ impl<A: StateCodec> Table<A> {
     }
 
     /// Locks the state of `key`, or the overflow counter if there is no room for a new key. `asked` is the cost, if the key is
-    /// charged only after a check.
+    /// charged only after a check. `own` is the quota of the key, if it has one of its own.
     #[inline]
-    pub(super) fn lock_key(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
-        let held = self.find(key);
-        if held.slot.is_some() { held } else { self.lock_unknown(held, now, asked) }
+    pub(super) fn lock_key(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        asked: Option<u64>,
+        own: Option<&A>,
+    ) -> LockedEntry<'_, A> {
+        let held = self.find(key, now, own);
+        if held.is_known() { held } else { self.lock_unknown(held, now, asked) }
+    }
+
+    /// Locks the state of `key` under the quota that it has.
+    pub(super) fn lock_as_it_is(&self, key: Fingerprint, now: Time) -> LockedEntry<'_, A> {
+        let own = self.part(key).own.get(key.get()).map(|own| own.algorithm.clone());
+        self.lock_key(key, now, None, own.as_ref())
     }
 
     /// Locks a key that has no state.
@@ -166,16 +191,22 @@ impl<A: StateCodec> Table<A> {
         if self.has_room() {
             return held;
         }
-        let key = held.key;
+        let (key, own) = (held.key, held.own.clone());
         drop(held);
-        self.lock_when_full(key, now, asked)
+        self.lock_when_full(key, now, asked, own.as_ref())
     }
 
     #[cold]
-    fn lock_when_full(&self, key: Fingerprint, now: Time, asked: Option<u64>) -> LockedEntry<'_, A> {
+    fn lock_when_full(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        asked: Option<u64>,
+        own: Option<&A>,
+    ) -> LockedEntry<'_, A> {
         self.make_room(now);
-        let held = self.find(key);
-        if held.slot.is_some() || self.has_room() {
+        let held = self.find(key, now, own);
+        if held.is_known() || self.has_room() {
             return held;
         }
         drop(held);
@@ -185,7 +216,7 @@ impl<A: StateCodec> Table<A> {
         {
             return held;
         }
-        self.find(Fingerprint::OVERFLOW)
+        self.find(Fingerprint::OVERFLOW, now, None)
     }
 
     /// The overflow counter under a read lock, if it refuses `cost` and does not count refusals.
@@ -196,14 +227,18 @@ impl<A: StateCodec> Table<A> {
         }
         let key = Fingerprint::OVERFLOW;
         let slot = part.slots.find(key.get());
-        let held = LockedEntry { table: self, part: Guard::Refused(part), key, slot, added: false };
+        let held = LockedEntry { slot, ..LockedEntry::unknown(self, Guard::Refused(part), key) };
         held.check(now, cost).is_err().then_some(held)
     }
 
     /// Checks and charges one key where there is no other limit.
     #[inline]
-    pub(super) fn acquire(&self, key: Fingerprint, now: Time, cost: u64) -> CheckResult {
+    pub(super) fn acquire(&self, key: Fingerprint, now: Time, cost: u64, own: Option<&A>) -> CheckResult {
         let mut part = lock(&self.shard(key).0);
+        if own.is_some() || part.own.contains(key.get()) {
+            drop(part);
+            return self.acquire_slowly(self.find(key, now, own), now, cost);
+        }
         let ShardState { algorithm, slots, .. } = &mut *part;
         match slots.acquire(key.get(), algorithm, now, cost) {
             Ok((answer, usage)) => {
@@ -211,7 +246,7 @@ impl<A: StateCodec> Table<A> {
             }
             Err(slot) => {
                 let part = Guard::Exclusive(Exclusive::Shard(part));
-                self.acquire_slowly(LockedEntry { table: self, part, key, slot, added: false }, now, cost)
+                self.acquire_slowly(LockedEntry { slot, ..LockedEntry::unknown(self, part, key) }, now, cost)
             }
         }
     }
@@ -220,156 +255,45 @@ impl<A: StateCodec> Table<A> {
     /// something.
     #[inline(never)]
     fn acquire_slowly<'a>(&'a self, held: LockedEntry<'a, A>, now: Time, cost: u64) -> CheckResult {
-        let mut held = if held.slot.is_some() { held } else { self.lock_unknown(held, now, Some(cost)) };
+        let mut held = if held.is_known() { held } else { self.lock_unknown(held, now, Some(cost)) };
         if let Guard::Refused(_) = held.part {
             let (answer, usage) = (held.check(now, cost), held.usage(now));
             return CheckResult { answer, usage, key: held.key, added: false };
         }
-        let (answer, usage) = match held.slot {
-            Some(_) => held.change(now, |algorithm, state| algorithm.acquire(state, now, cost)),
-            None => {
-                let mut state = A::State::default();
-                let acquired = held.part.algorithm.acquire(&mut state, now, cost);
-                if !held.part.algorithm.is_idle(&state, now) {
-                    held.change(now, |_, new| *new = state);
-                }
-                acquired
+        let (answer, usage) = if held.is_known() {
+            held.change(now, |algorithm, state| algorithm.acquire(state, now, cost))
+        } else {
+            let mut state = A::State::default();
+            let acquired = held.algorithm().acquire(&mut state, now, cost);
+            if !held.algorithm().is_idle(&state, now) {
+                held.change(now, |_, new| *new = state);
             }
+            acquired
         };
         CheckResult { answer: answer.map(|(delay, _)| delay), usage, key: held.key, added: held.added }
     }
 
+    /// Locks the part that a key is in. The state of the key is converted if it counted under another quota until now.
     #[inline]
-    fn find(&self, key: Fingerprint) -> LockedEntry<'_, A> {
-        let part = self.part(key);
+    fn find(&self, key: Fingerprint, now: Time, own: Option<&A>) -> LockedEntry<'_, A> {
+        let mut part = self.part(key);
+        let own = own.filter(|own| **own != part.algorithm);
+        let converted = match own.is_some() || part.own.contains(key.get()) {
+            true => part.convert(key.get(), own, now),
+            false => None,
+        };
         let slot = part.slots.find(key.get());
-        LockedEntry { table: self, part: Guard::Exclusive(part), key, slot, added: false }
+        let part = Guard::Exclusive(part);
+        LockedEntry { slot, own: own.cloned(), converted, ..LockedEntry::unknown(self, part, key) }
     }
 
     fn has_room(&self) -> bool {
         self.entries() < self.max_keys.load(Ordering::Relaxed)
     }
 
-    /// The usage of `key`; `None` if it has no state.
-    pub(super) fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
-        let part = self.part(key);
-        part.slots.inspect(part.slots.find(key.get())?, |state| part.algorithm.usage(state, now))
-    }
-
-    /// The debt of `key` in whole requests, rounded up.
-    pub(super) fn owed(&self, key: Fingerprint, now: Time) -> u64 {
-        let part = self.part(key);
-        let owed = |slot| part.slots.inspect(slot, |state| part.algorithm.owed(state, now));
-        part.slots.find(key.get()).and_then(owed).unwrap_or(0)
-    }
-
-    /// The usage of a key that was never seen.
-    pub(super) fn fresh(&self, now: Time) -> Usage {
-        lock(&self.shards[0].0).algorithm.usage(&A::State::default(), now)
-    }
-
-    /// Removes the state of `key`; returns whether it had one.
-    pub(super) fn pardon(&self, key: Fingerprint) -> bool {
-        let mut part = self.part(key);
-        let found = part.slots.find(key.get());
-        if let Some(slot) = found {
-            self.remove(&mut part, slot);
-        }
-        found.is_some()
-    }
-
-    /// Ends the charge of `key` with this ticket and refunds the last `cost` of the `whole` that was charged. `first` is called
-    /// before that, while the key is locked.
-    pub(super) fn give_back(
-        &self,
-        key: Fingerprint,
-        now: Time,
-        ticket: u32,
-        (cost, whole): (u64, u64),
-        first: impl FnOnce(&A),
-    ) {
-        let mut guard = self.part(key);
-        let part = &mut *guard;
-        let ShardState { algorithm, slots, open, .. } = &mut *part;
-        first(algorithm);
-        let idle = open.take(key.get(), ticket, |charge, others| {
-            let slot = slots.find(key.get()).filter(|_| cost > 0)?;
-            let idle = slots.change(slot, algorithm, now, |state| {
-                algorithm.take_back(state, now, charge.last_part(cost, whole), others);
-                algorithm.is_idle(state, now)
-            });
-            idle.then_some(slot)
-        });
-        if let Some(Some(slot)) = idle {
-            self.remove(part, slot);
-        }
-    }
-
-    /// Frees places, which do not depend on the time.
-    pub(super) fn free(&self, key: Fingerprint, places: u64) {
-        let mut guard = self.part(key);
-        let part = &mut *guard;
-        let ShardState { algorithm, slots, .. } = &mut *part;
-        let Some(slot) = slots.find(key.get()) else { return };
-        let idle = slots.change(slot, algorithm, Time::EPOCH, |state| {
-            algorithm.refund(state, Time::EPOCH, places, Receipt::default());
-            algorithm.is_idle(state, Time::EPOCH)
-        });
-        if idle {
-            self.remove(part, slot);
-        }
-    }
-
-    /// The refusal of a request by the state of `key`.
-    pub(super) fn refusal(&self, key: Fingerprint, now: Time, cost: u64) -> Option<Refusal> {
-        let part = self.part(key);
-        let check = |state: &A::State| part.algorithm.check(state, now, cost).err();
-        match part.slots.find(key.get()) {
-            Some(slot) => part.slots.inspect(slot, check)?,
-            None => check(&A::State::default()),
-        }
-    }
-
-    /// Removes all keys.
-    pub(super) fn forget(&self) {
-        for shard in &self.shards {
-            let mut part = lock(&shard.0);
-            let gone = part.slots.clear();
-            self.counts.entries.fetch_sub(gone, Ordering::Relaxed);
-        }
-        self.pardon(Fingerprint::OVERFLOW);
-    }
-
-    /// Replaces the state of `key` by `state`, which a store counted under the quota `counted_by`, if there is room for the key.
-    /// Returns whether the key is new.
-    pub(super) fn learn(&self, key: Fingerprint, counted_by: &A, mut state: A::State, now: Time) -> bool {
-        for full_before in [false, true] {
-            let mut guard = self.part(key);
-            let part = &mut *guard;
-            if !full_before {
-                part.algorithm.rescale(counted_by, &mut state, now);
-            }
-            let idle = part.algorithm.is_idle(&state, now);
-            match part.slots.find(key.get()) {
-                Some(slot) if idle => self.remove(part, slot),
-                Some(slot) => part.put(slot, std::mem::take(&mut state), now),
-                None if idle => {}
-                None if self.has_room() => {
-                    self.counts.entries.fetch_add(1, Ordering::Relaxed);
-                    let slot = part.slots.insert(key.get());
-                    part.put(slot, state, now);
-                    return true;
-                }
-                None if !full_before => {
-                    drop(guard);
-                    self.make_room(now);
-                    continue;
-                }
-                None => {}
-            }
-            break;
-        }
-        false
+    /// The quota that a key has now.
+    pub(super) fn algorithm_of(&self, key: Fingerprint) -> A {
+        self.part(key).algorithm_of(key.get()).clone()
     }
 
     /// The quota in force.
@@ -391,29 +315,34 @@ impl<A: StateCodec> Table<A> {
             self.counts.entries.fetch_sub(1, Ordering::Relaxed);
         }
     }
-}
 
-impl<A: StateCodec> ShardState<A> {
-    fn put(&mut self, slot: usize, state: A::State, now: Time) {
-        self.slots.change(slot, &self.algorithm, now, |known| *known = state);
-    }
-
-    /// Takes another quota and converts the states.
-    fn reconfigure(&mut self, algorithm: &A, now: Time) {
-        let Self { algorithm: current, slots, open, .. } = self;
-        if current == algorithm {
-            return;
+    /// Removes a key, in whichever place it is; returns whether it had a state.
+    fn remove_key(&self, part: &mut ShardState<A>, key: Fingerprint) -> bool {
+        if part.own.remove(key.get()).is_some() {
+            self.counts.entries.fetch_sub(1, Ordering::Relaxed);
+            return true;
         }
-        let old = std::mem::replace(current, algorithm.clone());
-        open.each(|key, charges| {
-            let known = slots.find(key);
-            known.and_then(|slot| slots.inspect(slot, |state| algorithm.carry(&old, state, now, charges)));
-        });
-        slots.change_all(current, now, |state| current.rescale(&old, state, now));
+        let slot = part.slots.find(key.get());
+        if let Some(slot) = slot {
+            self.remove(part, slot);
+        }
+        slot.is_some()
     }
 }
 
-impl<A: StateCodec> LockedEntry<'_, A> {
+impl<'a, A: StateCodec> LockedEntry<'a, A> {
+    /// An entry that has no state.
+    #[inline]
+    fn unknown(table: &'a Table<A>, part: Guard<'a, A>, key: Fingerprint) -> Self {
+        Self { table, part, key, slot: None, own: None, converted: None, added: false }
+    }
+
+    /// Whether the key has a state.
+    #[inline]
+    fn is_known(&self) -> bool {
+        self.slot.is_some() || (self.own.is_some() && self.part.own.contains(self.key.get()))
+    }
+
     /// The key that is locked: the requested one, or that of the overflow counter.
     pub(super) fn key(&self) -> Fingerprint {
         self.key
@@ -432,9 +361,9 @@ impl<A: StateCodec> LockedEntry<'_, A> {
     pub(super) fn refused(&mut self, now: Time, cost: u64) {
         // Only an algorithm that counts refusals changes the state; a new key then gets one.
         let mut state = A::State::default();
-        if self.slot.is_none() {
-            self.part.algorithm.refused(&mut state, now, cost);
-            if self.part.algorithm.is_idle(&state, now) {
+        if !self.is_known() {
+            self.algorithm().refused(&mut state, now, cost);
+            if self.algorithm().is_idle(&state, now) {
                 return;
             }
         }
@@ -448,16 +377,17 @@ impl<A: StateCodec> LockedEntry<'_, A> {
 
     /// Keeps a charge of `cost` that may be refunded; returns its ticket.
     pub(super) fn open(&mut self, cost: u64, receipt: Receipt) -> u32 {
-        let charge = self.part.algorithm.charged(cost, receipt);
+        let charge = self.algorithm().charged(cost, receipt);
         match &mut self.part {
             Guard::Exclusive(part) => part.open.put(self.key.get(), charge),
             Guard::Refused(_) => u32::MAX, // unreachable: nothing was charged
         }
     }
 
-    /// The algorithm of the limit.
+    /// The algorithm with the quota of the key.
+    #[inline]
     pub(super) fn algorithm(&self) -> &A {
-        &self.part.algorithm
+        self.own.as_ref().unwrap_or(&self.part.algorithm)
     }
 
     #[inline]
@@ -467,7 +397,13 @@ impl<A: StateCodec> LockedEntry<'_, A> {
 
     #[inline]
     fn inspect<T>(&self, look: impl Fn(&A, &A::State) -> T) -> T {
-        let ShardState { algorithm, slots, .. } = &*self.part;
+        let ShardState { algorithm, slots, own, .. } = &*self.part;
+        if let Some(algorithm) = &self.own {
+            return match own.get(self.key.get()) {
+                Some(own) => look(algorithm, &own.state),
+                None => look(algorithm, &A::State::default()),
+            };
+        }
         let known = self.slot.and_then(|slot| slots.inspect(slot, |state| look(algorithm, state)));
         known.unwrap_or_else(|| look(algorithm, &A::State::default()))
     }
@@ -478,6 +414,15 @@ impl<A: StateCodec> LockedEntry<'_, A> {
             // A refusal that is not counted changes nothing.
             return change(&self.part.algorithm, &mut A::State::default());
         };
+        if let Some(algorithm) = &self.own {
+            if !part.own.contains(self.key.get()) {
+                self.table.counts.entries.fetch_add(1, Ordering::Relaxed);
+                self.added = true;
+                part.own.insert(self.key.get(), algorithm.clone(), A::State::default());
+            }
+            let known = part.own.get_mut(self.key.get()).map(|own| &mut own.state);
+            return change(algorithm, known.unwrap_or(&mut A::State::default()));
+        }
         let slot = match self.slot {
             Some(slot) => slot,
             None => {
@@ -494,5 +439,7 @@ impl<A: StateCodec> LockedEntry<'_, A> {
     }
 }
 
+#[cfg(all(test, not(feature = "model")))]
+mod own_tests;
 #[cfg(all(test, not(feature = "model")))]
 mod tests;

@@ -229,13 +229,13 @@ fn a_table_goes_on_from_what_a_store_told() {
     };
     let limit = limit(token(10, 60, 20), 1, 0);
     let left = |n| limit.counters.usage(key(n), now()).map(|usage| usage.remaining);
-    limit.counters.learn(key(1), &told(5), now());
+    limit.learn(key(1), &told(5), now());
     assert_eq!(left(1), Some(10), "half of the bucket that is in force");
-    limit.counters.learn(key(1), &told(9), now());
+    limit.learn(key(1), &told(9), now());
     assert_eq!(left(1), Some(2));
-    limit.counters.learn(key(2), &told(9), now());
+    limit.learn(key(2), &told(9), now());
     assert_eq!((left(2), limit.counters.entries()), (None, 1), "there is no room for a second key");
-    limit.counters.learn(key(1), &told(0), now());
+    limit.learn(key(1), &told(0), now());
     assert_eq!((left(1), limit.counters.entries()), (None, 0), "who owes nothing needs no place");
 }
 

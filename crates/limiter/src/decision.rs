@@ -9,7 +9,7 @@ use crate::{Span, Time};
 /// the two the caller checks the other limits of the request.
 pub trait Algorithm {
     /// The state of a key. The default is that of a key that was never seen.
-    type State: Default;
+    type State: Default + Clone;
 
     /// Checks whether `cost` is admitted at `now`, and returns the delay of the request (zero for all but the leaky
     /// bucket).

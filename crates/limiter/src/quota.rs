@@ -2,7 +2,7 @@
 
 use crate::{
     Algorithm, Charge, Concurrency, FixedWindow, LeakyBucket, Rate, Receipt, SlidingLog, SlidingWindow, Span,
-    Time, TokenBucket,
+    Time, TokenBucket, Usage,
 };
 
 /// An algorithm with its numbers.
@@ -97,6 +97,18 @@ impl Quota {
             Self::Concurrency(..) => return None,
         };
         Some(Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+
+    /// The usage of a key that was never seen.
+    pub fn fresh(&self, now: Time) -> Usage {
+        match self {
+            Self::TokenBucket(algorithm, ..) => algorithm.usage(&Default::default(), now),
+            Self::LeakyBucket(algorithm, ..) => algorithm.usage(&Default::default(), now),
+            Self::FixedWindow(algorithm, _) => algorithm.usage(&Default::default(), now),
+            Self::SlidingLog(algorithm, _) => algorithm.usage(&Default::default(), now),
+            Self::SlidingWindow(algorithm, _) => algorithm.usage(&Default::default(), now),
+            Self::Concurrency(algorithm, _) => algorithm.usage(&Default::default(), now),
+        }
     }
 
     /// See [`Algorithm::charged`].

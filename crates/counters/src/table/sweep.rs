@@ -51,6 +51,8 @@ impl<A: StateCodec> Table<A> {
             }
         }
         part.hand = at;
+        let removed = part.own.sweep(slots, now);
+        self.counts.entries.fetch_sub(removed, Ordering::Relaxed);
         visited
     }
 

@@ -29,14 +29,17 @@ fn the_place_of_an_idle_key_is_found_in_any_shard() {
         let table = table(16);
         for shard in 0..16 {
             assert!(
-                table.acquire(key(shard, 0, 1), if shard == idle { before } else { now }, 1).answer.is_ok()
+                table
+                    .acquire(key(shard, 0, 1), if shard == idle { before } else { now }, 1, None)
+                    .answer
+                    .is_ok()
             );
         }
-        let asked = table.acquire(key(7, 1, 2), now, 1);
+        let asked = table.acquire(key(7, 1, 2), now, 1, None);
         assert_eq!((asked.key, asked.answer.is_ok()), (key(7, 1, 2), true), "idle in shard {idle}");
         assert_eq!((table.entries(), table.overflowed()), (16, 0));
         assert_eq!(
-            table.acquire(key(8, 1, 2), now, 1).key,
+            table.acquire(key(8, 1, 2), now, 1, None).key,
             Fingerprint::OVERFLOW,
             "all others owe something"
         );
@@ -49,7 +52,7 @@ fn the_place_of_an_idle_key_is_found_in_any_shard() {
 fn a_sweep_is_small_and_the_next_one_goes_on() {
     for of in [100, 1 << 31] {
         let table = table(1_000);
-        (0..100).for_each(|n| _ = table.acquire(key(3, n, of), NOW, 1));
+        (0..100).for_each(|n| _ = table.acquire(key(3, n, of), NOW, 1, None));
         let (later, slots) = (NOW.plus(DEBT), lock(&table.shards[3].0).slots.size());
         let mut left = table.entries();
         // A look is at a key that leaves, or at a slot that is passed.
@@ -68,18 +71,18 @@ fn the_overflow_bucket_takes_no_place() {
     for places in [1, 2] {
         let table = table(places);
         for shard in 0..places as u64 {
-            table.acquire(key(shard, 0, 1), NOW, 1);
+            table.acquire(key(shard, 0, 1), NOW, 1, None);
         }
         let half = NOW.plus(Span::from_secs(50));
-        assert!(table.acquire(key(9, 0, 1), half, 1).answer.is_ok());
-        assert!(table.acquire(key(9, 0, 1), half, 1).answer.is_err());
+        assert!(table.acquire(key(9, 0, 1), half, 1, None).answer.is_ok());
+        assert!(table.acquire(key(9, 0, 1), half, 1, None).answer.is_err());
         assert_eq!((table.entries(), table.overflowed()), (places, 2));
         // The keys are idle then, the overflow bucket is not.
-        let asked = table.acquire(key(9, 0, 1), NOW.plus(DEBT), 1);
+        let asked = table.acquire(key(9, 0, 1), NOW.plus(DEBT), 1, None);
         assert_eq!((asked.key, asked.answer.is_ok()), (key(9, 0, 1), true));
         assert!(table.usage(Fingerprint::OVERFLOW, half).is_some());
         for shard in 10..10 + places as u64 {
-            let asked = table.acquire(key(shard, 0, 1), NOW.plus(Span::from_secs(200)), 1);
+            let asked = table.acquire(key(shard, 0, 1), NOW.plus(Span::from_secs(200)), 1, None);
             assert_eq!(asked.key, key(shard, 0, 1));
         }
         assert_eq!(table.overflowed(), 2);
@@ -93,7 +96,7 @@ fn the_overflow_bucket_takes_no_place() {
 fn full(algorithm: TokenBucket) -> (Table<TokenBucket>, impl Fn(u64) -> Fingerprint) {
     let table = Table::new(algorithm, 1_000);
     let mixed = |n: u64| Fingerprint::from_hash((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    (0..1_000).for_each(|n| _ = table.acquire(mixed(n), NOW, 1));
+    (0..1_000).for_each(|n| _ = table.acquire(mixed(n), NOW, 1, None));
     assert_eq!(table.entries(), 1_000);
     (table, move |n| mixed(n + 1_000))
 }
@@ -103,16 +106,16 @@ fn full(algorithm: TokenBucket) -> (Table<TokenBucket>, impl Fn(u64) -> Fingerpr
 #[test]
 fn what_the_overflow_bucket_refuses_waits_for_nobody() {
     let (table, new) = full(TokenBucket::new(Rate::new(1, DEBT).unwrap(), 1).unwrap());
-    let admitted = table.acquire(new(0), NOW, 1);
+    let admitted = table.acquire(new(0), NOW, 1, None);
     assert_eq!((admitted.key, admitted.answer), (Fingerprint::OVERFLOW, Ok(Span::ZERO)));
     let (done, is_done) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         // A request that is in the middle of its decision.
-        let held = table.lock_key(new(1), NOW, Some(1));
+        let held = table.lock_key(new(1), NOW, Some(1), None);
         assert_eq!((held.key(), held.check(NOW, 1)), (Fingerprint::OVERFLOW, Err(Refusal::Until(DEBT))));
         scope.spawn(|| {
-            let asked = table.acquire(new(2), NOW, 1);
-            let held = table.lock_key(new(3), NOW, Some(1));
+            let asked = table.acquire(new(2), NOW, 1, None);
+            let held = table.lock_key(new(3), NOW, Some(1), None);
             done.send((asked.answer, asked.usage.remaining, held.check(NOW, 1))).unwrap();
         });
         let others = is_done.recv_timeout(Duration::from_secs(20));
@@ -132,7 +135,7 @@ fn the_overflow_bucket_admits_exactly_what_it_holds() {
             let threads = [0, 1, 2, 3].map(|thread| {
                 let (table, new) = (&table, &new);
                 scope.spawn(move || {
-                    let ask = |n: u64| table.acquire(new(turn << 40 | thread << 32 | n), now, 1);
+                    let ask = |n: u64| table.acquire(new(turn << 40 | thread << 32 | n), now, 1, None);
                     (0..1_000).map(ask).filter(|a| a.key == Fingerprint::OVERFLOW && a.answer.is_ok()).count()
                 })
             });
@@ -148,7 +151,7 @@ fn keys_are_counted_or_estimated() {
     let table = table(100_000);
     let mixed = |n: u64| Fingerprint::from_hash((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let later = NOW.plus(Span::from_secs(50));
-    (0..20_000).for_each(|n| _ = table.acquire(mixed(n), if n % 4 == 0 { later } else { NOW }, 1));
+    (0..20_000).for_each(|n| _ = table.acquire(mixed(n), if n % 4 == 0 { later } else { NOW }, 1, None));
     assert_eq!((table.entries(), table.keys(later)), (20_000, 20_000));
     assert_eq!(table.keys(NOW.plus(DEBT)), 5_000);
     let estimate = table.keys_in(8_192, NOW.plus(DEBT));
