@@ -191,6 +191,11 @@ fn the_master_changes() {
     sentinels.switch_over();
     assert_eq!(fleet.in_turn(2, "other"), [200; 2]);
     fleet.up();
+    // Until then it counts for whoever is still connected to it.
+    until("the old master is a replica", || {
+        let role = sentinels.servers[0].info("replication", "role");
+        (role.as_deref() == Some("slave")).then_some(())
+    });
     until("it is the new master that counts", || {
         fleet.in_turn(2, "other");
         (sentinels.servers[1].scripts() > 0).then_some(())
