@@ -12,10 +12,11 @@ use sluicegate_wire::h2::FloodLimits;
 use crate::auth::jwt::Jwt;
 use crate::client_connection::ListenerState;
 use crate::keys::KeySecret;
-use crate::limit::{Limit, StoreState, settings};
+use crate::limit::{Limit, SelectedLimit, StoreState, settings};
 use crate::resources::LoadedConfig;
-use crate::respond::StaticHeaders;
+use crate::respond::{Combination, RuledHeaders, StaticHeaders};
 use crate::route::{RouteQuery, RouteTable, preflight};
+use crate::rules::{RuledLimit, Rules};
 use crate::tls::UpstreamTls;
 use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
 use sluicegate_config::{
@@ -53,6 +54,16 @@ pub struct Snapshot {
     pub underscores: Underscores,
     /// Verifies user tokens.
     pub jwt: Option<Arc<Jwt>>,
+    /// Rules for single keys.
+    pub rules: Option<RulesInForce>,
+}
+
+/// Rules for single keys, and the limits that may have some.
+pub struct RulesInForce {
+    /// What is known of them.
+    pub rules: Arc<Rules>,
+    /// The limits in the order of the file.
+    pub limits: Vec<Arc<RuledLimit>>,
 }
 
 /// A route, with everything that can be computed before a request arrives.
@@ -73,6 +84,8 @@ pub struct Route {
     pub forward: ForwardPolicy,
     /// Whether anything needs to know the user.
     pub wants_user: bool,
+    /// The rate limit headers for requests whose keys have rules.
+    ruled_headers: RuledHeaders,
 }
 
 /// A limit of a route.
@@ -126,7 +139,13 @@ pub struct SnapshotBuilder {
 impl SnapshotBuilder {
     /// The snapshot of `config` that follows `before`. A limit that keeps its name, key, algorithm and
     /// scope keeps its counters, rescaled to the new quota at `now`.
-    pub fn build(&self, config: LoadedConfig, before: Option<&Snapshot>, now: Time) -> Snapshot {
+    pub fn build(
+        &self,
+        config: LoadedConfig,
+        rules: Option<Arc<Rules>>,
+        before: Option<&Snapshot>,
+        now: Time,
+    ) -> Snapshot {
         let standing = before.map_or(&[][..], |before| &before.limits);
         let limits = Limit::all_of(&config, standing, &self.secret, &self.orders, now);
         let same_store = |config: &RedisConfig| {
@@ -189,6 +208,10 @@ impl SnapshotBuilder {
             jwt,
             secret: self.secret.clone(),
             reserved,
+            rules: rules.map(|rules| RulesInForce {
+                limits: config.limits.iter().map(|limit| rules.limit(&limit.name)).collect(),
+                rules,
+            }),
             config,
         }
     }
@@ -200,9 +223,36 @@ impl Route {
         let of_plan = plan.and_then(|plan| self.static_headers_by_plan.iter().find(|(name, _)| name == plan));
         of_plan.map_or(&self.static_headers, |(_, headers)| headers)
     }
+
+    /// The same for a request some of whose limits are variants that rules have made.
+    #[cold]
+    pub fn static_headers_for_rules(
+        &self,
+        plan: Option<&str>,
+        selected: &[SelectedLimit<'_>],
+    ) -> &StaticHeaders {
+        let without = self.static_headers_for(plan);
+        let ruled = |selected: &&SelectedLimit<'_>| selected.limit.counted.of_single_keys;
+        let mut combination: Combination =
+            selected.iter().filter(ruled).map(|selected| Arc::as_ptr(selected.limit) as usize).collect();
+        combination.push(std::ptr::from_ref(without) as usize);
+        let made = self.ruled_headers.get(combination, || {
+            let limits = self.limits.iter().map(|of_route| {
+                let ruled = selected.iter().filter(ruled).find(|selected| selected.index == of_route.index);
+                ruled.map_or_else(|| of_route.limit.for_plan(plan), |selected| selected.limit)
+            });
+            StaticHeaders::new(without.families, limits)
+        });
+        made.unwrap_or(without)
+    }
 }
 
 impl Snapshot {
+    /// The rules for single keys.
+    pub fn rules(&self) -> Option<Arc<Rules>> {
+        self.rules.as_ref().map(|in_force| Arc::clone(&in_force.rules))
+    }
+
     /// The limit called `name`.
     pub fn limit(&self, name: &str) -> Option<&Arc<Limit>> {
         self.limits.iter().find(|limit| limit.config.name == name)
@@ -307,6 +357,7 @@ impl Route {
                 overrides: matches!(config.action, Action::Forward { overrides: true, .. }),
             },
             wants_user,
+            ruled_headers: RuledHeaders::default(),
         }
     }
 }
@@ -380,10 +431,10 @@ mod tests {
     fn a_limit_that_moves_into_the_store_or_out_of_it_starts_anew() {
         let snapshots = SnapshotBuilder::default();
         let now = Time::from_nanos(0);
-        let first = snapshots.build(config("local"), None, now);
-        let same = snapshots.build(config("local"), Some(&first), now);
-        let moved = snapshots.build(config("shared"), Some(&same), now);
-        let back = snapshots.build(config("local"), Some(&moved), now);
+        let first = snapshots.build(config("local"), None, None, now);
+        let same = snapshots.build(config("local"), None, Some(&first), now);
+        let moved = snapshots.build(config("shared"), None, Some(&same), now);
+        let back = snapshots.build(config("local"), None, Some(&moved), now);
         let kept = |a: &Snapshot, b: &Snapshot| {
             Arc::ptr_eq(&a.limits[0].counted.counters, &b.limits[0].counted.counters)
         };

@@ -63,7 +63,7 @@ fn a_remembered_token_allocates_nothing() {
     let request = http::Request::builder().uri("/v1/items").header("host", "api.test");
     let parts: RequestHead =
         request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0.into();
-    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
+    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
     for turn in 0..100 {
         let before = ALLOCATIONS.get();
         let evaluated = evaluate(&snapshot, origin, &parts, now.plus(Span::from_millis(turn)), true).unwrap();
@@ -105,7 +105,7 @@ fn allocates_nothing(rules: &str, folder: &Path) {
         .header("x-api-key", "k1")
         .header("user-agent", "test");
     let parts: RequestHead = request.body(()).unwrap().into_parts().0.into();
-    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
+    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
     let (mut admitted, mut refused) = (0, 0);
     for turn in 0..1_000 {
         let at = now.plus(Span::from_millis(turn));

@@ -115,7 +115,7 @@ mod tests {
 
     fn shown(file: &str) -> Value {
         let loaded = Source::File(format!("tests/config/good/{file}").into()).load().unwrap();
-        config(&SnapshotBuilder::default().build(loaded.config.unwrap(), None, Time::from_nanos(0)))
+        config(&SnapshotBuilder::default().build(loaded.config.unwrap(), None, None, Time::from_nanos(0)))
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod config_dump;
 mod connections;
 mod expected_series;
 mod hosts;
+mod rules;
 mod scrape;
 
 use std::cell::RefCell;
@@ -85,6 +86,7 @@ impl Admin {
             (_, ["readyz"]) if get => self.ready(),
             (_, ["status"]) if get => reply(&self.status()),
             (_, ["config"]) if get => reply(&config_dump::config(&self.shared.snapshot.load())),
+            (_, [first, ..]) if first.starts_with("rules") => self.rules(request).await,
             (_, ["limits"]) if get => reply(&self.limits()),
             (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false).await,
             (&Method::DELETE, ["limits", limit, "keys", key]) => match self.denied(&request) {
@@ -211,6 +213,12 @@ impl Admin {
                     "trouble": status.trouble,
                 })
             }),
+            "rules": self.shared.snapshot.load().rules().map(|rules| json!({
+                "file": rules.file.path().display().to_string(),
+                "version": rules.version(),
+                "cached": rules.cached(),
+                "trouble": rules.trouble(),
+            })),
             "jwt": self.shared.snapshot.load().jwt.as_ref().map(|jwt| {
                 let status = jwt.keys().status();
                 json!({ "keys": status.keys, "trouble": status.trouble })

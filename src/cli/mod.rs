@@ -1,11 +1,13 @@
 //! The commands.
 
+mod admin_client;
 mod check;
 mod completions;
 mod consumers;
 mod health;
 mod man;
 mod replay;
+mod rules;
 mod run;
 mod schema;
 
@@ -52,6 +54,9 @@ enum Command {
     /// Create, replace, remove and list consumers and their API keys
     #[command(subcommand)]
     Consumers(consumers::Command),
+    /// List, create and remove rules of single keys, over the admin API
+    #[command(subcommand)]
+    Rules(rules::Command),
     /// Check whether a gateway is ready, for health checks of containers
     Health(health::Args),
     /// Print the JSON Schema of gateway.yaml, for editors
@@ -101,6 +106,7 @@ pub fn main() -> ExitCode {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Consumers(command)) => consumers::run(&command),
+        Some(Command::Rules(command)) => rules::run(&command),
         Some(Command::Health(args)) => health::run(&args),
         Some(Command::Schema) => schema::run(),
         Some(Command::Completions(args)) => completions::run(&args, &mut Cli::command()),

@@ -99,7 +99,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(listener) => listener,
         Err(message) => return fail(INVALID, message),
     };
-    let snapshot = SnapshotBuilder::default().build(config, None, Time::EPOCH);
+    let snapshot = SnapshotBuilder::default().build(config, None, None, Time::EPOCH);
     match replay(args, &snapshot, listener) {
         Ok(findings) => {
             findings

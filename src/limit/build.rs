@@ -44,23 +44,17 @@ impl Builder<'_> {
         // A ban applies to the key on all plans of the limit; a candidate bans nobody.
         let known = old.filter(|old| old.config.key == limit.key).and_then(|old| old.counted.bans.as_ref());
         let bans = Bans::following(limit.ban, limit.max_keys, known, self.now);
-        let variant = |quota: Quota, mode: Mode| LimitConfig {
-            quota,
-            mode,
-            plans: Vec::new(),
-            candidate: None,
-            ..limit.clone()
-        };
         let of_plan = |(name, quota): &(String, Quota)| {
             let old = old.and_then(|old| old.plans.iter().find(|(plan, _)| plan == name));
-            let config = variant(*quota, limit.mode);
+            let config = limit.variant(*quota, limit.mode);
             let made = self.one(config, old.map(|(_, limit)| limit), bans.clone(), (index, ""));
             (name.clone(), Arc::new(made))
         };
         let plans = limit.plans.iter().map(of_plan).collect();
         let tried = limit.candidate.filter(|_| limit.mode != Mode::Off);
         let candidate = tried.map(|quota| {
-            let config = LimitConfig { ban: None, ..variant(quota, Mode::Shadow) };
+            let mut config = limit.variant(quota, Mode::Shadow);
+            config.ban = None;
             let old = old.and_then(|old| old.candidate.as_ref());
             self.one(config, old, None, (index, "+candidate"))
         });

@@ -7,6 +7,7 @@ mod build;
 mod selected;
 pub mod shared;
 mod store_settings;
+mod variants;
 
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
 pub use self::selected::SelectedLimit;
 pub use self::store_settings::{settings, try_store};
+pub use self::variants::Variant;
+use self::variants::Variants;
 use crate::keys::{self, Fingerprint, KeySecret};
 use sluicegate_config::{Cost, LimitConfig, Mode, OnStoreFailure};
 
@@ -37,6 +40,8 @@ pub struct Limit {
     pub plans: Vec<(String, Arc<Limit>)>,
     /// The variant with the candidate quota.
     pub candidate: Option<Arc<Limit>>,
+    /// Its variants for keys that have rules.
+    variants: Variants,
     /// The quota as it is reported to clients.
     pub shown: Box<str>,
 }
@@ -79,7 +84,7 @@ impl Limit {
                 OnStoreFailure::Open => StoreFailurePolicy::Open,
                 OnStoreFailure::Closed => StoreFailurePolicy::Closed,
             };
-            sluicegate_counters_redis::share(&mut counted, key_prefix, on_failure);
+            sluicegate_counters_redis::share(&mut counted, key_prefix.as_bytes(), on_failure);
         }
         Self {
             counted: Arc::new(counted),
@@ -88,6 +93,7 @@ impl Limit {
             only: fingerprints(config.when.as_ref().map_or(&[], |when| &when.keys)),
             plans: Vec::new(),
             candidate: None,
+            variants: Variants::default(),
             shown: config.quota.shown().to_string().into(),
             config,
         }

@@ -109,7 +109,7 @@ impl<'s> Replay<'s> {
             request.client,
             &parts.headers,
         );
-        let origin = Origin { listener: self.listener, client, tls: None };
+        let origin = Origin { listener: self.listener, client, tls: None, rules: &[] };
         let reject = match match_request(snapshot, origin, &parts, self.now, &limit::may_refuse) {
             Ok(matched) if matches!(matched.route.target, Target::Usage) => {
                 return Row {
@@ -119,6 +119,10 @@ impl<'s> Replay<'s> {
                 };
             }
             Ok(matched) => return self.evaluate(matched, request, request.status),
+            // A replay has no rules.
+            Err(EarlyExit::RulesUnknown(unknown)) => {
+                return self.evaluate(unknown.matched, request, request.status);
+            }
             // Nothing is released meanwhile, so the limits do refuse.
             Err(EarlyExit::LikelyRefused(matched)) => return self.evaluate(*matched, request, None),
             Err(EarlyExit::Unauthenticated(unauthenticated)) => {

@@ -124,7 +124,12 @@ impl RequestContext {
     /// Where the request comes from, as matching needs it.
     pub(crate) fn origin(&self) -> Origin<'_> {
         let connection = self.connection();
-        Origin { listener: connection.listener_index(), client: self.client, tls: connection.tls.as_deref() }
+        Origin {
+            listener: connection.listener_index(),
+            client: self.client,
+            tls: connection.tls.as_deref(),
+            rules: &[],
+        }
     }
 
     /// What the upstream is told of the request, or what decides that.

@@ -21,6 +21,7 @@ use crate::request::cost::settled;
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{self, LocalError, RateLimitHeaders};
+use crate::rules::Question;
 use crate::snapshot::Target;
 use sluicegate_config::PathError;
 use sluicegate_wire::Headers;
@@ -133,6 +134,16 @@ pub enum EarlyExit<'s> {
     LikelyRefused(Box<Matched<'s>>),
     /// Authentication failed.
     Unauthenticated(Box<Unauthenticated<'s>>),
+    /// The rules of some keys are not known.
+    RulesUnknown(Box<RulesUnknown<'s>>),
+}
+
+/// A request the rules of whose keys are not known.
+pub struct RulesUnknown<'s> {
+    /// The request with its limits as if these keys had no rules.
+    pub matched: Matched<'s>,
+    /// The keys.
+    pub questions: Vec<Question>,
 }
 
 /// A request whose authentication failed.
@@ -179,6 +190,18 @@ impl<'s> RoutedRequest<'s, '_, '_> {
         let selection = self.select_unauthenticated(Scope::Unauthenticated);
         let matched = self.matched(Identity::default(), selection);
         EarlyExit::Unauthenticated(Box::new(Unauthenticated { matched, reject }))
+    }
+
+    /// The request has to wait for the rules of its keys.
+    #[cold]
+    pub(crate) fn rules_unknown(
+        &self,
+        identity: Identity<'s>,
+        mut selection: LimitSelection<'s>,
+    ) -> EarlyExit<'s> {
+        let questions = std::mem::take(&mut selection.unknown);
+        let matched = self.matched(identity, selection);
+        EarlyExit::RulesUnknown(Box::new(RulesUnknown { matched, questions }))
     }
 
     /// Selects limits of this scope as long as the sender is not authenticated.

@@ -9,14 +9,15 @@ use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::Identity;
-use crate::keys::{self, KeyText, Subject};
-use crate::limit::{Ask, SelectedLimit};
+use crate::keys::{self, Fingerprint, KeyText, Subject};
+use crate::limit::{Ask, Limit, SelectedLimit, Variant};
 use crate::lists::{self, AddressList};
 use crate::request::cost::cost;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Matched, SkipReason};
 use crate::route::{LaxMatch, preflight};
-use crate::snapshot::Snapshot;
+use crate::rules::{Answer, Known, Question};
+use crate::snapshot::{RulesInForce, Snapshot};
 use crate::tls::TlsSession;
 use sluicegate_config::{Exempt, OnMissing, When};
 use sluicegate_wire::RequestHead;
@@ -36,6 +37,8 @@ pub(crate) struct RoutedRequest<'s, 'r, 'n> {
     /// The path in normal form.
     pub(crate) path: &'r Cow<'r, str>,
     pub(crate) params: &'r [(&'r str, &'r str)],
+    /// The rules of its keys that had to be asked for.
+    pub(crate) rules: &'r [Answer],
 }
 
 /// Which limits of a route are selected.
@@ -55,6 +58,16 @@ pub(crate) struct LimitSelection<'s> {
     selected: SmallVec<[SelectedLimit<'s>; 2]>,
     pub(crate) asks: SmallVec<[Ask<'s>; 2]>,
     skipped: SmallVec<[(usize, SkipReason); 2]>,
+    /// The keys whose rules are not known.
+    pub(crate) unknown: Vec<Question>,
+}
+
+/// What a rule makes of a limit for a request.
+enum Ruled<'s> {
+    Limit(&'s Arc<Limit>),
+    Exempt,
+    /// The rule of the key has to be asked for.
+    Unknown,
 }
 
 impl<'s> RoutedRequest<'s, '_, '_> {
@@ -124,7 +137,7 @@ impl<'s> RoutedRequest<'s, '_, '_> {
             Cow::Borrowed(_) => None,
             Cow::Owned(path) => Some(path.clone()),
         };
-        let LimitSelection { asks, selected, skipped } = selection;
+        let LimitSelection { asks, selected, skipped, .. } = selection;
         let (route_index, client) = (self.route_index, self.client);
         Matched { route, route_index, client, identity, normal_path, affinity, selected, asks, skipped }
     }
@@ -201,6 +214,22 @@ impl<'s> LimitSelection<'s> {
                     });
                 }
             };
+            let is_missing = key == limit.missing;
+            let limit = match &snapshot.rules {
+                Some(rules) if rules.limits[index].is_active() && !is_missing => {
+                    match self.rule(rules, request, (index, limit, key), subject) {
+                        Ruled::Limit(limit) => limit,
+                        Ruled::Exempt => {
+                            self.skipped.push((index, SkipReason::Exempt));
+                            continue;
+                        }
+                        // Whether it refuses is not known.
+                        Ruled::Unknown if scope == Scope::IdentityIndependent => continue,
+                        Ruled::Unknown => limit,
+                    }
+                }
+                _ => limit,
+            };
             let (cost, base) = cost(&limit.config.cost, limit_of_route.cost, parts);
             let candidate = limit_of_route.limit.candidate.as_ref();
             if let Some(candidate) = candidate.filter(|_| Arc::ptr_eq(limit, &limit_of_route.limit)) {
@@ -215,6 +244,45 @@ impl<'s> LimitSelection<'s> {
             self.selected.push(SelectedLimit { index, limit, candidate: false });
         }
         Ok(())
+    }
+}
+
+impl<'s> LimitSelection<'s> {
+    /// The limit as the rule of the key changes it.
+    #[inline(never)]
+    fn rule(
+        &mut self,
+        in_force: &'s RulesInForce,
+        request: &RoutedRequest<'s, '_, '_>,
+        (index, limit, key): (usize, &'s Arc<Limit>, Fingerprint),
+        subject: &Subject<'_>,
+    ) -> Ruled<'s> {
+        let (rules, ruled) = (&in_force.rules, &in_force.limits[index]);
+        let question = || {
+            let mut text = KeyText::new();
+            keys::fingerprint(&limit.config.key, subject, &request.snapshot.secret, Some(&mut text));
+            Question { limit: Arc::clone(ruled), key, text }
+        };
+        let effect = match Answer::find(request.rules, ruled, key) {
+            Some(effect) => effect,
+            None => match rules.known(ruled, key, request.now) {
+                Known::Effect(effect) => effect,
+                Known::Aging(effect) => {
+                    rules.refresh(question());
+                    effect
+                }
+                Known::Unknown => {
+                    self.unknown.push(question());
+                    return Ruled::Unknown;
+                }
+            },
+        };
+        let Some(id) = effect else { return Ruled::Limit(limit) };
+        match limit.with_effect(id, || rules.effect(id)) {
+            Variant::Exempt => Ruled::Exempt,
+            Variant::Limit(limit) => Ruled::Limit(limit),
+            Variant::Unchanged => Ruled::Limit(limit),
+        }
     }
 }
 

@@ -49,6 +49,7 @@ pub fn evaluate<'s>(
         match result {
             Ok(matched) => break (matched, None),
             Err(EarlyExit::Unauthenticated(exit)) => break (exit.matched, Some(exit.reject)),
+            Err(EarlyExit::RulesUnknown(exit)) => break (exit.matched, None),
             Err(EarlyExit::Rejected(reject)) => return Err(reject),
             Err(EarlyExit::LikelyRefused(matched)) => match matched.refused_locally(now) {
                 Some(evaluated) => return Ok(evaluated),
@@ -144,6 +145,7 @@ pub fn match_request<'s>(
         host: &host,
         path: &path,
         params: &params,
+        rules: origin.rules,
     };
     let verifies = snapshot.config.api_key.consumers.is_some() || jwt.is_some();
     let identity = match verifies && !request.is_exempt_preflight(route_index) {
@@ -152,6 +154,7 @@ pub fn match_request<'s>(
     };
     let mut selection = LimitSelection::default();
     match request.select(&mut selection, &identity, Scope::All) {
+        Ok(()) if !selection.unknown.is_empty() => Err(request.rules_unknown(identity, selection)),
         Ok(()) => Ok(request.matched(identity, selection)),
         Err(reject) => Err(request.unauthenticated(reject)),
     }
@@ -324,9 +327,20 @@ async fn evaluate_shared<'s>(
     parts: &RequestHead,
     now: Time,
 ) -> Disposition<'s> {
+    let mut rules = Vec::new();
     let (matched, reject) = loop {
         match result {
             Ok(matched) => break (matched, None),
+            Err(EarlyExit::RulesUnknown(exit)) => {
+                if let Some(in_force) = &view.snapshot.rules {
+                    rules.extend(in_force.rules.load(&exit.questions).await);
+                }
+                let origin = Origin { rules: &rules, ..context.origin() };
+                result = match_request(&view.snapshot, origin, parts, now, &|_| false);
+                if let Ok(matched) = &result {
+                    context.set_matched(matched, parts);
+                }
+            }
             Err(EarlyExit::Unauthenticated(exit)) => {
                 context.set_matched(&exit.matched, parts);
                 break (exit.matched, Some(exit.reject));
@@ -340,7 +354,8 @@ async fn evaluate_shared<'s>(
                 if let Some(evaluated) = matched.refused(store, now).await {
                     return Disposition::Answered(refuse_limited(&evaluated, view, context, parts));
                 }
-                result = match_request(&view.snapshot, context.origin(), parts, now, &|_| false);
+                let origin = Origin { rules: &rules, ..context.origin() };
+                result = match_request(&view.snapshot, origin, parts, now, &|_| false);
                 if let Ok(matched) = &result {
                     context.set_matched(matched, parts);
                 }
@@ -349,7 +364,7 @@ async fn evaluate_shared<'s>(
     };
     if reject.is_none() && matches!(matched.route.target, Target::Usage) {
         let usage = view.usage(&matched).await;
-        let static_headers = matched.route.static_headers_for(matched.identity.plan());
+        let static_headers = matched.static_headers();
         return Disposition::Answered(respond::usage(static_headers, &usage, now));
     }
     let evaluated = match view.store_of(&matched) {

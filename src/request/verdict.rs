@@ -8,11 +8,12 @@ use smallvec::SmallVec;
 use crate::auth::Identity;
 use crate::limit::{Ask, Decision, SelectedLimit};
 use crate::respond::{LimitResults, StaticHeaders};
+use crate::rules::Answer;
 use crate::snapshot::Route;
 use crate::tls::TlsSession;
 
 /// Where a request comes from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Origin<'a> {
     /// The index of the listener in the snapshot.
     pub listener: usize,
@@ -20,6 +21,8 @@ pub struct Origin<'a> {
     pub client: IpAddr,
     /// The TLS session, if the connection has one.
     pub tls: Option<&'a TlsSession>,
+    /// The rules of its keys that had to be asked for.
+    pub rules: &'a [Answer],
 }
 
 /// A request with its route, the identity of its sender, and the limits that apply to it.
@@ -68,9 +71,19 @@ pub enum SkipReason {
 }
 
 impl<'s> Matched<'s> {
+    /// The headers that all responses to such requests share.
+    #[inline]
+    pub fn static_headers(&self) -> &'s StaticHeaders {
+        let plan = self.identity.plan();
+        match self.selected.iter().any(|selected| selected.limit.counted.of_single_keys) {
+            true => self.route.static_headers_for_rules(plan, &self.selected),
+            false => self.route.static_headers_for(plan),
+        }
+    }
+
     /// Adds the decision of the limits, made at `now`.
     pub fn with_decision(self, decision: Decision, now: Time) -> Evaluated<'s> {
-        let static_headers = self.route.static_headers_for(self.identity.plan());
+        let static_headers = self.static_headers();
         Evaluated { matched: self, static_headers, decision, now }
     }
 }

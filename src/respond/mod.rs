@@ -4,11 +4,13 @@ mod cors;
 mod grpc;
 mod limits;
 mod problem;
+mod ruled_headers;
 mod static_headers;
 mod usage;
 
 pub use cors::{preflight, share};
 pub use limits::{LimitResults, RateLimitHeaders, refusal, reported_verdict, retry_after};
 pub use problem::{LocalError, capabilities, fixed, redirect, unavailable};
+pub use ruled_headers::{Combination, RuledHeaders};
 pub use static_headers::{Policies, StaticHeaders};
 pub use usage::usage;

@@ -86,7 +86,7 @@ impl Supervisor {
         tracing::info!("the certificates of the upstream {upstream} are in force");
         let mut config = before.config.clone();
         config.resources.upstreams[index] = Some(tls);
-        self.put_in_force(config, &before).await;
+        self.put_in_force(config, before.rules(), &before).await;
         self.update_upstreams();
     }
 
@@ -112,7 +112,7 @@ impl Supervisor {
         }
         tracing::info!("{file} is in force");
         *place = known;
-        self.put_in_force(config, &before).await;
+        self.put_in_force(config, before.rules(), &before).await;
     }
 
     /// Records whether a file could be used. An unusable file changes nothing, is logged once and shown by `GET /status`.

@@ -16,6 +16,7 @@ use super::worker::Command;
 use crate::file;
 use crate::metrics::ConfiguredNames;
 use crate::resources::{Loaded, LoadedConfig, Source};
+use crate::rules::Rules;
 use crate::snapshot::Snapshot;
 use sluicegate_config::{Config, ListenerConfig};
 
@@ -129,6 +130,7 @@ impl Supervisor {
             access_log::open(access_log.as_ref(), shared.access_log.load_full(), &shared.metrics)
         });
         let access_log = opened.await.map_err(|error| error.to_string())??;
+        let rules = self.rules_of(&config, &before).await?;
         self.serve_admin(config.admin.as_ref().map(|admin| admin.address))?;
         self.text = text;
         if !loaded.rendered.is_empty() {
@@ -152,7 +154,7 @@ impl Supervisor {
         );
 
         self.shared.access_log.store(access_log);
-        let generation = self.put_in_force(config, &before).await;
+        let generation = self.put_in_force(config, rules, &before).await;
         self.update_store();
         self.update_keys();
         self.update_upstreams();
@@ -174,8 +176,13 @@ impl Supervisor {
     }
 
     /// Puts `config` in force: it applies to the next request of each worker. Returns its generation.
-    pub(super) async fn put_in_force(&self, config: LoadedConfig, before: &Snapshot) -> u64 {
-        let next = self.snapshots.build(config, Some(before), self.shared.clock.now());
+    pub(super) async fn put_in_force(
+        &self,
+        config: LoadedConfig,
+        rules: Option<Arc<Rules>>,
+        before: &Snapshot,
+    ) -> u64 {
+        let next = self.snapshots.build(config, rules, Some(before), self.shared.clock.now());
         resolve_new_names(&next).await;
         let generation = next.generation;
         tracing::debug!(
@@ -191,6 +198,15 @@ impl Supervisor {
         self.shared.snapshot.store(Arc::new(next));
         self.shared.generation.store(generation, Ordering::Release);
         generation
+    }
+
+    /// The rules that `config` names: those of `before` as far as they are the same.
+    async fn rules_of(&self, config: &Config, before: &Snapshot) -> Result<Option<Arc<Rules>>, String> {
+        let Some(rules) = config.rules.clone() else { return Ok(None) };
+        let (known, clock) = (before.rules(), self.shared.clock);
+        let open = move || Rules::open(&rules, clock, known.as_ref());
+        let opened = crate::boxed_future::spawn_blocking(open).await;
+        opened.map_err(|error| error.to_string())?.map(Some)
     }
 
     /// Opens sockets for the new listeners; if one cannot be opened, none is kept.

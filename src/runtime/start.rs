@@ -26,6 +26,7 @@ use crate::critical_task::CriticalTasks;
 use crate::metrics::Metrics;
 use crate::process_log::ProcessLog;
 use crate::process_state::{ProcessState, Status};
+use crate::rules::Rules;
 use crate::server::ConnectionBudget;
 use crate::snapshot::SnapshotBuilder;
 
@@ -55,8 +56,10 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     let access_log =
         access_log::open(config.access_log.as_ref(), None, &metrics).map_err(StartError::System)?;
     let clock = Clock::start();
+    let rules = config.rules.as_ref().map(|rules| Rules::open(rules, clock, None)).transpose();
+    let rules = rules.map_err(StartError::System)?;
     let snapshots = SnapshotBuilder::default();
-    let snapshot = snapshots.build(config, None, clock.now());
+    let snapshot = snapshots.build(config, rules, None, clock.now());
     let shared = Arc::new(ProcessState {
         generation: AtomicU64::new(snapshot.generation),
         snapshot: ArcSwap::from_pointee(snapshot),

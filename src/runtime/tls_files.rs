@@ -62,7 +62,7 @@ impl Supervisor {
         }
         if changed {
             tracing::debug!("certificates changed");
-            self.put_in_force(config, &before).await;
+            self.put_in_force(config, before.rules(), &before).await;
         }
         false
     }

@@ -59,7 +59,7 @@ impl House {
             request = request.header(*name, *value);
         }
         let parts: RequestHead = request.body(()).unwrap().into_parts().0.into();
-        let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
+        let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
         match evaluate(&self.snapshot, origin, &parts, at(seconds), true) {
             Ok(evaluated) => Ok(evaluated.matched.selected.iter().map(|asked| asked.index).collect()),
             Err(EarlyReject::Unproven { why: Unproven::Token(error), .. }) => Err(error),
@@ -439,7 +439,7 @@ fn users_are_counted_apart_however_many_tokens_they_have() {
         let parts =
             request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0;
         let parts = RequestHead::from(parts);
-        let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None };
+        let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
         evaluate(&house.snapshot, origin, &parts, at(NOW), true).unwrap().decision.admitted
     };
     let seen: Vec<bool> =

@@ -15,8 +15,10 @@ use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
 use super::log::{AccessLogConfig, TraceConfig};
+use super::raw::RawLimit;
 use super::reference::Reference;
 use super::route::RouteConfig;
+use super::rules::RulesConfig;
 use super::serialize::{ban, count, header_names, plans, quota, quota_or_null, scope, text, texts};
 use super::store::RedisConfig;
 use super::upstream::UpstreamConfig;
@@ -37,6 +39,8 @@ pub struct Config {
     pub jwt: Option<JwtConfig>,
     /// Where shared counters live; without it all counters are local.
     pub store: Option<RedisConfig>,
+    /// Where rules are kept; without it there are none.
+    pub rules: Option<RulesConfig>,
     /// The lists of addresses, in the order of the file.
     pub lists: Vec<ListConfig>,
     /// The plans that consumers can be on, because a limit names them; none if no limit has numbers for any.
@@ -143,6 +147,9 @@ pub struct LimitConfig {
     pub on_store_failure: OnStoreFailure,
     /// Maximum number of live counters.
     pub max_keys: usize,
+    /// The limit as it is written, with which numbers of rules are read.
+    #[serde(skip)]
+    pub(crate) written: Arc<RawLimit>,
 }
 
 /// Whether a limit refuses.

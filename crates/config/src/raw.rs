@@ -13,6 +13,7 @@ use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
 use super::raw_log::{RawAccessLog, RawTrace};
 use super::raw_route::RawRoute;
+use super::raw_rules::RawRules;
 use super::raw_shape::RawHeaderChanges;
 use super::raw_store::RawStore;
 use super::raw_upstream::RawUpstream;
@@ -93,8 +94,8 @@ mapping! {
         h2: RawH2,
         /// How long SIGTERM waits for requests in flight: a duration (default 30s), or {delay: 5s, deadline: 30s}.
         drain: RawDrain,
-        #[schemars(skip)]
-        rules: Later,
+        /// Rules: other numbers of a limit for single keys, managed while the gateway runs.
+        rules: RawRules,
         #[schemars(skip)]
         overload: Later,
     }

@@ -102,13 +102,13 @@ pub(super) struct StatesReply {
 pub(super) struct Malformed(pub(super) &'static str);
 
 /// Makes a limit one that a store counts for several processes. The names of its keys begin with `key_prefix`.
-pub fn share(limit: &mut CountedLimit, key_prefix: &str, on_failure: StoreFailurePolicy) {
+pub fn share(limit: &mut CountedLimit, key_prefix: &[u8], on_failure: StoreFailurePolicy) {
     let argument = match limit.cost {
         CostKind::Constant(cost) => Some(limit_argument(limit, cost)),
         CostKind::PerRequest | CostKind::Late(_) => None,
     };
     let longest_wait = limit.quota.drain().filter(|_| limit.late_cost().is_none());
-    let key_prefix = key_prefix.as_bytes().to_vec();
+    let key_prefix = key_prefix.to_vec();
     limit.shared = Some(SharedLimit { key_prefix, argument, longest_wait, on_failure });
 }
 

@@ -1,5 +1,6 @@
 //! Validates limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::ban;
@@ -108,6 +109,7 @@ pub(super) fn limit(
         whole_key: shared?,
         on_store_failure: on_store_failure?,
         max_keys: max_keys? as usize,
+        written: Arc::new(raw.clone()),
     })
 }
 
@@ -157,7 +159,7 @@ fn check_sync(text: &At<String>, report: &mut Report) {
 }
 
 /// Refuses what a store cannot count.
-fn check_shared(quota: &Quota, raw: &RawLimit, report: &mut Report) {
+pub(super) fn check_shared(quota: &Quota, raw: &RawLimit, report: &mut Report) {
     check_drain(quota, raw, report);
     let Quota::SlidingLog(_, rate) = quota else { return };
     if let Some(text) = raw.rate.as_ref().filter(|_| rate.count() > MAX_SHARED_LOG_PLACES) {

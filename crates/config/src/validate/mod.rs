@@ -19,6 +19,7 @@ mod plan;
 mod quota;
 mod redis_url;
 mod route;
+mod rules;
 mod section;
 mod shape;
 mod store;
@@ -67,6 +68,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let api_key = api_key::api_key(raw_api_key, folder, report);
     let jwt = raw_auth.and_then(|auth| auth.jwt.as_ref()).and_then(|raw| jwt::jwt(raw, folder, report));
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
+    let rules = raw.rules.as_ref().and_then(|raw| rules::rules(raw, folder, report));
     let lists = lists::lists(raw, folder, report);
     let (client_ip, proxy_files) = client_ip::client_ip(raw.client_ip.as_ref(), folder, &lists, report);
     let access = lists::file_access(raw, &lists, report);
@@ -132,6 +134,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         api_key,
         jwt,
         store,
+        rules,
         lists: lists.into_valid().into_iter().chain(proxy_files).collect(),
         plans,
         limits: limits.into_valid(),

@@ -71,7 +71,7 @@ pub(super) fn candidate(
 }
 
 /// The limit's own algorithm with other numbers.
-fn special(
+pub(super) fn special(
     name: &At<String>,
     raw: &RawLimit,
     numbers: &At<RawPlan>,

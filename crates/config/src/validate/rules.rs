@@ -1,0 +1,95 @@
+//! Validates `rules`, and the numbers of a rule.
+
+use std::time::Duration;
+
+use sluicegate_limiter::Quota;
+
+use super::limit::check_shared;
+use super::{between, in_range, missing, plan};
+use crate::at::{At, Folder};
+use crate::model::{LimitConfig, Mode};
+use crate::raw::RawPlanFields;
+use crate::raw_rules::RawRules;
+use crate::report::{Place, Report};
+use crate::rules::RulesConfig;
+use crate::shorthand::{RawCount, RawPlan};
+
+const TTL: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_millis(20);
+const MAX_CACHED: u64 = 1_000_000;
+
+pub(super) fn rules(
+    At { at, value: raw }: &At<RawRules>,
+    folder: Folder<'_>,
+    report: &mut Report,
+) -> Option<RulesConfig> {
+    let hour = (Duration::from_secs(3600), "1h");
+    let ttl = raw
+        .ttl
+        .as_ref()
+        .map_or(Some(TTL), |text| between(text, "ttl", (Duration::from_secs(1), "1s"), hour, report));
+    let wait = raw.wait.as_ref().map_or(Some(WAIT), |text| {
+        between(text, "wait", (Duration::from_millis(1), "1ms"), (Duration::from_secs(1), "1s"), report)
+    });
+    let max_cached = raw
+        .max_cached
+        .as_ref()
+        .map_or(Some(MAX_CACHED), |count| in_range(count, 1_000..=100_000_000, "max_cached", report));
+    let Some(file) = &raw.file else {
+        missing(*at, "`rules`", ("file", "rules.db"), &raw.wrong, report);
+        return None;
+    };
+    Some(RulesConfig { file: folder.file(file), ttl: ttl?, wait: wait?, max_cached: max_cached? as usize })
+}
+
+impl LimitConfig {
+    /// The same limit with another quota and mode, without plans and candidate.
+    pub fn variant(&self, quota: Quota, mode: Mode) -> Self {
+        Self { quota, mode, plans: Vec::new(), candidate: None, ..self.clone() }
+    }
+
+    /// The quota of this limit with other numbers: those of a rule. The rate is that of the limit if there is none, and the
+    /// burst then too.
+    ///
+    /// # Errors
+    /// What is wrong with the numbers, in the words of `sluicegate check`.
+    pub fn with_numbers(
+        &self,
+        rate: Option<&str>,
+        burst: Option<u64>,
+        max: Option<u64>,
+    ) -> Result<Quota, Vec<String>> {
+        let at = Place::START;
+        let own = &self.written;
+        let fields = RawPlanFields {
+            at,
+            rate: rate.map(|rate| At { at, value: rate.to_owned() }).or_else(|| own.rate.clone()),
+            burst: match (rate, burst) {
+                (_, Some(burst)) => Some(At { at, value: RawCount(burst) }),
+                (None, None) => own.burst.clone(),
+                (Some(_), None) => None,
+            },
+            max: max.map(|max| At { at, value: RawCount(max) }).or_else(|| own.max.clone()),
+            wrong: Vec::new(),
+        };
+        let mut report = Report::default();
+        let name = At { at, value: self.name.clone() };
+        let numbers = At { at, value: RawPlan(fields) };
+        let quota = plan::special(&name, own, &numbers, Some(&self.cost), &mut report);
+        if let Some(quota) = quota.as_ref().filter(|_| self.shared) {
+            check_shared(quota, own, &mut report);
+        }
+        match quota {
+            Some(quota) if report.errors.is_empty() => Ok(quota),
+            _ => Err(report.errors.into_iter().map(told).collect()),
+        }
+    }
+}
+
+/// A mistake in one line.
+fn told(problem: crate::Problem) -> String {
+    match problem.help {
+        Some(help) => format!("{}: {help}", problem.message),
+        None => problem.message,
+    }
+}

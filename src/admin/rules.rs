@@ -1,0 +1,462 @@
+//! The rules of keys: `/rules`, `/rules/{id}`, `/rules:batch`, `/rules:changes`.
+
+mod batch;
+mod check;
+mod precondition;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use sluicegate_rules::{Rule, Stored, canonical};
+use sluicegate_rules_sqlite::{
+    Batch, Changes, Failure, FailureKind, Op, Outcome, Write, WriteError, Written,
+};
+
+use self::check::Fault;
+use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
+use crate::request_value::query_parameter;
+use crate::rules::Rules;
+use crate::snapshot::Snapshot;
+
+/// The largest body of one rule, in bytes.
+const LARGEST_RULE: usize = 64 << 10;
+/// The largest body of a batch, in bytes.
+const LARGEST_BATCH: usize = 10 << 20;
+/// The number of rules of a page.
+const PAGE: usize = 1_000;
+/// The number of changes in one answer.
+const CHANGES: usize = 1_000;
+/// How often a change of a part of a rule is tried again when the rule changes meanwhile.
+const TRIES: usize = 8;
+/// The longest that an answer waits for a change, in seconds.
+const LONGEST_WAIT: u64 = 60;
+const NDJSON: &str = "application/x-ndjson";
+/// The actor of changes that come with the token of the configuration.
+const ACTOR: &str = "admin";
+
+/// What a request is about.
+enum Resource<'a> {
+    All,
+    One(&'a str),
+    Batch,
+    Changes,
+}
+
+impl Admin {
+    /// Answers a request whose path begins with `/rules`; `None` if there is nothing.
+    pub(super) async fn rules(&self, request: Request<Incoming>) -> Answer {
+        let path = request.uri().path().to_owned();
+        let id = path.strip_prefix("/rules/").map(sluicegate_config::percent_decode);
+        let resource = match (path.as_str(), &id) {
+            ("/rules", _) => Resource::All,
+            ("/rules:batch", _) => Resource::Batch,
+            ("/rules:changes", _) => Resource::Changes,
+            (_, Some(id)) if !id.is_empty() => Resource::One(id),
+            _ => return problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),
+        };
+        let snapshot = self.shared.snapshot.load_full();
+        let Some(rules) = snapshot.rules() else {
+            let why =
+                "this gateway has no rules: name their file in the configuration, `rules: {file: rules.db}`";
+            return problem(StatusCode::NOT_FOUND, why);
+        };
+        let get = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !get && let Some(refusal) = self.denied(&request) {
+            return refusal;
+        }
+        match (resource, request.method()) {
+            (Resource::All, _) if get => list(&rules, request.uri().query()).await,
+            (Resource::Changes, _) if get => changes(&rules, request.uri().query()).await,
+            (Resource::One(id), _) if get => one(&rules, id).await,
+            (Resource::One(id), &Method::PUT) => self.put(&snapshot, &rules, id, request).await,
+            (Resource::One(id), &Method::PATCH) => self.patch(&snapshot, &rules, id, request).await,
+            (Resource::One(id), &Method::DELETE) => self.delete(&snapshot, &rules, id, &request).await,
+            (Resource::Batch, &Method::POST) => self.batch(&snapshot, &rules, request).await,
+            (Resource::All | Resource::Changes, _) => not_with_that_method("GET, HEAD"),
+            (Resource::One(_), _) => not_with_that_method("GET, HEAD, PUT, PATCH, DELETE"),
+            (Resource::Batch, _) => not_with_that_method("POST"),
+        }
+    }
+
+    async fn put(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        rules: &Arc<Rules>,
+        id: &str,
+        request: Request<Incoming>,
+    ) -> Answer {
+        let (dry_run, precondition) = match asked(&request) {
+            Ok(asked) => asked,
+            Err(refusal) => return refusal,
+        };
+        let text = match body(request, LARGEST_RULE).await {
+            Ok(text) => text,
+            Err(refusal) => return refusal,
+        };
+        let rule = match Rule::from_json(&text) {
+            Ok(mut rule) => {
+                if rule.id.is_empty() {
+                    id.clone_into(&mut rule.id);
+                }
+                if rule.id != id {
+                    return unprocessable(vec![Fault::new("id", format!("the path says `{id}`"))]);
+                }
+                rule
+            }
+            Err(detail) => return problem(StatusCode::BAD_REQUEST, &detail),
+        };
+        self.write_one(snapshot, rules, rule, precondition, dry_run).await
+    }
+
+    async fn patch(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        rules: &Arc<Rules>,
+        id: &str,
+        request: Request<Incoming>,
+    ) -> Answer {
+        use sluicegate_rules_sqlite::Precondition;
+        let (dry_run, precondition) = match asked(&request) {
+            Ok(asked) => asked,
+            Err(refusal) => return refusal,
+        };
+        let text = match body(request, LARGEST_RULE).await {
+            Ok(text) => text,
+            Err(refusal) => return refusal,
+        };
+        let patch: Value = match serde_json::from_str(&text) {
+            Ok(patch) => patch,
+            Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("this is not JSON: {error}")),
+        };
+        let mut answered = not_found(id);
+        for _ in 0..TRIES {
+            let stored = match read(rules, id).await {
+                Ok(Some(stored)) => stored,
+                Ok(None) => return not_found(id),
+                Err(refusal) => return refusal,
+            };
+            let rule = match stored.rule.patched(&patch) {
+                Ok(rule) => rule,
+                Err(detail) => return problem(StatusCode::UNPROCESSABLE_ENTITY, &detail),
+            };
+            let conditional = !matches!(precondition, Precondition::None);
+            let version =
+                if conditional { precondition.clone() } else { Precondition::Version(vec![stored.version]) };
+            answered = self.write_one(snapshot, rules, rule, version, dry_run).await;
+            if conditional || answered.status() != StatusCode::PRECONDITION_FAILED {
+                break;
+            }
+        }
+        answered
+    }
+
+    async fn write_one(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        rules: &Arc<Rules>,
+        rule: Rule,
+        precondition: sluicegate_rules_sqlite::Precondition,
+        dry_run: bool,
+    ) -> Answer {
+        let rule = Rule { key: canonical(&rule.key), ..rule };
+        let faults = check::faults(snapshot, &rule);
+        if !faults.is_empty() {
+            return unprocessable(faults);
+        }
+        let write = Write { op: Op::Put { pattern: check::is_pattern(&rule), rule }, precondition };
+        match self.write(snapshot, rules, vec![write], dry_run).await {
+            Ok(written) => match written.results.into_iter().next() {
+                Some(outcome) if dry_run => reply(&dry(snapshot, &outcome, self.shared.clock.now())),
+                Some(Outcome { before, after: Some(after), .. }) => {
+                    let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };
+                    shown(status, &after)
+                }
+                _ => problem(StatusCode::INTERNAL_SERVER_ERROR, "nothing was written"),
+            },
+            Err(refusal) => refusal,
+        }
+    }
+
+    async fn delete(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        rules: &Arc<Rules>,
+        id: &str,
+        request: &Request<Incoming>,
+    ) -> Answer {
+        let (dry_run, precondition) = match asked(request) {
+            Ok(asked) => asked,
+            Err(refusal) => return refusal,
+        };
+        let write = Write { op: Op::Delete { id: id.to_owned() }, precondition };
+        match self.write(snapshot, rules, vec![write], dry_run).await {
+            Ok(written) if dry_run => match written.results.first() {
+                Some(outcome) => reply(&dry(snapshot, outcome, self.shared.clock.now())),
+                None => not_found(id),
+            },
+            Ok(_) => answer(StatusCode::NO_CONTENT, JSON, ""),
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// Writes changes, all or none, and applies them to this gateway before it answers.
+    async fn write(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        rules: &Arc<Rules>,
+        changes: Vec<Write>,
+        dry_run: bool,
+    ) -> Result<Written, Answer> {
+        let at = u64::try_from(self.shared.clock.wall().as_millisecond()).unwrap_or_default();
+        let batch = Batch { actor: ACTOR.to_owned(), at, dry_run, changes };
+        let (file, in_force, snapshot) = (Arc::clone(rules), Arc::clone(rules), Arc::clone(snapshot));
+        let written = crate::boxed_future::spawn_blocking(move || {
+            let written = file.file.write(batch)?;
+            if !dry_run {
+                apply(&snapshot, &in_force, &written);
+                in_force.written(written.version);
+            }
+            Ok(written)
+        });
+        match written.await {
+            Ok(Ok(written)) => Ok(written),
+            Ok(Err(error)) => Err(refused(&error)),
+            Err(error) => Err(problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())),
+        }
+    }
+}
+
+/// Has requests from now on decided by the changed rules.
+fn apply(snapshot: &Snapshot, rules: &Rules, written: &Written) {
+    let mut patterns = false;
+    for outcome in &written.results {
+        for stored in outcome.before.iter().chain(&outcome.after) {
+            if check::is_pattern(&stored.rule) {
+                patterns = true;
+                continue;
+            }
+            let ruled = rules.limit(&stored.rule.limit);
+            let keys = check::keys_of(snapshot, &stored.rule).into_iter().map(|(key, _)| key);
+            rules.keys_changed(&ruled, keys);
+        }
+    }
+    if patterns && let Err(error) = rules.patterns_changed() {
+        tracing::error!("{error}");
+    }
+}
+
+/// Whether a request is a dry run, and on which condition it writes.
+fn asked(request: &Request<Incoming>) -> Result<(bool, sluicegate_rules_sqlite::Precondition), Answer> {
+    let dry_run = parameter(request.uri().query(), "dry_run").is_some_and(|value| value != "0");
+    let precondition =
+        precondition::of(request.headers()).map_err(|detail| problem(StatusCode::BAD_REQUEST, &detail))?;
+    Ok((dry_run, precondition))
+}
+
+/// The body of a request as text.
+async fn body(request: Request<Incoming>, largest: usize) -> Result<String, Answer> {
+    let collected = Limited::new(request.into_body(), largest).collect().await;
+    let too_large = |_| {
+        problem(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("the body is incomplete, or larger than {largest} bytes"),
+        )
+    };
+    let bytes = collected.map_err(too_large)?.to_bytes();
+    String::from_utf8(bytes.to_vec()).map_err(|_| problem(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
+}
+
+/// A parameter of the query, decoded.
+fn parameter(query: Option<&str>, name: &str) -> Option<String> {
+    let value = query_parameter(query?, name)?;
+    String::from_utf8(value.bytes().to_vec()).ok()
+}
+
+/// Runs what reads the store on another thread.
+async fn reading<T: Send + 'static>(
+    rules: &Arc<Rules>,
+    read: impl FnOnce(&Rules) -> Result<T, sluicegate_rules_sqlite::ReadError> + Send + 'static,
+) -> Result<T, Answer> {
+    let rules = Arc::clone(rules);
+    let away =
+        |why: String| problem(StatusCode::SERVICE_UNAVAILABLE, &format!("the rules cannot be read: {why}"));
+    match crate::boxed_future::spawn_blocking(move || read(&rules)).await {
+        Ok(Ok(read)) => Ok(read),
+        Ok(Err(error)) => Err(away(error.to_string())),
+        Err(error) => Err(away(error.to_string())),
+    }
+}
+
+async fn read(rules: &Arc<Rules>, id: &str) -> Result<Option<Stored>, Answer> {
+    let id = id.to_owned();
+    reading(rules, move |rules| rules.file.get(&id)).await
+}
+
+async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
+    let [limit, key, after] = ["limit", "key", "after"].map(|name| parameter(query, name));
+    let most = match parameter(query, "most").map(|most| most.parse::<usize>()) {
+        None => PAGE,
+        Some(Ok(most @ 1..=PAGE)) => most,
+        Some(_) => return problem(StatusCode::BAD_REQUEST, &format!("`most` is between 1 and {PAGE}")),
+    };
+    let key = key.map(|key| canonical(&key));
+    let (of_limit, of_key) = (limit.clone(), key.clone());
+    let found = reading(rules, move |rules| {
+        rules.file.list(of_limit.as_deref(), of_key.as_deref(), after.as_deref(), most + 1)
+    });
+    let mut found = match found.await {
+        Ok(found) => found,
+        Err(refusal) => return refusal,
+    };
+    let more = found.len() > most;
+    found.truncate(most);
+    let next = found.last().filter(|_| more).map(|last| last.rule.id.clone());
+    let all: Vec<Value> = found.iter().map(json_of).collect();
+    let mut response = reply(&json!({ "rules": all, "next": next }));
+    if let Some(next) = next {
+        let mut link = format!("</rules?after={}&most={most}", encoded(&next));
+        for (name, value) in [("limit", limit), ("key", key)] {
+            if let Some(value) = value {
+                link = format!("{link}&{name}={}", encoded(&value));
+            }
+        }
+        if let Ok(link) = HeaderValue::try_from(link + ">; rel=\"next\"") {
+            response.headers_mut().insert(header::LINK, link);
+        }
+    }
+    response
+}
+
+async fn one(rules: &Arc<Rules>, id: &str) -> Answer {
+    match read(rules, id).await {
+        Ok(Some(stored)) => shown(StatusCode::OK, &stored),
+        Ok(None) => not_found(id),
+        Err(refusal) => refusal,
+    }
+}
+
+/// The changes since a version, a line each; the last line is the version that was read.
+async fn changes(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
+    let since = match parameter(query, "since").map_or(Ok(0), |since| since.parse::<u64>()) {
+        Ok(since) => since,
+        Err(_) => return problem(StatusCode::BAD_REQUEST, "`since` is a version, a whole number"),
+    };
+    let wait = match parameter(query, "wait").map_or(Ok(0), |wait| wait.parse::<u64>()) {
+        Ok(seconds @ 0..=LONGEST_WAIT) => Duration::from_secs(seconds),
+        _ => return problem(StatusCode::BAD_REQUEST, &format!("`wait` is at most {LONGEST_WAIT} seconds")),
+    };
+    if rules.version() == since && !wait.is_zero() {
+        let _ = tokio::time::timeout(wait, rules.next_change(since)).await; // then there is none
+    }
+    let found = reading(rules, move |rules| rules.file.changes(since, CHANGES)).await;
+    let list = match found {
+        Ok(Changes::List(list)) => list,
+        Ok(Changes::Trimmed) => {
+            let why =
+                format!("the changes since version {since} are not kept any more: read `GET /rules` again");
+            return problem(StatusCode::GONE, &why);
+        }
+        Err(refusal) => return refusal,
+    };
+    let mut text = String::new();
+    for change in list {
+        let id = change.after.as_ref().or(change.before.as_ref()).map(|rule| &rule.id);
+        let line = json!({
+            "version": change.version, "id": id, "at": change.at, "actor": change.actor,
+            "before": change.before, "after": change.after,
+        });
+        text.push_str(&line.to_string());
+        text.push('\n');
+    }
+    answer(StatusCode::OK, NDJSON, text)
+}
+
+/// A rule with its version.
+fn shown(status: StatusCode, stored: &Stored) -> Answer {
+    let mut response = answer(status, JSON, format!("{:#}\n", json_of(stored)));
+    response.headers_mut().insert(header::ETAG, precondition::etag(stored.version));
+    response
+}
+
+fn json_of(stored: &Stored) -> Value {
+    serde_json::to_value(&stored.rule).unwrap_or_default()
+}
+
+/// What a change would do.
+fn dry(snapshot: &Snapshot, outcome: &Outcome, now: sluicegate_limiter::Time) -> Value {
+    let rule = |stored: &Option<Stored>| stored.as_ref().map(json_of);
+    json!({
+        "dry_run": true,
+        "before": rule(&outcome.before),
+        "after": rule(&outcome.after),
+        "keys": check::affected(snapshot, outcome, now),
+    })
+}
+
+fn not_found(id: &str) -> Answer {
+    problem(StatusCode::NOT_FOUND, &format!("there is no rule `{id}`"))
+}
+
+fn unprocessable(faults: Vec<Fault>) -> Answer {
+    let detail = faults.iter().map(Fault::text).collect::<Vec<_>>().join("; ");
+    let mut body = problem_body(StatusCode::UNPROCESSABLE_ENTITY, &detail);
+    body["errors"] = faults.iter().map(Fault::json).collect();
+    answer(StatusCode::UNPROCESSABLE_ENTITY, PROBLEM, body.to_string())
+}
+
+/// The answer to changes that were not written.
+fn refused(error: &WriteError) -> Answer {
+    let WriteError::Failed(failures) = error else {
+        let status = match error {
+            WriteError::Busy => StatusCode::TOO_MANY_REQUESTS,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        return problem(status, &format!("nothing was written: {error}"));
+    };
+    let Some(first) = failures.first() else {
+        return problem(StatusCode::INTERNAL_SERVER_ERROR, "nothing was written");
+    };
+    let status = match first.kind {
+        FailureKind::NotFound => StatusCode::NOT_FOUND,
+        FailureKind::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
+    };
+    let mut body = problem_body(status, &told(first));
+    if let FailureKind::PreconditionFailed(current) = &first.kind {
+        body["current"] = current.as_ref().map(json_of).into();
+    }
+    body["errors"] = failures
+        .iter()
+        .map(|failure| json!({ "line": failure.index + 1, "detail": told(failure) }))
+        .collect();
+    let mut response = answer(status, PROBLEM, body.to_string());
+    if let FailureKind::PreconditionFailed(Some(current)) = &first.kind {
+        response.headers_mut().insert(header::ETAG, precondition::etag(current.version));
+    }
+    response
+}
+
+fn told(failure: &Failure) -> String {
+    match &failure.kind {
+        FailureKind::NotFound => "there is no such rule".to_owned(),
+        FailureKind::PreconditionFailed(Some(current)) => {
+            format!("the rule has version {} by now; read it again", current.version)
+        }
+        FailureKind::PreconditionFailed(None) => "there is no such rule any more".to_owned(),
+    }
+}
+
+/// A value in a query.
+fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,101 @@
+//! What is wrong with a rule under the configuration in force, and which keys it is for.
+
+use serde_json::{Value, json};
+use sluicegate_limiter::Time;
+use sluicegate_rules::{Pattern, Rule};
+use sluicegate_rules_sqlite::Outcome;
+
+use crate::keys::{self, Fingerprint, KeyText};
+use crate::snapshot::Snapshot;
+use sluicegate_config::nearest;
+
+/// Something that is wrong with one field of a rule.
+pub(super) struct Fault {
+    field: &'static str,
+    detail: String,
+}
+
+impl Fault {
+    pub(super) fn new(field: &'static str, detail: impl Into<String>) -> Self {
+        Self { field, detail: detail.into() }
+    }
+
+    pub(super) fn text(&self) -> String {
+        format!("{}: {}", self.field, self.detail)
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({ "field": self.field, "detail": self.detail })
+    }
+}
+
+/// Whether a rule is for a pattern of keys.
+pub(super) fn is_pattern(rule: &Rule) -> bool {
+    Pattern::parse(&rule.key).is_some()
+}
+
+/// The keys that a rule for one key is for: most texts have one reading.
+pub(super) fn keys_of(snapshot: &Snapshot, rule: &Rule) -> Vec<(Fingerprint, KeyText)> {
+    let Some(limit) = snapshot.limit(&rule.limit) else { return Vec::new() };
+    let prefix = snapshot.config.client_ip.ipv6_prefix;
+    keys::from_text(&limit.config.key, &rule.key, prefix, &snapshot.secret)
+}
+
+/// Everything that is wrong with a rule.
+pub(super) fn faults(snapshot: &Snapshot, rule: &Rule) -> Vec<Fault> {
+    let own = rule.check().err().unwrap_or_default();
+    let mut faults: Vec<Fault> =
+        own.into_iter().map(|mistake| Fault::new(mistake.field, mistake.detail)).collect();
+    let Some(limit) = snapshot.limit(&rule.limit) else {
+        if !rule.limit.is_empty() {
+            let known = snapshot.limits.iter().map(|limit| limit.config.name.as_str());
+            let help = match nearest(&rule.limit, known) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "GET /limits has their names".to_owned(),
+            };
+            faults.push(Fault::new("limit", format!("there is no limit called `{}`: {help}", rule.limit)));
+        }
+        return faults;
+    };
+    if rule.rate.is_some() || rule.burst.is_some() || rule.max.is_some() {
+        let field = match (&rule.rate, rule.burst) {
+            (Some(_), _) => "rate",
+            (None, Some(_)) => "burst",
+            (None, None) => "max",
+        };
+        if let Err(why) = limit.config.with_numbers(rule.rate.as_deref(), rule.burst, rule.max) {
+            faults.extend(why.into_iter().map(|detail| Fault::new(field, detail)));
+        }
+    }
+    if !is_pattern(rule) && !rule.key.is_empty() && keys_of(snapshot, rule).is_empty() {
+        let detail = format!(
+            "`{}` cannot be a key of `{}`; a composite key is its values joined by commas",
+            rule.key, rule.limit
+        );
+        faults.push(Fault::new("key", detail));
+    }
+    faults
+}
+
+/// What a change means for the keys that it is for: what they have left now.
+pub(super) fn affected(snapshot: &Snapshot, outcome: &Outcome, now: Time) -> Vec<Value> {
+    let Some(rule) = outcome.after.as_ref().or(outcome.before.as_ref()).map(|stored| &stored.rule) else {
+        return Vec::new();
+    };
+    let Some(limit) = snapshot.limit(&rule.limit).filter(|_| !is_pattern(rule)) else { return Vec::new() };
+    let with = outcome.after.as_ref().map(|stored| &stored.rule).filter(|rule| !rule.exempt);
+    let quota =
+        with.and_then(|rule| limit.config.with_numbers(rule.rate.as_deref(), rule.burst, rule.max).ok());
+    let quota = quota.unwrap_or(limit.config.quota);
+    let of_key = |(key, _): &(Fingerprint, KeyText)| {
+        let usage = limit.all().find_map(|limit| limit.counted.counters.usage(*key, now))?;
+        let owed = limit.counted.counters.owed(*key, now);
+        Some(json!({
+            "key": rule.key,
+            "remaining": usage.remaining,
+            "owed": owed,
+            "capacity_after": quota.capacity(),
+        }))
+    };
+    keys_of(snapshot, rule).iter().filter_map(of_key).collect()
+}

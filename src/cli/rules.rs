@@ -1,0 +1,347 @@
+//! `sluicegate rules`
+
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::{Map, Value, json};
+
+use super::admin_client::{AdminClient, AdminOptions, Reply};
+use super::{FAILED, INVALID, fail, print, print_and_exit, say};
+
+#[derive(clap::Subcommand)]
+#[command(
+    after_help = "The gateway must have `rules` in its configuration, and an admin API. Changes need its token: \
+                  --token, or the variable SLUICEGATE_ADMIN_TOKEN.\n\nExamples:\n  \
+                  sluicegate rules set acme --limit per-key --key k1 --rate 500/min\n  \
+                  sluicegate rules list --limit per-key\n  \
+                  sluicegate rules export > rules.ndjson\n  \
+                  sluicegate rules rm acme"
+)]
+pub(super) enum Command {
+    /// List rules: id, limit, key, what they change
+    #[command(
+        after_help = "Examples:\n  sluicegate rules list\n  sluicegate rules list --limit per-key --key k1"
+    )]
+    List {
+        /// Only those of this limit
+        #[arg(long, value_name = "LIMIT")]
+        limit: Option<String>,
+        /// Only those with this key or pattern
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
+        #[command(flatten)]
+        admin: AdminOptions,
+    },
+    /// Print a rule as JSON
+    #[command(after_help = "Example:\n  sluicegate rules get acme")]
+    Get {
+        /// The id of the rule
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        admin: AdminOptions,
+    },
+    /// Create or replace a rule
+    #[command(after_help = "Examples:\n  \
+                            sluicegate rules set acme --limit per-key --key k1 --rate 500/min --burst 50\n  \
+                            sluicegate rules set sale --limit per-key --key 'merchant-*' --rate 2k/s \
+                            --until 2026-12-24T00:00:00Z --priority 10\n  \
+                            sluicegate rules set probe --limit per-ip --key 10.0.0.0/8 --exempt --dry-run")]
+    Set(Box<SetArgs>),
+    /// Remove a rule
+    #[command(after_help = "Examples:\n  sluicegate rules rm acme\n  sluicegate rules rm acme --dry-run")]
+    Rm {
+        /// The id of the rule
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Only show what it would change
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        admin: AdminOptions,
+    },
+    /// Create, replace and remove many rules, all or none: a JSON object per line
+    #[command(after_help = "A line is a rule as `get` prints it, or {\"delete\": \"ID\"}.\n\nExamples:\n  \
+                            sluicegate rules import rules.ndjson --dry-run\n  \
+                            sluicegate rules export | sluicegate rules import - --admin other:9090")]
+    Import {
+        /// The file; - for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Only show whether it would work
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        admin: AdminOptions,
+    },
+    /// Print all rules, one JSON object per line
+    #[command(after_help = "Example:\n  sluicegate rules export > rules.ndjson")]
+    Export {
+        #[command(flatten)]
+        admin: AdminOptions,
+    },
+    /// Print changes as they are made, one JSON object per line
+    #[command(after_help = "Example:\n  sluicegate rules watch --since 0")]
+    Watch {
+        /// Begin after this version; 0 for all that are kept [default: from now on]
+        #[arg(long, value_name = "VERSION")]
+        since: Option<u64>,
+        #[command(flatten)]
+        admin: AdminOptions,
+    },
+}
+
+#[derive(clap::Args)]
+pub(super) struct SetArgs {
+    /// The id of the rule, which you choose
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The limit
+    #[arg(long, value_name = "LIMIT")]
+    limit: String,
+    /// The key or a pattern: k1, merchant-*, 203.0.113.0/24
+    #[arg(long, value_name = "KEY")]
+    key: String,
+    /// The rate, such as 500/min
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// The size of the bucket
+    #[arg(long, value_name = "N")]
+    burst: Option<u64>,
+    /// The number of requests in flight
+    #[arg(long, value_name = "N")]
+    max: Option<u64>,
+    /// enforce, shadow or off
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
+    /// The limit does not apply to the key
+    #[arg(long)]
+    exempt: bool,
+    /// The highest priority applies
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    /// From when on, such as 2026-12-01T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Until when
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Why it exists
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+    /// Only if the rule has this version, as its ETag says
+    #[arg(long, value_name = "VERSION")]
+    if_match: Option<u64>,
+    /// Only show what it would change
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    admin: AdminOptions,
+}
+
+pub(super) fn run(command: &Command) -> ExitCode {
+    let (Command::List { admin, .. }
+    | Command::Get { admin, .. }
+    | Command::Rm { admin, .. }
+    | Command::Import { admin, .. }
+    | Command::Export { admin }
+    | Command::Watch { admin, .. }) = command
+    else {
+        let Command::Set(set) = command else { return ExitCode::FAILURE };
+        return with(&set.admin, |client| self::set(client, set));
+    };
+    with(admin, |client| match command {
+        Command::List { limit, key, .. } => list(client, limit.as_deref(), key.as_deref()),
+        Command::Get { id, .. } => {
+            let reply = client.get(&format!("/rules/{}", encoded(id)))?;
+            Ok(print_and_exit(&reply.success()?))
+        }
+        Command::Rm { id, dry_run, .. } => {
+            let reply =
+                client.send("DELETE", &dry(&format!("/rules/{}", encoded(id)), *dry_run), None, "")?;
+            Ok(print_and_exit(&reply.success()?))
+        }
+        Command::Import { file, dry_run, .. } => import(client, file, *dry_run),
+        Command::Export { .. } => export(client),
+        Command::Watch { since, .. } => watch(client, *since),
+        Command::Set(set) => self::set(client, set),
+    })
+}
+
+/// Runs a command with a connection to the admin API.
+fn with(options: &AdminOptions, run: impl FnOnce(&mut AdminClient) -> Result<ExitCode, String>) -> ExitCode {
+    let done = AdminClient::new(options).and_then(|mut client| run(&mut client));
+    done.unwrap_or_else(|message| fail(INVALID, message))
+}
+
+fn set(client: &mut AdminClient, set: &SetArgs) -> Result<ExitCode, String> {
+    let mut rule = Map::new();
+    rule.insert("id".to_owned(), json!(set.id));
+    rule.insert("limit".to_owned(), json!(set.limit));
+    rule.insert("key".to_owned(), json!(set.key));
+    for (name, value) in [
+        ("rate", json!(set.rate)),
+        ("burst", json!(set.burst)),
+        ("max", json!(set.max)),
+        ("mode", json!(set.mode)),
+        ("exempt", set.exempt.then_some(true).into()),
+        ("from", json!(set.from)),
+        ("until", json!(set.until)),
+    ] {
+        if !value.is_null() {
+            rule.insert(name.to_owned(), value);
+        }
+    }
+    rule.insert("priority".to_owned(), json!(set.priority));
+    rule.insert("note".to_owned(), json!(set.note));
+    let condition = set.if_match.map(|version| format!("\"{version}\""));
+    let path = dry(&format!("/rules/{}", encoded(&set.id)), set.dry_run);
+    let reply = client.send("PUT", &path, condition.as_deref(), &Value::Object(rule).to_string())?;
+    Ok(print_and_exit(&reply.success()?))
+}
+
+/// All rules, page by page.
+fn pages(
+    client: &mut AdminClient,
+    filter: &str,
+    mut each: impl FnMut(&Value) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut after = String::new();
+    loop {
+        let reply = client.get(&format!("/rules?most=1000{filter}{after}"))?;
+        let page: Value = serde_json::from_str(&reply.success()?)
+            .map_err(|error| format!("the answer cannot be read: {error}"))?;
+        for rule in page["rules"].as_array().into_iter().flatten() {
+            each(rule)?;
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={}", encoded(next)),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn list(client: &mut AdminClient, limit: Option<&str>, key: Option<&str>) -> Result<ExitCode, String> {
+    let mut filter = String::new();
+    for (name, value) in [("limit", limit), ("key", key)] {
+        if let Some(value) = value {
+            filter = format!("{filter}&{name}={}", encoded(value));
+        }
+    }
+    let mut count = 0_u64;
+    pages(client, &filter, |rule| {
+        count += 1;
+        printed(&line(rule))
+    })?;
+    if count == 0 {
+        say("there are no such rules\n");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A rule in a line.
+fn line(rule: &Value) -> String {
+    let text = |name: &str| rule[name].as_str().unwrap_or_default().to_owned();
+    let mut changes = Vec::new();
+    for name in ["rate", "burst", "max", "mode", "priority", "from", "until"] {
+        match &rule[name] {
+            Value::String(value) => changes.push(format!("{name} {value}")),
+            Value::Number(value) if name != "priority" || value.as_i64() != Some(0) => {
+                changes.push(format!("{name} {value}"));
+            }
+            _ => {}
+        }
+    }
+    if rule["exempt"] == true {
+        changes.push("exempt".to_owned());
+    }
+    format!("{}\t{}\t{}\t{}\n", text("id"), text("limit"), text("key"), changes.join(", "))
+}
+
+fn export(client: &mut AdminClient) -> Result<ExitCode, String> {
+    pages(client, "", |rule| printed(&format!("{rule}\n")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn import(client: &mut AdminClient, file: &PathBuf, dry_run: bool) -> Result<ExitCode, String> {
+    let mut text = String::new();
+    let read = match file.as_os_str() == "-" {
+        true => std::io::stdin().lock().read_to_string(&mut text),
+        false => std::fs::File::open(file).and_then(|mut file| file.read_to_string(&mut text)),
+    };
+    read.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let reply = client.send("POST", &dry("/rules:batch", dry_run), None, &text)?;
+    if let Some(told) = reply.errors() {
+        return Ok(fail(INVALID, told));
+    }
+    let done = reply.success()?;
+    let count = done.lines().count();
+    let verb = if dry_run { "would be changed; nothing was written" } else { "changed" };
+    Ok(print_and_exit(&format!("{count} rules {verb}\n")))
+}
+
+fn watch(client: &mut AdminClient, since: Option<u64>) -> Result<ExitCode, String> {
+    let mut since = match since {
+        Some(since) => since,
+        None => client.version()?,
+    };
+    loop {
+        let reply = client.get(&format!("/rules:changes?since={since}&wait=25"))?;
+        if reply.status == 410 {
+            return Ok(fail(
+                FAILED,
+                format!("the changes since version {since} are not kept any more; begin with `rules export`"),
+            ));
+        }
+        let text = reply.success()?;
+        printed(&text)?;
+        let last = text.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
+        since = last.and_then(|line| line["version"].as_u64()).unwrap_or(since);
+    }
+}
+
+fn printed(text: &str) -> Result<(), String> {
+    print(text).map_err(|error| format!("cannot write: {error}"))
+}
+
+fn dry(path: &str, dry_run: bool) -> String {
+    if dry_run { format!("{path}?dry_run=1") } else { path.to_owned() }
+}
+
+/// A segment of a path, or a value in a query.
+fn encoded(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    text.bytes()
+        .map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+impl Reply {
+    /// The body of a successful answer; `""` for one without.
+    fn success(&self) -> Result<String, String> {
+        if (200..300).contains(&self.status) {
+            return Ok(self.body.clone());
+        }
+        Err(self
+            .errors()
+            .unwrap_or_else(|| format!("the gateway answers {}: {}", self.status, self.body.trim())))
+    }
+
+    /// What is wrong, as problem+json says it; `None` for a success or another body.
+    fn errors(&self) -> Option<String> {
+        if self.status < 400 {
+            return None;
+        }
+        let body: Value = serde_json::from_str(&self.body).ok()?;
+        let mut told = body["detail"].as_str()?.to_owned();
+        for error in body["errors"].as_array().into_iter().flatten() {
+            if let (Some(line), Some(detail)) = (error["line"].as_u64(), error["detail"].as_str()) {
+                let field = error["field"].as_str().filter(|field| !field.is_empty());
+                let field = field.map_or(String::new(), |field| format!("{field}: "));
+                told = format!("{told}\n  line {line}: {field}{detail}");
+            }
+        }
+        Some(told)
+    }
+}

@@ -1,0 +1,83 @@
+//! The variants of a limit for keys that have rules: other numbers, the same counters.
+
+use std::sync::Arc;
+
+use sluicegate_counters::CountedLimit;
+use sluicegate_counters_redis::share;
+
+use super::Limit;
+use crate::rules::{Effect, EffectId, Slots};
+use sluicegate_config::{LimitConfig, Mode};
+use sluicegate_rules::RuleMode;
+
+/// The variants that requests have needed so far, by their effect.
+#[derive(Default)]
+pub(super) struct Variants(Slots<Variant>);
+
+/// What a rule makes of a limit.
+pub enum Variant {
+    /// It does not apply.
+    Exempt,
+    /// It has other numbers.
+    Limit(Arc<Limit>),
+    /// It stays as it is: the limit cannot have these numbers any more, because it has changed since the rule was made.
+    Unchanged,
+}
+
+impl Limit {
+    /// What a rule with this effect makes of the limit.
+    #[inline]
+    pub fn with_effect(&self, id: EffectId, effect: impl FnOnce() -> Effect) -> &Variant {
+        self.variants.0.get_or_init(id.index(), || self.variant(&effect()))
+    }
+
+    #[cold]
+    fn variant(&self, effect: &Effect) -> Variant {
+        if effect.exempt || effect.mode == Some(RuleMode::Off) {
+            return Variant::Exempt;
+        }
+        let quota = match effect.has_numbers() {
+            true => match self.config.with_numbers(effect.rate.as_deref(), effect.burst, effect.max) {
+                Ok(quota) => quota,
+                Err(why) => {
+                    tracing::warn!("a rule does not fit limit {}: {}", self.config.name, why.join("; "));
+                    return Variant::Unchanged;
+                }
+            },
+            false => self.config.quota,
+        };
+        let mode = match effect.mode {
+            Some(RuleMode::Enforce) => Mode::Enforce,
+            Some(RuleMode::Shadow) => Mode::Shadow,
+            Some(RuleMode::Off) | None => self.config.mode,
+        };
+        Variant::Limit(Arc::new(self.of_single_keys(self.config.variant(quota, mode))))
+    }
+
+    /// The limit with another configuration for single keys. It has the same counters and bans.
+    fn of_single_keys(&self, config: LimitConfig) -> Self {
+        let known = &*self.counted;
+        let mut counted = CountedLimit {
+            of_single_keys: true,
+            ban: known.ban,
+            enforced: config.mode == Mode::Enforce,
+            cost: known.cost,
+            bans: known.bans.clone(),
+            ..CountedLimit::new(&config.name, config.quota, Arc::clone(&known.counters))
+        };
+        if let Some(shared) = &known.shared {
+            share(&mut counted, &shared.key_prefix, shared.on_failure);
+        }
+        Self {
+            counted: Arc::new(counted),
+            missing: self.missing,
+            exempt: Vec::new(),
+            only: Vec::new(),
+            plans: Vec::new(),
+            candidate: None,
+            variants: Variants::default(),
+            shown: config.quota.shown().to_string().into(),
+            config,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A limit as rules see it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use sluicegate_counters::{Fingerprint, KeyText};
+use sluicegate_rules::Patterns;
+
+use super::EffectId;
+
+/// A limit that may have rules. It outlives configurations.
+pub struct RuledLimit {
+    /// Its name.
+    pub name: String,
+    /// Keeps the keys of different limits apart in the cache.
+    salt: u64,
+    active: AtomicBool,
+    /// Its rules for patterns of keys.
+    pub(super) patterns: ArcSwap<Patterns>,
+}
+
+/// A key whose rule is not known.
+#[derive(Clone)]
+pub struct Question {
+    /// The limit.
+    pub limit: Arc<RuledLimit>,
+    /// The key.
+    pub key: Fingerprint,
+    /// The key in full.
+    pub text: KeyText,
+}
+
+/// The rule of a key, for the request that waited for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// The key in the cache.
+    pub(super) slot: u64,
+    /// What its rule changes; `None` if it has none.
+    pub effect: Option<EffectId>,
+}
+
+impl RuledLimit {
+    pub(super) fn new(name: &str, salt: u64) -> Self {
+        let patterns = ArcSwap::from_pointee(Patterns::default());
+        Self { name: name.to_owned(), salt, active: AtomicBool::new(false), patterns }
+    }
+
+    /// Whether it has any rule.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn activate(&self) {
+        self.active.store(true, Ordering::Relaxed);
+    }
+
+    /// The key in the cache, never zero.
+    #[inline]
+    pub(super) fn slot(&self, key: Fingerprint) -> u64 {
+        (key.get() ^ self.salt).max(1)
+    }
+}
+
+impl Answer {
+    /// The answer to a question among others.
+    pub fn find(answers: &[Self], limit: &RuledLimit, key: Fingerprint) -> Option<Option<EffectId>> {
+        let slot = limit.slot(key);
+        answers.iter().find(|answer| answer.slot == slot).map(|answer| answer.effect)
+    }
+}
