@@ -125,7 +125,7 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// Its precondition does not hold; with the rule as it is at that place in the batch, or nothing if there is none.
-    PreconditionFailed(Option<Stored>),
+    PreconditionFailed(Option<Box<Stored>>),
     /// There is no rule to delete.
     NotFound,
 }

@@ -215,7 +215,7 @@ impl<'c> Statements<'c> {
 fn judge(write: &Write, current: Option<&Current>) -> Result<Effect, FailureKind> {
     let stored = current.map(|current| &current.stored);
     if !write.precondition.holds(stored) {
-        return Err(FailureKind::PreconditionFailed(stored.cloned()));
+        return Err(FailureKind::PreconditionFailed(stored.cloned().map(Box::new)));
     }
     match (&write.op, current) {
         (Op::Put { .. }, None) => Ok(Effect::Created),

@@ -43,7 +43,7 @@ fn read_modify_write_loses_no_update() {
             match file.write(batch([put_if(next, Precondition::Version(vec![current.version]))])) {
                 Ok(_) => break,
                 Err(WriteError::Failed(failures)) => match &failures[0].kind {
-                    FailureKind::PreconditionFailed(Some(now)) => current = now.clone(),
+                    FailureKind::PreconditionFailed(Some(now)) => current = (**now).clone(),
                     other => panic!("{other:?}"),
                 },
                 Err(error) => panic!("{error}"),

@@ -59,7 +59,7 @@ fn one_failure_undoes_the_batch() {
     let (_folder, file) = new_file();
     file.write(batch([put(rule("a", "k1", "")), put(rule("b", "k1", ""))])).unwrap();
     let before = content(&file);
-    let current = file.get("a").unwrap();
+    let current = file.get("a").unwrap().map(Box::new);
     let failed = file.write(batch([
         put(rule("c", "k1", "")),
         put_if(rule("a", "k2", ""), Precondition::Absent),
@@ -70,7 +70,7 @@ fn one_failure_undoes_the_batch() {
         put_if(rule("c", "k2", ""), Precondition::Absent),
         delete_if("b", Precondition::Version(vec![0, 1])),
     ]));
-    let of_this_batch = Some(Stored { rule: rule("c", "k1", ""), version: 2 });
+    let of_this_batch = Some(Box::new(Stored { rule: rule("c", "k1", ""), version: 2 }));
     let expected = [
         (1, FailureKind::PreconditionFailed(current.clone())),
         (2, FailureKind::PreconditionFailed(current)),
