@@ -3,7 +3,31 @@
 //! | module | |
 //! | --- | --- |
 //! | `rule` | a rule as operators write it and as stores keep it |
+//! | `json` | its JSON form: reading with messages that name the field, merge patches |
+//! | `check` | what is wrong with a rule, whatever the configuration |
+//! | `key` | the key of a request as rules see it; the texts that name it |
+//! | `pattern`, `glob` | a key text that stands for many keys; how exact it is |
+//! | `patterns` | all patterns of one limit, indexed |
+//! | `choose` | the total order of rules: which one applies to a key now, and until when that is known |
+//! | `cache`, `slots` | what was chosen, per key, bounded, with a time to live |
 
+mod cache;
+mod check;
+mod choose;
+mod glob;
+mod json;
+mod key;
+mod pattern;
+mod patterns;
 mod rule;
+mod slots;
 
+pub use self::cache::{Lookup, Token, VerdictCache};
+pub use self::check::{
+    MAX_ID_LENGTH, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_PRIORITY, MAX_STARS, MIN_PRIORITY, Mistake,
+};
+pub use self::choose::{Choice, Compiled, choose};
+pub use self::key::{KeyPart, KeyValue, MAX_KEY_PARTS, canonical, spellings};
+pub use self::pattern::{Exactness, Pattern};
+pub use self::patterns::{MAX_PATTERNS, MAX_SCANNED_PATTERNS, Patterns, TooManyPatterns};
 pub use self::rule::{Rule, RuleMode, Stored};

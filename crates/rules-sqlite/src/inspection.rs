@@ -1,0 +1,123 @@
+//! Which files are accepted. Nothing is written here, neither to the file nor beside it.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode};
+
+use crate::connection::{beside, reading, untouched};
+use crate::error::{OpenError, is_damage};
+use crate::schema::{self, APPLICATION_ID, FORM, meta_number};
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing, or an empty file.
+    Nothing,
+    /// A file of rules, going by its header.
+    Rules,
+}
+
+/// Looks at the header of a file that another process may be using.
+pub(crate) fn identify(path: &Path) -> Result<Found, OpenError> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return nothing(path),
+        Err(source) => return Err(OpenError::Io { path: path.to_owned(), source }),
+    };
+    if let Some(kind) = unwanted(&metadata) {
+        return Err(OpenError::NotRegular { path: path.to_owned(), kind });
+    }
+    if metadata.len() == 0 {
+        return nothing(path);
+    }
+    let foreign = |detail: String| OpenError::Foreign { path: path.to_owned(), detail };
+    let (application, form) = header(path).map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => foreign(error.to_string()),
+        _ => failed(path, error),
+    })?;
+    match (application, form) {
+        (APPLICATION_ID, 1..=FORM) => Ok(Found::Rules),
+        (APPLICATION_ID, form) if form > FORM => {
+            Err(OpenError::Newer { path: path.to_owned(), found: form, known: FORM })
+        }
+        _ => Err(foreign(format!("a database of another program, application_id {application}"))),
+    }
+}
+
+/// Reads the file before anything is written to it: its tables, and everything if it was not closed in order.
+pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
+    let examined = if has_log(path) { reading(path) } else { untouched(path) }
+        .and_then(|connection| examine(&connection));
+    match examined.map_err(|error| failed(path, error))? {
+        None => Ok(()),
+        Some(detail) => Err(OpenError::Corrupt { path: path.to_owned(), detail }),
+    }
+}
+
+fn failed(path: &Path, error: rusqlite::Error) -> OpenError {
+    let (path, detail) = (path.to_owned(), error.to_string());
+    // A table, a column or a value that should be there is not.
+    let is_lacking =
+        matches!(error, rusqlite::Error::SqlInputError { .. } | rusqlite::Error::QueryReturnedNoRows)
+            || error.sqlite_error_code() == Some(ErrorCode::Unknown);
+    if is_lacking || is_damage(&error) {
+        OpenError::Corrupt { path, detail }
+    } else {
+        OpenError::Sqlite { path, detail }
+    }
+}
+
+/// What is wrong with the content, if something is.
+fn examine(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    schema::probe(connection)?;
+    for name in ["version", "trimmed"] {
+        meta_number(connection, name)?;
+    }
+    if meta_number(connection, "clean")? == 1 {
+        return Ok(None);
+    }
+    let found: String = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
+    Ok((found != "ok").then_some(found))
+}
+
+fn header(path: &Path) -> rusqlite::Result<(i64, i64)> {
+    let connection = untouched(path)?;
+    let number = |pragma: &str| connection.query_row(pragma, (), |row| row.get(0));
+    Ok((number("PRAGMA application_id")?, number("PRAGMA user_version")?))
+}
+
+fn nothing(path: &Path) -> Result<Found, OpenError> {
+    match has_log(path) {
+        // SQLite would take it for the log of the new file.
+        true => Err(OpenError::StrayLog { path: path.to_owned(), wal: beside(path, "-wal") }),
+        false => Ok(Found::Nothing),
+    }
+}
+
+fn has_log(path: &Path) -> bool {
+    fs::metadata(beside(path, "-wal")).is_ok_and(|metadata| metadata.len() > 0)
+}
+
+/// What a file is, if it is not one for rules. The lock and the log have the name of the file: two gateways that reach it
+/// by two names would have two locks.
+fn unwanted(metadata: &Metadata) -> Option<&'static str> {
+    let kind = metadata.file_type();
+    if kind.is_symlink() {
+        Some("a symbolic link")
+    } else if kind.is_dir() {
+        Some("a folder")
+    } else if kind.is_fifo() {
+        Some("a pipe")
+    } else if kind.is_socket() {
+        Some("a socket")
+    } else if !kind.is_file() {
+        Some("a device")
+    } else if metadata.nlink() > 1 {
+        Some("a file with several names (hard links)")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,70 @@
+//! A process that is killed while it writes.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Command;
+
+use sluicegate_rules_sqlite::{Changes, RuleFile};
+
+use crate::common::{Reaped, again, batch, in_time, place, put, rule};
+
+/// The path of the file, for the child.
+const FILE: &str = "RULES_SQLITE_TEST_KILLED";
+
+const RULES: usize = 1_000;
+
+/// The child: replaces a thousand rules by others, again and again, and says so each time.
+#[test]
+fn child() {
+    let Ok(path) = env::var(FILE) else { return };
+    let file = RuleFile::open(Path::new(&path)).unwrap();
+    // Should its parent be gone, it ends too.
+    for round in 0..2_000 {
+        let note = round.to_string();
+        let written =
+            file.write(batch((0..RULES).map(|n| put(rule(&format!("r{n}"), &format!("k{n}"), &note)))));
+        println!("\nwritten {} {note}", written.unwrap().version);
+    }
+}
+
+/// Kills a child after it has said `batches` times that it has written, at some moment of the next batch. Returns the last
+/// version and note that it told of.
+fn kill_after(path: &Path, batches: usize) -> (u64, u64) {
+    let mut command = again("crash::child", Command::new(env::current_exe().unwrap()));
+    let mut child = Reaped(command.env(FILE, path).spawn().unwrap());
+    let lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut told = lines.filter_map(|line| {
+        let mut words = line.strip_prefix("written ")?.split(' ').map(|word| word.parse().unwrap());
+        Some((words.next()?, words.next()?))
+    });
+    in_time(move || {
+        let first = told.by_ref().take(batches).last().expect("it writes");
+        // A little of the next batch.
+        std::thread::sleep(std::time::Duration::from_millis(3 * batches as u64));
+        child.0.kill().unwrap();
+        child.end();
+        told.last().unwrap_or(first)
+    })
+}
+
+#[test]
+fn every_batch_is_there_entirely_or_not_at_all() {
+    let (_folder, path) = place();
+    for batches in 1..=8 {
+        let (version, note) = kill_after(&path, batches);
+        let file = RuleFile::open(&path).unwrap();
+        let head = file.version().unwrap();
+        assert!(head.version >= version, "{version} was told, {} is there", head.version);
+        let rules = file.list(None, None, None, 2 * RULES).unwrap();
+        assert_eq!(rules.len(), RULES);
+        assert!(rules.iter().all(|stored| stored.rule.note == rules[0].rule.note));
+        assert!(rules.iter().all(|stored| stored.version == head.version));
+        let found: u64 = rules[0].rule.note.parse().unwrap();
+        assert_eq!(found - note, head.version - version);
+        let Changes::List(last) = file.changes(head.version - 1, 10 * RULES).unwrap() else {
+            panic!("trimmed")
+        };
+        assert_eq!(last.len(), RULES);
+    }
+}
