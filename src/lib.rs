@@ -39,7 +39,7 @@ pub mod resources;
 pub mod respond;
 pub mod rewrite;
 pub mod route;
-mod rules;
+pub mod rules;
 pub mod runtime;
 pub mod server;
 pub mod snapshot;

@@ -1,5 +1,7 @@
 //! The rules of keys: `/rules`, `/rules/{id}`, `/rules:batch`, `/rules:changes`.
 
+#![allow(clippy::result_large_err, reason = "an answer is made once for each request of an operator")]
+
 mod batch;
 mod check;
 mod precondition;
@@ -426,7 +428,7 @@ fn refused(error: &WriteError) -> Answer {
     };
     let mut body = problem_body(status, &told(first));
     if let FailureKind::PreconditionFailed(current) = &first.kind {
-        body["current"] = current.as_ref().map(json_of).into();
+        body["current"] = current.as_ref().map(|stored| json_of(stored)).into();
     }
     body["errors"] = failures
         .iter()

@@ -67,6 +67,7 @@ mod refusals;
 mod reload;
 mod replay;
 mod retries;
+mod rules;
 mod servers;
 mod shaping;
 mod streaming;

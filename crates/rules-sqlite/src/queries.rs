@@ -80,6 +80,20 @@ pub(crate) fn changes(connection: &Connection, since: u64, most: usize) -> Resul
     Ok(Changes::List(collect(connection, sql, [since.cast_signed(), last], change)?))
 }
 
+/// The limits that have rules: one look into the index for each, however many rules it has.
+pub(crate) fn limits(connection: &Connection) -> Result<Vec<String>, ReadError> {
+    let _one_state = connection.unchecked_transaction()?;
+    let mut statement = connection.prepare("SELECT min(lim) FROM rules WHERE lim > ?1")?;
+    let mut limits: Vec<String> = Vec::new();
+    loop {
+        let last = limits.last().map_or("", String::as_str);
+        match statement.query_row([last], |row| row.get::<_, Option<String>>(0))? {
+            Some(next) => limits.push(next),
+            None => return Ok(limits),
+        }
+    }
+}
+
 /// How many rules there are.
 pub(crate) fn count(connection: &Connection) -> Result<u64, ReadError> {
     let count: i64 = connection.query_row("SELECT count(*) FROM rules", (), |row| row.get(0))?;

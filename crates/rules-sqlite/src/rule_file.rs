@@ -165,6 +165,15 @@ impl RuleFile {
         self.readers.read(|connection| queries::changes(connection, since, most))
     }
 
+    /// The limits that have rules, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub fn limits(&self) -> Result<Vec<String>, ReadError> {
+        self.readers.read(queries::limits)
+    }
+
     /// How many rules there are. It counts them: a million take about ten milliseconds.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ pub struct Rule {
 }
 
 /// The mode that a rule gives a limit for a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleMode {
     /// It refuses.
