@@ -218,14 +218,44 @@ fn one_caller_refreshes_in_each_second() {
 }
 
 #[test]
+fn a_refresh_that_fails_is_tried_again_after_a_second() {
+    let cache = VerdictCache::new(1);
+    let at_millis = |millis: u64| Time::from_nanos(START + millis * 1_000_000);
+    cache.put(7, 1, at(0), Span::from_secs(3_600), None, cache.begin(7));
+    let times: Vec<u64> = (3_200_000..3_230_000)
+        .step_by(10)
+        .filter(|millis| cache.get(7, at_millis(*millis)) == Lookup::Refresh(1))
+        .collect();
+    assert!(times.len() > 25, "{times:?}");
+    for pair in times.windows(2) {
+        assert!((930..=1_070).contains(&(pair[1] - pair[0])), "{times:?}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_outlives_what_was_only_stored() {
+    let cache = VerdictCache::new(100);
+    for key in 1..=50 {
+        put(&cache, key, 1, at(0));
+        assert_eq!(cache.get(key, at(0)), Lookup::Fresh(1));
+    }
+    (51..=120).for_each(|key| put(&cache, key, 2, at(0)));
+    assert_eq!(cache.len(), 100);
+    assert!((1..=50).all(|key| cache.get(key, at(0)) == Lookup::Fresh(1)));
+}
+
+#[test]
 fn an_entry_ends_where_its_rule_does() {
     let cache = VerdictCache::new(100);
     cache.put(1, 5, at(0), TTL, Some(at(10)), cache.begin(1));
     assert_eq!(cache.get(1, at(7)), Lookup::Fresh(5));
     assert_eq!(cache.get(1, at(10)), Lookup::Stale(5));
     // A rule that ended long ago.
-    cache.put(1, 6, at(0), TTL, Some(Time::EPOCH), cache.begin(1));
-    assert_eq!(cache.get(1, at(0)), Lookup::Stale(6));
+    for years in 1..=56 {
+        let until = Time::from_nanos(START - years * 365 * 86_400 * SECOND);
+        cache.put(1, 6, at(0), TTL, Some(until), cache.begin(1));
+        assert_eq!(cache.get(1, at(0)), Lookup::Stale(6), "{years}");
+    }
     // A time to live of more than a year.
     cache.put(1, 7, at(0), Span::MAX, None, cache.begin(1));
     assert_eq!(cache.get(1, at(250 * 86_400)), Lookup::Fresh(7));

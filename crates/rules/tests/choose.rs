@@ -357,6 +357,33 @@ fn the_longer_mask_is_more_exact() {
 }
 
 #[test]
+fn a_network_of_ipv4_is_the_same_however_it_is_written() {
+    let rules =
+        [compiled("site", "::ffff:203.0.113.0/120", |_| ()), compiled("odd", "::ffff:0:0/95", |_| ())];
+    for (address, rule) in [
+        ("203.0.113.0", Some("site")),
+        ("203.0.113.255", Some("site")),
+        ("::ffff:203.0.113.255", Some("site")),
+        ("203.0.112.255", None),
+        ("203.0.114.0", None),
+    ] {
+        let key = [KeyPart { name: "ip", value: KeyValue::Address(address.parse().unwrap()) }];
+        assert_eq!(chosen(&rules, &key, at(0)).0.as_deref(), rule, "{address}");
+    }
+}
+
+#[test]
+fn a_text_can_be_that_of_a_network() {
+    for key in ["10.0.0.0/8", "api_key:10.0.0.0/8"] {
+        let rules = [compiled("network", key, |_| ()), compiled("star", "10.0.0.0/*", |_| ())];
+        assert_eq!(chosen(&rules, &text("10.0.0.0/8"), at(0)).0.as_deref(), Some("network"), "{key}");
+        assert_eq!(chosen(&rules, &text("10.0.0.0/9"), at(0)).0.as_deref(), Some("star"), "{key}");
+        // It is no address.
+        assert_eq!(chosen(&rules, &text("10.0.0.1"), at(0)).0, None);
+    }
+}
+
+#[test]
 fn a_name_is_not_matched_by_chance() {
     let rules = [compiled("a", "a*", |_| ()), compiled("colon", "*:k1", |_| ())];
     assert_eq!(chosen(&rules, &text("k1"), at(0)).0, None);
