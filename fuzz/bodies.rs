@@ -33,7 +33,7 @@ pub fn configuration(data: &[u8]) {
     if let (Some(one), Some(two)) = (loaded.config, again.config) {
         assert_eq!(one.routes.len(), two.routes.len());
         // What is valid can be in force.
-        let snapshot = SnapshotBuilder::default().build(one, None, Time::from_nanos(1));
+        let snapshot = SnapshotBuilder::default().build(one, None, None, Time::from_nanos(1));
         assert_eq!(snapshot.routes.len(), snapshot.config.routes.len());
     }
 }
@@ -58,7 +58,12 @@ pub fn keys(data: &[u8]) {
     static SNAPSHOT: OnceLock<Snapshot> = OnceLock::new();
     let snapshot = SNAPSHOT.get_or_init(|| {
         let config = resources::parse(KEYS.to_owned(), "gateway.yaml", Path::new("/nonexistent"));
-        SnapshotBuilder::default().build(config.config.expect("the file is right"), None, Time::from_nanos(1))
+        SnapshotBuilder::default().build(
+            config.config.expect("the file is right"),
+            None,
+            None,
+            Time::from_nanos(1),
+        )
     });
     let mut lines = data.split(|b| *b == b'\n');
     let target = lines.next().unwrap_or_default();
@@ -77,7 +82,8 @@ pub fn keys(data: &[u8]) {
     if !parts.headers.contains_key("host") {
         parts.headers.append("host", "api.test");
     }
-    let origin = Origin { listener: 0, client: "127.0.0.1".parse().expect("an address"), tls: None };
+    let origin =
+        Origin { listener: 0, client: "127.0.0.1".parse().expect("an address"), tls: None, rules: &[] };
     let fingerprints = || {
         let found = sluicegate::request::pipeline::match_request(
             snapshot,
@@ -93,7 +99,7 @@ pub fn keys(data: &[u8]) {
         found.map_err(|stop| match stop {
             EarlyExit::Rejected(why) => Some(why),
             EarlyExit::Unauthenticated(denied) => Some(denied.reject),
-            EarlyExit::LikelyRefused(_) => None,
+            EarlyExit::LikelyRefused(_) | EarlyExit::RulesUnknown(_) => None,
         })
     };
     assert_eq!(fingerprints(), fingerprints());

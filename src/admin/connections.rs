@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::Admin;
-use crate::server::{self, ADMIN_CONNECTIONS, DETACH_GRACE};
+use crate::server::{self, ConnectionBudget, DETACH_GRACE};
 
 /// The longest head of a request.
 const MAX_HEAD: usize = 32 << 10;
@@ -29,6 +29,8 @@ struct Connections {
     tasks: JoinSet<()>,
     /// The oldest first.
     open: VecDeque<Open>,
+    /// The largest number of them.
+    most: usize,
 }
 
 struct Open {
@@ -42,7 +44,12 @@ impl Admin {
     /// `LocalSet`.
     pub async fn serve(self, socket: TcpListener, mut end: oneshot::Receiver<bool>) {
         let admin = Rc::new(self);
-        let mut connections = Connections { admin, tasks: JoinSet::new(), open: VecDeque::new() };
+        let mut connections = Connections {
+            admin,
+            tasks: JoinSet::new(),
+            open: VecDeque::new(),
+            most: ConnectionBudget::of_admin(),
+        };
         let detached = tokio::select! {
             () = connections.accept(&socket) => false,
             detached = &mut end => detached.unwrap_or(false),
@@ -80,7 +87,7 @@ impl Connections {
     /// answered, the new one does.
     fn start(&mut self, stream: TcpStream) {
         self.open.retain(|open| !open.task.is_finished());
-        if self.open.len() >= ADMIN_CONNECTIONS {
+        if self.open.len() >= self.most {
             let waits = self.open.iter().position(|open| !open.busy.get());
             let Some(oldest) = waits.and_then(|at| self.open.remove(at)) else { return };
             oldest.task.abort();

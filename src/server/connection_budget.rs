@@ -12,10 +12,13 @@ use crate::client_connection::CountGuard;
 
 /// File descriptors reserved for logs, watched files, the store and the runtime.
 const RESERVED: u64 = 32;
-/// The most concurrent connections to the admin API, for which file descriptors are reserved too.
-pub const ADMIN_CONNECTIONS: usize = 32;
 /// File descriptors reserved for each worker.
 const RESERVED_PER_WORKER: u64 = 8;
+
+/// The largest number of connections to the admin API under a limit of file descriptors, which are reserved for them.
+fn admin_connections(limit: u64) -> u64 {
+    (limit / 16).clamp(32, 256)
+}
 
 /// Limits the concurrent connections of clients in the whole process.
 #[derive(Debug)]
@@ -30,11 +33,17 @@ impl ConnectionBudget {
     pub fn of_process(workers: usize, listeners: usize) -> Self {
         let limit = raise();
         let own =
-            RESERVED + ADMIN_CONNECTIONS as u64 + workers as u64 * (RESERVED_PER_WORKER + listeners as u64);
+            RESERVED + admin_connections(limit) + workers as u64 * (RESERVED_PER_WORKER + listeners as u64);
         // If the limit is very low, half of it is for clients.
         let clients = limit.saturating_sub(own).max(limit / 2) / 2;
         tracing::debug!("{limit} file descriptors, {clients} connections of clients");
         Self { open: Arc::default(), max: i64::try_from(clients.max(1)).unwrap_or(i64::MAX) }
+    }
+
+    /// The largest number of connections to the admin API.
+    pub fn of_admin() -> usize {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        usize::try_from(admin_connections(limit)).unwrap_or(usize::MAX)
     }
 
     /// Counts one more connection; `None` if the limit is reached.

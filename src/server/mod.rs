@@ -11,6 +11,6 @@ mod listen_socket;
 mod listeners;
 
 pub(crate) use accept::drain;
-pub use connection_budget::{ADMIN_CONNECTIONS, ConnectionBudget};
+pub use connection_budget::ConnectionBudget;
 pub use listen_socket::{DETACH_GRACE, ListenSocket, detach, open};
 pub use listeners::Server;

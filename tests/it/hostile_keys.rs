@@ -21,7 +21,7 @@ fn a_flood_of_keys_is_bounded() {
          routes: [{{respond: {{status: 200}}, limits: [l]}}]\n"
     );
     let config = resources::parse(file, "gateway.yaml", Path::new(".")).config.unwrap();
-    let snapshot = SnapshotBuilder::default().build(config, None, Time::from_nanos(1));
+    let snapshot = SnapshotBuilder::default().build(config, None, None, Time::from_nanos(1));
     let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
     let mut parts: RequestHead =
         http::Request::builder().header("host", "a.test").body(()).unwrap().into_parts().0.into();

@@ -44,7 +44,7 @@ impl House {
         }
         let loaded = resources::parse(rules.to_owned(), "gateway.yaml", folder.path());
         let config = loaded.config.unwrap_or_else(|| panic!("{}", loaded.rendered));
-        Self { snapshot: SnapshotBuilder::default().build(config, None, at(NOW)), _folder: folder }
+        Self { snapshot: SnapshotBuilder::default().build(config, None, None, at(NOW)), _folder: folder }
     }
 
     /// Before these keys.
@@ -474,12 +474,19 @@ fn a_reload_that_changes_the_requirements_empties_the_cache() {
         let headers = [("authorization", format!("Bearer {token}"))];
         jwt.identify(&headers.into_iter().collect(), at(NOW)).map(|user| user.is_some())
     };
-    let first = snapshots.build(load(RULES, &jwks(&[&signer])), None, at(NOW));
+    let first = snapshots.build(load(RULES, &jwks(&[&signer])), None, None, at(NOW));
     assert_eq!(outcome(&first), Ok(true));
-    let audience =
-        snapshots.build(load(&RULES.replace("api, web", "web"), &jwks(&[&signer])), Some(&first), at(NOW));
+    let audience = snapshots.build(
+        load(&RULES.replace("api, web", "web"), &jwks(&[&signer])),
+        None,
+        Some(&first),
+        at(NOW),
+    );
     assert_eq!(outcome(&audience), Err(TokenError::Audience));
-    let keys = snapshots.build(load(RULES, &jwks(&[&Signer::ed25519("k")])), Some(&first), at(NOW));
+    let keys = snapshots.build(load(RULES, &jwks(&[&Signer::ed25519("k")])), None, Some(&first), at(NOW));
     assert_eq!(outcome(&keys), Err(TokenError::Untrusted));
-    assert_eq!(outcome(&snapshots.build(load(RULES, &jwks(&[&signer])), Some(&keys), at(NOW))), Ok(true));
+    assert_eq!(
+        outcome(&snapshots.build(load(RULES, &jwks(&[&signer])), None, Some(&keys), at(NOW))),
+        Ok(true)
+    );
 }
