@@ -1,0 +1,10 @@
+//! Shared rules on a real server: what batches do, what is heard of them, and what outages do.
+#![allow(clippy::disallowed_methods)] // tests read the clock
+
+mod common;
+mod events;
+mod model;
+mod outages;
+mod reading;
+mod threads;
+mod writing;
