@@ -126,7 +126,7 @@ impl<F: FnMut(Event)> Follower<F> {
     /// Tells what the log says. Returns whether all is told.
     async fn catch_up(&mut self) -> bool {
         let Some(known) = self.position.clone() else { return false };
-        let since = match self.store.since(known.version, MOST_MISSED).await {
+        let since = match self.store.since(known.version, MOST_MISSED, true).await {
             Ok(since) => since,
             // A change in the log that this release cannot read.
             Err(ReadError::Content { .. }) => return self.start_anew().await,

@@ -107,9 +107,10 @@ impl Store {
         Ok(Position { epoch, version, mark })
     }
 
-    pub(crate) async fn since(&self, since: u64, most: usize) -> Result<Since, ReadError> {
+    /// The changes after a version. If `bounded`, a version with more than `most` changes counts as trimmed.
+    pub(crate) async fn since(&self, since: u64, most: usize, bounded: bool) -> Result<Since, ReadError> {
         let most = most.min(1_000_000); // more than are kept
-        let arguments = |call: &mut Cmd| _ = call.arg(since).arg(most);
+        let arguments = |call: &mut Cmd| _ = call.arg(since).arg(most).arg(u8::from(bounded));
         let keys = [self.names.meta.as_str(), &self.names.log];
         let (epoch, version, mark, kept, entries): ChangesReply =
             self.ask(&CHANGES, &keys, arguments, self.long_timeout()).await?;

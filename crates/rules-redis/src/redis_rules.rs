@@ -133,7 +133,7 @@ impl RedisRules {
     /// # Errors
     /// If Redis does not answer, or a change cannot be read.
     pub async fn changes(&self, since: u64, most: usize) -> Result<Changes, ReadError> {
-        Ok(self.store.since(since, most).await?.changes)
+        Ok(self.store.since(since, most, false).await?.changes)
     }
 
     /// Writes a batch, all of it or nothing, in one script; batches above 5,000 changes are sent ahead in pieces. Returns when

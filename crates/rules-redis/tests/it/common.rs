@@ -77,10 +77,7 @@ impl Server {
 
     /// A store whose calls have so long, and what it tells, each with the time.
     pub(crate) fn store_within(&self, timeout: Duration) -> (RedisRules, Events) {
-        let (tell, told) = channel();
-        let now = Clock::new(Instant::now(), Time::from_nanos(0));
-        let tell = move |event| _ = tell.send((Instant::now(), event));
-        (RedisRules::open(self.settings(), now, timeout, tell), Events(told))
+        open(self.settings(), timeout)
     }
 
     fn socket(&self) -> PathBuf {
@@ -99,6 +96,14 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A store with these settings, and what it tells.
+pub(crate) fn open(settings: Settings, timeout: Duration) -> (RedisRules, Events) {
+    let (tell, told) = channel();
+    let now = Clock::new(Instant::now(), Time::from_nanos(0));
+    let tell = move |event| _ = tell.send((Instant::now(), event));
+    (RedisRules::open(settings, now, timeout, tell), Events(told))
 }
 
 fn run(socket: PathBuf) -> Child {
@@ -148,7 +153,7 @@ impl Events {
 /// Runs a test on a runtime with two threads, for no longer than the deadline.
 pub(crate) fn run_test(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let ended = runtime.block_on(tokio::time::timeout(DEADLINE, test));
+    let ended = runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await });
     runtime.shutdown_background();
     ended.expect("the test does not end");
 }

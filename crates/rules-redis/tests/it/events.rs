@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sluicegate_rules_redis::Event;
 
-use crate::common::{PATIENT, Server, batch, delete, put, rule, rule_of, run_test};
+use crate::common::{PATIENT, Server, batch, delete, open, put, rule, rule_of, run_test};
 
 fn keys(names: &[(&str, &str)]) -> Event {
     Event::Keys(names.iter().map(|(limit, key)| ((*limit).to_owned(), (*key).to_owned())).collect())
@@ -18,22 +18,27 @@ fn changes_on_one_arrive_at_the_other_within_milliseconds() {
         let (_b, events) = server.store_within(PATIENT);
         assert_eq!(events.next().1, Event::Everything);
         events.until_version(0);
-        let mut delays = Vec::new();
+        let (mut delays, mut whole) = (Vec::new(), Vec::new());
         for n in 1..=200_u64 {
             let key = format!("k{n}");
+            let begun = Instant::now();
             let version = a.write(batch([put(rule("a", &key, ""))])).await.unwrap().version;
             let written = Instant::now();
             let (told, event) = events.next();
             delays.push(told.saturating_duration_since(written));
+            whole.push(told.duration_since(begun));
             let before = format!("k{}", n - 1);
             let both = [("api", key.as_str()), ("api", before.as_str())];
             assert_eq!(event, keys(if n == 1 { &both[..1] } else { &both }));
             assert!(matches!(events.next().1, Event::At(head) if head.version == version));
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        delays.sort_unstable();
+        for times in [&mut delays, &mut whole] {
+            times.sort_unstable();
+        }
         let (p50, p99) = (delays[100], delays[198]);
-        println!("from the end of the write to the event: p50 {p50:?}, p99 {p99:?}, most {:?}", delays[199]);
+        println!("from the end of a write to the event: p50 {p50:?}, p99 {p99:?}, most {:?}", delays[199]);
+        println!("from its begin: p50 {:?}, p99 {:?}, most {:?}", whole[100], whole[198], whole[199]);
         // A tenth of a second is promised; a machine that compiles meanwhile is given five times that.
         assert!(p50 < Duration::from_millis(100) && p99 < Duration::from_millis(500), "{p50:?} {p99:?}");
     });
@@ -90,14 +95,12 @@ fn databases_and_prefixes_do_not_hear_each_other() {
         let (_b, events) = server.store_within(PATIENT);
         events.until_version(0);
         let mut settings = server.settings();
-        let clock =
-            || sluicegate_counters_redis::Clock::new(Instant::now(), sluicegate_limiter::Time::from_nanos(0));
         settings.database = 1;
-        let other = sluicegate_rules_redis::RedisRules::open(settings.clone(), clock(), PATIENT, |_| ());
+        let (other, _) = open(settings.clone(), PATIENT);
         other.write(batch([put(rule("a", "k", ""))])).await.unwrap();
         settings.database = 0;
         settings.prefix = "another".into();
-        let other = sluicegate_rules_redis::RedisRules::open(settings, clock(), PATIENT, |_| ());
+        let (other, _) = open(settings, PATIENT);
         other.write(batch([put(rule("a", "k", ""))])).await.unwrap();
         // Longer than the interval of checks.
         tokio::time::sleep(Duration::from_millis(1_500)).await;

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // tests read the clock
 
 mod common;
+mod deployments;
 mod events;
 mod model;
 mod outages;
