@@ -66,6 +66,14 @@ impl Bystander {
     }
 }
 
+/// The seconds that the server has computed for.
+fn computed(url: &str) -> f64 {
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let info: String = redis::cmd("INFO").arg("cpu").query(&mut connection).unwrap();
+    let of = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    ["used_cpu_user:", "used_cpu_sys:"].map(|name| of(name).parse::<f64>().unwrap()).iter().sum()
+}
+
 #[tokio::main]
 async fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -93,10 +101,14 @@ async fn main() {
             ("left as they are", puts(0..count, "another", false)),
             ("deleted", deletes(0..count)),
         ] {
+            let busy = computed(&url);
             let (bystander, begun) = (Bystander::start(&url), Instant::now());
             store.write(batch).await.unwrap();
-            let took = begun.elapsed();
-            println!("{count:>6} {what:<16} in {took:>8.1?}; others wait {:>8.1?}", bystander.longest());
+            let (took, longest) = (begun.elapsed(), bystander.longest());
+            let busy = computed(&url) - busy;
+            println!(
+                "{count:>6} {what:<16} in {took:>8.1?}, of the server's processor {busy:.3} s; others wait {longest:>8.1?}"
+            );
         }
     }
     let mut connection = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();

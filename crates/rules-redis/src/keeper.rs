@@ -1,30 +1,43 @@
 //! The task that keeps the connection for commands open.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{ErrorKind, RedisResult};
 use sluicegate_counters_redis::{Address, Locator};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::call::one_line;
 use crate::link::{CONNECT_TIMEOUT, Line, Link, PING_INTERVAL, PING_TIMEOUT, State, pause};
 
 /// So many checks go by between two questions to the sentinels.
 const CHECKS_PER_QUESTION: u32 = 2;
+/// A connection that lasted so long is opened again at once, and only then after a pause.
+const STABLE_AFTER: Duration = Duration::from_secs(1);
+/// The pause after the server refused the credentials: an operator must act.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
 /// Opens the connection again whenever it is lost, for ever.
 pub(crate) async fn keep(line: Arc<Line>, mut locator: Locator) {
     loop {
         match open(&mut locator).await {
             Ok(link) => {
-                let link = Arc::new(link);
+                let (link, begun) = (Arc::new(link), Instant::now());
                 line.set(State::Up(Arc::clone(&link)));
                 let why = watch_over(&link, &mut locator).await;
                 tracing::debug!(server = %link.address, why, "the connection for rules is lost");
                 link.condemn(why);
                 line.set(State::Opening);
+                if begun.elapsed() >= STABLE_AFTER {
+                    continue; // callers wait for it
+                }
             }
-            Err(error) => line.set(State::Down(one_line(&error))),
+            Err(error) => {
+                line.set(State::Down(one_line(&error)));
+                if error.kind() == ErrorKind::AuthenticationFailed {
+                    tokio::time::sleep(REFUSED_PAUSE).await;
+                }
+            }
         }
         tokio::time::sleep(pause()).await;
     }

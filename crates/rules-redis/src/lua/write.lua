@@ -27,8 +27,10 @@ if KEYS[7] then
   end
 end
 
--- The limit and the key of an entry, if it can be read.
+-- The limit and the key of an entry, if it can be read. Most have the form that gateways write, without escapes.
 local function names(entry)
+  local limit, key = string.match(entry, '^%d+[-p]{"id":"[^"\\]*","limit":"([^"\\]*)","key":"([^"\\]*)"')
+  if limit then return limit, key end
   local decoded, rule = pcall(cjson.decode, string.match(entry, '^%d+[-p](.*)$') or '')
   if decoded and type(rule) == 'table' and type(rule.limit) == 'string' and type(rule.key) == 'string' then
     return rule.limit, rule.key

@@ -173,3 +173,32 @@ fn the_master_that_the_sentinels_name_is_followed() {
         assert_eq!(b.list(None, None, None, 9).await.unwrap().len(), 2);
     });
 }
+
+#[test]
+fn a_user_needs_the_names_with_the_tag_only() {
+    let server = Server::start();
+    let user =
+        "ACL SETUSER gateway on >secret ~test:{rules}:* resetchannels &test:{rules}:* +@all -@dangerous";
+    server.command::<()>(&user.split(' ').collect::<Vec<_>>());
+    run_test(async {
+        let user = |password: &str| Settings {
+            username: Some("gateway".into()),
+            password: Some(password.into()),
+            ..server.settings()
+        };
+        let (a, _) = open(user("secret"), TIMEOUT);
+        let (b, events) = open(user("secret"), TIMEOUT);
+        events.until_version(0);
+        a.write(batch((0..6_000).map(|n| put(rule(&format!("r{n}"), "k*", ""))))).await.unwrap();
+        assert_eq!(events.next().1, Event::Patterns);
+        assert_eq!(b.list(None, Some("k*"), None, 9).await.unwrap().len(), 9);
+        assert_eq!(b.patterns().await.unwrap().1.len(), 6_000);
+        let (refused, told) = open(user("wrong"), TIMEOUT);
+        let Event::Away(why) = told.next().1 else { panic!("it cannot be reached") };
+        assert!(why.to_lowercase().contains("password"), "{why}");
+        let Err(sluicegate_rules_redis::ReadError::Away(why)) = refused.get("a").await else {
+            panic!("it cannot")
+        };
+        assert!(why.to_lowercase().contains("password"), "{why}");
+    });
+}

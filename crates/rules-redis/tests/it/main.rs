@@ -1,5 +1,9 @@
 //! Shared rules on a real server: what batches do, what is heard of them, and what outages do.
-#![allow(clippy::disallowed_methods)] // tests read the clock
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests read the clock, and fail by panicking"
+)]
 
 mod common;
 mod deployments;

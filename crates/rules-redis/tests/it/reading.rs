@@ -24,7 +24,7 @@ fn pages_meet() {
         assert_eq!(all(&store, None, 3).await, Vec::<String>::new());
         // One limit has most of the rules, and one has the first and the last.
         let limit = |n: usize| {
-            if n % 100 == 0 {
+            if n.is_multiple_of(100) {
                 "few"
             } else if n.is_multiple_of(7) {
                 "some"
