@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use sluicegate_rules::Stored;
 use sluicegate_rules_redis::Event;
 
 use crate::common::{PATIENT, Server, batch, delete, open, put, rule, rule_of, run_test};
@@ -105,5 +106,78 @@ fn databases_and_prefixes_do_not_hear_each_other() {
         // Longer than the interval of checks.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert_eq!(events.waiting(), []);
+    });
+}
+
+/// What a gateway does: it remembers what it has read of keys, and forgets what it hears of.
+#[test]
+fn what_is_remembered_and_not_heard_of_is_what_is_stored() {
+    const KEYS: usize = 20;
+    let server = Server::start();
+    run_test(async {
+        let a = server.store();
+        let (b, events) = server.store_within(PATIENT);
+        events.until_version(0);
+        let cuts = async {
+            for _ in 0..12 {
+                server.command::<()>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+                tokio::time::sleep(Duration::from_millis(150)).await;
+            }
+        };
+        let writes = async {
+            for n in 0..600_usize {
+                let changes = (0..=n % 3).map(|part| {
+                    let id = n * 7 + part * 3;
+                    put(rule(&format!("r{}", id % 30), &format!("k{}", (id * id + n) % KEYS), &n.to_string()))
+                });
+                a.write(batch(changes)).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+            a.version().await.unwrap().version
+        };
+        let mut known: Vec<Option<Vec<Stored>>> = vec![None; KEYS];
+        let (reached, mut all, mut some) = (std::cell::RefCell::new(0), 0, 0);
+        let mut hear = |known: &mut Vec<Option<Vec<Stored>>>, event: Event| match event {
+            Event::Keys(keys) => {
+                some += 1;
+                for (_, key) in keys {
+                    known[key[1..].parse::<usize>().unwrap()] = None;
+                }
+            }
+            Event::Everything => {
+                all += 1;
+                known.fill(None);
+            }
+            Event::At(head) => *reached.borrow_mut() = head.version,
+            _ => {}
+        };
+        let mut both = std::pin::pin!(async { tokio::join!(writes, cuts).0 });
+        let last = loop {
+            tokio::select! {
+                biased;
+                last = &mut both => break last,
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            }
+            for event in events.waiting() {
+                hear(&mut known, event);
+            }
+            for (n, remembered) in known.iter_mut().enumerate().filter(|(_, remembered)| remembered.is_none())
+            {
+                *remembered = Some(b.exact("api", &[format!("k{n}")]).await.unwrap());
+            }
+        };
+        // All that is still to be heard.
+        let begun = Instant::now();
+        while *reached.borrow() != last {
+            assert!(begun.elapsed() < PATIENT);
+            hear(&mut known, events.next().1);
+        }
+        println!("{last} versions, {some} times keys, {all} times everything");
+        let remembered = known.iter().flatten().count();
+        for (n, remembered) in known.iter().enumerate() {
+            let Some(remembered) = remembered else { continue };
+            assert_eq!(*remembered, b.exact("api", &[format!("k{n}")]).await.unwrap(), "k{n}");
+        }
+        assert!(remembered > 0);
     });
 }
