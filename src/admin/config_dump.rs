@@ -31,6 +31,7 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "client_ip": config.client_ip,
         "auth": { "api_key": config.api_key, "jwt": config.jwt },
         "store": config.store.as_ref().map(|redis| json!({ "redis": redis })),
+        "rules": config.rules,
         "lists": lists.collect::<Map<_, _>>(),
         "limits": config.limits.iter().map(|l| (l.name.clone(), limit(l))).collect::<Map<_, _>>(),
         "upstreams": config.upstreams.iter().map(|u| (u.name.clone(), upstream(u))).collect::<Map<_, _>>(),
