@@ -165,7 +165,7 @@ impl RuleFile {
         self.readers.read(|connection| queries::changes(connection, since, most))
     }
 
-    /// How many rules there are. It counts them: a million take about ten milliseconds.
+    /// How many rules there are. It counts them: a million take about twenty milliseconds.
     ///
     /// # Errors
     ///
