@@ -48,11 +48,18 @@ fn kill_after(path: &Path, batches: usize) -> (u64, u64) {
     })
 }
 
+/// Whether the file says that it was closed in order.
+fn clean(path: &Path) -> String {
+    let shell = rusqlite::Connection::open(path).unwrap();
+    shell.query_row("SELECT value FROM meta WHERE name = 'clean'", (), |row| row.get(0)).unwrap()
+}
+
 #[test]
 fn every_batch_is_there_entirely_or_not_at_all() {
     let (_folder, path) = place();
     for batches in 1..=8 {
         let (version, note) = kill_after(&path, batches);
+        assert_eq!(clean(&path), "0", "the next one to open it reads all of it");
         let file = RuleFile::open(&path).unwrap();
         let head = file.version().unwrap();
         assert!(head.version >= version, "{version} was told, {} is there", head.version);
@@ -66,5 +73,7 @@ fn every_batch_is_there_entirely_or_not_at_all() {
             panic!("trimmed")
         };
         assert_eq!(last.len(), RULES);
+        drop(file);
+        assert_eq!(clean(&path), "1");
     }
 }
