@@ -214,7 +214,7 @@ impl Admin {
                 })
             }),
             "rules": self.shared.snapshot.load().rules().map(|rules| json!({
-                "file": rules.file.path().display().to_string(),
+                "file": rules.file().path().display().to_string(),
                 "version": rules.version(),
                 "cached": rules.cached(),
                 "trouble": rules.trouble(),

@@ -217,7 +217,7 @@ impl Admin {
         let batch = Batch { actor: ACTOR.to_owned(), at, dry_run, changes };
         let (file, in_force, snapshot) = (Arc::clone(rules), Arc::clone(rules), Arc::clone(snapshot));
         let written = crate::boxed_future::spawn_blocking(move || {
-            let written = file.file.write(batch)?;
+            let written = file.file().write(batch)?;
             if !dry_run {
                 apply(&snapshot, &in_force, &written);
                 in_force.written(written.version);
@@ -295,7 +295,7 @@ async fn reading<T: Send + 'static>(
 
 async fn read(rules: &Arc<Rules>, id: &str) -> Result<Option<Stored>, Answer> {
     let id = id.to_owned();
-    reading(rules, move |rules| rules.file.get(&id)).await
+    reading(rules, move |rules| rules.file().get(&id)).await
 }
 
 async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
@@ -308,7 +308,7 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     let key = key.map(|key| canonical(&key));
     let (of_limit, of_key) = (limit.clone(), key.clone());
     let found = reading(rules, move |rules| {
-        rules.file.list(of_limit.as_deref(), of_key.as_deref(), after.as_deref(), most + 1)
+        rules.file().list(of_limit.as_deref(), of_key.as_deref(), after.as_deref(), most + 1)
     });
     let mut found = match found.await {
         Ok(found) => found,
@@ -354,7 +354,7 @@ async fn changes(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     if rules.version() == since && !wait.is_zero() {
         let _ = tokio::time::timeout(wait, rules.next_change(since)).await; // then there is none
     }
-    let found = reading(rules, move |rules| rules.file.changes(since, CHANGES)).await;
+    let found = reading(rules, move |rules| rules.file().changes(since, CHANGES)).await;
     let list = match found {
         Ok(Changes::List(list)) => list,
         Ok(Changes::Trimmed) => {

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use arc_swap::ArcSwap;
 use sluicegate_counters::{Fingerprint, KeySecret};
 use sluicegate_limiter::{Span, Time};
 use sluicegate_rules::{Lookup, VerdictCache};
@@ -42,8 +43,8 @@ pub struct Rules {
     config: RulesConfig,
     ttl: Span,
     clock: Clock,
-    /// The store.
-    pub file: Arc<RuleFile>,
+    /// The store. It is opened anew if a successor that it was handed over to has not come.
+    file: Arc<ArcSwap<RuleFile>>,
     cache: VerdictCache,
     effects: Effects,
     limits: Mutex<HashMap<String, Arc<RuledLimit>>>,
@@ -78,9 +79,12 @@ impl Rules {
         }
         let file = match of_file {
             Some(before) => Arc::clone(&before.file),
-            None => Arc::new(RuleFile::open(&config.file.path).map_err(|error| format!("rules: {error}"))?),
+            None => {
+                let file = RuleFile::open(&config.file.path).map_err(|error| format!("rules: {error}"))?;
+                Arc::new(ArcSwap::from_pointee(file))
+            }
         };
-        let version = file.version().map_err(|error| format!("rules: {error}"))?.version;
+        let version = file.load().version().map_err(|error| format!("rules: {error}"))?.version;
         let (questions, receiver) = sync_channel(MAX_QUESTIONS);
         let rules = Arc::new(Self {
             ttl: config.ttl.into(),
@@ -113,6 +117,26 @@ impl Rules {
             named.spawn(ask).map_err(|error| format!("rules: cannot start a thread: {error}"))?;
         }
         Ok(rules)
+    }
+
+    /// The store.
+    pub fn file(&self) -> Arc<RuleFile> {
+        self.file.load_full()
+    }
+
+    /// Lets a successor of this process write the rules. They can still be read here. Blocks.
+    pub fn hand_over(&self) {
+        self.file().release_lock();
+    }
+
+    /// The successor has not come: this process writes the rules again. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, because another process has it by now.
+    pub fn take_back(&self) -> Result<(), String> {
+        let file = RuleFile::open(&self.config.file.path).map_err(|error| format!("rules: {error}"))?;
+        self.file.store(Arc::new(file));
+        Ok(())
     }
 
     /// Whether they are remembered as this configuration says.

@@ -37,7 +37,7 @@ impl Rules {
             .map(|(part, value)| KeyPart { name: part.name(), value: value_of(part, value) })
             .collect();
         let name = &question.limit.name;
-        let exact = self.file.exact(name, &spellings(&key)).map_err(|error| error.to_string())?;
+        let exact = self.file().exact(name, &spellings(&key)).map_err(|error| error.to_string())?;
         let exact: Vec<Arc<Compiled>> = exact.into_iter().filter_map(compiled).collect();
         let patterns = question.limit.patterns.load();
         let choice = choose(&exact, &patterns, &key, self.clock.now());
@@ -69,10 +69,10 @@ impl Rules {
     /// Reads which limits have rules, and their rules for patterns of keys.
     pub(super) fn read_limits(&self) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("rules: {error}");
-        for name in self.file.limits().map_err(|error| failed(&error))? {
+        for name in self.file().limits().map_err(|error| failed(&error))? {
             self.limit(&name).activate();
         }
-        let (_, patterns) = self.file.patterns().map_err(|error| failed(&error))?;
+        let (_, patterns) = self.file().patterns().map_err(|error| failed(&error))?;
         let mut by_limit: HashMap<String, Vec<Arc<Compiled>>> = HashMap::new();
         for stored in patterns {
             let limit = stored.rule.limit.clone();

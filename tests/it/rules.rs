@@ -350,3 +350,19 @@ fn the_command() {
     let changes = gateway.admin_get("/rules:changes?since=1").text();
     assert_eq!(changes.lines().count(), 2, "{changes}");
 }
+
+/// A new process takes over with the rules, and can change them; a process that asks and goes away changes nothing.
+#[test]
+fn a_successor_takes_the_rules_over() {
+    let gateway = Setup::default().handover().start(FIVE);
+    put(&gateway, "acme", &rule("k1", "50/366d"));
+    drop(std::os::unix::net::UnixStream::connect(gateway.handover()).unwrap());
+    until("the rules can be changed again", || {
+        (put(&gateway, "acme", &rule("k1", "60/366d")).status == 200).then_some(())
+    });
+    assert_eq!(left(&gateway, "k1").0, 60);
+    let successor = gateway.successor();
+    assert_eq!(left(&successor, "k1").0, 60);
+    assert_eq!(put(&successor, "acme", &rule("k1", "70/366d")).status, 200);
+    assert_eq!(left(&successor, "k1").0, 70);
+}
