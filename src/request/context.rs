@@ -15,7 +15,8 @@ use sluicegate_limiter::Time;
 
 use super::response_body::{Response, ResponseBody};
 use super::view::View;
-use crate::auth::ConsumerHeaders;
+use crate::auth::check::Asked;
+use crate::auth::{Answers, ConsumerHeaders, Question};
 use crate::client_address;
 use crate::client_connection::Connection;
 use crate::limit::Holds;
@@ -24,6 +25,7 @@ use crate::refusal_reason::RefusalReason;
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
+use crate::route::host;
 use crate::trace::Trace;
 use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy};
 use sluicegate_config::{CorsConfig, DetailedCost, ForwardedHeader};
@@ -176,6 +178,15 @@ impl RequestContext {
         .await;
         self.exchange.connection().queued.set(false);
         self.exchange.set_released(clock.now());
+    }
+
+    /// Asks a service outside who sends the request, and returns the time of its answer.
+    pub(crate) async fn ask(&self, answers: &mut Answers, question: Question, parts: &RequestHead) -> Time {
+        let clock = *self.connection().worker.clock();
+        let host = host(parts).unwrap_or_default(); // a request without one is rejected earlier
+        let asked = Asked { parts, host: &host, scheme: self.scheme(parts), client: self.client };
+        answers.ask(question, &asked, clock).await;
+        clock.now()
     }
 
     /// The local response for an error, which is noted as the reason.

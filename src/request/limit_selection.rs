@@ -74,7 +74,7 @@ impl<'s> RoutedRequest<'s, '_, '_> {
             client: self.client,
             ipv6_prefix: config.client_ip.ipv6_prefix,
             api_key: &config.api_key,
-            consumer: identity.consumer.map(|consumer| consumer.name),
+            consumer: identity.consumer(),
             host: self.host,
             method: &self.parts.method,
             path: self.path,
@@ -240,6 +240,6 @@ fn is_exempt(
     plan: Option<&str>,
 ) -> bool {
     lists::is_exempt(exempt, lists, client)
-        || identity.consumer.is_some_and(|consumer| exempt.consumers.iter().any(|name| name == consumer.name))
+        || identity.consumer().is_some_and(|consumer| exempt.consumers.iter().any(|name| name == consumer))
         || plan.is_some_and(|plan| exempt.plans.iter().any(|name| name.value == plan))
 }
