@@ -4,12 +4,13 @@
 //! the service must be [asked](Question::ask) first. Answers are remembered only where the configuration names the
 //! headers that they depend on.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::header::{RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
+use http::header::{COOKIE, HOST, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use hyper::body::Bytes;
 use sluicegate_limiter::{Span, Time};
@@ -96,8 +97,6 @@ pub struct Question {
 pub struct Asked<'a> {
     /// The head as the client sent it.
     pub parts: &'a RequestHead,
-    /// The host that it is for.
-    pub host: &'a str,
     /// `http` or `https`.
     pub scheme: &'static str,
     /// The address of the client.
@@ -118,6 +117,11 @@ impl Check {
             calls: AtomicU64::new(0),
             config: config.clone(),
         })
+    }
+
+    /// How often the service was asked, by what became of it.
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.service.counts()
     }
 
     /// Why the service is away, for /status.
@@ -215,7 +219,8 @@ impl Check {
     }
 
     fn call(&self, asked: &Asked<'_>) -> Call {
-        let Asked { parts, host, scheme, client } = asked;
+        let Asked { parts, scheme, client } = asked;
+        let host = parts.target.authority().map(str::as_bytes).or_else(|| parts.headers.get(HOST));
         let mut headers = HeaderMap::new();
         let mut add = |name: &'static str, value: &[u8]| {
             if let Ok(value) = HeaderValue::from_bytes(value) {
@@ -224,14 +229,18 @@ impl Check {
         };
         add("x-forwarded-method", parts.method.as_str().as_bytes());
         add("x-forwarded-proto", scheme.as_bytes());
-        add("x-forwarded-host", host.as_bytes());
+        add("x-forwarded-host", host.unwrap_or_default());
         add("x-forwarded-uri", parts.target.path_and_query().as_bytes());
         add("x-forwarded-for", client.to_string().as_bytes());
         headers.insert(USER_AGENT, HeaderValue::from_static("sluicegate"));
         for name in &self.config.headers {
             headers.remove(name);
-            for value in parts.headers.get_all(name) {
-                headers.extend(HeaderValue::from_bytes(value).map(|value| (name.clone(), value)));
+            let mut values: Vec<Cow<'_, [u8]>> = parts.headers.get_all(name).map(Cow::Borrowed).collect();
+            if *name == COOKIE && values.len() > 1 {
+                values = vec![Cow::Owned(values.join(&b"; "[..]))]; // HTTP/2 splits it, which services do not expect
+            }
+            for value in values {
+                headers.extend(HeaderValue::from_bytes(&value).map(|value| (name.clone(), value)));
             }
         }
         Call { method: Method::GET, headers, body: Bytes::new() }
@@ -294,7 +303,11 @@ impl Question {
             }
             told
         };
-        check.flights.join(key, known, call).await.unwrap_or(Told::Away)
+        let told = check.flights.join(key, known, call).await;
+        told.unwrap_or_else(|| {
+            check.service.skip();
+            Told::Away
+        })
     }
 }
 

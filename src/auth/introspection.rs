@@ -84,6 +84,11 @@ impl Introspection {
         self.config.required || !self.config.forward.is_empty()
     }
 
+    /// How often its issuer was asked, by what became of it.
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.service.counts()
+    }
+
     /// Why the issuer is away, for /status.
     pub fn trouble(&self) -> Option<String> {
         self.service.trouble()
@@ -207,7 +212,11 @@ impl Question {
             asking.remember(digest, &told, clock.now());
             told
         };
-        introspection.flights.join(digest, known, call).await.unwrap_or(Told::Away)
+        let told = introspection.flights.join(digest, known, call).await;
+        told.unwrap_or_else(|| {
+            introspection.service.skip();
+            Told::Away
+        })
     }
 }
 

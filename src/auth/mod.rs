@@ -30,6 +30,7 @@ use sluicegate_wire::{Headers, RequestHead};
 
 pub use self::consumers::{Consumer, Consumers};
 pub use self::headers::{disown, reads_like};
+pub use self::outside::Asking;
 
 /// The longest API key that is looked at: a longer one is nobody's.
 pub const MAX_KEY: usize = 4 << 10;

@@ -25,7 +25,6 @@ use crate::refusal_reason::RefusalReason;
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
-use crate::route::host;
 use crate::trace::Trace;
 use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy};
 use sluicegate_config::{CorsConfig, DetailedCost, ForwardedHeader};
@@ -183,8 +182,7 @@ impl RequestContext {
     /// Asks a service outside who sends the request, and returns the time of its answer.
     pub(crate) async fn ask(&self, answers: &mut Answers, question: Question, parts: &RequestHead) -> Time {
         let clock = *self.connection().worker.clock();
-        let host = host(parts).unwrap_or_default(); // a request without one is rejected earlier
-        let asked = Asked { parts, host: &host, scheme: self.scheme(parts), client: self.client };
+        let asked = Asked { parts, scheme: self.scheme(parts), client: self.client };
         answers.ask(question, &asked, clock).await;
         clock.now()
     }

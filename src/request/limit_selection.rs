@@ -74,6 +74,7 @@ impl<'s> RoutedRequest<'s, '_, '_> {
             client: self.client,
             ipv6_prefix: config.client_ip.ipv6_prefix,
             api_key: &config.api_key,
+            known_key: identity.key.is_some(),
             consumer: identity.consumer(),
             host: self.host,
             method: &self.parts.method,

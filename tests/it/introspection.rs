@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use super::issuers::over_tls;
 use crate::harness::issuer::{Signer, jwks, soon};
 use crate::harness::{
     Exchange, Gate, Gateway, ReservedPort, Setup, Upstream, in_parallel, measure, patience, until,
@@ -391,6 +392,40 @@ fn made_up_tokens_displace_no_good_ones() {
     }
     assert_eq!(ask(&gateway, "good"), 200);
     assert_eq!(issuer.calls(), 301);
+}
+
+#[test]
+fn the_certificate_of_the_issuer_is_verified() {
+    let upstream = Upstream::answering("ok");
+    let (address, ca) = over_tls(json!({ "active": true, "sub": "ada" }).to_string());
+    let rules = rules(", ca: ca.pem").replace("http://{issuer}", "https://{issuer}");
+    let setup = || Setup::default().upstream(&upstream).value("issuer", address);
+    assert_eq!(ask(&setup().file("ca.pem", &ca).start(&rules), "good"), 200);
+    let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap().cert.pem();
+    let gateway = setup().file("ca.pem", &other).start(&rules);
+    assert_eq!(ask(&gateway, "good"), 503);
+    let trouble = gateway.admin_get("/status").json()["introspection"]["trouble"].clone();
+    assert!(trouble.as_str().unwrap().starts_with("TLS with 127.0.0.1: "), "{trouble}");
+}
+
+#[test]
+fn questions_are_counted() {
+    let (upstream, issuer) = (Upstream::answering("ok"), Issuer::new(&[ada()]));
+    let gateway = start(&upstream, &issuer, "");
+    let counted = || {
+        ["answered", "away", "skipped"].map(|outcome| {
+            let labels = [("service", "introspection"), ("outcome", outcome)];
+            gateway.metric("sluicegate_auth_calls_total", &labels)
+        })
+    };
+    assert_eq!(counted(), [0.0; 3]);
+    assert_eq!(["good", "good", "bad", "bad"].map(|token| ask(&gateway, token)), [200, 200, 401, 401]);
+    assert_eq!(counted(), [2.0, 0.0, 0.0]);
+    issuer.now(Way::Says(500, ""));
+    (0..5).for_each(|token| assert_eq!(ask(&gateway, &format!("t{token}")), 503));
+    assert_eq!(counted(), [2.0, 5.0, 0.0]);
+    let refused = [("route", "api"), ("reason", "auth_unavailable")];
+    assert_eq!(gateway.metric("sluicegate_refusals_total", &refused), 5.0);
 }
 
 #[test]

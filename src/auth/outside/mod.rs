@@ -17,12 +17,25 @@ pub(super) use self::client::{Call, Reply};
 pub(super) use self::connect::{AbortOnDrop, Way};
 pub(super) use self::flights::Flights;
 use crate::clock::Clock;
+use crate::named_enum::named_enum;
 use sluicegate_config::ServiceConfig;
 
 /// Failures in a row after which nobody is asked for a moment.
 const PATIENCE: u32 = 5;
 /// How long that moment is.
 const PAUSE: Span = Span::SECOND;
+
+named_enum! {
+    /// What became of a question to a service outside.
+    Asking {
+        /// The service answered.
+        Answered = "answered",
+        /// It gave no usable answer in time.
+        Away = "away",
+        /// It was not asked, because it failed several times in a row or because too many calls were in flight.
+        Skipped = "skipped",
+    }
+}
 
 /// A service that is asked about requests.
 pub(super) struct Service {
@@ -34,6 +47,8 @@ pub(super) struct Service {
     resumes: AtomicU64,
     /// Why it is away.
     trouble: Mutex<Option<String>>,
+    /// How often each happened, in the order of [`Asking::ALL`].
+    counts: [AtomicU64; Asking::ALL.len()],
 }
 
 impl Service {
@@ -45,6 +60,7 @@ impl Service {
             failures: AtomicU32::new(0),
             resumes: AtomicU64::new(0),
             trouble: Mutex::default(),
+            counts: Default::default(),
         }
     }
 
@@ -53,10 +69,28 @@ impl Service {
         &self.config
     }
 
-    /// Whether it failed so often that it is not asked at `now`.
+    /// Whether it failed so often that it is not asked at `now`; this is counted.
     pub(super) fn is_paused(&self, now: Time) -> bool {
-        self.failures.load(Ordering::Relaxed) >= PATIENCE
-            && now.as_nanos() < self.resumes.load(Ordering::Relaxed)
+        let paused = self.failures.load(Ordering::Relaxed) >= PATIENCE
+            && now.as_nanos() < self.resumes.load(Ordering::Relaxed);
+        if paused {
+            self.skip();
+        }
+        paused
+    }
+
+    /// Counts a question that is not asked.
+    pub(super) fn skip(&self) {
+        self.count(Asking::Skipped);
+    }
+
+    /// How often each happened, by its name.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Asking::NAMES.iter().copied().zip(self.counts.iter().map(|count| count.load(Ordering::Relaxed)))
+    }
+
+    fn count(&self, asking: Asking) {
+        self.counts[asking as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Asks it. `read` understands an answer, or says what is wrong with it. `None` if the service is away.
@@ -68,11 +102,13 @@ impl Service {
     ) -> Option<T> {
         match self.client.ask(call, clock).await.and_then(read) {
             Ok(told) => {
+                self.count(Asking::Answered);
                 self.failures.store(0, Ordering::Relaxed);
                 self.note(None);
                 Some(told)
             }
             Err(why) => {
+                self.count(Asking::Away);
                 self.resumes.store(clock.now().plus(PAUSE).as_nanos(), Ordering::Relaxed);
                 self.failures.fetch_add(1, Ordering::Relaxed);
                 self.note(Some(why));
