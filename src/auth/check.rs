@@ -21,7 +21,7 @@ use super::read::{check_name, check_plan};
 use super::remembered::{Digest, Remembered, hash};
 use super::{Stop, Unproven};
 use crate::clock::Clock;
-use sluicegate_config::{CheckConfig, OnFailure};
+use sluicegate_config::{CheckConfig, OnFailure, normalize};
 use sluicegate_wire::{Headers, RequestHead};
 
 const CONSUMER: &str = "x-sluicegate-consumer";
@@ -230,7 +230,7 @@ impl Check {
         add("x-forwarded-method", parts.method.as_str().as_bytes());
         add("x-forwarded-proto", scheme.as_bytes());
         add("x-forwarded-host", host.unwrap_or_default());
-        add("x-forwarded-uri", parts.target.path_and_query().as_bytes());
+        add("x-forwarded-uri", uri(parts).as_bytes());
         add("x-forwarded-for", client.to_string().as_bytes());
         headers.insert(USER_AGENT, HeaderValue::from_static("sluicegate"));
         for name in &self.config.headers {
@@ -308,6 +308,16 @@ impl Question {
             check.service.skip();
             Told::Away
         })
+    }
+}
+
+/// Path and query of a request, the path in the normal form in which routes match it: a service that looks at it must
+/// not see another one.
+fn uri(parts: &RequestHead) -> String {
+    let path = normalize(parts.target.path()).unwrap_or_default(); // any other is rejected earlier
+    match parts.target.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.into(),
     }
 }
 

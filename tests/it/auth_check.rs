@@ -105,7 +105,8 @@ fn each_request_is_checked() {
     let seen = upstream.last().head;
     assert!(call.head.one("x-other").is_none() && seen.one("x-other").is_some());
     assert_eq!(gateway.get("/").status, 200);
-    assert_eq!(gateway.get("/").status, 200);
+    assert_eq!(gateway.get("/a/../b/%7Ec?d=../e").status, 200);
+    assert_eq!(checker.server.last().head.one("x-forwarded-uri"), Some("/b/~c?d=../e"), "as routes see it");
     assert_eq!(
         (checker.calls(), checker.server.connections()),
         (3, 1),

@@ -155,9 +155,20 @@ fn a_revoked_token_is_refused_when_it_is_forgotten() {
     assert_eq!(ask(&gateway, "good"), 200);
     issuer.says("good", json!({ "active": false }));
     until("it is asked about again", || (ask(&gateway, "good") == 401).then_some(()));
-    issuer.now(Way::Says(500, "{}"));
-    until("it is asked about again", || (ask(&gateway, "good") == 503 || issuer.calls() > 3).then_some(()));
-    assert_ne!(ask(&gateway, "good"), 200, "what was revoked is not stale");
+}
+
+#[test]
+fn what_was_revoked_is_not_used_while_the_issuer_is_away() {
+    let (upstream, issuer) = (Upstream::answering("ok"), Issuer::new(&[ada()]));
+    let gateway = start(&upstream, &issuer, ", ttl: 0s, negative_ttl: 0s, stale: 1h");
+    assert_eq!(ask(&gateway, "good"), 200);
+    issuer.now(Way::Says(500, ""));
+    assert_eq!(ask(&gateway, "good"), 200);
+    issuer.now(Way::Well);
+    issuer.says("good", json!({ "active": false }));
+    assert_eq!(ask(&gateway, "good"), 401);
+    issuer.now(Way::Says(500, ""));
+    assert_eq!(ask(&gateway, "good"), 503);
 }
 
 #[test]
@@ -178,8 +189,8 @@ fn claims_that_do_not_hold_are_answered_401() {
 #[test]
 fn a_token_is_never_used_after_its_end() {
     let (upstream, issuer) = (Upstream::answering("ok"), Issuer::new(&[]));
-    issuer.says("short", json!({ "sub": "ada", "exp": soon() - 600 + 3 }));
     let gateway = start(&upstream, &issuer, ", on_failure: stale, stale: 1h, ttl: 1h");
+    issuer.says("short", json!({ "sub": "ada", "exp": soon() - 600 + 3 }));
     assert_eq!(ask(&gateway, "short"), 200);
     issuer.now(Way::Says(500, ""));
     until("it ends", || (ask(&gateway, "short") == 401).then_some(()));
@@ -264,9 +275,11 @@ fn a_silent_issuer_delays_no_request_for_long() {
     assert_eq!(status, 503);
     assert!(time < patience(2), "{time:?}");
     // After some failures in a row it is left alone for a moment.
-    let statuses: Vec<u16> = (0..20).map(|token| ask(&gateway, &format!("t{token}"))).collect();
-    assert_eq!(statuses, [503; 20]);
-    assert!(issuer.calls() < 15, "{}", issuer.calls());
+    until("it is left alone", || {
+        assert_eq!(ask(&gateway, "good"), 503);
+        let skipped = [("service", "introspection"), ("outcome", "skipped")];
+        (gateway.metric("sluicegate_auth_calls_total", &skipped) > 0.0).then_some(())
+    });
     issuer.now(Way::Well);
     until("it is asked again", || (ask(&gateway, "good") == 200).then_some(()));
 }
@@ -274,7 +287,6 @@ fn a_silent_issuer_delays_no_request_for_long() {
 #[test]
 fn what_is_remembered_is_used_while_the_issuer_is_away() {
     let (upstream, issuer) = (Upstream::answering("ok"), Issuer::new(&[ada()]));
-    issuer.says("short", json!({ "sub": "eve", "exp": soon() - 600 + 4 }));
     for more in [", ttl: 0s", ", ttl: 0s, stale: 1h, on_failure: refuse"] {
         issuer.now(Way::Well);
         let gateway = start(&upstream, &issuer, more);
@@ -290,8 +302,8 @@ fn what_is_remembered_is_used_while_the_issuer_is_away() {
     issuer.now(Way::Says(503, ""));
     assert_eq!(ask(&gateway, "good"), 503, "nothing is stale here");
     issuer.now(Way::Well);
-    issuer.says("short", json!({ "sub": "eve", "exp": soon() - 600 + 3 }));
     let gateway = start(&upstream, &issuer, ", ttl: 0s");
+    issuer.says("short", json!({ "sub": "eve", "exp": soon() - 600 + 3 }));
     assert_eq!(ask(&gateway, "short"), 200);
     issuer.now(Way::Says(503, ""));
     until("it ends", || (ask(&gateway, "short") == 401).then_some(()));
