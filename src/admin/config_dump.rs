@@ -29,7 +29,12 @@ pub(super) fn config(snapshot: &Snapshot) -> Value {
         "listen": config.listeners.iter().zip(&config.resources.listeners).map(listeners::listener).collect::<Vec<_>>(),
         "admin": config.admin,
         "client_ip": config.client_ip,
-        "auth": { "api_key": config.api_key, "jwt": config.jwt },
+        "auth": {
+            "api_key": config.api_key,
+            "jwt": config.jwt,
+            "introspection": config.introspection,
+            "check": config.check,
+        },
         "store": config.store.as_ref().map(|redis| json!({ "redis": redis })),
         "rules": config.rules,
         "lists": lists.collect::<Map<_, _>>(),

@@ -10,7 +10,7 @@ use sluicegate_limiter::{Span, Usage};
 use super::{Admin, Answer, problem, reply};
 use crate::keys::{Fingerprint, KeyText};
 use crate::limit::{Limit, Peeked, Store, Variant};
-use crate::rules::Question;
+use crate::rules::KeyQuestion;
 use crate::snapshot::Snapshot;
 
 impl Admin {
@@ -85,12 +85,12 @@ impl Admin {
     ) -> Arc<Limit> {
         let Some(rules) = snapshot.rules() else { return Arc::clone(limit) };
         let ruled = rules.limit(&limit.config.name);
-        let question = |(key, text): &(Fingerprint, KeyText)| Question {
+        let question = |(key, text): &(Fingerprint, KeyText)| KeyQuestion {
             limit: Arc::clone(&ruled),
             key: *key,
             text: text.clone(),
         };
-        let questions: Vec<Question> = readings.iter().map(question).collect();
+        let questions: Vec<KeyQuestion> = readings.iter().map(question).collect();
         let answers = rules.load(&questions).await;
         match answers.iter().find_map(|answer| answer.effect) {
             None => Arc::clone(limit),

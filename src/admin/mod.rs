@@ -221,6 +221,10 @@ impl Admin {
                 let status = jwt.keys().status();
                 json!({ "keys": status.keys, "trouble": status.trouble })
             }),
+            "introspection": self.shared.snapshot.load().introspection.as_ref().map(|introspection| {
+                json!({ "trouble": introspection.trouble() })
+            }),
+            "check": self.shared.snapshot.load().check.as_ref().map(|check| json!({ "trouble": check.trouble() })),
         })
     }
 

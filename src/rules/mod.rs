@@ -26,7 +26,7 @@ use tokio::sync::{oneshot, watch};
 use self::effect::Effects;
 pub use self::effect::{Effect, EffectId};
 use self::flights::Flights;
-pub use self::limit::{Answer, Question, RuledLimit};
+pub use self::limit::{KeyQuestion, RuleAnswer, RuledLimit};
 pub use self::slots::Slots;
 use crate::clock::Clock;
 use sluicegate_config::RulesConfig;
@@ -49,7 +49,7 @@ pub struct Rules {
     effects: Effects,
     limits: Mutex<HashMap<String, Arc<RuledLimit>>>,
     flights: Flights,
-    questions: SyncSender<(u64, Question)>,
+    questions: SyncSender<(u64, KeyQuestion)>,
     /// Why the store gave no answer when it was last asked.
     trouble: Mutex<Option<String>>,
     secret: KeySecret,
@@ -173,7 +173,7 @@ impl Rules {
 
     /// Asks the store for the rule of a key, for nobody in particular.
     #[cold]
-    pub fn refresh(&self, question: Question) {
+    pub fn refresh(&self, question: KeyQuestion) {
         if let Some(number) = self.flights.begin(question.limit.slot(question.key), None) {
             self.send((number, question));
         }
@@ -181,7 +181,7 @@ impl Rules {
 
     /// Asks the store for the rules of keys, and waits for the answers for the configured time. A key without an answer keeps
     /// the rule that was last known.
-    pub async fn load(&self, questions: &[Question]) -> Vec<Answer> {
+    pub async fn load(&self, questions: &[KeyQuestion]) -> Vec<RuleAnswer> {
         let mut answers = Vec::with_capacity(questions.len());
         // All are asked before the first answer is awaited.
         let begun: Vec<_> = questions.iter().map(|question| self.begin(question)).collect();
@@ -193,21 +193,21 @@ impl Rules {
                         Err(_) => receiver = self.begin(question), // the rule changed meanwhile
                     }
                 };
-                answers.push(Answer { slot: question.limit.slot(question.key), effect });
+                answers.push(RuleAnswer { slot: question.limit.slot(question.key), effect });
             }
         };
         let in_time = tokio::time::timeout(self.config.wait, all).await.is_ok();
         if !in_time {
             for question in &questions[answers.len()..] {
                 let slot = question.limit.slot(question.key);
-                answers.push(Answer { slot, effect: self.last_known(slot) });
+                answers.push(RuleAnswer { slot, effect: self.last_known(slot) });
             }
         }
         answers
     }
 
     /// Asks for the rule of a key, unless that has been asked.
-    fn begin(&self, question: &Question) -> oneshot::Receiver<Option<EffectId>> {
+    fn begin(&self, question: &KeyQuestion) -> oneshot::Receiver<Option<EffectId>> {
         let (sender, receiver) = oneshot::channel();
         if let Some(number) = self.flights.begin(question.limit.slot(question.key), Some(sender)) {
             self.send((number, question.clone()));
@@ -245,7 +245,7 @@ impl Rules {
         self.cache.len()
     }
 
-    fn send(&self, (number, question): (u64, Question)) {
+    fn send(&self, (number, question): (u64, KeyQuestion)) {
         let slot = question.limit.slot(question.key);
         if self.questions.try_send((number, question)).is_err() {
             self.flights.end(slot, number, self.last_known(slot));

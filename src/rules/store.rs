@@ -7,13 +7,13 @@ use std::sync::{Arc, PoisonError};
 use sluicegate_counters::Fingerprint;
 use sluicegate_rules::{Compiled, KeyPart, KeyValue, Patterns, Stored, choose, spellings};
 
-use super::{Effect, EffectId, Question, RuledLimit, Rules, effect};
+use super::{Effect, EffectId, KeyQuestion, RuledLimit, Rules, effect};
 use crate::keys;
 use sluicegate_config::Part;
 
 impl Rules {
     /// Asks the store for the rule of a key, remembers it and tells those that wait.
-    pub(super) fn ask(&self, flight: u64, question: &Question) {
+    pub(super) fn ask(&self, flight: u64, question: &KeyQuestion) {
         let slot = question.limit.slot(question.key);
         let token = self.cache.begin(slot);
         match self.find(question) {
@@ -30,7 +30,7 @@ impl Rules {
     }
 
     /// The effect of the rule of a key, and until when that is certain.
-    fn find(&self, question: &Question) -> Result<(u32, Option<sluicegate_limiter::Time>), String> {
+    fn find(&self, question: &KeyQuestion) -> Result<(u32, Option<sluicegate_limiter::Time>), String> {
         let parts: Vec<(Part, &[u8])> = keys::parts_of(&question.text).collect();
         let key: Vec<KeyPart<'_>> = parts
             .iter()
