@@ -1,11 +1,11 @@
 //! A process that is killed while it writes.
 
-use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
+use std::{env, fs};
 
-use sluicegate_rules_sqlite::{Changes, RuleFile};
+use sluicegate_rules_sqlite::{Changes, OpenError, RuleFile};
 
 use crate::common::{Reaped, again, batch, in_time, place, put, rule};
 
@@ -76,4 +76,23 @@ fn every_batch_is_there_entirely_or_not_at_all() {
         drop(file);
         assert_eq!(clean(&path), "1");
     }
+}
+
+#[test]
+fn a_damaged_file_with_a_log_stays_as_it_is() {
+    let (_folder, path) = place();
+    let log = path.with_file_name("rules.db-wal");
+    drop(RuleFile::open(&path).unwrap());
+    // The pages of the tables are in the log, changed by a program that did not mean to.
+    let shell = rusqlite::Connection::open(&path).unwrap();
+    let harm = "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET rootpage = 1000 WHERE name = 'changes'";
+    shell.execute_batch(harm).unwrap();
+    let copies = [&path, &log].map(|file| fs::read(file).unwrap());
+    drop(shell);
+    // As if it had been killed: its last act is undone.
+    fs::write(&path, &copies[0]).unwrap();
+    fs::write(&log, &copies[1]).unwrap();
+    let error = RuleFile::open(&path).unwrap_err();
+    assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
+    assert!([&path, &log].map(|file| fs::read(file).unwrap()) == copies, "the file or its log has changed");
 }
