@@ -1,5 +1,6 @@
 //! The API for operators: state, metrics, reload, pardon. On an address of its own.
 
+mod actor;
 mod config_dump;
 mod connections;
 mod expected_series;
@@ -28,6 +29,7 @@ use crate::file_watch::sha256;
 use crate::limit::Store;
 use crate::metrics;
 use crate::process_state::ProcessState;
+use sluicegate_config::Role;
 
 const PAGE: &str = include_str!("page.html");
 const JSON: &str = "application/json";
@@ -46,8 +48,6 @@ static PAGE_POLICY: LazyLock<String> = LazyLock::new(|| {
         hash("style")
     )
 });
-/// What stands before the token (RFC 6750).
-const SCHEME: &[u8] = b"Bearer ";
 
 /// Asks for a reload; the answer is the generation in force, or the report on the file.
 pub type ReloadRequest = oneshot::Sender<Result<u64, String>>;
@@ -65,13 +65,26 @@ pub struct Admin {
 type Answer = Response<Full<Bytes>>;
 
 impl Admin {
-    /// Answers a request that came to the address `own`.
-    async fn respond(&self, request: Request<Incoming>, own: IpAddr) -> Result<Answer, Infallible> {
+    /// Answers a request that came from `peer` to the address `own`.
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+        own: IpAddr,
+        peer: IpAddr,
+    ) -> Result<Answer, Infallible> {
         let snapshot = self.shared.snapshot.load_full();
         let listed = snapshot.config.admin.as_ref().map(|admin| &admin.hosts[..]).unwrap_or_default();
         if !hosts::are_own(request.uri(), request.headers(), own, listed) {
             let why = "this API does not answer under that host: list it in admin.hosts";
             return Ok(problem(StatusCode::MISDIRECTED_REQUEST, why));
+        }
+        let open = matches!(request.uri().path(), "/healthz" | "/readyz");
+        let reads_need_token = snapshot.config.admin.as_ref().is_some_and(|admin| admin.reads_need_token);
+        if reads_need_token
+            && !open
+            && let Err(refusal) = self.actor(&request, Role::Read)
+        {
+            return Ok(refusal);
         }
         drop(snapshot);
         let path = request.uri().path().to_owned();
@@ -84,16 +97,16 @@ impl Admin {
             (_, ["readyz"]) if get => self.ready(),
             (_, ["status"]) if get => reply(&self.status()),
             (_, ["config"]) if get => reply(&config_dump::config(&self.shared.snapshot.load())),
-            (_, [first, ..]) if first.starts_with("rules") => self.rules(request).await,
+            (_, [first, ..]) if first.starts_with("rules") => self.rules(request, peer).await,
             (_, ["limits"]) if get => reply(&self.limits()),
             (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false).await,
-            (&Method::DELETE, ["limits", limit, "keys", key]) => match self.denied(&request) {
-                None => self.key(limit, key, true).await,
-                Some(refusal) => refusal,
+            (&Method::DELETE, ["limits", limit, "keys", key]) => match self.actor(&request, Role::All) {
+                Ok(_) => self.key(limit, key, true).await,
+                Err(refusal) => refusal,
             },
-            (&Method::POST, ["reload"]) => match self.denied(&request) {
-                None => self.reload().await,
-                Some(refusal) => refusal,
+            (&Method::POST, ["reload"]) => match self.actor(&request, Role::All) {
+                Ok(_) => self.reload().await,
+                Err(refusal) => refusal,
             },
             (_, ["" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits"]) => {
                 not_with_that_method("GET, HEAD")
@@ -102,28 +115,6 @@ impl Admin {
             (_, ["reload"]) => not_with_that_method("POST"),
             _ => problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),
         })
-    }
-
-    /// The answer to a change that is not allowed: it needs the token, which is compared in a time that does not
-    /// tell how much of it was right.
-    fn denied(&self, request: &Request<Incoming>) -> Option<Answer> {
-        let snapshot = self.shared.snapshot.load();
-        let token =
-            snapshot.config.admin.as_ref().map(|admin| admin.token.reveal().as_bytes()).unwrap_or_default();
-        if token.is_empty() {
-            let why = "this API is read-only: set admin.token to allow changes";
-            return Some(problem(StatusCode::FORBIDDEN, why));
-        }
-        let said =
-            request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-        let (scheme, said) = said.split_at_checked(SCHEME.len()).unwrap_or_default();
-        let differences = said.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
-        if scheme.eq_ignore_ascii_case(SCHEME) && said.len() == token.len() && differences == 0 {
-            return None;
-        }
-        let mut refusal = problem(StatusCode::UNAUTHORIZED, "changes need `Authorization: Bearer TOKEN`");
-        refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        Some(refusal)
     }
 
     fn metrics(&self) -> Answer {

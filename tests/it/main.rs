@@ -70,6 +70,7 @@ mod reload;
 mod replay;
 mod retries;
 mod rules;
+mod rules_audit;
 mod servers;
 mod shaping;
 mod streaming;

@@ -75,8 +75,8 @@ pub use http_url::HttpUrl;
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use key_spec::{KeySpec, Part};
 pub use listener::{
-    AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig,
-    MinTls, TlsConfig, TrustedList,
+    AdminConfig, AdminToken, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader,
+    ListenerConfig, MinTls, Role, TlsConfig, TrustedList,
 };
 pub use lists::{Access, ListConfig, ListSource};
 pub use log::{
