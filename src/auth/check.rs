@@ -1,6 +1,6 @@
 //! An external check: a service of somebody else says whether a request is admitted, and who sends it.
 //!
-//! As for [introspection](super::introspection), matching a request waits for nobody: [`check`](Check::check) says that
+//! As for [introspection](super::introspection), matching a request waits for nobody: `Check::check` says that
 //! the service must be [asked](Question::ask) first. Answers are remembered only where the configuration names the
 //! headers that they depend on.
 

@@ -2,7 +2,7 @@
 //!
 //! What was asked is remembered by the hash of the token: active tokens until they expire, at most for `ttl`, inactive
 //! ones in a table of their own, so that whoever makes up tokens displaces none that are good. Matching a request waits
-//! for nobody: [`identify`](Introspection::identify) says what must be [asked](Question::ask) first.
+//! for nobody: `Introspection::identify` says what must be [asked](Question::ask) first.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! [`Consumers`] are the known API keys: a file of digests, [watched](crate::file_watch) and changed by [`edit`]. [`jwt`]
 //! verifies the tokens of users, [`introspection`] asks their issuer about them, and [`check`] asks a service about whole
-//! requests. [`identify`](Sources::identify) says who a request proves to be, by all of them, or what must be asked first.
+//! requests. `Sources::identify` says who a request proves to be, by all of them, or what must be asked first.
 
 pub mod check;
 mod consumers;

@@ -1,7 +1,7 @@
 //! User tokens: JWT (RFC 7519), signed with keys of the issuer.
 //!
 //! A request's token is taken apart (`token`), its signature verified with the one key that it can be signed with
-//! (`keyset`), and what it says is checked (`claims`). What was good is [remembered](super::remembered), so the next request
+//! (`keyset`), and what it says is checked (`claims`). What was good is remembered, so the next request
 //! with the same token costs a hash. The keys of an issuer are fetched and watched beside the requests (`keys`,
 //! `fetch`): no request ever waits for them.
 //!
