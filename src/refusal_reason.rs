@@ -16,6 +16,10 @@ named_enum! {
         Unauthenticated = "unauthenticated",
         /// The request's API key is unknown, or its token is not valid (401).
         Forbidden = "forbidden",
+        /// The external check refuses the request (401, 403, 429).
+        Check = "check",
+        /// The token introspection or the external check does not answer, and its `on_failure` refuses (503).
+        AuthUnavailable = "auth_unavailable",
         /// No route matches (404).
         NoRoute = "no_route",
         /// The request is malformed, or servers could read it in different ways (400).

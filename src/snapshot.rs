@@ -9,6 +9,8 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use sluicegate_limiter::Time;
 use sluicegate_wire::h2::FloodLimits;
 
+use crate::auth::check::Check;
+use crate::auth::introspection::Introspection;
 use crate::auth::jwt::Jwt;
 use crate::client_connection::ListenerState;
 use crate::keys::KeySecret;
@@ -54,6 +56,10 @@ pub struct Snapshot {
     pub underscores: Underscores,
     /// Verifies user tokens.
     pub jwt: Option<Arc<Jwt>>,
+    /// Asks an issuer about tokens that are not verified here.
+    pub introspection: Option<Arc<Introspection>>,
+    /// Has requests checked outside.
+    pub check: Option<Arc<Check>>,
     /// Rules for single keys.
     pub rules: Option<RulesInForce>,
 }
@@ -167,7 +173,16 @@ impl SnapshotBuilder {
                 before.and_then(|before| before.jwt.as_ref()),
             )
         });
-        let all_want = jwt.as_ref().is_some_and(|jwt| jwt.concerns_all());
+        let introspection = config.introspection.as_ref().map(|introspection| {
+            let before = before.and_then(|before| before.introspection.as_ref());
+            Introspection::next(introspection, config.claims(), before)
+        });
+        let check = config
+            .check
+            .as_ref()
+            .map(|check| Check::next(check, before.and_then(|before| before.check.as_ref())));
+        let all_want = jwt.as_ref().is_some_and(|jwt| jwt.concerns_all())
+            || introspection.as_ref().is_some_and(|introspection| introspection.concerns_all());
         let known = before.map(|before| &before.upstreams[..]).unwrap_or_default();
         let known: HashMap<&str, &Arc<UpstreamState>> =
             known.iter().map(|state| (state.config.name.as_str(), state)).collect();
@@ -206,6 +221,8 @@ impl SnapshotBuilder {
                 .collect(),
             limits,
             jwt,
+            introspection,
+            check,
             secret: self.secret.clone(),
             reserved,
             rules: rules.map(|rules| RulesInForce {

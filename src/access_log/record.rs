@@ -179,7 +179,7 @@ impl Record {
     /// Sets the identity of the sender, if the log has fields for it.
     pub fn identified(&mut self, identity: &Identity<'_>) {
         if self.wants_identity {
-            self.consumer = identity.consumer.map(|consumer| consumer.name.into());
+            self.consumer = identity.consumer().map(Into::into);
             self.plan = identity.plan().map(Into::into);
             self.token.clone_from(&identity.token);
         }

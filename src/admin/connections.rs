@@ -100,10 +100,10 @@ impl Connections {
 }
 
 async fn serve(admin: Rc<Admin>, stream: TcpStream, busy: Rc<Cell<bool>>) {
-    let Ok(own) = stream.local_addr() else { return };
+    let Ok((own, peer)) = stream.local_addr().and_then(|own| Ok((own, stream.peer_addr()?))) else { return };
     let service = service_fn(async |request| {
         busy.set(true);
-        let answer = admin.respond(request, own.ip()).await;
+        let answer = admin.respond(request, own.ip(), peer.ip()).await;
         busy.set(false);
         answer
     });

@@ -9,7 +9,7 @@ use crate::limit::Limit;
 use crate::metrics::{ExpectedSeries, Outcome, Refusal};
 use crate::refusal_reason::RefusalReason;
 use crate::snapshot::{Route, Snapshot, Target};
-use sluicegate_config::{ListenerConfig, Mode, OnMissing, OnStoreFailure, RouteConfig};
+use sluicegate_config::{ListenerConfig, Mode, OnFailure, OnMissing, OnStoreFailure, RouteConfig};
 
 /// The series that a configuration lets expect.
 pub(super) struct Expected<'s> {
@@ -68,6 +68,15 @@ impl ExpectedSeries for Expected<'_> {
             }
             RefusalReason::Forbidden => {
                 route.wants_user || consumers.is_some_and(|consumers| consumers.required)
+            }
+            RefusalReason::Check => config.check,
+            RefusalReason::AuthUnavailable => {
+                let introspection = self.snapshot.config.introspection.as_ref().filter(|_| route.wants_user);
+                let services = introspection.map(|introspection| &introspection.service).into_iter();
+                let check = self.snapshot.config.check.as_ref().filter(|_| config.check);
+                services
+                    .chain(check.map(|check| &check.service))
+                    .any(|service| service.on_failure != OnFailure::Anonymous)
             }
             RefusalReason::TooLarge => forwards && route.forward.max_body.is_some(),
             RefusalReason::Upstream | RefusalReason::UpstreamTimeout => forwards,

@@ -1,9 +1,11 @@
 //! The API for operators: state, metrics, reload, pardon. On an address of its own.
 
+mod actor;
 mod config_dump;
 mod connections;
 mod expected_series;
 mod hosts;
+mod keys;
 mod rules;
 mod scrape;
 
@@ -21,15 +23,13 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use sluicegate_limiter::{Span, Usage};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::file_watch::sha256;
-use crate::keys::{Fingerprint, KeyText};
-use crate::limit::{Limit, Peeked, Store};
+use crate::limit::Store;
 use crate::metrics;
 use crate::process_state::ProcessState;
-use crate::snapshot::Snapshot;
+use sluicegate_config::Role;
 
 const PAGE: &str = include_str!("page.html");
 const JSON: &str = "application/json";
@@ -48,8 +48,6 @@ static PAGE_POLICY: LazyLock<String> = LazyLock::new(|| {
         hash("style")
     )
 });
-/// What stands before the token (RFC 6750).
-const SCHEME: &[u8] = b"Bearer ";
 
 /// Asks for a reload; the answer is the generation in force, or the report on the file.
 pub type ReloadRequest = oneshot::Sender<Result<u64, String>>;
@@ -67,13 +65,26 @@ pub struct Admin {
 type Answer = Response<Full<Bytes>>;
 
 impl Admin {
-    /// Answers a request that came to the address `own`.
-    async fn respond(&self, request: Request<Incoming>, own: IpAddr) -> Result<Answer, Infallible> {
+    /// Answers a request that came from `peer` to the address `own`.
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+        own: IpAddr,
+        peer: IpAddr,
+    ) -> Result<Answer, Infallible> {
         let snapshot = self.shared.snapshot.load_full();
         let listed = snapshot.config.admin.as_ref().map(|admin| &admin.hosts[..]).unwrap_or_default();
         if !hosts::are_own(request.uri(), request.headers(), own, listed) {
             let why = "this API does not answer under that host: list it in admin.hosts";
             return Ok(problem(StatusCode::MISDIRECTED_REQUEST, why));
+        }
+        let open = matches!(request.uri().path(), "/healthz" | "/readyz");
+        let reads_need_token = snapshot.config.admin.as_ref().is_some_and(|admin| admin.reads_need_token);
+        if reads_need_token
+            && !open
+            && let Err(refusal) = self.actor(&request, Role::Read)
+        {
+            return Ok(refusal);
         }
         drop(snapshot);
         let path = request.uri().path().to_owned();
@@ -86,16 +97,16 @@ impl Admin {
             (_, ["readyz"]) if get => self.ready(),
             (_, ["status"]) if get => reply(&self.status()),
             (_, ["config"]) if get => reply(&config_dump::config(&self.shared.snapshot.load())),
-            (_, [first, ..]) if first.starts_with("rules") => self.rules(request).await,
+            (_, [first, ..]) if first.starts_with("rules") => self.rules(request, peer).await,
             (_, ["limits"]) if get => reply(&self.limits()),
             (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false).await,
-            (&Method::DELETE, ["limits", limit, "keys", key]) => match self.denied(&request) {
-                None => self.key(limit, key, true).await,
-                Some(refusal) => refusal,
+            (&Method::DELETE, ["limits", limit, "keys", key]) => match self.actor(&request, Role::All) {
+                Ok(_) => self.key(limit, key, true).await,
+                Err(refusal) => refusal,
             },
-            (&Method::POST, ["reload"]) => match self.denied(&request) {
-                None => self.reload().await,
-                Some(refusal) => refusal,
+            (&Method::POST, ["reload"]) => match self.actor(&request, Role::All) {
+                Ok(_) => self.reload().await,
+                Err(refusal) => refusal,
             },
             (_, ["" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits"]) => {
                 not_with_that_method("GET, HEAD")
@@ -104,28 +115,6 @@ impl Admin {
             (_, ["reload"]) => not_with_that_method("POST"),
             _ => problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),
         })
-    }
-
-    /// The answer to a change that is not allowed: it needs the token, which is compared in a time that does not
-    /// tell how much of it was right.
-    fn denied(&self, request: &Request<Incoming>) -> Option<Answer> {
-        let snapshot = self.shared.snapshot.load();
-        let token =
-            snapshot.config.admin.as_ref().map(|admin| admin.token.reveal().as_bytes()).unwrap_or_default();
-        if token.is_empty() {
-            let why = "this API is read-only: set admin.token to allow changes";
-            return Some(problem(StatusCode::FORBIDDEN, why));
-        }
-        let said =
-            request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-        let (scheme, said) = said.split_at_checked(SCHEME.len()).unwrap_or_default();
-        let differences = said.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
-        if scheme.eq_ignore_ascii_case(SCHEME) && said.len() == token.len() && differences == 0 {
-            return None;
-        }
-        let mut refusal = problem(StatusCode::UNAUTHORIZED, "changes need `Authorization: Bearer TOKEN`");
-        refusal.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        Some(refusal)
     }
 
     fn metrics(&self) -> Answer {
@@ -214,7 +203,7 @@ impl Admin {
                 })
             }),
             "rules": self.shared.snapshot.load().rules().map(|rules| json!({
-                "file": rules.file.path().display().to_string(),
+                "file": rules.file().path().display().to_string(),
                 "version": rules.version(),
                 "cached": rules.cached(),
                 "trouble": rules.trouble(),
@@ -223,6 +212,10 @@ impl Admin {
                 let status = jwt.keys().status();
                 json!({ "keys": status.keys, "trouble": status.trouble })
             }),
+            "introspection": self.shared.snapshot.load().introspection.as_ref().map(|introspection| {
+                json!({ "trouble": introspection.trouble() })
+            }),
+            "check": self.shared.snapshot.load().check.as_ref().map(|check| json!({ "trouble": check.trouble() })),
         })
     }
 
@@ -240,99 +233,6 @@ impl Admin {
             value
         });
         limits.collect()
-    }
-
-    async fn key(&self, name: &str, key: &str, pardon: bool) -> Answer {
-        let snapshot = self.shared.snapshot.load_full();
-        let Some(limit) = snapshot.limit(name) else {
-            return problem(StatusCode::NOT_FOUND, &format!("there is no limit called `{name}`"));
-        };
-        let key = sluicegate_config::percent_decode(key);
-        let prefix = snapshot.config.client_ip.ipv6_prefix;
-        let readings = crate::keys::from_text(&limit.config.key, &key, prefix, &snapshot.secret);
-        if readings.is_empty() {
-            let why = format!(
-                "`{key}` cannot be a key of `{name}`; a composite key is its values joined by commas"
-            );
-            return problem(StatusCode::BAD_REQUEST, &why);
-        }
-        let store = self.store.borrow().as_ref().filter(|_| limit.config.shared).map(Rc::clone);
-        let found = match &store {
-            Some(store) => shared_key(store, &snapshot, limit, &readings, pardon).await,
-            None => Some(self.local_key(limit, &readings, pardon)),
-        };
-        match found {
-            None => problem(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the store, which counts this limit, does not answer",
-            ),
-            Some(Found::Pardoned(pardoned)) => {
-                reply(&json!({ "limit": name, "key": key, "pardoned": pardoned }))
-            }
-            Some(Found::Key { known, usage, banned_for }) => reply(&json!({
-                "limit": name,
-                "key": key,
-                "known": known,
-                "capacity": usage.capacity,
-                "remaining": usage.remaining,
-                "reset": usage.reset.as_nanos() as f64 / 1e9,
-                "banned_for": banned_for.unwrap_or(Span::ZERO).as_nanos() as f64 / 1e9,
-            })),
-        }
-    }
-
-    fn local_key(&self, limit: &Arc<Limit>, readings: &[(Fingerprint, KeyText)], pardon: bool) -> Found {
-        if pardon {
-            let all = limit.all().flat_map(|limit| readings.iter().map(move |(key, _)| (limit, *key)));
-            return Found::Pardoned(all.filter(|(limit, key)| limit.counted.pardon(*key)).count() > 0);
-        }
-        // Whoever is on a plan is counted under that: the first that knows the key speaks.
-        let now = self.shared.clock.now();
-        let mut variants = limit.all().filter(|variant| variant.enforces() || !limit.enforces());
-        let usage = variants
-            .find_map(|limit| readings.iter().find_map(|(key, _)| limit.counted.counters.usage(*key, now)));
-        let banned_for = readings.iter().find_map(|(key, _)| limit.counted.banned_for(*key, now));
-        Found::Key {
-            known: usage.is_some() || banned_for.is_some(),
-            usage: usage.unwrap_or(limit.counted.counters.fresh(now)),
-            banned_for,
-        }
-    }
-}
-
-/// What was found under a key, or done to it.
-enum Found {
-    Pardoned(bool),
-    Key { known: bool, usage: Usage, banned_for: Option<Span> },
-}
-
-/// The same for a limit that a store counts; `None` if it does not answer.
-async fn shared_key(
-    store: &Rc<Store>,
-    snapshot: &Snapshot,
-    limit: &Arc<Limit>,
-    readings: &[(Fingerprint, KeyText)],
-    pardon: bool,
-) -> Option<Found> {
-    let mut found = None;
-    let mut pardoned = false;
-    for (key, text) in readings {
-        if pardon {
-            let forget = |name: &str| snapshot.forget(name);
-            for limit in limit.all() {
-                pardoned |= store.pardon(&limit.counted, *key, text, forget).await?;
-            }
-        } else {
-            let peeked = store.peek(&limit.counted, *key, text, Span::SECOND).await?;
-            found = found.filter(|_| !peeked.known).or(Some(peeked));
-            if peeked.known {
-                break;
-            }
-        }
-    }
-    match found {
-        Some(Peeked { known, usage, banned_for }) => Some(Found::Key { known, usage, banned_for }),
-        None => Some(Found::Pardoned(pardoned)),
     }
 }
 

@@ -2,10 +2,12 @@
 
 #![allow(clippy::result_large_err, reason = "an answer is made once for each request of an operator")]
 
+mod audit;
 mod batch;
 mod check;
 mod precondition;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem,
 use crate::request_value::query_parameter;
 use crate::rules::Rules;
 use crate::snapshot::Snapshot;
+use sluicegate_config::Role;
 
 /// The largest body of one rule, in bytes.
 const LARGEST_RULE: usize = 64 << 10;
@@ -37,8 +40,14 @@ const TRIES: usize = 8;
 /// The longest that an answer waits for a change, in seconds.
 const LONGEST_WAIT: u64 = 60;
 const NDJSON: &str = "application/x-ndjson";
-/// The actor of changes that come with the token of the configuration.
-const ACTOR: &str = "admin";
+
+/// Who changes rules, from where, and what is in force.
+struct Writer {
+    snapshot: Arc<Snapshot>,
+    rules: Arc<Rules>,
+    actor: String,
+    peer: IpAddr,
+}
 
 /// What a request is about.
 enum Resource<'a> {
@@ -50,7 +59,7 @@ enum Resource<'a> {
 
 impl Admin {
     /// Answers a request whose path begins with `/rules`; `None` if there is nothing.
-    pub(super) async fn rules(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn rules(&self, request: Request<Incoming>, peer: IpAddr) -> Answer {
         let path = request.uri().path().to_owned();
         let id = path.strip_prefix("/rules/").map(sluicegate_config::percent_decode);
         let resource = match (path.as_str(), &id) {
@@ -67,30 +76,32 @@ impl Admin {
             return problem(StatusCode::NOT_FOUND, why);
         };
         let get = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !get && let Some(refusal) = self.denied(&request) {
-            return refusal;
+        if get {
+            let query = request.uri().query();
+            return match resource {
+                Resource::All => list(&rules, query).await,
+                Resource::Changes => changes(&rules, query).await,
+                Resource::One(id) => one(&rules, id).await,
+                Resource::Batch => not_with_that_method("POST"),
+            };
         }
+        let actor = match self.actor(&request, Role::Rules) {
+            Ok(actor) => actor,
+            Err(refusal) => return refusal,
+        };
+        let by = Writer { snapshot, rules, actor, peer };
         match (resource, request.method()) {
-            (Resource::All, _) if get => list(&rules, request.uri().query()).await,
-            (Resource::Changes, _) if get => changes(&rules, request.uri().query()).await,
-            (Resource::One(id), _) if get => one(&rules, id).await,
-            (Resource::One(id), &Method::PUT) => self.put(&snapshot, &rules, id, request).await,
-            (Resource::One(id), &Method::PATCH) => self.patch(&snapshot, &rules, id, request).await,
-            (Resource::One(id), &Method::DELETE) => self.delete(&snapshot, &rules, id, &request).await,
-            (Resource::Batch, &Method::POST) => self.batch(&snapshot, &rules, request).await,
+            (Resource::One(id), &Method::PUT) => self.put(&by, id, request).await,
+            (Resource::One(id), &Method::PATCH) => self.patch(&by, id, request).await,
+            (Resource::One(id), &Method::DELETE) => self.delete(&by, id, &request).await,
+            (Resource::Batch, &Method::POST) => self.batch(&by, request).await,
             (Resource::All | Resource::Changes, _) => not_with_that_method("GET, HEAD"),
             (Resource::One(_), _) => not_with_that_method("GET, HEAD, PUT, PATCH, DELETE"),
             (Resource::Batch, _) => not_with_that_method("POST"),
         }
     }
 
-    async fn put(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        rules: &Arc<Rules>,
-        id: &str,
-        request: Request<Incoming>,
-    ) -> Answer {
+    async fn put(&self, by: &Writer, id: &str, request: Request<Incoming>) -> Answer {
         let (dry_run, precondition) = match asked(&request) {
             Ok(asked) => asked,
             Err(refusal) => return refusal,
@@ -111,16 +122,10 @@ impl Admin {
             }
             Err(detail) => return problem(StatusCode::BAD_REQUEST, &detail),
         };
-        self.write_one(snapshot, rules, rule, precondition, dry_run).await
+        self.write_one(by, rule, precondition, dry_run).await
     }
 
-    async fn patch(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        rules: &Arc<Rules>,
-        id: &str,
-        request: Request<Incoming>,
-    ) -> Answer {
+    async fn patch(&self, by: &Writer, id: &str, request: Request<Incoming>) -> Answer {
         use sluicegate_rules_sqlite::Precondition;
         let (dry_run, precondition) = match asked(&request) {
             Ok(asked) => asked,
@@ -136,7 +141,7 @@ impl Admin {
         };
         let mut answered = not_found(id);
         for _ in 0..TRIES {
-            let stored = match read(rules, id).await {
+            let stored = match read(&by.rules, id).await {
                 Ok(Some(stored)) => stored,
                 Ok(None) => return not_found(id),
                 Err(refusal) => return refusal,
@@ -148,7 +153,7 @@ impl Admin {
             let conditional = !matches!(precondition, Precondition::None);
             let version =
                 if conditional { precondition.clone() } else { Precondition::Version(vec![stored.version]) };
-            answered = self.write_one(snapshot, rules, rule, version, dry_run).await;
+            answered = self.write_one(by, rule, version, dry_run).await;
             if conditional || answered.status() != StatusCode::PRECONDITION_FAILED {
                 break;
             }
@@ -158,21 +163,20 @@ impl Admin {
 
     async fn write_one(
         &self,
-        snapshot: &Arc<Snapshot>,
-        rules: &Arc<Rules>,
+        by: &Writer,
         rule: Rule,
         precondition: sluicegate_rules_sqlite::Precondition,
         dry_run: bool,
     ) -> Answer {
         let rule = Rule { key: canonical(&rule.key), ..rule };
-        let faults = check::faults(snapshot, &rule);
+        let faults = check::faults(&by.snapshot, &rule);
         if !faults.is_empty() {
             return unprocessable(faults);
         }
         let write = Write { op: Op::Put { pattern: check::is_pattern(&rule), rule }, precondition };
-        match self.write(snapshot, rules, vec![write], dry_run).await {
+        match self.write(by, vec![write], dry_run).await {
             Ok(written) => match written.results.into_iter().next() {
-                Some(outcome) if dry_run => reply(&dry(snapshot, &outcome, self.shared.clock.now())),
+                Some(outcome) if dry_run => reply(&dry(&by.snapshot, &outcome, self.shared.clock.now())),
                 Some(Outcome { before, after: Some(after), .. }) => {
                     let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };
                     shown(status, &after)
@@ -183,21 +187,15 @@ impl Admin {
         }
     }
 
-    async fn delete(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        rules: &Arc<Rules>,
-        id: &str,
-        request: &Request<Incoming>,
-    ) -> Answer {
+    async fn delete(&self, by: &Writer, id: &str, request: &Request<Incoming>) -> Answer {
         let (dry_run, precondition) = match asked(request) {
             Ok(asked) => asked,
             Err(refusal) => return refusal,
         };
         let write = Write { op: Op::Delete { id: id.to_owned() }, precondition };
-        match self.write(snapshot, rules, vec![write], dry_run).await {
+        match self.write(by, vec![write], dry_run).await {
             Ok(written) if dry_run => match written.results.first() {
-                Some(outcome) => reply(&dry(snapshot, outcome, self.shared.clock.now())),
+                Some(outcome) => reply(&dry(&by.snapshot, outcome, self.shared.clock.now())),
                 None => not_found(id),
             },
             Ok(_) => answer(StatusCode::NO_CONTENT, JSON, ""),
@@ -206,26 +204,25 @@ impl Admin {
     }
 
     /// Writes changes, all or none, and applies them to this gateway before it answers.
-    async fn write(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        rules: &Arc<Rules>,
-        changes: Vec<Write>,
-        dry_run: bool,
-    ) -> Result<Written, Answer> {
+    async fn write(&self, by: &Writer, changes: Vec<Write>, dry_run: bool) -> Result<Written, Answer> {
         let at = u64::try_from(self.shared.clock.wall().as_millisecond()).unwrap_or_default();
-        let batch = Batch { actor: ACTOR.to_owned(), at, dry_run, changes };
-        let (file, in_force, snapshot) = (Arc::clone(rules), Arc::clone(rules), Arc::clone(snapshot));
+        let batch = Batch { actor: by.actor.clone(), at, dry_run, changes };
+        let (rules, snapshot) = (Arc::clone(&by.rules), Arc::clone(&by.snapshot));
         let written = crate::boxed_future::spawn_blocking(move || {
-            let written = file.file.write(batch)?;
+            let written = rules.file().write(batch)?;
             if !dry_run {
-                apply(&snapshot, &in_force, &written);
-                in_force.written(written.version);
+                apply(&snapshot, &rules, &written);
+                rules.written(written.version);
             }
             Ok(written)
         });
         match written.await {
-            Ok(Ok(written)) => Ok(written),
+            Ok(Ok(written)) => {
+                if !dry_run {
+                    self.audit(by, &written);
+                }
+                Ok(written)
+            }
             Ok(Err(error)) => Err(refused(&error)),
             Err(error) => Err(problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())),
         }
@@ -295,7 +292,7 @@ async fn reading<T: Send + 'static>(
 
 async fn read(rules: &Arc<Rules>, id: &str) -> Result<Option<Stored>, Answer> {
     let id = id.to_owned();
-    reading(rules, move |rules| rules.file.get(&id)).await
+    reading(rules, move |rules| rules.file().get(&id)).await
 }
 
 async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
@@ -308,7 +305,7 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     let key = key.map(|key| canonical(&key));
     let (of_limit, of_key) = (limit.clone(), key.clone());
     let found = reading(rules, move |rules| {
-        rules.file.list(of_limit.as_deref(), of_key.as_deref(), after.as_deref(), most + 1)
+        rules.file().list(of_limit.as_deref(), of_key.as_deref(), after.as_deref(), most + 1)
     });
     let mut found = match found.await {
         Ok(found) => found,
@@ -354,7 +351,7 @@ async fn changes(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     if rules.version() == since && !wait.is_zero() {
         let _ = tokio::time::timeout(wait, rules.next_change(since)).await; // then there is none
     }
-    let found = reading(rules, move |rules| rules.file.changes(since, CHANGES)).await;
+    let found = reading(rules, move |rules| rules.file().changes(since, CHANGES)).await;
     let list = match found {
         Ok(Changes::List(list)) => list,
         Ok(Changes::Trimmed) => {

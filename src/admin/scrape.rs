@@ -25,6 +25,7 @@ pub(super) fn text(
     key_tables(&mut scrape, snapshot, now);
     upstreams(&mut scrape, snapshot, uptime);
     certificates(&mut scrape, snapshot);
+    scrape.counters(&families::AUTH_CALLS, auth_calls(snapshot));
     if let Some(state) = &snapshot.store {
         store(&mut scrape, &state.status());
     }
@@ -71,6 +72,15 @@ fn certificates(scrape: &mut Scrape, snapshot: &Snapshot) {
         })
     });
     scrape.gauges(&families::CERTIFICATE_EXPIRY, expiries.collect());
+}
+
+fn auth_calls(snapshot: &Snapshot) -> Vec<Row<u64>> {
+    let row =
+        |service: &str, (outcome, count): (&str, u64)| (vec![service.to_owned(), outcome.to_owned()], count);
+    let introspection = snapshot.introspection.iter().flat_map(|introspection| introspection.calls());
+    let check = snapshot.check.iter().flat_map(|check| check.calls());
+    let introspection = introspection.map(|call| row("introspection", call));
+    introspection.chain(check.map(|call| row("check", call))).collect()
 }
 
 fn store(scrape: &mut Scrape, status: &StoreStatus) {

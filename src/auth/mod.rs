@@ -1,27 +1,36 @@
 //! 3: who is asking, as far as it is proved.
 //!
 //! [`Consumers`] are the known API keys: a file of digests, [watched](crate::file_watch) and changed by [`edit`]. [`jwt`]
-//! verifies the tokens of users. [`identify`] says who a request proves to be, by both.
+//! verifies the tokens of users, [`introspection`] asks their issuer about them, and [`check`] asks a service about whole
+//! requests. `Sources::identify` says who a request proves to be, by all of them, or what must be asked first.
 
+pub mod check;
 mod consumers;
 pub mod edit;
 mod headers;
+pub mod introspection;
 pub mod jwt;
+mod outside;
 mod read;
 mod rekey;
+mod remembered;
 mod scan;
 
 use std::sync::Arc;
 
 use sluicegate_limiter::Time;
 
+use self::check::{Admission, Asked, Check, Refusal};
+use self::introspection::Introspection;
 use self::jwt::{Jwt, TokenError, Verified};
+use crate::clock::Clock;
 use crate::request_value;
 use sluicegate_config::ApiKeyConfig;
-use sluicegate_wire::RequestHead;
+use sluicegate_wire::{Headers, RequestHead};
 
 pub use self::consumers::{Consumer, Consumers};
 pub use self::headers::{disown, reads_like};
+pub use self::outside::Asking;
 
 /// The longest API key that is looked at: a longer one is nobody's.
 pub const MAX_KEY: usize = 4 << 10;
@@ -30,21 +39,50 @@ pub const MAX_KEY: usize = 4 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct Identity<'s> {
     /// The consumer whose key was sent.
-    pub consumer: Option<Consumer<'s>>,
+    pub key: Option<Consumer<'s>>,
     /// What its token says, if anything wants to know the user.
     pub token: Option<Arc<Verified>>,
+    /// What the external check says.
+    pub admission: Option<Arc<Admission>>,
 }
 
 impl Identity<'_> {
-    /// The plan that it is on: that of the consumer, or else the one that the token names.
+    /// The name of the consumer: the one that the external check names, or the one whose key was sent.
+    pub fn consumer(&self) -> Option<&str> {
+        match self.checked_consumer() {
+            Some(named) => Some(named),
+            None => self.key.map(|key| key.name),
+        }
+    }
+
+    /// The plan that it is on: the one that the external check names, or that of the consumer, or else the one that the
+    /// token names.
     pub fn plan(&self) -> Option<&str> {
-        let of_consumer = self.consumer.and_then(|consumer| consumer.plan);
-        of_consumer.or_else(|| self.token.as_deref()?.plan())
+        self.consumer_plan().or_else(|| self.token.as_deref()?.plan())
+    }
+
+    /// The plan of the consumer.
+    fn consumer_plan(&self) -> Option<&str> {
+        if self.admission.is_none() {
+            return self.key.and_then(|key| key.plan);
+        }
+        let named = self.admission.as_ref().and_then(|admission| admission.plan.as_deref());
+        named.or_else(|| self.key.filter(|_| self.checked_consumer().is_none())?.plan)
+    }
+
+    fn checked_consumer(&self) -> Option<&str> {
+        self.admission.as_ref()?.consumer.as_deref()
+    }
+
+    /// A value that the file of consumers has for the consumer.
+    pub fn metadata(&self, name: &str) -> Option<&str> {
+        let key = self.key.filter(|key| self.checked_consumer().is_none_or(|named| named == key.name))?;
+        key.metadata().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 }
 
 /// Why a request that has to prove itself does not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unproven {
     /// It carries no API key, an empty one or several.
     NoKey,
@@ -52,25 +90,131 @@ pub enum Unproven {
     UnknownKey,
     /// Its token does not hold, or it lacks the one that it needs.
     Token(TokenError),
+    /// The external check refuses it.
+    Refused(Arc<Refusal>),
+    /// Whoever knows is away.
+    Away,
 }
 
-/// Who sent a request, asked once for each. `consumers` are the known API keys; `jwt` verifies tokens where anything wants to know the user.
-///
-/// # Errors
-/// When a known key or a token is required and the request has none, or its token does not hold at `now`.
-pub fn identify<'s>(
-    api_key: &ApiKeyConfig,
-    consumers: Option<&'s Consumers>,
+/// Why nobody is identified.
+pub(crate) enum Stop {
+    /// The request does not prove itself.
+    Unproven(Unproven),
+    /// Somebody outside must be asked first.
+    Ask(Question),
+}
+
+impl From<TokenError> for Stop {
+    fn from(error: TokenError) -> Self {
+        Self::Unproven(Unproven::Token(error))
+    }
+}
+
+/// Something that a service outside must be asked.
+pub enum Question {
+    /// About a token.
+    Token(introspection::Question),
+    /// About a request.
+    Check(check::Question),
+}
+
+/// What services outside said of one request.
+#[derive(Default)]
+pub struct Answers {
+    token: Option<introspection::Told>,
+    check: Option<check::Told>,
+}
+
+impl Answers {
+    /// Nothing was asked yet.
+    #[inline]
+    pub fn none() -> &'static Self {
+        static NONE: Answers = Answers { token: None, check: None };
+        &NONE
+    }
+
+    /// What is assumed where nobody can be asked, as in a replay: tokens are unknown, and the check admits everything.
+    pub fn offline() -> Self {
+        let admitted = check::Told::Admitted(Arc::default());
+        Self { token: Some(introspection::Told::Away), check: Some(admitted) }
+    }
+
+    /// Asks, and adds the answer.
+    pub async fn ask(&mut self, question: Question, asked: &Asked<'_>, clock: Clock) {
+        match question {
+            Question::Token(question) => self.token = Some(question.ask(clock).await),
+            Question::Check(question) => self.check = Some(question.ask(asked, clock).await),
+        }
+    }
+}
+
+/// What says who sent a request.
+#[derive(Clone, Copy)]
+pub struct Sources<'s, 'a> {
+    /// Where API keys are.
+    pub api_key: &'s ApiKeyConfig,
+    /// The known API keys.
+    pub consumers: Option<&'s Consumers>,
+    /// Verifies tokens, where anything wants to know the user.
+    pub jwt: Option<&'a Jwt>,
+    /// Asks about tokens, where anything wants to know the user.
+    pub introspection: Option<&'a Arc<Introspection>>,
+    /// Asks about requests, where they are to be checked.
+    pub check: Option<&'a Arc<Check>>,
+}
+
+impl<'s> Sources<'s, '_> {
+    /// Whether there is anything to find out.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.consumers.is_some() || self.jwt.is_some() || self.introspection.is_some() || self.check.is_some()
+    }
+
+    /// Who sent a request to the route of this name. `answers` are what was asked for it already.
+    ///
+    /// # Errors
+    /// When a known key or a token is required and the request has none, or its token does not hold at `now`, or the
+    /// check refuses it; or if somebody outside must be asked first.
+    pub(crate) fn identify(
+        &self,
+        route: &str,
+        parts: &RequestHead,
+        answers: &Answers,
+        now: Time,
+    ) -> Result<Identity<'s>, Stop> {
+        let key = consumer(self.api_key, self.consumers, parts).map_err(Stop::Unproven)?;
+        let token = match (self.jwt, self.introspection) {
+            (None, None) => None,
+            (Some(jwt), None) => jwt.identify(&parts.headers, now)?,
+            (jwt, Some(introspection)) => {
+                user(jwt, introspection, &parts.headers, answers.token.as_ref(), now)?
+            }
+        };
+        let admission = match self.check {
+            Some(check) => check.check(route, &parts.headers, answers.check.as_ref(), now)?,
+            None => None,
+        };
+        Ok(Identity { key, token, admission })
+    }
+}
+
+/// The user by a token that is verified here, if it is of the issuer whose keys are known, and by the word of its issuer
+/// otherwise.
+fn user(
     jwt: Option<&Jwt>,
-    parts: &RequestHead,
+    introspection: &Arc<Introspection>,
+    headers: &Headers,
+    told: Option<&introspection::Told>,
     now: Time,
-) -> Result<Identity<'s>, Unproven> {
-    let consumer = consumer(api_key, consumers, parts)?;
-    let token = match jwt {
-        Some(jwt) => jwt.identify(&parts.headers, now).map_err(Unproven::Token)?,
-        None => None,
-    };
-    Ok(Identity { consumer, token })
+) -> Result<Option<Arc<Verified>>, Stop> {
+    let mut required = false;
+    match jwt.map(|jwt| (jwt, jwt.identify(headers, now))) {
+        Some((_, Ok(Some(verified)))) => return Ok(Some(verified)),
+        Some((_, Err(TokenError::Missing))) => required = true,
+        Some((jwt, Err(error))) if !jwt.is_foreign(headers) => return Err(error.into()),
+        None | Some((_, Ok(None) | Err(_))) => {}
+    }
+    introspection.identify(headers, required, told, now)
 }
 
 /// Whose API key a request carries. Nothing is allocated; it costs one SHA-256 of the key, and no comparison ever sees
@@ -93,12 +237,20 @@ fn consumer<'s>(
 /// The consumer that the gateway reports to the upstream in headers that clients cannot set. Without a consumer, the
 /// headers are only removed.
 #[derive(Clone, Copy, Debug)]
-pub struct ConsumerHeaders<'s>(pub Option<Consumer<'s>>);
+pub struct ConsumerHeaders<'a> {
+    /// Its name.
+    pub name: Option<&'a str>,
+    /// Its plan.
+    pub plan: Option<&'a str>,
+}
 
 /// The headers that report the consumer to the upstream; `None` if that is not configured.
-pub fn consumer_headers<'s>(
+pub fn consumer_headers<'a>(
     config: &ApiKeyConfig,
-    consumer: Option<Consumer<'s>>,
-) -> Option<ConsumerHeaders<'s>> {
-    config.consumers.as_ref().filter(|consumers| consumers.forward).map(|_| ConsumerHeaders(consumer))
+    check: Option<&Check>,
+    identity: &'a Identity<'_>,
+) -> Option<ConsumerHeaders<'a>> {
+    let forwards = config.consumers.as_ref().is_some_and(|consumers| consumers.forward)
+        || check.is_some_and(Check::forwards);
+    forwards.then(|| ConsumerHeaders { name: identity.consumer(), plan: identity.consumer_plan() })
 }

@@ -15,7 +15,7 @@ use sluicegate_limiter::Time;
 use self::report::{Totals, escaped, of_unmatched};
 use super::{ConfigOption, FAILED, INVALID, fail, print, say};
 use crate::access_log::Outcome;
-use crate::replay::{LogFile, Replay, RowWriter, parse};
+use crate::replay::{LogFile, Replay, RowWriter, is_of_rule, parse};
 use crate::resources::Source;
 use crate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_config::Config;
@@ -187,6 +187,7 @@ fn replay_log(
         }
         let request = match parse(&line, args.host.as_ref()) {
             Ok(request) => request,
+            Err(_) if is_of_rule(&line) => continue,
             Err(error) => {
                 let error = format!("{name}:{}: {}", lines.number(), escaped(&error.to_string()));
                 first_bad.get_or_insert_with(|| error.clone());

@@ -33,7 +33,9 @@ pub struct Subject<'a> {
     pub ipv6_prefix: u8,
     /// Where the API key is, and which are known.
     pub api_key: &'a ApiKeyConfig,
-    /// The consumer whose API key was sent.
+    /// Whether it has the API key of a known consumer.
+    pub known_key: bool,
+    /// The consumer.
     pub consumer: Option<&'a str>,
     /// The host, lower case, without port.
     pub host: &'a str,
@@ -171,7 +173,7 @@ fn value_of<'a>(part: &'a Part, subject: &'a Subject<'_>) -> Option<RequestValue
         }
         Part::Global => return Some(RequestValue::Borrowed(b"")),
         // An unknown key is no key, or a new one with each request would be a new counter with each.
-        Part::ApiKey if subject.api_key.consumers.is_some() && subject.consumer.is_none() => return None,
+        Part::ApiKey if subject.api_key.consumers.is_some() && !subject.known_key => return None,
         Part::ApiKey => {
             return request_value::api_key(&subject.api_key.source, subject.headers, subject.query);
         }

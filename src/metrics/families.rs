@@ -5,6 +5,7 @@ use prometheus::proto::MetricType;
 
 use super::listeners::{Handshake, Refusal};
 use super::worker_counters::{Outcome, UpstreamOutcome};
+use crate::auth::Asking;
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::OnStoreFailure;
 use sluicegate_counters_redis::Operation;
@@ -84,6 +85,9 @@ families! {
         "Time from the head of a request to the end of its answer.";
     REFUSED = "sluicegate_refusals_total", COUNTER, [ROUTE, these("reason", RefusalReason::NAMES)],
         "Requests that the gateway itself answered with an error.";
+    AUTH_CALLS = "sluicegate_auth_calls_total", COUNTER,
+        [these("service", &["introspection", "check"]), these("outcome", Asking::NAMES)],
+        "Questions to the token introspection and to the external check by outcome, without those that were remembered.";
     DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", Outcome::NAMES)],
         "Requests by the result of the limit.";
     DELAY = "sluicegate_limit_delay_seconds", HISTOGRAM, [LIMIT],

@@ -40,6 +40,15 @@ fn bad<T>(what: impl Into<String>) -> Result<T, LineError> {
     Err(LineError(what.into()))
 }
 
+/// Whether a line of an access log is about a change of a rule, not about a request.
+pub fn is_of_rule(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        kind: &'a str,
+    }
+    serde_json::from_slice(line).is_ok_and(|Kind { kind }| kind == "rule")
+}
+
 /// Parses a line of either format, which is detected. A request without a host gets `host`. Bytes that are not UTF-8 are
 /// replaced; in headers this affects only decisions by that header.
 ///

@@ -6,7 +6,7 @@ mod row;
 mod run;
 mod unmatched;
 
-pub use line::{LineError, Request, parse};
+pub use line::{LineError, Request, is_of_rule, parse};
 pub use log_file::{LogFile, Padding};
 pub use row::{Row, RowWriter};
 pub use run::Replay;

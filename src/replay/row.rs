@@ -128,7 +128,7 @@ impl<'c> RowWriter<'c> {
     fn is_secret(&self, part: &Part) -> bool {
         match part {
             Part::ApiKey | Part::Cookie(_) => true,
-            Part::Header(name) => is_secret_header(name, &self.config.api_key, self.config.jwt.as_ref()),
+            Part::Header(name) => is_secret_header(name, &self.config.api_key, self.config.token_headers()),
             Part::Query(name) => self.is_secret_parameter(name.as_bytes()),
             _ => false,
         }

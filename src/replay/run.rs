@@ -11,12 +11,13 @@ use super::Request;
 use super::row::Row;
 use super::unmatched::Unmatched;
 use crate::access_log::Outcome;
+use crate::auth::Answers;
 use crate::client_address;
 use crate::keys::KeyText;
 use crate::limit::{self, Holds, decide};
 use crate::request::cost::settled;
 use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
-use crate::request::pipeline::match_request;
+use crate::request::pipeline::match_answered;
 use crate::request::verdict::{Evaluated, Matched, Origin};
 use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::{Snapshot, Target};
@@ -110,7 +111,8 @@ impl<'s> Replay<'s> {
             &parts.headers,
         );
         let origin = Origin { listener: self.listener, client, tls: None, rules: &[] };
-        let reject = match match_request(snapshot, origin, &parts, self.now, &limit::may_refuse) {
+        let answers = Answers::offline();
+        let reject = match match_answered(snapshot, origin, &parts, self.now, &limit::may_refuse, &answers) {
             Ok(matched) if matches!(matched.route.target, Target::Usage) => {
                 return Row {
                     outcome: Outcome::Admitted, // it is answered without a charge
@@ -137,6 +139,7 @@ impl<'s> Replay<'s> {
                     _ => row,
                 };
             }
+            Err(EarlyExit::Ask(_)) => return Row::unmatched(client), // all is answered
             Err(EarlyExit::Rejected(reject)) => reject,
         };
         let unmatched = Row::unmatched(client);

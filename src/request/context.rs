@@ -15,7 +15,8 @@ use sluicegate_limiter::Time;
 
 use super::response_body::{Response, ResponseBody};
 use super::view::View;
-use crate::auth::ConsumerHeaders;
+use crate::auth::check::Asked;
+use crate::auth::{Answers, ConsumerHeaders, Question};
 use crate::client_address;
 use crate::client_connection::Connection;
 use crate::limit::Holds;
@@ -181,6 +182,14 @@ impl RequestContext {
         .await;
         self.exchange.connection().queued.set(false);
         self.exchange.set_released(clock.now());
+    }
+
+    /// Asks a service outside who sends the request, and returns the time of its answer.
+    pub(crate) async fn ask(&self, answers: &mut Answers, question: Question, parts: &RequestHead) -> Time {
+        let clock = *self.connection().worker.clock();
+        let asked = Asked { parts, scheme: self.scheme(parts), client: self.client };
+        answers.ask(question, &asked, clock).await;
+        clock.now()
     }
 
     /// The local response for an error, which is noted as the reason.

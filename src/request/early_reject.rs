@@ -9,11 +9,11 @@
 use std::rc::Rc;
 
 use http::StatusCode;
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use sluicegate_limiter::Time;
 
 use crate::access_log::Outcome;
-use crate::auth::jwt::Jwt;
-use crate::auth::{self, Identity, Unproven};
+use crate::auth::{Answers, Identity, Question, Sources, Stop, Unproven};
 use crate::limit::{self, Ask, Store, decide_for_now};
 use crate::message::{LocalResponse, RequestId};
 use crate::request::RequestContext;
@@ -21,7 +21,7 @@ use crate::request::cost::settled;
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{self, LocalError, RateLimitHeaders};
-use crate::rules::Question;
+use crate::rules::KeyQuestion;
 use crate::snapshot::Target;
 use sluicegate_config::PathError;
 use sluicegate_wire::Headers;
@@ -121,6 +121,12 @@ impl EarlyReject {
             Self::Unproven { why: Unproven::NoKey, .. } => LocalError::NoApiKey,
             Self::Unproven { why: Unproven::UnknownKey, .. } => LocalError::UnknownApiKey,
             Self::Unproven { why: Unproven::Token(error), .. } => LocalError::Token(*error),
+            Self::Unproven { why: Unproven::Refused(refusal), .. } => match refusal.status {
+                StatusCode::FORBIDDEN => LocalError::CheckForbids,
+                StatusCode::TOO_MANY_REQUESTS => LocalError::CheckDefers,
+                _ => LocalError::CheckUnproven,
+            },
+            Self::Unproven { why: Unproven::Away, .. } => LocalError::AuthAway,
         })
     }
 }
@@ -132,6 +138,8 @@ pub enum EarlyExit<'s> {
     /// A limit that does not depend on the identity of the sender is known to refuse. Nothing was verified, and only such
     /// limits are selected.
     LikelyRefused(Box<Matched<'s>>),
+    /// A service outside must be asked who sends the request. Nothing is charged yet.
+    Ask(Box<Question>),
     /// Authentication failed.
     Unauthenticated(Box<Unauthenticated<'s>>),
     /// The rules of some keys are not known.
@@ -143,7 +151,7 @@ pub struct RulesUnknown<'s> {
     /// The request with its limits as if these keys had no rules.
     pub matched: Matched<'s>,
     /// The keys.
-    pub questions: Vec<Question>,
+    pub questions: Vec<KeyQuestion>,
 }
 
 /// A request whose authentication failed.
@@ -164,11 +172,12 @@ impl<'s> RoutedRequest<'s, '_, '_> {
     /// Authenticates the sender. `may_refuse` says whether any of these checks is known to refuse.
     ///
     /// # Errors
-    /// If authentication fails, or if a limit that does not depend on it is known to refuse.
+    /// If authentication fails or waits for an answer from outside, or if a limit that does not depend on it is known to refuse.
     #[inline(never)]
     pub(crate) fn identify(
         &self,
-        jwt: Option<&Jwt>,
+        sources: Sources<'s, '_>,
+        answers: &Answers,
         may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
     ) -> Result<Identity<'s>, EarlyExit<'s>> {
         // The state of limits is reported even if they are used up.
@@ -179,9 +188,13 @@ impl<'s> RoutedRequest<'s, '_, '_> {
                 return Err(EarlyExit::LikelyRefused(Box::new(matched)));
             }
         }
-        let config = &self.snapshot.config;
-        auth::identify(&config.api_key, config.resources.consumers.as_deref(), jwt, self.parts, self.now)
-            .map_err(|why| self.unauthenticated(EarlyReject::Unproven { route: self.route_index, why }))
+        let route = &self.snapshot.routes[self.route_index].name;
+        sources.identify(route, self.parts, answers, self.now).map_err(|stop| match stop {
+            Stop::Unproven(why) => {
+                self.unauthenticated(EarlyReject::Unproven { route: self.route_index, why })
+            }
+            Stop::Ask(question) => EarlyExit::Ask(Box::new(question)),
+        })
     }
 
     /// Rejects the request, if the limits whose key it has without authentication admit it.
@@ -244,7 +257,7 @@ impl<'s> Matched<'s> {
 }
 
 /// The response to an unauthenticated request that its limits admit. They are charged; those whose cost depends on the
-/// status are settled with 401.
+/// status are settled with the one of the response.
 pub(crate) async fn respond_unauthenticated(
     mut evaluated: Evaluated<'_>,
     reject: EarlyReject,
@@ -256,7 +269,8 @@ pub(crate) async fn respond_unauthenticated(
     if !evaluated.decision.delay.is_zero() {
         context.wait_for_turn().await;
     }
-    context.charge(|cost, base| settled(cost, base, StatusCode::UNAUTHORIZED, &Headers::new()));
+    let status = reject.error().map_or(StatusCode::UNAUTHORIZED, LocalError::status);
+    context.charge(|cost, base| settled(cost, base, status, &Headers::new()));
     let mut response = response(&reject, parts, context.id());
     if let Some(headers) = RateLimitHeaders::new(evaluated.results()) {
         headers.write(&mut response.headers);
@@ -267,5 +281,13 @@ pub(crate) async fn respond_unauthenticated(
 /// The response to a rejected request that is not a preflight request.
 #[cold]
 pub(crate) fn response(reject: &EarlyReject, parts: &RequestHead, id: &RequestId) -> LocalResponse {
-    reject.error().map_or_else(|| respond::capabilities(id), |error| error.response_to(parts, id))
+    let Some(error) = reject.error() else { return respond::capabilities(id) };
+    let mut response = error.response_to(parts, id);
+    if let EarlyReject::Unproven { why: Unproven::Refused(refusal), .. } = reject {
+        refusal.challenges.iter().for_each(|value| response.headers.append_value(WWW_AUTHENTICATE, value));
+        if let Some(value) = &refusal.retry_after {
+            response.headers.append_value(RETRY_AFTER, value);
+        }
+    }
+    response
 }

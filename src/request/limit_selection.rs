@@ -16,7 +16,7 @@ use crate::request::cost::cost;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Matched, SkipReason};
 use crate::route::{LaxMatch, preflight};
-use crate::rules::{Answer, Known, Question};
+use crate::rules::{KeyQuestion, Known, RuleAnswer};
 use crate::snapshot::{RulesInForce, Snapshot};
 use crate::tls::TlsSession;
 use sluicegate_config::{Exempt, OnMissing, When};
@@ -38,7 +38,7 @@ pub(crate) struct RoutedRequest<'s, 'r, 'n> {
     pub(crate) path: &'r Cow<'r, str>,
     pub(crate) params: &'r [(&'r str, &'r str)],
     /// The rules of its keys that had to be asked for.
-    pub(crate) rules: &'r [Answer],
+    pub(crate) rules: &'r [RuleAnswer],
 }
 
 /// Which limits of a route are selected.
@@ -59,7 +59,7 @@ pub(crate) struct LimitSelection<'s> {
     pub(crate) asks: SmallVec<[Ask<'s>; 2]>,
     skipped: SmallVec<[(usize, SkipReason); 2]>,
     /// The keys whose rules are not known.
-    pub(crate) unknown: Vec<Question>,
+    pub(crate) unknown: Vec<KeyQuestion>,
 }
 
 /// What a rule makes of a limit for a request.
@@ -87,7 +87,8 @@ impl<'s> RoutedRequest<'s, '_, '_> {
             client: self.client,
             ipv6_prefix: config.client_ip.ipv6_prefix,
             api_key: &config.api_key,
-            consumer: identity.consumer.map(|consumer| consumer.name),
+            known_key: identity.key.is_some(),
+            consumer: identity.consumer(),
             host: self.host,
             method: &self.parts.method,
             path: self.path,
@@ -261,9 +262,9 @@ impl<'s> LimitSelection<'s> {
         let question = || {
             let mut text = KeyText::new();
             keys::fingerprint(&limit.config.key, subject, &request.snapshot.secret, Some(&mut text));
-            Question { limit: Arc::clone(ruled), key, text }
+            KeyQuestion { limit: Arc::clone(ruled), key, text }
         };
-        let effect = match Answer::find(request.rules, ruled, key) {
+        let effect = match RuleAnswer::find(request.rules, ruled, key) {
             Some(effect) => effect,
             None => match rules.known(ruled, key, request.now) {
                 Known::Effect(effect) => effect,
@@ -308,6 +309,6 @@ fn is_exempt(
     plan: Option<&str>,
 ) -> bool {
     lists::is_exempt(exempt, lists, client)
-        || identity.consumer.is_some_and(|consumer| exempt.consumers.iter().any(|name| name == consumer.name))
+        || identity.consumer().is_some_and(|consumer| exempt.consumers.iter().any(|name| name == consumer))
         || plan.is_some_and(|plan| exempt.plans.iter().any(|name| name.value == plan))
 }

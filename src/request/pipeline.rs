@@ -10,7 +10,8 @@ use http::uri::PathAndQuery;
 use http::{Method, header};
 use sluicegate_limiter::{Span, Time};
 
-use crate::auth::{self, Identity};
+use crate::auth::check::Check;
+use crate::auth::{self, Answers, Identity, Sources};
 use crate::boxed_future::boxed_future;
 use crate::client_connection::{Connection, RequestBody};
 use crate::limit::{self, Ask, Store, decide};
@@ -33,7 +34,7 @@ use sluicegate_wire::RequestHead;
 use sluicegate_wire::RequestTarget;
 
 /// Matches a request and evaluates its limits with the counters of this process. With `queue`, a request that a leaky
-/// bucket delays takes a place in its queue.
+/// bucket delays takes a place in its queue. Nobody outside is asked.
 ///
 /// # Errors
 /// If the request is rejected before its limits are evaluated, or if authentication failed and the limits admit it.
@@ -51,6 +52,9 @@ pub fn evaluate<'s>(
             Err(EarlyExit::Unauthenticated(exit)) => break (exit.matched, Some(exit.reject)),
             Err(EarlyExit::RulesUnknown(exit)) => break (exit.matched, None),
             Err(EarlyExit::Rejected(reject)) => return Err(reject),
+            Err(EarlyExit::Ask(_)) => {
+                result = match_answered(snapshot, origin, parts, now, &|_| false, &Answers::offline());
+            }
             Err(EarlyExit::LikelyRefused(matched)) => match matched.refused_locally(now) {
                 Some(evaluated) => return Ok(evaluated),
                 None => result = match_request(snapshot, origin, parts, now, &|_| false),
@@ -78,13 +82,29 @@ impl<'s> Matched<'s> {
 ///
 /// # Errors
 /// If matching stops before all limits are selected.
-#[inline(never)]
+#[inline]
 pub fn match_request<'s>(
     snapshot: &'s Snapshot,
     origin: Origin<'_>,
     parts: &RequestHead,
     now: Time,
     may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
+) -> Result<Matched<'s>, EarlyExit<'s>> {
+    match_answered(snapshot, origin, parts, now, may_refuse, Answers::none())
+}
+
+/// The same with what services outside have said of the request.
+///
+/// # Errors
+/// If matching stops before all limits are selected.
+#[inline(never)]
+pub fn match_answered<'s>(
+    snapshot: &'s Snapshot,
+    origin: Origin<'_>,
+    parts: &RequestHead,
+    now: Time,
+    may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
+    answers: &Answers,
 ) -> Result<Matched<'s>, EarlyExit<'s>> {
     if !is_served(&parts.method) {
         return Err(EarlyReject::Method.into());
@@ -133,7 +153,15 @@ pub fn match_request<'s>(
         return Err(EarlyReject::AddressDenied { route: route_index }.into());
     }
     let wants_user = route.wants_user || lax_matches.iter().any(|lax| snapshot.routes[lax.route].wants_user);
-    let jwt = snapshot.jwt.as_deref().filter(|_| wants_user);
+    let wants_check = snapshot.check.is_some()
+        && (configs[route_index].check || lax_matches.iter().any(|lax| configs[lax.route].check));
+    let sources = Sources {
+        api_key: &snapshot.config.api_key,
+        consumers: snapshot.config.resources.consumers.as_deref(),
+        jwt: snapshot.jwt.as_deref().filter(|_| wants_user),
+        introspection: snapshot.introspection.as_ref().filter(|_| wants_user),
+        check: snapshot.check.as_ref().filter(|_| wants_check),
+    };
     let request = RoutedRequest {
         snapshot,
         tls: origin.tls,
@@ -147,9 +175,8 @@ pub fn match_request<'s>(
         params: &params,
         rules: origin.rules,
     };
-    let verifies = snapshot.config.api_key.consumers.is_some() || jwt.is_some();
-    let identity = match verifies && !request.is_exempt_preflight(route_index) {
-        true => request.identify(jwt, may_refuse)?,
+    let identity = match sources.any() && !request.is_exempt_preflight(route_index) {
+        true => request.identify(sources, answers, may_refuse)?,
         false => Identity::default(),
     };
     let mut selection = LimitSelection::default();
@@ -248,8 +275,15 @@ pub async fn serve(
             if let Some(jwt) = &view.snapshot.jwt {
                 jwt.tell_upstream(&mut parts.headers, identity.token.as_deref());
             }
+            if let Some(introspection) = &view.snapshot.introspection {
+                introspection.tell_upstream(&mut parts.headers, identity.token.as_deref());
+            }
+            let check = view.snapshot.check.as_deref();
+            if check.is_some() {
+                Check::clean(&mut parts.headers);
+            }
             let upstream = view.upstream(*index);
-            let consumer = auth::consumer_headers(&view.snapshot.config.api_key, identity.consumer);
+            let consumer = auth::consumer_headers(&view.snapshot.config.api_key, check, &identity);
             let rules = |headers: &mut Headers| context.apply_header_rules(headers);
             // Only `outgoing` is held while the server is awaited.
             let forwarding = async {
@@ -319,15 +353,17 @@ fn evaluate_local<'s>(
     }
 }
 
-/// Goes on where [`evaluate_local`] stopped: limits that are shared, the state of limits, and authentication that failed.
+/// Goes on where [`evaluate_local`] stopped: limits that are shared, the state of limits, authentication that failed, and
+/// services outside that must be asked who sends the request.
 async fn evaluate_shared<'s>(
     view: &'s View,
     mut result: Result<Matched<'s>, EarlyExit<'s>>,
     context: &mut RequestContext,
     parts: &RequestHead,
-    now: Time,
+    mut now: Time,
 ) -> Disposition<'s> {
     let mut rules = Vec::new();
+    let mut answers = Answers::default();
     let (matched, reject) = loop {
         match result {
             Ok(matched) => break (matched, None),
@@ -336,7 +372,7 @@ async fn evaluate_shared<'s>(
                     rules.extend(in_force.rules.load(&exit.questions).await);
                 }
                 let origin = Origin { rules: &rules, ..context.origin() };
-                result = match_request(&view.snapshot, origin, parts, now, &|_| false);
+                result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
                 if let Ok(matched) = &result {
                     context.set_matched(matched, parts);
                 }
@@ -355,7 +391,15 @@ async fn evaluate_shared<'s>(
                     return Disposition::Answered(refuse_limited(&evaluated, view, context, parts));
                 }
                 let origin = Origin { rules: &rules, ..context.origin() };
-                result = match_request(&view.snapshot, origin, parts, now, &|_| false);
+                result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
+                if let Ok(matched) = &result {
+                    context.set_matched(matched, parts);
+                }
+            }
+            Err(EarlyExit::Ask(question)) => {
+                now = context.ask(&mut answers, *question, parts).await;
+                let origin = Origin { rules: &rules, ..context.origin() };
+                result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
                 if let Ok(matched) = &result {
                     context.set_matched(matched, parts);
                 }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::auth::Identity;
 use crate::limit::{Ask, Decision, SelectedLimit};
 use crate::respond::{LimitResults, StaticHeaders};
-use crate::rules::Answer;
+use crate::rules::RuleAnswer;
 use crate::snapshot::Route;
 use crate::tls::TlsSession;
 
@@ -22,7 +22,7 @@ pub struct Origin<'a> {
     /// The TLS session, if the connection has one.
     pub tls: Option<&'a TlsSession>,
     /// The rules of its keys that had to be asked for.
-    pub rules: &'a [Answer],
+    pub rules: &'a [RuleAnswer],
 }
 
 /// A request with its route, the identity of its sender, and the limits that apply to it.

@@ -125,6 +125,9 @@ fn load(config: &Config, before: Option<&LoadedConfig>, report: &mut Report) -> 
         .map(|listener| listener.tls.as_ref().map(|tls| listener::files(tls, before, now, report)))
         .collect();
     let token_keys = config.jwt.as_ref().and_then(|jwt| tokens::keys(&jwt.keys, report));
+    let introspection = config.introspection.as_ref().map(|introspection| &introspection.service);
+    let services = introspection.into_iter().chain(config.check.as_ref().map(|check| &check.service));
+    services.filter_map(|service| service.ca.as_ref()).for_each(|ca| upstream::check_roots(ca, report));
     if let Some(tls) = config.store.as_ref().and_then(|store| store.tls.as_ref()) {
         upstream::check_redis(tls, report);
     }
@@ -196,9 +199,12 @@ fn consumers(
     }
 }
 
-/// Warns of plans that are exempt from a limit and that no consumer can have. Plans in tokens are not known here.
+/// Warns of plans that are exempt from a limit and that no consumer can have. Plans in tokens and in answers of a check are
+/// not known here.
 fn warn_of_plans(config: &Config, consumers: &Consumers, report: &mut Report) {
-    if config.jwt.as_ref().is_some_and(|jwt| jwt.plan_claim.is_some()) {
+    let of_token = config.jwt.as_ref().is_some_and(|jwt| jwt.plan_claim.is_some())
+        || config.introspection.as_ref().is_some_and(|introspection| introspection.plan_claim.is_some());
+    if of_token || config.check.is_some() {
         return;
     }
     for plan in config.limits.iter().flat_map(|limit| &limit.exempt.plans) {

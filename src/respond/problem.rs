@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{StatusCode, header};
 use sluicegate_limiter::Span;
 
-use super::grpc::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
+use super::grpc::{PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAUTHENTICATED, UNAVAILABLE, grpc, is_grpc};
 use crate::auth::jwt::TokenError;
 use crate::message::{LocalBody, LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
@@ -34,6 +34,14 @@ pub enum LocalError {
     UnknownApiKey,
     /// 401: the token is invalid or missing.
     Token(TokenError),
+    /// 401: the external check wants other credentials.
+    CheckUnproven,
+    /// 403: the external check refuses the request.
+    CheckForbids,
+    /// 429: the external check refuses the request for now.
+    CheckDefers,
+    /// 503: who sends the request cannot be found out.
+    AuthAway,
     /// 403: the address of the client is not admitted.
     AddressDenied,
     /// 404: no route matches.
@@ -76,10 +84,14 @@ impl LocalError {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::KeyMissing | Self::UserMissing | Self::NoApiKey | Self::UnknownApiKey | Self::Token(_) => {
-                StatusCode::UNAUTHORIZED
-            }
-            Self::AddressDenied => StatusCode::FORBIDDEN,
+            Self::KeyMissing
+            | Self::UserMissing
+            | Self::NoApiKey
+            | Self::UnknownApiKey
+            | Self::Token(_)
+            | Self::CheckUnproven => StatusCode::UNAUTHORIZED,
+            Self::AddressDenied | Self::CheckForbids => StatusCode::FORBIDDEN,
+            Self::CheckDefers => StatusCode::TOO_MANY_REQUESTS,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
@@ -89,7 +101,7 @@ impl LocalError {
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::UpstreamFailed => StatusCode::BAD_GATEWAY,
-            Self::UpstreamBusy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::UpstreamBusy | Self::AuthAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::UpstreamSlow => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -102,6 +114,8 @@ impl LocalError {
                 RefusalReason::Unauthenticated
             }
             Self::UnknownApiKey | Self::Token(_) => RefusalReason::Forbidden,
+            Self::CheckUnproven | Self::CheckForbids | Self::CheckDefers => RefusalReason::Check,
+            Self::AuthAway => RefusalReason::AuthUnavailable,
             Self::AddressDenied => RefusalReason::List,
             Self::NoRoute => RefusalReason::NoRoute,
             Self::Method => RefusalReason::Method,
@@ -127,6 +141,10 @@ impl LocalError {
             Self::NoApiKey => "this API needs exactly one API key, which the request does not carry",
             Self::UnknownApiKey => "the API key of the request is not known here",
             Self::Token(error) => error.description(),
+            Self::CheckUnproven => "the credentials of the request are not accepted here",
+            Self::CheckForbids => "this request is not permitted",
+            Self::CheckDefers => "this request is not permitted at the moment",
+            Self::AuthAway => "the gateway cannot find out who sends this request; try again in 1 second",
             Self::AddressDenied => "clients with this address are not admitted here",
             Self::NoRoute => "no route matches this request",
             Self::Method => "this method is not served here",
@@ -154,7 +172,7 @@ impl LocalError {
         if let Some(challenge) = self.challenge() {
             response.headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
-        if self == Self::UpstreamBusy {
+        if matches!(self, Self::UpstreamBusy | Self::AuthAway) {
             response.headers.insert(header::RETRY_AFTER, "1");
         }
         if self == Self::Method {
@@ -182,12 +200,14 @@ impl LocalError {
 }
 
 impl LocalError {
-    /// The response in the protocol of the client: a gRPC call gets 401 and 403 as a gRPC status.
+    /// The response in the protocol of the client: a gRPC call gets a failed authentication as a gRPC status.
     #[cold]
     pub fn response_to(self, parts: &RequestHead, id: &RequestId) -> LocalResponse {
-        let grpc_status = match self.status() {
-            StatusCode::UNAUTHORIZED => Some(UNAUTHENTICATED),
-            StatusCode::FORBIDDEN => Some(PERMISSION_DENIED),
+        let grpc_status = match (self.status(), self) {
+            (StatusCode::UNAUTHORIZED, _) => Some(UNAUTHENTICATED),
+            (StatusCode::FORBIDDEN, _) => Some(PERMISSION_DENIED),
+            (_, Self::CheckDefers) => Some(RESOURCE_EXHAUSTED.0),
+            (_, Self::AuthAway) => Some(UNAVAILABLE.0),
             _ => None,
         };
         let Some(status) = grpc_status.filter(|_| is_grpc(parts)) else { return self.response(id) };

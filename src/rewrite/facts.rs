@@ -48,11 +48,8 @@ impl Facts<'_> {
             },
             Variable::Listener => Some(Cow::Borrowed(self.listener?.as_bytes())),
             Variable::Route => Some(Cow::Borrowed(self.route?.name.as_bytes())),
-            Variable::Consumer => same(self.identity?.consumer?.name.as_bytes()),
-            Variable::Metadata(name) => {
-                let consumer = self.identity?.consumer?;
-                same(consumer.metadata().find(|(known, _)| known == name)?.1.as_bytes())
-            }
+            Variable::Consumer => same(self.identity?.consumer()?.as_bytes()),
+            Variable::Metadata(name) => same(self.identity?.metadata(name)?.as_bytes()),
             Variable::Plan => same(self.identity?.plan()?.as_bytes()),
             Variable::User => same(self.identity?.token.as_deref()?.user()?.as_bytes()),
             Variable::Claim(name) => same(self.identity?.token.as_deref()?.claim(name)?.as_bytes()),

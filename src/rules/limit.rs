@@ -22,7 +22,7 @@ pub struct RuledLimit {
 
 /// A key whose rule is not known.
 #[derive(Clone)]
-pub struct Question {
+pub struct KeyQuestion {
     /// The limit.
     pub limit: Arc<RuledLimit>,
     /// The key.
@@ -33,7 +33,7 @@ pub struct Question {
 
 /// The rule of a key, for the request that waited for it.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer {
+pub struct RuleAnswer {
     /// The key in the cache.
     pub(super) slot: u64,
     /// What its rule changes; `None` if it has none.
@@ -63,7 +63,7 @@ impl RuledLimit {
     }
 }
 
-impl Answer {
+impl RuleAnswer {
     /// The answer to a question among others.
     pub fn find(answers: &[Self], limit: &RuledLimit, key: Fingerprint) -> Option<Option<EffectId>> {
         let slot = limit.slot(key);

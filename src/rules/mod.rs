@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use arc_swap::ArcSwap;
 use sluicegate_counters::{Fingerprint, KeySecret};
 use sluicegate_limiter::{Span, Time};
 use sluicegate_rules::{Lookup, VerdictCache};
@@ -25,7 +26,7 @@ use tokio::sync::{oneshot, watch};
 use self::effect::Effects;
 pub use self::effect::{Effect, EffectId};
 use self::flights::Flights;
-pub use self::limit::{Answer, Question, RuledLimit};
+pub use self::limit::{KeyQuestion, RuleAnswer, RuledLimit};
 pub use self::slots::Slots;
 use crate::clock::Clock;
 use sluicegate_config::RulesConfig;
@@ -42,13 +43,13 @@ pub struct Rules {
     config: RulesConfig,
     ttl: Span,
     clock: Clock,
-    /// The store.
-    pub file: Arc<RuleFile>,
+    /// The store. It is opened anew if a successor that it was handed over to has not come.
+    file: Arc<ArcSwap<RuleFile>>,
     cache: VerdictCache,
     effects: Effects,
     limits: Mutex<HashMap<String, Arc<RuledLimit>>>,
     flights: Flights,
-    questions: SyncSender<(u64, Question)>,
+    questions: SyncSender<(u64, KeyQuestion)>,
     /// Why the store gave no answer when it was last asked.
     trouble: Mutex<Option<String>>,
     secret: KeySecret,
@@ -78,9 +79,12 @@ impl Rules {
         }
         let file = match of_file {
             Some(before) => Arc::clone(&before.file),
-            None => Arc::new(RuleFile::open(&config.file.path).map_err(|error| format!("rules: {error}"))?),
+            None => {
+                let file = RuleFile::open(&config.file.path).map_err(|error| format!("rules: {error}"))?;
+                Arc::new(ArcSwap::from_pointee(file))
+            }
         };
-        let version = file.version().map_err(|error| format!("rules: {error}"))?.version;
+        let version = file.load().version().map_err(|error| format!("rules: {error}"))?.version;
         let (questions, receiver) = sync_channel(MAX_QUESTIONS);
         let rules = Arc::new(Self {
             ttl: config.ttl.into(),
@@ -113,6 +117,26 @@ impl Rules {
             named.spawn(ask).map_err(|error| format!("rules: cannot start a thread: {error}"))?;
         }
         Ok(rules)
+    }
+
+    /// The store.
+    pub fn file(&self) -> Arc<RuleFile> {
+        self.file.load_full()
+    }
+
+    /// Lets a successor of this process write the rules. They can still be read here. Blocks.
+    pub fn hand_over(&self) {
+        self.file().release_lock();
+    }
+
+    /// The successor has not come: this process writes the rules again. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, because another process has it by now.
+    pub fn take_back(&self) -> Result<(), String> {
+        let file = RuleFile::open(&self.config.file.path).map_err(|error| format!("rules: {error}"))?;
+        self.file.store(Arc::new(file));
+        Ok(())
     }
 
     /// Whether they are remembered as this configuration says.
@@ -149,7 +173,7 @@ impl Rules {
 
     /// Asks the store for the rule of a key, for nobody in particular.
     #[cold]
-    pub fn refresh(&self, question: Question) {
+    pub fn refresh(&self, question: KeyQuestion) {
         if let Some(number) = self.flights.begin(question.limit.slot(question.key), None) {
             self.send((number, question));
         }
@@ -157,7 +181,7 @@ impl Rules {
 
     /// Asks the store for the rules of keys, and waits for the answers for the configured time. A key without an answer keeps
     /// the rule that was last known.
-    pub async fn load(&self, questions: &[Question]) -> Vec<Answer> {
+    pub async fn load(&self, questions: &[KeyQuestion]) -> Vec<RuleAnswer> {
         let mut answers = Vec::with_capacity(questions.len());
         // All are asked before the first answer is awaited.
         let begun: Vec<_> = questions.iter().map(|question| self.begin(question)).collect();
@@ -169,21 +193,21 @@ impl Rules {
                         Err(_) => receiver = self.begin(question), // the rule changed meanwhile
                     }
                 };
-                answers.push(Answer { slot: question.limit.slot(question.key), effect });
+                answers.push(RuleAnswer { slot: question.limit.slot(question.key), effect });
             }
         };
         let in_time = tokio::time::timeout(self.config.wait, all).await.is_ok();
         if !in_time {
             for question in &questions[answers.len()..] {
                 let slot = question.limit.slot(question.key);
-                answers.push(Answer { slot, effect: self.last_known(slot) });
+                answers.push(RuleAnswer { slot, effect: self.last_known(slot) });
             }
         }
         answers
     }
 
     /// Asks for the rule of a key, unless that has been asked.
-    fn begin(&self, question: &Question) -> oneshot::Receiver<Option<EffectId>> {
+    fn begin(&self, question: &KeyQuestion) -> oneshot::Receiver<Option<EffectId>> {
         let (sender, receiver) = oneshot::channel();
         if let Some(number) = self.flights.begin(question.limit.slot(question.key), Some(sender)) {
             self.send((number, question.clone()));
@@ -221,7 +245,7 @@ impl Rules {
         self.cache.len()
     }
 
-    fn send(&self, (number, question): (u64, Question)) {
+    fn send(&self, (number, question): (u64, KeyQuestion)) {
         let slot = question.limit.slot(question.key);
         if self.questions.try_send((number, question)).is_err() {
             self.flights.end(slot, number, self.last_known(slot));

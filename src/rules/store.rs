@@ -7,13 +7,13 @@ use std::sync::{Arc, PoisonError};
 use sluicegate_counters::Fingerprint;
 use sluicegate_rules::{Compiled, KeyPart, KeyValue, Patterns, Stored, choose, spellings};
 
-use super::{Effect, EffectId, Question, RuledLimit, Rules, effect};
+use super::{Effect, EffectId, KeyQuestion, RuledLimit, Rules, effect};
 use crate::keys;
 use sluicegate_config::Part;
 
 impl Rules {
     /// Asks the store for the rule of a key, remembers it and tells those that wait.
-    pub(super) fn ask(&self, flight: u64, question: &Question) {
+    pub(super) fn ask(&self, flight: u64, question: &KeyQuestion) {
         let slot = question.limit.slot(question.key);
         let token = self.cache.begin(slot);
         match self.find(question) {
@@ -30,14 +30,14 @@ impl Rules {
     }
 
     /// The effect of the rule of a key, and until when that is certain.
-    fn find(&self, question: &Question) -> Result<(u32, Option<sluicegate_limiter::Time>), String> {
+    fn find(&self, question: &KeyQuestion) -> Result<(u32, Option<sluicegate_limiter::Time>), String> {
         let parts: Vec<(Part, &[u8])> = keys::parts_of(&question.text).collect();
         let key: Vec<KeyPart<'_>> = parts
             .iter()
             .map(|(part, value)| KeyPart { name: part.name(), value: value_of(part, value) })
             .collect();
         let name = &question.limit.name;
-        let exact = self.file.exact(name, &spellings(&key)).map_err(|error| error.to_string())?;
+        let exact = self.file().exact(name, &spellings(&key)).map_err(|error| error.to_string())?;
         let exact: Vec<Arc<Compiled>> = exact.into_iter().filter_map(compiled).collect();
         let patterns = question.limit.patterns.load();
         let choice = choose(&exact, &patterns, &key, self.clock.now());
@@ -69,10 +69,10 @@ impl Rules {
     /// Reads which limits have rules, and their rules for patterns of keys.
     pub(super) fn read_limits(&self) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("rules: {error}");
-        for name in self.file.limits().map_err(|error| failed(&error))? {
+        for name in self.file().limits().map_err(|error| failed(&error))? {
             self.limit(&name).activate();
         }
-        let (_, patterns) = self.file.patterns().map_err(|error| failed(&error))?;
+        let (_, patterns) = self.file().patterns().map_err(|error| failed(&error))?;
         let mut by_limit: HashMap<String, Vec<Arc<Compiled>>> = HashMap::new();
         for stored in patterns {
             let limit = stored.rule.limit.clone();

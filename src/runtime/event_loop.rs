@@ -20,6 +20,7 @@ use super::supervisor::Supervisor;
 use crate::admin::ReloadRequest;
 use crate::file_watch;
 use crate::resources::Source;
+use crate::rules::Rules;
 
 /// Where the events come from that the supervisor handles.
 pub(super) struct Events {
@@ -98,12 +99,19 @@ impl Supervisor {
                     let successor = socket.accept().await;
                     // The lock keeps the configuration from changing while its sockets are handed over.
                     let supervisor = supervisor.lock().await;
+                    let rules = shared.snapshot.load().rules();
+                    lend_rules(rules.as_ref(), |rules| {
+                        rules.hand_over();
+                        Ok(())
+                    })
+                    .await;
                     match hand_over(successor, &supervisor.sockets, socket).await {
                         Ok(taken) => break taken,
                         Err(error) => tracing::warn!(
                             "the process that asked for the sockets did not take over: {error}"
                         ),
                     }
+                    lend_rules(rules.as_ref(), Rules::take_back).await;
                 },
             }
         };
@@ -138,6 +146,19 @@ impl Supervisor {
                 Err(StartError::System(format!("the task that {task} has failed; see the log")))
             }
         }
+    }
+}
+
+/// Lets a successor write the rules, or takes them back.
+async fn lend_rules(
+    rules: Option<&Arc<Rules>>,
+    lend: impl FnOnce(&Rules) -> Result<(), String> + Send + 'static,
+) {
+    let Some(rules) = rules.map(Arc::clone) else { return };
+    match crate::boxed_future::spawn_blocking(move || lend(&rules)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!("{error}: rules can be changed here after a restart only"),
+        Err(error) => tracing::error!("{error}"),
     }
 }
 

@@ -199,8 +199,9 @@ pub(super) fn disown_client(headers: &mut Headers, own: &HeaderName, trusted: bo
 pub(super) fn set_consumer(headers: &mut Headers, consumer: ConsumerHeaders<'_>) {
     let own = [X_CONSUMER_NAME, X_CONSUMER_PLAN];
     disown(headers, |name| own.iter().any(|own| reads_like(name, own.as_ref())));
-    let Some(consumer) = consumer.0 else { return };
-    headers.append(X_CONSUMER_NAME, consumer.name);
+    if let Some(name) = consumer.name {
+        headers.append(X_CONSUMER_NAME, name);
+    }
     if let Some(plan) = consumer.plan {
         headers.append(X_CONSUMER_PLAN, plan);
     }

@@ -48,7 +48,9 @@ pub struct Underscores {
 impl Underscores {
     /// The policy of a configuration. `reserved` are the headers that routes, limits and credentials use.
     pub fn new(config: &Config, reserved: &[HeaderName]) -> Self {
-        let claims = config.jwt.iter().flat_map(|jwt| &jwt.forward).map(|(name, _)| name);
+        let of_jwt = config.jwt.iter().flat_map(|jwt| &jwt.forward);
+        let of_answers = config.introspection.iter().flat_map(|introspection| &introspection.forward);
+        let claims = of_jwt.chain(of_answers).map(|(name, _)| name);
         let changed = config.routes.iter().flat_map(|route| &route.shape.request).map(|change| &change.name);
         let names = reserved.iter().chain(claims).chain(changed).map(HeaderName::as_str);
         let names = names.chain([X_REQUEST_ID, X_CONSUMER_NAME, X_CONSUMER_PLAN]);

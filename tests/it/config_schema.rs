@@ -15,7 +15,7 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 107] = [
+const BEYOND: [(&str, &str); 109] = [
     ("cannot read", "files"),
     ("holds no", "files"),
     ("holds a certificate that is none", "files"),
@@ -81,10 +81,12 @@ const BEYOND: [(&str, &str); 107] = [
     ("URL of", "what a URL means"),
     ("holds no user or password", "what a URL means"),
     ("can be anybody's", "what a URL means"),
+    ("can be read by anybody", "what a URL means"),
     ("such as https://id.example.com", "what a URL means"),
     ("is not a host", "headers and names"),
     ("header name", "headers and names"),
     ("cannot be forwarded", "headers and names"),
+    ("cannot be sent on", "headers and names"),
     ("content type", "headers and names"),
     ("cannot be the name", "headers and names"),
     ("cannot be changed", "headers and names"),

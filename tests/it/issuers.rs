@@ -329,7 +329,7 @@ fn a_slow_issuer_times_out_and_delays_no_request() {
 }
 
 /// One answer after the other over TLS, by a certificate that nobody signed but itself.
-fn over_tls(body: String) -> (SocketAddr, String) {
+pub(crate) fn over_tls(body: String) -> (SocketAddr, String) {
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let pem = own.cert.pem();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());

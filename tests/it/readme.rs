@@ -81,7 +81,11 @@ fn features_listed_as_missing_are_refused() {
             if place == "listen" { ", FIELD" } else { "" },
             if place == "limits" { ", FIELD" } else { "" },
             if place == "routes" { ", FIELD" } else { "" },
-            if place.is_empty() { "FIELD\n" } else { "" },
+            match place {
+                "" => "FIELD\n",
+                "rules" => "rules: {FIELD}\n",
+                _ => "",
+            },
         )
     };
     for feature in missing {

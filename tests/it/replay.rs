@@ -46,6 +46,18 @@ fn folder(rules: &str, log: &[u8]) -> Folder {
     folder
 }
 
+/// A replay asks nobody: what would be checked outside is admitted.
+#[test]
+fn a_replay_asks_no_service() {
+    let auth = "auth: {check: {url: 'http://127.0.0.1:1/check'}, introspection: \
+                {url: 'http://127.0.0.1:1/', client_id: gw, client_secret: s}}\n";
+    let folder = folder(&format!("{auth}{RULES}"), combined(0, "192.0.2.1", "/v1/a").repeat(3).as_bytes());
+    let output = folder.run(&["replay", "access.log", "--decisions", "out.jsonl"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let outcomes: Vec<Value> = folder.read("out.jsonl").iter().map(|row| row["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["admitted", "admitted", "refused"]);
+}
+
 /// A log without hosts matches no route with a host: that is said, with the reason and the targets, and `--host` judges
 /// it.
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::harness::load::admitted;
-use crate::harness::{Client, Gateway, Load, Response, Setup, TOKEN, deadline, program, until};
+use crate::harness::{Client, Gateway, Load, RedisServer, Response, Setup, TOKEN, deadline, program, until};
 
 /// A limit of 5 that does not fill up again, with rules.
 const FIVE: &str = "rules: {file: rules.db}\nlimits: {per-key: {key: api_key, rate: 5/366d}}\nroutes: [{name: api, \
@@ -349,4 +349,39 @@ fn the_command() {
     assert!(code == 1 && told.contains("there is no rule `acme`"), "{told}");
     let changes = gateway.admin_get("/rules:changes?since=1").text();
     assert_eq!(changes.lines().count(), 2, "{changes}");
+}
+
+/// A new process takes over with the rules, and can change them; a process that asks and goes away changes nothing.
+#[test]
+fn a_successor_takes_the_rules_over() {
+    let gateway = Setup::default().handover().start(FIVE);
+    put(&gateway, "acme", &rule("k1", "50/366d"));
+    drop(std::os::unix::net::UnixStream::connect(gateway.handover()).unwrap());
+    until("the rules can be changed again", || {
+        (put(&gateway, "acme", &rule("k1", "60/366d")).status == 200).then_some(())
+    });
+    assert_eq!(left(&gateway, "k1").0, 60);
+    let successor = gateway.successor();
+    assert_eq!(left(&successor, "k1").0, 60);
+    assert_eq!(put(&successor, "acme", &rule("k1", "70/366d")).status, 200);
+    assert_eq!(left(&successor, "k1").0, 70);
+}
+
+/// A limit that is counted in Redis: a rule is exact there too, on what was spent.
+#[test]
+fn rules_of_a_shared_limit() {
+    let redis = RedisServer::start();
+    let gateway = Setup::default().workers(3).start(&(redis.store() + FIVE));
+    until("the store is up", || (gateway.metric("sluicegate_store_up", &[]) == 1.0).then_some(()));
+    assert_eq!(left(&gateway, "k1"), (5, 4));
+    assert_eq!(put(&gateway, "acme", &rule("k1", "50/366d")).status, 201);
+    assert_eq!(left(&gateway, "k1"), (50, 39));
+    assert_eq!(gateway.remaining("per-key", "k1"), 39);
+    assert_eq!(put(&gateway, "bulk", &rule("k2", "70/366d")).status, 201);
+    let gateways = [gateway];
+    assert_eq!(admitted(&Load::on(&gateways, 32).keys(&["k2"]).send(300)), 70);
+    assert_eq!(gateways[0].remaining("per-key", "k2"), 0);
+    assert_eq!(put(&gateways[0], "bulk", &rule("k2", "700/366d")).status, 200);
+    assert_eq!(left(&gateways[0], "k2").1, 0, "what was used up is used up");
+    assert_eq!(gateways[0].metric("sluicegate_store_disagreements_total", &[]), 0.0);
 }

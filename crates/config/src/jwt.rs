@@ -6,6 +6,7 @@ use http::HeaderName;
 use serde::{Serialize, Serializer};
 
 use super::at::{At, FileContent, FileRef};
+use super::http_url::HttpUrl;
 use super::secret::Secret;
 use super::serialize::{authorities, by_name, seconds, text};
 
@@ -59,34 +60,14 @@ pub enum JwtKeys {
 /// A JWK set that the issuer serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JwksUrl {
-    /// The URL as people are told it, without its query.
-    #[serde(rename = "url")]
-    pub text: String,
-    /// Whether it is https.
-    #[serde(skip)]
-    pub tls: bool,
-    /// A name or an address; IPv6 without brackets.
-    #[serde(skip)]
-    pub host: String,
-    /// The port.
-    #[serde(skip)]
-    pub port: u16,
-    /// Path and query.
-    #[serde(skip)]
-    pub path: String,
+    /// Where it is.
+    pub url: HttpUrl,
     /// How often it is fetched.
     #[serde(serialize_with = "seconds")]
     pub refresh: Duration,
     /// The authorities that are trusted; `None` for those of the system.
     #[serde(serialize_with = "authorities")]
     pub ca: Option<FileContent>,
-}
-
-impl JwksUrl {
-    /// Whether another URL leads to the same place.
-    pub fn is_at(&self, other: &Self) -> bool {
-        (self.tls, &self.host, self.port, &self.path) == (other.tls, &other.host, other.port, &other.path)
-    }
 }
 
 fn in_file<S: Serializer>(file: &FileRef, serializer: S) -> Result<S::Ok, S::Error> {

@@ -18,6 +18,7 @@ mod env;
 #[cfg(feature = "schema")]
 mod hints;
 mod host_name;
+mod http_url;
 mod jwt;
 mod key_spec;
 mod listener;
@@ -26,6 +27,7 @@ mod log;
 mod model;
 mod network;
 mod normal_path;
+mod outside;
 mod pattern;
 mod percent;
 mod raw;
@@ -34,6 +36,7 @@ mod raw_cors;
 mod raw_jwt;
 mod raw_listen;
 mod raw_log;
+mod raw_outside;
 mod raw_route;
 mod raw_rules;
 mod raw_shape;
@@ -68,11 +71,12 @@ pub use client::{ClientConfig, DrainConfig, H2Config};
 pub use cors::{Below, CorsConfig, Origins};
 pub use cost::{Cost, DetailedCost};
 pub use host_name::host_name;
+pub use http_url::HttpUrl;
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use key_spec::{KeySpec, Part};
 pub use listener::{
-    AdminConfig, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader, ListenerConfig,
-    MinTls, TlsConfig, TrustedList,
+    AdminConfig, AdminToken, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader,
+    ListenerConfig, MinTls, Role, TlsConfig, TrustedList,
 };
 pub use lists::{Access, ListConfig, ListSource};
 pub use log::{
@@ -85,6 +89,7 @@ pub use model::{
 };
 pub use network::parse_network;
 pub use normal_path::{PathError, is_overlong, normalize};
+pub use outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
 pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
 pub use percent::{form_decode, percent_decode};
 pub use reference::Reference;

@@ -84,8 +84,42 @@ pub struct AdminConfig {
     pub address: SocketAddr,
     /// The token that changes require; empty for a read-only API.
     pub token: Secret,
+    /// More tokens.
+    #[serde(serialize_with = "by_name_of")]
+    pub tokens: Vec<AdminToken>,
+    /// Whether reading requires a token too.
+    pub reads_need_token: bool,
     /// Hosts under which it answers, beside those of this machine: names in lower case, and addresses.
     pub hosts: Vec<String>,
+}
+
+/// A token of the admin API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AdminToken {
+    /// Who has it.
+    #[serde(skip)]
+    pub name: String,
+    /// The token.
+    pub token: Secret,
+    /// What it allows.
+    pub role: Role,
+}
+
+/// What a token of the admin API allows; each role includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Reading.
+    Read,
+    /// Changes of rules.
+    Rules,
+    /// Everything.
+    All,
+}
+
+/// Tokens as a mapping, by name.
+fn by_name_of<S: serde::Serializer>(tokens: &[AdminToken], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(tokens.iter().map(|token| (&token.name, token)))
 }
 
 /// How the client address is determined behind proxies.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use http::HeaderName;
 use serde::{Serialize, Serializer};
 
-use super::jwt::JwtConfig;
 use super::model::{ApiKeyConfig, ApiKeySource};
 
 /// Headers that are secrets, whatever they are called here.
@@ -15,12 +14,16 @@ const SECRET_WORDS: [&str; 5] = ["api-key", "apikey", "token", "secret", "passw"
 /// A query parameter that is a secret everywhere (RFC 6750 §2.3).
 const ACCESS_TOKEN: &str = "access_token";
 
-/// Whether the value of a header is a secret.
-pub fn is_secret_header(name: &HeaderName, api_key: &ApiKeyConfig, jwt: Option<&JwtConfig>) -> bool {
+/// Whether the value of a header is a secret; `token_headers` are those that tokens come in.
+pub fn is_secret_header<'a>(
+    name: &HeaderName,
+    api_key: &ApiKeyConfig,
+    token_headers: impl IntoIterator<Item = &'a HeaderName>,
+) -> bool {
     SECRETS.contains(&name.as_str().replace('_', "-").as_str())
         || has_secret_word(name.as_str())
         || matches!(&api_key.source, ApiKeySource::Header(own) if own == name)
-        || jwt.is_some_and(|jwt| jwt.header == *name)
+        || token_headers.into_iter().any(|own| own == name)
 }
 
 /// Whether a header or a parameter is called as secrets are.

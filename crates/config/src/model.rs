@@ -15,6 +15,7 @@ use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
 use super::log::{AccessLogConfig, TraceConfig};
+use super::outside::{CheckConfig, IntrospectionConfig};
 use super::raw::RawLimit;
 use super::reference::Reference;
 use super::route::RouteConfig;
@@ -37,6 +38,10 @@ pub struct Config {
     pub api_key: ApiKeyConfig,
     /// How user tokens are verified; without it there are none.
     pub jwt: Option<JwtConfig>,
+    /// Where tokens are asked about that are not verified here.
+    pub introspection: Option<IntrospectionConfig>,
+    /// Where each request is asked about.
+    pub check: Option<CheckConfig>,
     /// Where shared counters live; without it all counters are local.
     pub store: Option<RedisConfig>,
     /// Where rules are kept; without it there are none.

@@ -12,6 +12,7 @@ use super::raw_cors::RawCors;
 use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
 use super::raw_log::{RawAccessLog, RawTrace};
+use super::raw_outside::{RawCheck, RawIntrospection};
 use super::raw_route::RawRoute;
 use super::raw_rules::RawRules;
 use super::raw_shape::RawHeaderChanges;
@@ -112,6 +113,10 @@ mapping! {
         api_key: RawApiKey,
         /// User tokens.
         jwt: RawJwt,
+        /// Tokens that are asked about at their issuer.
+        introspection: RawIntrospection,
+        /// An external check of each request.
+        check: RawCheck,
     }
 }
 

@@ -4,7 +4,7 @@ use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
-use super::read::{OneOrMany, mapping};
+use super::read::{Named, OneOrMany, mapping};
 #[cfg(feature = "schema")]
 use super::schema::Scalar;
 use super::shorthand::{RawCount, RawProxy, RawSecret};
@@ -71,10 +71,30 @@ mapping! {
         /// HOST:PORT; keep it on the loopback address.
         #[schemars(required, with = "hints::Address")]
         address: RawText,
-        /// The token that changes require, as `Authorization: Bearer …`. Without it, the API is read-only.
+        /// The token that changes require, as `Authorization: Bearer …`. Without any token, the API is read-only.
         token: RawSecret,
+        /// More tokens, by the name of who has them, each with what it allows.
+        #[schemars(extend("propertyNames" = hints::names()))]
+        tokens: Named<RawAdminToken>,
+        /// Who may read: open (default, whoever reaches the address) or token (whoever has one; /healthz and /readyz stay
+        /// open).
+        #[schemars(extend("enum" = ["open", "token"]))]
+        reads: RawText,
         /// Additional host names and addresses that are accepted in Host.
         hosts: Vec<At<RawText>>,
+    }
+}
+
+mapping! {
+    /// A token of the admin API.
+    "a token"
+    struct RawAdminToken {
+        /// The token.
+        #[schemars(required)]
+        token: RawSecret,
+        /// What it allows: read, rules (also changes of rules) or all. Default: read.
+        #[schemars(extend("enum" = ["read", "rules", "all"]))]
+        role: RawText,
     }
 }
 

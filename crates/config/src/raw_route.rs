@@ -35,6 +35,9 @@ mapping! {
         /// CORS preflight requests: counted (default), or exempt from limits and authentication.
         #[schemars(extend("enum" = ["counted", "exempt"]))]
         preflight: RawText,
+        /// Whether these requests are checked by auth.check: on (default) or off.
+        #[schemars(extend("enum" = ["on", "off"]))]
+        check: RawText,
         /// Cross-origin resource sharing (CORS), instead of the top-level `cors`; or off.
         cors: RawCors,
         /// The limits of these requests; all of them must admit a request.

@@ -43,13 +43,23 @@ impl Config {
         if let ApiKeySource::Header(name) = &self.api_key.source {
             names.push(name.clone());
         }
-        names.extend(self.jwt.iter().map(|jwt| jwt.header.clone()));
+        names.extend(self.token_headers().cloned());
+        if let Some(check) = &self.check {
+            names.extend(check.headers.iter().cloned());
+            names.extend(check.cache.iter().flat_map(|cache| &cache.key).cloned());
+        }
         if let ForwardedHeader::Single(name) = &self.client_ip.header {
             names.push(name.clone());
         }
         names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         names.dedup();
         names
+    }
+
+    /// The headers that tokens come in.
+    pub fn token_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        let of_jwt = self.jwt.iter().map(|jwt| &jwt.header);
+        of_jwt.chain(self.introspection.iter().map(|introspection| &introspection.header))
     }
 
     /// The key by which requests of a route are spread over the servers of its upstream, if they are spread by a key.

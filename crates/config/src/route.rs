@@ -25,6 +25,9 @@ pub struct RouteConfig {
     /// Which clients it admits.
     #[serde(flatten)]
     pub access: Access,
+    /// Whether they are checked outside.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub check: bool,
     /// Which pages of other origins may read their answers; `None` where the gateway says nothing of that.
     #[serde(serialize_with = "cors")]
     pub cors: Option<Arc<CorsConfig>>,

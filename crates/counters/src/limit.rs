@@ -104,7 +104,7 @@ impl CountedLimit {
         }
     }
 
-    /// Replaces the state of a key by the one that a store returned at its time `now`; see [`Counters::learn`].
+    /// Replaces the state of a key by the one that a store returned at its time `now`, so that this process can decide from there.
     pub fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
         self.counters.learn(key, told, now, self.own_quota());
     }

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// How long a statement waits for other programs, such as a shell or a backup.
@@ -31,12 +30,10 @@ pub(crate) fn writing(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Opens an existing database for reading, while others may write it.
+/// Opens an existing database for reading, while others may write it. Even as the last one to close the file it leaves the
+/// file and its log as they are.
 pub(crate) fn reading(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    // Whoever only reads leaves the log alone, also as the last one to close the file.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    Ok(connection)
+    open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
 }
 
 /// Opens an existing file for reading, without locks and without any file beside it. What is in its log is not seen.

@@ -172,7 +172,7 @@ impl RuleFile {
         self.readers.read(queries::limits)
     }
 
-    /// How many rules there are. It counts them: a million take about ten milliseconds.
+    /// How many rules there are. It counts them: a million take about twenty milliseconds.
     ///
     /// # Errors
     ///

@@ -226,3 +226,49 @@ fn judge(write: &Write, current: Option<&Current>) -> Result<Effect, FailureKind
         (Op::Delete { .. }, None) => Err(FailureKind::NotFound),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Precondition;
+    use crate::change::Changes;
+    use crate::queue::Queue;
+    use crate::{connection, queries, schema};
+
+    fn put(id: &str, precondition: Precondition) -> Write {
+        Write {
+            op: Op::Put { rule: Rule { id: id.into(), ..Rule::default() }, pattern: false },
+            precondition,
+        }
+    }
+
+    #[test]
+    fn batches_of_one_transaction_succeed_and_fail_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.db");
+        schema::create(&path).unwrap();
+        let connection = connection::writing(&path).unwrap();
+        let queue = Queue::default();
+        let batches = [
+            (false, vec![put("a", Precondition::None)]),
+            (false, vec![put("b", Precondition::None), put("a", Precondition::Absent)]),
+            (true, vec![put("c", Precondition::None)]),
+            (false, vec![put("d", Precondition::None), put("a", Precondition::Version(vec![1]))]),
+        ];
+        let _answered: Vec<_> = batches
+            .into_iter()
+            .map(|(dry_run, changes)| queue.push(Batch { dry_run, changes, ..Batch::default() }).unwrap())
+            .collect();
+        let (answers, changed) = Statements::prepare(&connection).unwrap().commit(&queue.take()).unwrap();
+        let versions: Vec<_> =
+            answers.iter().map(|answer| answer.as_ref().ok().map(|written| written.version)).collect();
+        assert_eq!((versions, changed), (vec![Some(1), None, Some(2), Some(2)], true));
+
+        let rules = queries::list(&connection, None, None, None, 10).unwrap();
+        let rules: Vec<_> = rules.iter().map(|stored| (stored.rule.id.as_str(), stored.version)).collect();
+        assert_eq!(rules, [("a", 1), ("d", 2)]);
+        let Changes::List(changes) = queries::changes(&connection, 0, 10).unwrap() else { panic!("trimmed") };
+        assert_eq!(changes.len(), 2);
+        assert_eq!(queries::head(&connection).unwrap().version, 2);
+    }
+}

@@ -9,9 +9,8 @@ use sluicegate_rules::{Rule, canonical};
 use sluicegate_rules_sqlite::{Op, Outcome, Precondition, Write};
 
 use super::check::{self, Fault};
-use super::{Admin, Answer, LARGEST_BATCH, NDJSON, answer, asked, body, problem, problem_body};
+use super::{Admin, Answer, LARGEST_BATCH, NDJSON, Writer, answer, asked, body, problem, problem_body};
 use crate::admin::PROBLEM;
-use crate::rules::Rules;
 use crate::snapshot::Snapshot;
 
 /// The number of lines of a batch.
@@ -20,12 +19,7 @@ const MOST: usize = 100_000;
 const ERRORS: usize = 100;
 
 impl Admin {
-    pub(super) async fn batch(
-        &self,
-        snapshot: &Arc<Snapshot>,
-        rules: &Arc<Rules>,
-        request: Request<Incoming>,
-    ) -> Answer {
+    pub(super) async fn batch(&self, by: &Writer, request: Request<Incoming>) -> Answer {
         let dry_run = match asked(&request) {
             Ok((dry_run, Precondition::None)) => dry_run,
             Ok(_) => {
@@ -38,14 +32,14 @@ impl Admin {
             Ok(text) => text,
             Err(refusal) => return refusal,
         };
-        let read_by = Arc::clone(snapshot);
-        let read = crate::boxed_future::spawn_blocking(move || changes(&read_by, &text)).await;
+        let snapshot = Arc::clone(&by.snapshot);
+        let read = crate::boxed_future::spawn_blocking(move || changes(&snapshot, &text)).await;
         let writes = match read {
             Ok(Ok(writes)) => writes,
             Ok(Err(errors)) => return malformed(errors),
             Err(error) => return problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         };
-        match self.write(snapshot, rules, writes, dry_run).await {
+        match self.write(by, writes, dry_run).await {
             Ok(written) => {
                 let lines = written.results.iter().enumerate().map(|(index, outcome)| line(index, outcome));
                 answer(StatusCode::OK, NDJSON, lines.collect::<String>())

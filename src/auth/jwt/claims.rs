@@ -6,19 +6,32 @@ use sluicegate_limiter::{Span, Time};
 
 use super::TokenError;
 use super::token::Claims;
+use crate::auth::headers::{disown, reads_like};
 use sluicegate_config::JwtConfig;
+use sluicegate_wire::Headers;
 
-/// What is kept of a token whose signature is good.
+/// The claims of which something is kept.
+#[derive(Clone, Copy)]
+pub(in crate::auth) struct Kept<'a> {
+    /// The one that says who the user is.
+    pub(in crate::auth) user_claim: &'a str,
+    /// The one that says which plan the user is on.
+    pub(in crate::auth) plan_claim: Option<&'a String>,
+    /// Headers that the upstream gets, and the claim in each.
+    pub(in crate::auth) forward: &'a [(HeaderName, String)],
+}
+
+/// What is kept of a token whose signature is good, or whose issuer says that it is active.
 #[derive(Debug)]
 pub struct Verified {
-    /// The keys that verified it.
+    /// The keys that verified it; zeros if its issuer said so.
     pub(super) keys: [u8; 32],
     /// From when on it is refused.
-    pub(super) expires: Option<Time>,
+    expires: Option<Time>,
     user: Option<Box<str>>,
     plan: Option<Box<str>>,
     claims: Box<[(Box<str>, Box<str>)]>,
-    pub(super) forward: Box<[(HeaderName, HeaderValue)]>,
+    forward: Box<[(HeaderName, HeaderValue)]>,
 }
 
 impl Verified {
@@ -31,19 +44,62 @@ impl Verified {
         now: Time,
     ) -> Result<Self, TokenError> {
         let expires = check(&claims.values, config, now)?;
+        let JwtConfig { user_claim, plan_claim, forward, .. } = config;
+        Ok(Self::keep(
+            claims,
+            (keys, expires),
+            Kept { user_claim, plan_claim: plan_claim.as_ref(), forward },
+            wanted,
+        ))
+    }
+
+    /// What is kept of the claims that an issuer answers for a token, if they hold at `now`.
+    pub(in crate::auth) fn told(
+        claims: &Claims,
+        kept: Kept<'_>,
+        wanted: &[String],
+        now: Time,
+    ) -> Result<Self, TokenError> {
+        let expires = moment(&claims.values, "exp")?;
+        if expires.is_some_and(|expires| now >= expires) {
+            return Err(TokenError::Expired);
+        }
+        if moment(&claims.values, "nbf")?.is_some_and(|begins| now < begins) {
+            return Err(TokenError::Early);
+        }
+        Ok(Self::keep(claims, ([0; 32], expires), kept, wanted))
+    }
+
+    fn keep(
+        claims: &Claims,
+        (keys, expires): ([u8; 32], Option<Time>),
+        Kept { user_claim, plan_claim, forward }: Kept<'_>,
+        wanted: &[String],
+    ) -> Self {
         let kept = wanted.iter().filter_map(|name| Some((name.as_str().into(), claims.text(name)?.into())));
-        let forward = config.forward.iter().filter_map(|(header, claim)| {
+        let forward = forward.iter().filter_map(|(header, claim)| {
             let value = HeaderValue::try_from(claims.text(claim)?).ok()?; // a line break stays here
             Some((header.clone(), value))
         });
-        Ok(Self {
+        Self {
             keys,
             expires,
-            user: claims.text(&config.user_claim).map(Into::into),
-            plan: config.plan_claim.as_ref().and_then(|name| claims.text(name)).map(Into::into),
+            user: claims.text(user_claim).map(Into::into),
+            plan: plan_claim.and_then(|name| claims.text(name)).map(Into::into),
             claims: kept.collect(),
             forward: forward.collect(),
-        })
+        }
+    }
+
+    /// Writes what the upstream is told of `user` in the headers `own`, and removes what a client says of itself there.
+    pub(in crate::auth) fn tell(headers: &mut Headers, own: &[(HeaderName, String)], user: Option<&Self>) {
+        if own.is_empty() {
+            return;
+        }
+        disown(headers, |name| own.iter().any(|(own, _)| reads_like(name, own.as_ref())));
+        for (name, value) in user.map_or(&[][..], |user| &user.forward) {
+            headers.insert(name, value);
+        }
     }
 
     /// Who the user is.
@@ -62,7 +118,7 @@ impl Verified {
     }
 
     /// Whether it has expired.
-    pub(super) fn expired(&self, now: Time) -> bool {
+    pub(in crate::auth) fn expired(&self, now: Time) -> bool {
         self.expires.is_some_and(|expires| now >= expires)
     }
 }

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use super::KeySet;
 use super::fetch::Fetcher;
-use super::keyset::hash;
 use super::schedule::Schedule;
+use crate::auth::remembered::hash;
 use crate::clock::Clock;
 use crate::file;
 use crate::file_watch;
@@ -46,7 +46,7 @@ impl Keys {
                 known.map_or_else(|| Arc::new(KeySet::empty()), Arc::clone)
             }
             JwtKeys::Url(url) => before
-                .filter(|before| matches!(&before.source, JwtKeys::Url(old) if old.is_at(url)))
+                .filter(|before| matches!(&before.source, JwtKeys::Url(old) if old.url.is_at(&url.url)))
                 .map_or_else(|| Arc::new(KeySet::empty()), |before| Arc::clone(&before.current())),
         };
         Self {
@@ -103,7 +103,7 @@ impl Keys {
             }
             let fetched = fetcher.fetch().await;
             schedule.fetched(fetched.is_ok(), clock.uptime());
-            self.found(&url.text, fetched);
+            self.found(&url.url.text, fetched);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, ParsedPublicKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 
 use super::token::{Token, algorithm_of};
+use crate::auth::remembered::hash;
 
 /// Bits of the moduli that are accepted: fewer are broken too soon, more are slow to verify.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
@@ -269,12 +269,6 @@ fn check_bits(bits: usize) -> Result<(), String> {
 fn bits(number: &[u8]) -> usize {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number.get(zeros).map_or(0, |first| (number.len() - zeros) * 8 - first.leading_zeros() as usize)
-}
-
-/// A hash that nobody finds a second source for.
-pub(super) fn hash(bytes: &[u8]) -> [u8; 32] {
-    let digest = digest(&SHA256, bytes);
-    std::array::from_fn(|at| digest.as_ref()[at])
 }
 
 #[cfg(test)]

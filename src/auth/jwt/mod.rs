@@ -1,7 +1,7 @@
 //! User tokens: JWT (RFC 7519), signed with keys of the issuer.
 //!
 //! A request's token is taken apart (`token`), its signature verified with the one key that it can be signed with
-//! (`keyset`), and what it says is checked (`claims`). What was good is remembered (`remembered`), so the next request
+//! (`keyset`), and what it says is checked (`claims`). What was good is remembered, so the next request
 //! with the same token costs a hash. The keys of an issuer are fetched and watched beside the requests (`keys`,
 //! `fetch`): no request ever waits for them.
 //!
@@ -12,7 +12,6 @@ mod claims;
 mod fetch;
 mod keys;
 mod keyset;
-mod remembered;
 mod schedule;
 mod token;
 
@@ -20,15 +19,19 @@ use std::sync::Arc;
 
 use sluicegate_limiter::Time;
 
+pub(super) use self::claims::Kept;
 pub use self::claims::Verified;
 pub use self::keys::{Keys, KeysStatus};
 pub use self::keyset::KeySet;
-use self::keyset::{NoKey, hash};
-use self::remembered::Remembered;
+use self::keyset::NoKey;
 use self::token::Token;
-use super::headers::{disown, reads_like};
+pub(super) use self::token::{Claims, MAX_TOKEN, SCHEME};
+use super::remembered::{Remembered, hash};
 use sluicegate_config::JwtConfig;
 use sluicegate_wire::Headers;
+
+/// Tokens that are remembered. Only good ones are: whoever sends bad ones pays for nobody's memory.
+const REMEMBERED: usize = 16 << 10;
 
 /// Verifies the tokens of requests.
 pub struct Jwt {
@@ -38,7 +41,7 @@ pub struct Jwt {
     /// The claims that keys of limits ask for.
     wanted: Vec<String>,
     keys: Arc<Keys>,
-    remembered: Remembered,
+    remembered: Remembered<Arc<Verified>>,
 }
 
 /// Why a request is refused for its token, or for the lack of one.
@@ -66,6 +69,8 @@ pub enum TokenError {
     Issuer,
     /// It is for another audience.
     Audience,
+    /// Its issuer says that it is not active.
+    Inactive,
 }
 
 impl TokenError {
@@ -83,6 +88,7 @@ impl TokenError {
             Self::Early => "the token is not valid yet",
             Self::Issuer => "the token is of another issuer",
             Self::Audience => "the token is for another audience",
+            Self::Inactive => "the token is not active",
         }
     }
 }
@@ -111,7 +117,7 @@ impl Jwt {
             known: known.cloned(),
             wanted,
             keys,
-            remembered: Remembered::default(),
+            remembered: Remembered::new(REMEMBERED),
         })
     }
 
@@ -137,16 +143,17 @@ impl Jwt {
         }
     }
 
+    /// Whether the token of a request is none that the issuer of these keys has signed, by its own words: it is another
+    /// issuer's business.
+    pub(super) fn is_foreign(&self, headers: &Headers) -> bool {
+        let Ok(Some(text)) = token::of(headers, &self.config.header) else { return false };
+        let Ok(claims) = Token::parse(text).and_then(|token| token.claims()) else { return true };
+        self.config.issuer.as_deref().is_some_and(|issuer| claims.issuer() != Some(issuer))
+    }
+
     /// Writes what the upstream is told of the user, and removes what a client says of itself there.
     pub fn tell_upstream(&self, headers: &mut Headers, user: Option<&Verified>) {
-        let forward = &self.config.forward;
-        if forward.is_empty() {
-            return;
-        }
-        disown(headers, |name| forward.iter().any(|(own, _)| reads_like(name, own.as_ref())));
-        for (name, value) in user.map_or(&[][..], |user| &user.forward) {
-            headers.insert(name, value);
-        }
+        Verified::tell(headers, &self.config.forward, user);
     }
 
     fn verify(&self, text: &str, now: Time) -> Result<Arc<Verified>, TokenError> {

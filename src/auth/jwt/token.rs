@@ -18,9 +18,9 @@ use super::TokenError;
 use sluicegate_wire::Headers;
 
 /// The longest token that is looked at.
-const MAX_TOKEN: usize = 8 << 10;
+pub(in crate::auth) const MAX_TOKEN: usize = 8 << 10;
 /// What stands before a token (RFC 6750).
-const SCHEME: &[u8] = b"Bearer ";
+pub(in crate::auth) const SCHEME: &[u8] = b"Bearer ";
 
 /// The parts of a token.
 pub(super) struct Token<'a> {
@@ -35,8 +35,8 @@ pub(super) struct Token<'a> {
     claims: &'a str,
 }
 
-/// What a token claims.
-pub(super) struct Claims {
+/// What a token claims, or what its issuer says of it.
+pub(in crate::auth) struct Claims {
     /// Each claim by its name. A number that is neither a `u64` nor an `i64` is rounded here.
     pub(super) values: Map<String, Value>,
     /// The JSON that they were read from, which has all digits.
@@ -101,12 +101,26 @@ impl<'a> Token<'a> {
 
     /// The claims. Ask for them when the signature is verified.
     pub(super) fn claims(&self) -> Result<Claims, TokenError> {
-        let json = decoded(self.claims)?;
-        Ok(Claims { values: read(&json)?, json })
+        Claims::read(decoded(self.claims)?)
     }
 }
 
 impl Claims {
+    /// The claims in a JSON object.
+    pub(in crate::auth) fn read(json: Vec<u8>) -> Result<Self, TokenError> {
+        Ok(Self { values: read(&json)?, json })
+    }
+
+    /// Whether the token is active, if an issuer says so of it.
+    pub(in crate::auth) fn is_active(&self) -> Option<bool> {
+        self.values.get("active")?.as_bool()
+    }
+
+    /// Who says that it has issued the token.
+    pub(super) fn issuer(&self) -> Option<&str> {
+        self.values.get("iss")?.as_str()
+    }
+
     /// A claim as text: a string, a number or a truth value, and nothing that is empty. `a.b` is the member `a.b`, or
     /// `b` inside of `a`.
     pub(super) fn text(&self, path: &str) -> Option<String> {

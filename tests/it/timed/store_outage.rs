@@ -218,7 +218,7 @@ fn every_limit_has_its_own_policy() {
 #[test]
 fn operators_see_the_store_come_and_go() {
     let mut redis = RedisServer::start();
-    let fleet = Fleet::start(1, &(redis.store_within("50ms") + &limit("rate: 1000/366d")));
+    let fleet = Fleet::start(1, &(redis.store() + &limit("rate: 1000/366d")));
     let gateway = &fleet[0];
     let operations = |outcome| gateway.metric("sluicegate_store_operations_total", &[("outcome", outcome)]);
     let up = |gateway: &Gateway| gateway.admin_get("/status").json()["store"]["up"].as_bool().unwrap();

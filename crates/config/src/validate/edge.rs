@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::section::Section;
 use super::tls;
-use super::{check_name, empty, in_range, missing, secret, value};
+use super::{check_name, empty, in_range, missing, secret, value, word};
 use crate::at::{At, Folder};
 use crate::host_name;
-use crate::listener::{AdminConfig, ListenerConfig};
+use crate::listener::{AdminConfig, AdminToken, ListenerConfig, Role};
 use crate::raw::RawConfig;
 use crate::raw_listen::RawAdmin;
 use crate::report::{Mistake, Report};
@@ -144,7 +144,20 @@ pub(super) fn admin(
         );
     }
     let token = secret(raw.token.as_ref(), folder, report)?;
-    if token.is_empty() && !address.ip().to_canonical().is_loopback() && !raw.wrong.contains(&"token") {
+    let tokens = admin_tokens(raw, folder, report);
+    let reads = [("open", false), ("token", true)];
+    let reads_need_token =
+        raw.reads.as_ref().map_or(Some(false), |text| word(text, "value of `reads`", &reads, report))?;
+    if let Some(text) =
+        raw.reads.as_ref().filter(|_| reads_need_token && token.is_empty() && tokens.is_empty())
+    {
+        report.error(text.problem("there is no token").help("set `token`, or one of `tokens`"));
+    }
+    if token.is_empty()
+        && !reads_need_token
+        && !address.ip().to_canonical().is_loopback()
+        && !raw.wrong.contains(&"token")
+    {
         report.warning(
             text.problem("admin is reachable from other machines, without a token")
                 .help("anyone there can read the state; use 127.0.0.1, or guard the port"),
@@ -156,7 +169,33 @@ pub(super) fn admin(
         .flat_map(|hosts| &hosts.value)
         .filter_map(|text| value(text, report, admin_host))
         .collect();
-    Some(AdminConfig { address, token, hosts })
+    Some(AdminConfig { address, token, tokens, reads_need_token, hosts })
+}
+
+/// The tokens by name.
+fn admin_tokens(raw: &RawAdmin, folder: Folder<'_>, report: &mut Report) -> Vec<AdminToken> {
+    let roles = [("read", Role::Read), ("rules", Role::Rules), ("all", Role::All)];
+    let mut tokens: Vec<AdminToken> = Vec::new();
+    for (name, fields) in raw.tokens.iter().flat_map(|tokens| &tokens.value.0) {
+        check_name(name, "token", report);
+        let Some(fields) = fields else { continue };
+        let role = fields.role.as_ref().map_or(Some(Role::Read), |text| word(text, "role", &roles, report));
+        if fields.token.is_none() {
+            let what = format!("the token `{}`", name.value);
+            missing(name.at, &what, ("token", "{file: deploy.token}"), &fields.wrong, report);
+            continue;
+        }
+        let Some(token) = secret(fields.token.as_ref(), folder, report) else { continue };
+        if token.is_empty() {
+            report.error(name.problem(format!("the token `{}` is empty", name.value)));
+        } else if name.value == "admin" {
+            let problem = name.problem("`admin` is the name of `admin.token`");
+            report.error(problem.help("choose another name"));
+        } else if let Some(role) = role {
+            tokens.push(AdminToken { name: name.value.clone(), token, role });
+        }
+    }
+    tokens
 }
 
 /// A host as Host names it, without a port.

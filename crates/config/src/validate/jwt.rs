@@ -1,22 +1,27 @@
 //! Validates `auth.jwt`.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use http::{HeaderName, Uri, header};
+use http::{HeaderName, header};
 
+use super::http_url::{Words, ca_needs_tls, http_url};
 use super::{between, empty, exactly_one, header_name, secret, value};
 use crate::at::{At, Folder};
 use crate::jwt::{JwksUrl, JwtConfig, JwtKeys};
 use crate::raw_jwt::{RawJwks, RawJwt};
-use crate::read::OneOrMany;
-use crate::report::{Mistake, Place, Problem, Report};
+use crate::read::{Named, OneOrMany};
+use crate::report::{Place, Problem, Report};
 use crate::shorthand::RawSecret;
 
 const LEEWAY: Duration = Duration::from_secs(30);
 const MAX_LEEWAY: Duration = Duration::from_secs(3600);
 const REFRESH: Duration = Duration::from_secs(600);
 const DAY: Duration = Duration::from_secs(86_400);
+const WORDS: Words = Words {
+    example: "https://id.example.com/.well-known/jwks.json",
+    of: "a JWK set",
+    risk: "keys that come over http:// can be anybody's",
+};
 /// Headers that make the message another, or that the gateway writes itself.
 const NOT_FORWARDED: [&str; 14] = [
     "connection",
@@ -53,7 +58,7 @@ pub(super) fn jwt(
     let leeway = raw.leeway.as_ref().map_or(Some(LEEWAY), |text| {
         between(text, "leeway", (Duration::ZERO, "0s"), (MAX_LEEWAY, "1h"), report)
     });
-    let forward = forward(raw, header.as_ref(), report);
+    let forward = forward(raw.forward.as_ref(), header.as_ref(), report);
     let keys = keys(*at, raw, folder, report);
     if audience.is_empty() && raw.audience.is_none() && !raw.wrong.contains(&"audience") {
         report.warning(
@@ -84,9 +89,14 @@ fn audience(raw: Option<&At<OneOrMany<At<String>>>>, report: &mut Report) -> Vec
     raw.value.0.iter().map(|text| text.value.clone()).collect()
 }
 
-fn forward(raw: &RawJwt, token: Option<&HeaderName>, report: &mut Report) -> Vec<(HeaderName, String)> {
+/// The headers in which the upstream is told claims; `token` is the header that tokens come in.
+pub(super) fn forward(
+    raw: Option<&At<Named<At<String>>>>,
+    token: Option<&HeaderName>,
+    report: &mut Report,
+) -> Vec<(HeaderName, String)> {
     let mut headers: Vec<(HeaderName, String)> = Vec::new();
-    for (name, claim) in raw.forward.as_ref().map_or(&[][..], |forward| &forward.value.0) {
+    for (name, claim) in raw.map_or(&[][..], |forward| &forward.value.0) {
         let Some(header) = value(name, report, header_name) else { continue };
         let plain = header.as_str().replace('_', "-"); // as many servers read it
         let own = NOT_FORWARDED.contains(&plain.as_str())
@@ -153,11 +163,10 @@ fn jwks(At { at, value: raw }: &At<RawJwks>, folder: Folder<'_>, report: &mut Re
             Some(JwtKeys::File(folder.file(path)))
         }
         (None, Some(url)) => {
-            let read = value(url, report, self::url)?;
-            if let Some(text) = raw.ca.as_ref().filter(|_| !read.tls) {
-                report.error(text.problem("`ca` means nothing without https://"));
-            }
-            Some(JwtKeys::Url(JwksUrl { refresh: refresh.unwrap_or(REFRESH), ca: roots.flatten(), ..read }))
+            let url = value(url, report, |text| http_url(text, &WORDS))?;
+            ca_needs_tls(raw.ca.as_ref(), &url, report);
+            let refresh = refresh.unwrap_or(REFRESH);
+            Some(JwtKeys::Url(JwksUrl { url, refresh, ca: roots.flatten() }))
         }
         (None, None) => {
             if !["file", "url"].iter().any(|name| raw.wrong.contains(name)) {
@@ -168,35 +177,4 @@ fn jwks(At { at, value: raw }: &At<RawJwks>, folder: Folder<'_>, report: &mut Re
             None
         }
     }
-}
-
-fn url(text: &str) -> Result<JwksUrl, Mistake> {
-    let expected = || Mistake::new("expected a URL such as https://id.example.com/.well-known/jwks.json");
-    let uri: Uri = text.parse().map_err(|_| expected())?;
-    let tls = match uri.scheme_str() {
-        Some("https") => true,
-        Some("http") => false,
-        _ => return Err(expected()),
-    };
-    let authority = uri.authority().ok_or_else(expected)?;
-    if authority.as_str().contains('@') {
-        return Err(Mistake::new("the URL of a JWK set holds no user or password"));
-    }
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-    let here =
-        host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if !tls && !here {
-        return Err(Mistake::new("keys that come over http:// can be anybody's")
-            .help("use https://; http:// leads to this machine only"));
-    }
-    let port = match authority.port_u16() {
-        Some(0) => return Err(expected()),
-        Some(port) => port,
-        None if tls => 443,
-        None => 80,
-    };
-    let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    // A query may hold a key of ours for the issuer, which no log has to know.
-    let shown = text.split('?').next().unwrap_or_default().to_owned();
-    Ok(JwksUrl { text: shown, tls, host, port, path, refresh: REFRESH, ca: None })
 }

@@ -80,16 +80,16 @@ fn alternatives(text: &At<String>, context: Context<'_>, report: &mut Report) ->
 
 fn part(text: &At<String>, context: Context<'_>, report: &mut Report) -> Option<Part> {
     let part = text.value.as_str();
-    if part == "consumer" && !context.consumers {
+    if part == "consumer" && !context.consumers && !context.checked {
         report.error(
             text.problem("the key `consumer` needs consumers, and the file has none")
                 .help("such as `auth: {api_key: {consumers: consumers.yaml}}`"),
         );
         return None;
     }
-    if (part == "user" || part.starts_with("jwt:")) && !context.jwt {
+    if (part == "user" || part.starts_with("jwt:")) && !context.tokens {
         report.error(
-            text.problem(format!("the key `{part}` needs `auth.jwt`"))
+            text.problem(format!("the key `{part}` needs `auth.jwt` or `auth.introspection`"))
                 .help("only a verified token says who a user is: `auth: {jwt: {jwks: {url: https://…}}}`"),
         );
         return None;
@@ -174,14 +174,14 @@ pub(super) fn exempt(
             continue;
         }
         if let Some(plan) = text.value.strip_prefix("plan:") {
-            if !context.consumers && !context.jwt {
+            if !context.consumers && !context.checked && !context.tokens {
                 report.error(nobody_is(text, "auth.api_key.consumers, or auth.jwt with a plan_claim"));
             }
             exempt.plans.push(At { at: text.at, value: plan.to_owned() });
             continue;
         }
         if let Some(consumer) = text.value.strip_prefix("consumer:").filter(|_| !names_consumer) {
-            if !context.consumers {
+            if !context.consumers && !context.checked {
                 report.error(nobody_is(text, "auth.api_key.consumers names them"));
             }
             exempt.consumers.push(consumer.to_owned());

@@ -35,7 +35,10 @@ pub(super) struct Context<'a> {
     pub(super) lists: &'a Section<ListConfig>,
     pub(super) store: bool,
     pub(super) consumers: bool,
-    pub(super) jwt: bool,
+    /// Whether requests are checked outside: the answer may name a consumer and a plan.
+    pub(super) checked: bool,
+    /// Whether tokens are verified or asked about.
+    pub(super) tokens: bool,
     /// Whether a listener verifies clients' certificates.
     pub(super) certified: bool,
 }
@@ -84,7 +87,8 @@ pub(super) fn limit(
             check_shared(quota, raw, report);
         }
     }
-    if let (Some(plans), false, false) = (&raw.plans, context.consumers, context.jwt) {
+    let nobody_says = !context.consumers && !context.checked && !context.tokens;
+    if let Some(plans) = raw.plans.as_ref().filter(|_| nobody_says) {
         report.error(
             plans
                 .problem("`plans` need something that says who is on which")

@@ -1,8 +1,9 @@
 //! The access log and traces.
 
+use http::HeaderName;
+
 use super::{empty, value, word};
 use crate::at::{At, Folder};
-use crate::jwt::JwtConfig;
 use crate::log::{
     Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, SHORT, Sample, Share, TraceConfig,
     is_secret_header, secret_parameters,
@@ -17,8 +18,7 @@ const BUFFER: u64 = 1 << 20;
 pub(super) fn access_log(
     raw: Option<&At<RawAccessLog>>,
     folder: Folder<'_>,
-    api_key: &ApiKeyConfig,
-    jwt: Option<&JwtConfig>,
+    (api_key, token_headers): (&ApiKeyConfig, &[&HeaderName]),
     report: &mut Report,
 ) -> Option<AccessLogConfig> {
     let raw = match raw.map(|raw| &raw.value.0) {
@@ -37,7 +37,7 @@ pub(super) fn access_log(
     };
     let formats = [("json", LogFormat::Json), ("combined", LogFormat::Combined), ("short", LogFormat::Short)];
     let format = raw.format.as_ref().and_then(|text| word(text, "format", &formats, report));
-    let fields = fields(raw, format, api_key, jwt, report);
+    let fields = fields(raw, format, api_key, token_headers, report);
     let buffer = raw.buffer.as_ref().and_then(|text| {
         value(text, report, |text| match values::bytes(text)? {
             bytes @ 0x1_0000..=0x4000_0000 => Ok(bytes),
@@ -67,7 +67,7 @@ fn fields(
     raw: &RawAccessLogFields,
     format: Option<LogFormat>,
     api_key: &ApiKeyConfig,
-    jwt: Option<&JwtConfig>,
+    token_headers: &[&HeaderName],
     report: &mut Report,
 ) -> Vec<Field> {
     let is_short = format == Some(LogFormat::Short);
@@ -86,7 +86,7 @@ fn fields(
     }
     let mut fields = Vec::new();
     for text in &all.value {
-        let Some(field) = field(text, api_key, jwt, report) else { continue };
+        let Some(field) = field(text, api_key, token_headers, report) else { continue };
         match fields.contains(&field) {
             true => report.error(text.problem(format!("the field `{}` is given twice", text.value))),
             false => fields.push(field),
@@ -102,12 +102,12 @@ fn short() -> Vec<Field> {
 fn field(
     text: &At<String>,
     api_key: &ApiKeyConfig,
-    jwt: Option<&JwtConfig>,
+    token_headers: &[&HeaderName],
     report: &mut Report,
 ) -> Option<Field> {
     if let Some(name) = text.value.strip_prefix("header:") {
         let name = super::key::header(text, name, report)?;
-        if is_secret_header(&name, api_key, jwt) {
+        if is_secret_header(&name, api_key, token_headers.iter().copied()) {
             report.error(
                 text.problem(format!("the header `{name}` is a secret, and is never logged"))
                     .help("`consumer` and `user` say who it was"),

@@ -8,12 +8,14 @@ mod client_ip;
 mod cors;
 mod cost;
 mod edge;
+mod http_url;
 mod jwt;
 mod key;
 mod limit;
 mod lists;
 mod log;
 mod matching;
+mod outside;
 mod path;
 mod plan;
 mod quota;
@@ -67,6 +69,15 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let raw_api_key = raw_auth.and_then(|auth| auth.api_key.as_ref());
     let api_key = api_key::api_key(raw_api_key, folder, report);
     let jwt = raw_auth.and_then(|auth| auth.jwt.as_ref()).and_then(|raw| jwt::jwt(raw, folder, report));
+    let raw_introspection = raw_auth.and_then(|auth| auth.introspection.as_ref());
+    let introspection = raw_introspection.and_then(|raw| outside::introspection(raw, folder, report));
+    let raw_check = raw_auth.and_then(|auth| auth.check.as_ref());
+    let check = raw_check.and_then(|raw| outside::check(raw, folder, report));
+    // Whether the file wants a section, rightly written or not.
+    let wants =
+        |name: &str, given: bool| raw_auth.map_or(auth_wrong, |auth| given || auth.wrong.contains(&name));
+    let checked = wants("check", raw_check.is_some());
+    let tokens = wants("introspection", raw_introspection.is_some());
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
     let rules = raw.rules.as_ref().and_then(|raw| rules::rules(raw, folder, report));
     let lists = lists::lists(raw, folder, report);
@@ -79,7 +90,8 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         consumers: raw_auth.map_or(auth_wrong, |auth| {
             api_key::has_consumers(auth.api_key.as_ref()) || auth.wrong.contains(&"api_key")
         }),
-        jwt: raw_auth.map_or(auth_wrong, |auth| auth.jwt.is_some() || auth.wrong.contains(&"jwt")),
+        checked,
+        tokens: tokens || wants("jwt", raw_auth.is_some_and(|auth| auth.jwt.is_some())),
         certified: !listeners.is_complete() || listeners.valid().any(certified),
     };
     let limits = limits
@@ -91,8 +103,16 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let client = client::client(raw, report);
     let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
     let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));
-    let names = template::Names { matches: None, consumers: context.consumers, jwt: context.jwt };
-    let claim_headers = jwt.as_ref().map_or(&[][..], |jwt| &jwt.forward);
+    let names = template::Names {
+        matches: None,
+        consumers: context.consumers,
+        checked: context.checked,
+        tokens: context.tokens,
+    };
+    let of_jwt = jwt.iter().flat_map(|jwt| &jwt.forward);
+    let of_answers = introspection.iter().flat_map(|introspection| &introspection.forward);
+    let claim_headers: Vec<_> = of_jwt.chain(of_answers).map(|(name, _)| name.clone()).collect();
+    let claim_headers = &claim_headers[..];
     let requests =
         shape::headers(raw.request_headers.as_ref(), shape::Of::Requests, claim_headers, names, report);
     let answers =
@@ -102,6 +122,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         cors: cors.as_ref(),
         names,
         claim_headers,
+        checked,
         requests: &requests,
         answers: &answers,
         listeners: &listeners,
@@ -121,7 +142,10 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     upstream::warnings(&upstreams, &routes, report);
 
     let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));
-    let access_log = log::access_log(raw.access_log.as_ref(), folder, &api_key, jwt.as_ref(), report);
+    let of_jwt = jwt.iter().map(|jwt| &jwt.header);
+    let token_headers: Vec<_> =
+        of_jwt.chain(introspection.iter().map(|introspection| &introspection.header)).collect();
+    let access_log = log::access_log(raw.access_log.as_ref(), folder, (&api_key, &token_headers), report);
     let trace = log::trace(raw.trace.as_ref(), report);
     let config = Config {
         cors,
@@ -133,6 +157,8 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         admin,
         api_key,
         jwt,
+        introspection,
+        check,
         store,
         rules,
         lists: lists.into_valid().into_iter().chain(proxy_files).collect(),

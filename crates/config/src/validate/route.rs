@@ -46,7 +46,9 @@ pub(super) struct Known<'a> {
     /// What templates can name.
     pub(super) names: Names<'a>,
     /// Headers in which the upstream is told of users.
-    pub(super) claim_headers: &'a [(HeaderName, String)],
+    pub(super) claim_headers: &'a [HeaderName],
+    /// Whether requests are checked outside.
+    pub(super) checked: bool,
     /// Headers that are changed on all routes.
     pub(super) requests: &'a [HeaderChange],
     pub(super) answers: &'a [HeaderChange],
@@ -137,11 +139,13 @@ fn route(
     let cors = cors::of_route(raw, known.cors, report);
     let names = Names { matches: Some(&matches), ..known.names };
     let shape = self::shape(raw, names, known, report);
+    let check = is_checked(raw, known, report);
     let action = action(name, raw, names, known, report)?;
     Some(RouteConfig {
         name: name.value.clone(),
         matches,
         access,
+        check,
         cors,
         action,
         limits,
@@ -151,6 +155,18 @@ fn route(
         timeout,
         shape,
     })
+}
+
+/// Whether requests of a route are checked outside.
+fn is_checked(raw: &RawRoute, known: &Known<'_>, report: &mut Report) -> bool {
+    let Some(text) = &raw.check else { return known.checked };
+    if !known.checked {
+        report.error(
+            text.problem("`check` means nothing without `auth.check`")
+                .help("remove it, or add `auth: {check: {url: https://…}}`"),
+        );
+    }
+    word(text, "check", &[("on", true), ("off", false)], report).unwrap_or(true)
 }
 
 fn shape(raw: &RawRoute, names: Names<'_>, known: &Known<'_>, report: &mut Report) -> ShapeConfig {

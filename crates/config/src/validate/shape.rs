@@ -40,7 +40,7 @@ const ONCE: [&str; 6] =
 pub(super) fn headers(
     raw: Option<&At<RawHeaderChanges>>,
     of: Of,
-    claim_headers: &[(HeaderName, String)],
+    claim_headers: &[HeaderName],
     names: Names<'_>,
     report: &mut Report,
 ) -> Vec<HeaderChange> {
@@ -88,20 +88,15 @@ pub(super) fn headers(
 }
 
 /// A header that may be changed.
-fn name(
-    text: &At<String>,
-    of: Of,
-    claim_headers: &[(HeaderName, String)],
-    report: &mut Report,
-) -> Option<HeaderName> {
+fn name(text: &At<String>, of: Of, claim_headers: &[HeaderName], report: &mut Report) -> Option<HeaderName> {
     let name = value(text, report, header_name)?;
     let plain = plain(&name);
     let why = if FRAMING.contains(&plain.as_str()) || plain.starts_with("proxy-auth") {
         "it belongs to the connection, and whoever sends the message writes it"
     } else if of == Of::Requests && OWN.contains(&plain.as_str()) {
         "in it the upstream is told what the gateway knows"
-    } else if of == Of::Requests && claim_headers.iter().any(|(own, _)| *own == name) {
-        "in it the upstream is told what a token says: auth.jwt.forward"
+    } else if of == Of::Requests && claim_headers.contains(&name) {
+        "in it the upstream is told what a token says: `forward` of auth.jwt or auth.introspection"
     } else {
         return Some(name);
     };

@@ -13,7 +13,9 @@ pub(super) struct Names<'a> {
     /// Whether there are consumers.
     pub(super) consumers: bool,
     /// Whether there are users.
-    pub(super) jwt: bool,
+    pub(super) tokens: bool,
+    /// Whether requests are checked outside.
+    pub(super) checked: bool,
 }
 
 /// The pieces of a text; a brace is doubled to stay one.
@@ -76,13 +78,16 @@ fn variable(name: &At<String>, names: Names<'_>, report: &mut Report) -> Option<
         }
     };
     let lacking = match &found {
-        Variable::Consumer | Variable::Metadata(_) if !names.consumers => {
+        Variable::Metadata(_) if !names.consumers => {
             Some(("consumers", "auth: {api_key: {consumers: consumers.yaml}}"))
         }
-        Variable::User | Variable::Claim(_) if !names.jwt => {
-            Some(("`auth.jwt`", "auth: {jwt: {jwks: {url: https://…}}}"))
+        Variable::Consumer if !names.consumers && !names.checked => {
+            Some(("consumers", "auth: {api_key: {consumers: consumers.yaml}}"))
         }
-        Variable::Plan if !names.jwt && !names.consumers => {
+        Variable::User | Variable::Claim(_) if !names.tokens => {
+            Some(("`auth.jwt` or `auth.introspection`", "auth: {jwt: {jwks: {url: https://…}}}"))
+        }
+        Variable::Plan if !names.tokens && !names.consumers && !names.checked => {
             Some(("consumers or `auth.jwt`", "auth: {api_key: {consumers: consumers.yaml}}"))
         }
         _ => None,

@@ -28,7 +28,12 @@ pub(super) fn forwarded(raw: &RawConfig, report: &mut Report) -> bool {
 fn read(raw: &RawConfig) -> impl Iterator<Item = (Place, &str)> {
     let auth = raw.auth.iter().map(|auth| &auth.value);
     let api_key = auth.clone().filter_map(|auth| auth.api_key.as_ref()?.value.header.as_ref());
-    let jwt = auth.filter_map(|auth| auth.jwt.as_ref()?.value.header.as_ref());
+    let jwt = auth.clone().filter_map(|auth| auth.jwt.as_ref()?.value.header.as_ref());
+    let introspection = auth.clone().filter_map(|auth| auth.introspection.as_ref()?.value.header.as_ref());
+    let checks = auth.filter_map(|auth| auth.check.as_ref());
+    let sent = checks.clone().filter_map(|check| check.value.headers.as_ref());
+    let keys_of_checks = checks.filter_map(|check| check.value.cache.as_ref()?.value.key.as_ref());
+    let checked = sent.chain(keys_of_checks).flat_map(|names| &names.value.0);
     let limits = raw.limits.iter().flat_map(|limits| &limits.value.0).filter_map(|(_, limit)| limit.as_ref());
     let keys = limits.clone().filter_map(|limit| limit.key.as_ref()).flat_map(|key| &key.value.0);
     let keys = keys.flat_map(|key| key.value.split('|').filter_map(|part| of_key(key.at, part)));
@@ -45,7 +50,12 @@ fn read(raw: &RawConfig) -> impl Iterator<Item = (Place, &str)> {
         raw.routes.iter().flat_map(|routes| &routes.value).filter_map(|route| route.matches.as_ref());
     let matches = matches.filter_map(|matches| matches.value.headers.as_ref());
     let named = when.chain(matches).flat_map(|headers| &headers.value.0).map(|(name, _)| name);
-    let names = api_key.chain(jwt).chain(named).map(|name| (name.at, name.value.as_str()));
+    let names = api_key
+        .chain(jwt)
+        .chain(introspection)
+        .chain(checked)
+        .chain(named)
+        .map(|name| (name.at, name.value.as_str()));
     names.chain(keys).chain(costs)
 }
 

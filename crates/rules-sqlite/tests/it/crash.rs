@@ -1,11 +1,11 @@
 //! A process that is killed while it writes.
 
-use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
+use std::{env, fs};
 
-use sluicegate_rules_sqlite::{Changes, RuleFile};
+use sluicegate_rules_sqlite::{Changes, OpenError, RuleFile};
 
 use crate::common::{Reaped, again, batch, in_time, place, put, rule};
 
@@ -48,11 +48,18 @@ fn kill_after(path: &Path, batches: usize) -> (u64, u64) {
     })
 }
 
+/// Whether the file says that it was closed in order.
+fn clean(path: &Path) -> String {
+    let shell = rusqlite::Connection::open(path).unwrap();
+    shell.query_row("SELECT value FROM meta WHERE name = 'clean'", (), |row| row.get(0)).unwrap()
+}
+
 #[test]
 fn every_batch_is_there_entirely_or_not_at_all() {
     let (_folder, path) = place();
     for batches in 1..=8 {
         let (version, note) = kill_after(&path, batches);
+        assert_eq!(clean(&path), "0", "the next one to open it reads all of it");
         let file = RuleFile::open(&path).unwrap();
         let head = file.version().unwrap();
         assert!(head.version >= version, "{version} was told, {} is there", head.version);
@@ -66,5 +73,26 @@ fn every_batch_is_there_entirely_or_not_at_all() {
             panic!("trimmed")
         };
         assert_eq!(last.len(), RULES);
+        drop(file);
+        assert_eq!(clean(&path), "1");
     }
+}
+
+#[test]
+fn a_damaged_file_with_a_log_stays_as_it_is() {
+    let (_folder, path) = place();
+    let log = path.with_file_name("rules.db-wal");
+    drop(RuleFile::open(&path).unwrap());
+    // The pages of the tables are in the log, changed by a program that did not mean to.
+    let shell = rusqlite::Connection::open(&path).unwrap();
+    let harm = "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET rootpage = 1000 WHERE name = 'changes'";
+    shell.execute_batch(harm).unwrap();
+    let copies = [&path, &log].map(|file| fs::read(file).unwrap());
+    drop(shell);
+    // As if it had been killed: its last act is undone.
+    fs::write(&path, &copies[0]).unwrap();
+    fs::write(&log, &copies[1]).unwrap();
+    let error = RuleFile::open(&path).unwrap_err();
+    assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
+    assert!([&path, &log].map(|file| fs::read(file).unwrap()) == copies, "the file or its log has changed");
 }

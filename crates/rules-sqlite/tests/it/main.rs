@@ -1,5 +1,9 @@
 //! The file of rules as the gateway uses it.
-#![allow(clippy::disallowed_methods, reason = "tests wait for processes")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests wait for processes, and fail by panicking"
+)]
 
 mod common;
 mod crash;

@@ -121,4 +121,8 @@ fn a_row_that_is_no_rule_is_named() {
         other => panic!("{other:?}"),
     }
     file.write(batch([put(rule("b", "k3", ""))])).unwrap();
+    shell
+        .execute("UPDATE rules SET body = (SELECT body FROM rules WHERE id = 'b') WHERE id = 'a'", ())
+        .unwrap();
+    assert!(named(&file.get("a").unwrap_err()), "its body is of another rule");
 }

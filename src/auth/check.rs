@@ -1,0 +1,360 @@
+//! An external check: a service of somebody else says whether a request is admitted, and who sends it.
+//!
+//! As for [introspection](super::introspection), matching a request waits for nobody: `Check::check` says that
+//! the service must be [asked](Question::ask) first. Answers are remembered only where the configuration names the
+//! headers that they depend on.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::header::{COOKIE, HOST, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use hyper::body::Bytes;
+use sluicegate_limiter::{Span, Time};
+
+use super::headers::{disown, reads_like};
+use super::outside::{Call, Flights, Reply, Service};
+use super::read::{check_name, check_plan};
+use super::remembered::{Digest, Remembered, hash};
+use super::{Stop, Unproven};
+use crate::clock::Clock;
+use sluicegate_config::{CheckConfig, OnFailure, normalize};
+use sluicegate_wire::{Headers, RequestHead};
+
+const CONSUMER: &str = "x-sluicegate-consumer";
+const PLAN: &str = "x-sluicegate-plan";
+const CACHE: &str = "x-sluicegate-cache";
+/// Headers of answers that no client may write to the upstream.
+const OWN: [&str; 5] = [CONSUMER, PLAN, CACHE, "x-sluicegate-rate", "x-sluicegate-cost"];
+/// The longest that a refusal is remembered that does not say itself how long.
+const REFUSED: Duration = Duration::from_secs(5);
+/// The longest that an answer is remembered, whatever it says.
+const LONGEST: u64 = 86_400;
+
+/// Has requests checked.
+pub struct Check {
+    config: CheckConfig,
+    service: Service,
+    admitted: Remembered<Known>,
+    refused: Remembered<Known>,
+    flights: Flights<Told>,
+    /// Numbers calls whose answers are not shared.
+    calls: AtomicU64,
+}
+
+/// An answer that is remembered.
+#[derive(Clone)]
+struct Known {
+    told: Told,
+    /// Until when it is used without asking again.
+    fresh: Time,
+    /// Until when it is used while the service is away.
+    stale: Time,
+}
+
+/// Who sends a request, by the words of the service.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// The name of a consumer.
+    pub consumer: Option<Box<str>>,
+    /// The name of a plan.
+    pub plan: Option<Box<str>>,
+}
+
+/// A refusal by the service.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// 401, 403 or 429.
+    pub status: StatusCode,
+    /// How clients authenticate themselves there.
+    pub challenges: Vec<HeaderValue>,
+    /// When they may try again.
+    pub retry_after: Option<HeaderValue>,
+}
+
+/// What the service says of a request.
+#[derive(Clone)]
+pub enum Told {
+    /// It is admitted.
+    Admitted(Arc<Admission>),
+    /// It is not.
+    Refused(Arc<Refusal>),
+    /// Nothing: the service is away.
+    Away,
+}
+
+/// A request that the service must be asked about.
+pub struct Question {
+    check: Arc<Check>,
+    /// What its answer is remembered by.
+    digest: Option<Digest>,
+}
+
+/// What the service is told of a request.
+pub struct Asked<'a> {
+    /// The head as the client sent it.
+    pub parts: &'a RequestHead,
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// The address of the client.
+    pub client: IpAddr,
+}
+
+impl Check {
+    /// Checks by `config`. It is `before` if that does the same.
+    pub fn next(config: &CheckConfig, before: Option<&Arc<Self>>) -> Arc<Self> {
+        if let Some(same) = before.filter(|before| before.config == *config) {
+            return Arc::clone(same);
+        }
+        Arc::new(Self {
+            service: Service::new(&config.service),
+            admitted: Remembered::new(config.service.max_cached),
+            refused: Remembered::new(config.service.max_cached),
+            flights: Flights::default(),
+            calls: AtomicU64::new(0),
+            config: config.clone(),
+        })
+    }
+
+    /// How often the service was asked, by what became of it.
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.service.counts()
+    }
+
+    /// Why the service is away, for /status.
+    pub fn trouble(&self) -> Option<String> {
+        self.service.trouble()
+    }
+
+    /// Whether the upstream is told the consumer and the plan.
+    pub(super) const fn forwards(&self) -> bool {
+        self.config.forward
+    }
+
+    /// Removes the headers that only the service may write.
+    pub fn clean(headers: &mut Headers) {
+        disown(headers, |name| OWN.iter().any(|own| reads_like(name, own.as_bytes())));
+    }
+
+    /// Who sends a request to the route of this name; `None` if that cannot be found out and need not be. `told` is what
+    /// the service said, if it was asked for this request.
+    ///
+    /// # Errors
+    /// When the service refuses the request, or is away, or must be asked.
+    pub(super) fn check(
+        self: &Arc<Self>,
+        route: &str,
+        headers: &Headers,
+        told: Option<&Told>,
+        now: Time,
+    ) -> Result<Option<Arc<Admission>>, Stop> {
+        let digest = self.digest(route, headers);
+        let told = match told {
+            Some(told) => told.clone(),
+            None => match self.known(digest.as_ref(), now) {
+                Some(known) => known,
+                None if self.service.is_paused(now) => Told::Away,
+                None => {
+                    let check = Arc::clone(self);
+                    return Err(Stop::Ask(super::Question::Check(Question { check, digest })));
+                }
+            },
+        };
+        let told = match (told, &digest) {
+            (Told::Away, Some(digest)) => {
+                let old = self.admitted.get(digest).filter(|known| now < known.stale);
+                old.map_or(Told::Away, |known| known.told)
+            }
+            (told, _) => told,
+        };
+        match told {
+            Told::Admitted(admission) => Ok(Some(admission)),
+            Told::Refused(refusal) => Err(Stop::Unproven(Unproven::Refused(refusal))),
+            Told::Away if self.service.config().on_failure == OnFailure::Anonymous => Ok(None),
+            Told::Away => Err(Stop::Unproven(Unproven::Away)),
+        }
+    }
+
+    /// What the answer for a request is remembered by; `None` if it is not remembered.
+    fn digest(&self, route: &str, headers: &Headers) -> Option<Digest> {
+        let cache = self.config.cache.as_ref()?;
+        let mut text = Vec::with_capacity(256);
+        let mut add = |bytes: &[u8]| {
+            text.extend_from_slice(&(bytes.len() as u64).to_be_bytes()); // so that no two lists read alike
+            text.extend_from_slice(bytes);
+        };
+        add(route.as_bytes());
+        for name in &cache.key {
+            add(name.as_ref());
+            headers.get_all(name).for_each(&mut add);
+        }
+        Some(hash(&text))
+    }
+
+    /// What is known without asking.
+    fn known(&self, digest: Option<&Digest>, now: Time) -> Option<Told> {
+        let digest = digest?;
+        let fresh = |known: &Known| now < known.fresh;
+        let known = self.admitted.get(digest).filter(fresh);
+        known.or_else(|| self.refused.get(digest).filter(fresh)).map(|known| known.told)
+    }
+
+    fn remember(&self, digest: Digest, told: &Told, ttl: Span, now: Time) {
+        let fresh = now.plus(ttl);
+        match told {
+            Told::Admitted(_) if ttl.is_zero() => self.admitted.remove(&digest),
+            Told::Admitted(_) => {
+                let stale = fresh.plus(Span::from(self.service.config().stale));
+                self.admitted.insert(digest, Known { told: told.clone(), fresh, stale });
+            }
+            Told::Refused(_) => {
+                self.admitted.remove(&digest);
+                self.refused.insert(digest, Known { told: told.clone(), fresh, stale: fresh });
+            }
+            Told::Away => {}
+        }
+    }
+
+    fn call(&self, asked: &Asked<'_>) -> Call {
+        let Asked { parts, scheme, client } = asked;
+        let host = parts.target.authority().map(str::as_bytes).or_else(|| parts.headers.get(HOST));
+        let mut headers = HeaderMap::new();
+        let mut add = |name: &'static str, value: &[u8]| {
+            if let Ok(value) = HeaderValue::from_bytes(value) {
+                headers.insert(name, value);
+            }
+        };
+        add("x-forwarded-method", parts.method.as_str().as_bytes());
+        add("x-forwarded-proto", scheme.as_bytes());
+        add("x-forwarded-host", host.unwrap_or_default());
+        add("x-forwarded-uri", uri(parts).as_bytes());
+        add("x-forwarded-for", client.to_string().as_bytes());
+        headers.insert(USER_AGENT, HeaderValue::from_static("sluicegate"));
+        for name in &self.config.headers {
+            headers.remove(name);
+            let mut values: Vec<Cow<'_, [u8]>> = parts.headers.get_all(name).map(Cow::Borrowed).collect();
+            if *name == COOKIE && values.len() > 1 {
+                values = vec![Cow::Owned(values.join(&b"; "[..]))]; // HTTP/2 splits it, which services do not expect
+            }
+            for value in values {
+                headers.extend(HeaderValue::from_bytes(&value).map(|value| (name.clone(), value)));
+            }
+        }
+        Call { method: Method::GET, headers, body: Bytes::new() }
+    }
+
+    /// Understands an answer, and how long it is remembered.
+    fn read(&self, reply: Reply) -> Result<(Told, Span), String> {
+        let Reply { status, headers, .. } = reply;
+        let said = match text(&headers, CACHE)? {
+            None => None,
+            Some(seconds) => {
+                let seconds: u64 =
+                    seconds.parse().map_err(|_| format!("its {CACHE} is no number of seconds"))?;
+                Some(Span::from_secs(seconds.min(LONGEST)))
+            }
+        };
+        let ttl = self.config.cache.as_ref().map_or(Duration::ZERO, |cache| cache.ttl);
+        match status {
+            status if status.is_success() => {
+                let consumer = text(&headers, CONSUMER)?;
+                let plan = text(&headers, PLAN)?;
+                consumer.map_or(Ok(()), check_name)?;
+                plan.map_or(Ok(()), check_plan)?;
+                let admission = Admission { consumer: consumer.map(Into::into), plan: plan.map(Into::into) };
+                Ok((Told::Admitted(Arc::new(admission)), said.unwrap_or(Span::from(ttl))))
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS => {
+                let usual = if status == StatusCode::TOO_MANY_REQUESTS { Duration::ZERO } else { REFUSED };
+                let refusal = Refusal {
+                    status,
+                    challenges: headers.get_all(WWW_AUTHENTICATE).iter().cloned().collect(),
+                    retry_after: headers.get(RETRY_AFTER).cloned(),
+                };
+                Ok((Told::Refused(Arc::new(refusal)), said.unwrap_or(Span::from(ttl.min(usual)))))
+            }
+            status => Err(format!("it answers {}", status.as_u16())),
+        }
+    }
+}
+
+impl Question {
+    /// What the service says. The answer is remembered where the configuration says so, and of equal questions one is
+    /// asked.
+    pub async fn ask(self, asked: &Asked<'_>, clock: Clock) -> Told {
+        let Self { check, digest } = self;
+        let call = check.call(asked);
+        let key = digest.unwrap_or_else(|| {
+            let number = check.calls.fetch_add(1, Ordering::Relaxed);
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&number.to_be_bytes());
+            key
+        });
+        let known = || check.known(digest.as_ref(), clock.now());
+        let asking = Arc::clone(&check);
+        let call = async move {
+            let told = asking.service.ask(&call, clock, |reply| asking.read(reply)).await;
+            let Some((told, ttl)) = told else { return Told::Away };
+            if let Some(digest) = digest {
+                asking.remember(digest, &told, ttl, clock.now());
+            }
+            told
+        };
+        let told = check.flights.join(key, known, call).await;
+        told.unwrap_or_else(|| {
+            check.service.skip();
+            Told::Away
+        })
+    }
+}
+
+/// Path and query of a request, the path in the normal form in which routes match it: a service that looks at it must
+/// not see another one.
+fn uri(parts: &RequestHead) -> String {
+    let path = normalize(parts.target.path()).unwrap_or_default(); // any other is rejected earlier
+    match parts.target.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.into(),
+    }
+}
+
+/// The value of a header that occurs at most once.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, String> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| format!("its {name} is no text")),
+        (Some(_), Some(_)) => Err(format!("its {name} is given twice")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn answers_that_make_no_sense_are_none() {
+        let config = |name: &str| HeaderName::from_bytes(name.as_bytes()).unwrap();
+        let headers = |lines: &[(&str, &str)]| -> HeaderMap {
+            lines.iter().map(|(name, value)| (config(name), HeaderValue::from_str(value).unwrap())).collect()
+        };
+        assert_eq!(text(&headers(&[("x-a", "1")]), "x-a"), Ok(Some("1")));
+        assert_eq!(text(&headers(&[]), "x-a"), Ok(None));
+        let mut twice = headers(&[("x-a", "1")]);
+        twice.append("x-a", HeaderValue::from_static("2"));
+        assert!(text(&twice, "x-a").is_err());
+    }
+
+    #[test]
+    fn clients_do_not_write_what_only_the_service_says() {
+        let lines = [("X-Sluicegate-Consumer", "a"), ("x_sluicegate_plan", "b"), ("x-other", "c")];
+        let mut headers: Headers = lines.into_iter().map(|(n, v)| (n.to_ascii_lowercase(), v)).collect();
+        Check::clean(&mut headers);
+        assert_eq!(headers.iter().collect::<Vec<_>>(), [(&b"x-other"[..], &b"c"[..])]);
+    }
+}
