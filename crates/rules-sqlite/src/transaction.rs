@@ -229,9 +229,9 @@ fn judge(write: &Write, current: Option<&Current>) -> Result<Effect, FailureKind
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_rules::{Changes, Precondition};
+
     use super::*;
-    use crate::batch::Precondition;
-    use crate::change::Changes;
     use crate::queue::Queue;
     use crate::{connection, queries, schema};
 
