@@ -6,6 +6,7 @@ mod connections;
 mod expected_series;
 mod hosts;
 mod keys;
+mod openapi;
 mod rules;
 mod scrape;
 
@@ -98,6 +99,7 @@ impl Admin {
             (_, ["status"]) if get => reply(&self.status()),
             (_, ["config"]) if get => reply(&config_dump::config(&self.shared.snapshot.load())),
             (_, [first, ..]) if first.starts_with("rules") => self.rules(request, peer).await,
+            (_, ["openapi.json"]) if get => reply(&openapi::document()),
             (_, ["limits"]) if get => reply(&self.limits()),
             (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false).await,
             (&Method::DELETE, ["limits", limit, "keys", key]) => match self.actor(&request, Role::All) {
@@ -108,9 +110,10 @@ impl Admin {
                 Ok(_) => self.reload().await,
                 Err(refusal) => refusal,
             },
-            (_, ["" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits"]) => {
-                not_with_that_method("GET, HEAD")
-            }
+            (
+                _,
+                ["" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits" | "openapi.json"],
+            ) => not_with_that_method("GET, HEAD"),
             (_, ["limits", _, "keys", _]) => not_with_that_method("GET, HEAD, DELETE"),
             (_, ["reload"]) => not_with_that_method("POST"),
             _ => problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),

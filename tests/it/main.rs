@@ -58,6 +58,7 @@ mod limits;
 mod lists;
 mod metrics;
 mod odd_files;
+mod openapi;
 mod paths;
 mod plans;
 mod process_log;

@@ -176,8 +176,11 @@ impl<A: StateCodec> Table<A> {
 
     /// Locks the state of `key` under the quota that it has.
     pub(super) fn lock_as_it_is(&self, key: Fingerprint, now: Time) -> LockedEntry<'_, A> {
-        let own = self.part(key).own.get(key.get()).map(|own| own.algorithm.clone());
-        self.lock_key(key, now, None, own.as_ref())
+        let part = self.part(key);
+        let own = part.own.get(key.get()).map(|own| own.algorithm.clone());
+        let slot = part.slots.find(key.get());
+        let held = LockedEntry { slot, own, ..LockedEntry::unknown(self, Guard::Exclusive(part), key) };
+        if held.is_known() { held } else { self.lock_unknown(held, now, None) }
     }
 
     /// Locks a key that has no state.

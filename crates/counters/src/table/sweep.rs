@@ -52,7 +52,9 @@ impl<A: StateCodec> Table<A> {
         }
         part.hand = at;
         let removed = part.own.sweep(slots, now);
-        self.counts.entries.fetch_sub(removed, Ordering::Relaxed);
+        if removed > 0 {
+            self.counts.entries.fetch_sub(removed, Ordering::Relaxed);
+        }
         visited
     }
 
