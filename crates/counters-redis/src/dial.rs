@@ -35,8 +35,13 @@ pub(super) async fn connect(
     address: &Address,
     within: Duration,
 ) -> RedisResult<MultiplexedConnection> {
+    dial(config, address, of_data(config), within).await
+}
+
+/// The user, the password and the database of the servers that hold counters.
+pub(super) fn of_data(config: &Settings) -> RedisConnectionInfo {
     let settings = credentials(config.username.as_deref(), config.password.as_deref());
-    dial(config, address, settings.set_db(i64::from(config.database)), within).await
+    settings.set_db(i64::from(config.database))
 }
 
 /// Asks a node of a cluster who holds which slots.
@@ -92,6 +97,27 @@ pub(super) async fn dial(
     settings: RedisConnectionInfo,
     within: Duration,
 ) -> RedisResult<MultiplexedConnection> {
+    let client = client(config, address, settings)?;
+    let options = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(BUFFER);
+    let connecting = client.get_multiplexed_async_connection_with_config(&options);
+    match tokio::time::timeout(within, connecting).await {
+        Ok(connected) => connected,
+        Err(_) => Err((ErrorKind::Io, LATE).into()),
+    }
+}
+
+/// What connections to a server are opened with.
+///
+/// # Errors
+/// When the certificates cannot be read.
+pub(super) fn client(
+    config: &Settings,
+    address: &Address,
+    settings: RedisConnectionInfo,
+) -> RedisResult<Client> {
     let at = match (address, &config.tls) {
         (Address::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
         (Address::Tcp { host, port }, None) => ConnectionAddr::Tcp(host.clone(), *port),
@@ -101,23 +127,14 @@ pub(super) async fn dial(
     };
     let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_USER_TIMEOUT);
     let info = at.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp);
-    let client = match (&config.tls, address) {
+    match (&config.tls, address) {
         (Some(tls), Address::Tcp { .. }) => {
             let client_tls = tls
                 .client
                 .as_ref()
                 .map(|(cert, key)| ClientTlsConfig { client_cert: cert.clone(), client_key: key.clone() });
-            Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: tls.ca.clone() })?
+            Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: tls.ca.clone() })
         }
-        _ => Client::open(info)?,
-    };
-    let options = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(BUFFER);
-    let connecting = client.get_multiplexed_async_connection_with_config(&options);
-    match tokio::time::timeout(within, connecting).await {
-        Ok(connected) => connected,
-        Err(_) => Err((ErrorKind::Io, LATE).into()),
+        _ => Client::open(info),
     }
 }

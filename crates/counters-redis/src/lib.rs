@@ -12,8 +12,9 @@
 //! Start reading in `store.rs` and `call.rs`; then `batch.rs` (requests that share a call), `lua/decide.lua` and
 //! `protocol.rs` (what goes over the wire), `connection.rs` and `reconnect.rs` (deadlines, breaker, life of a
 //! connection), `cluster.rs` and `topology.rs` (who holds which slot), `lease_renewal.rs` (places of concurrency
-//! limits).
+//! limits). `access.rs` opens connections for other crates.
 
+mod access;
 mod address;
 mod batch;
 mod breaker;
@@ -52,6 +53,7 @@ mod tests;
 mod topology;
 mod unreported;
 
+pub use access::{Locator, random, subscriber};
 pub use address::Address;
 pub use check_connection::check_connection;
 pub use clock::Clock;

@@ -318,7 +318,7 @@ pub(super) fn slot_moved(error: &RedisError) -> bool {
 }
 
 /// Checks that a server is a master. Without the permission to call ROLE, the test write shows it.
-async fn is_master(channel: &mut MultiplexedConnection) -> RedisResult<()> {
+pub(super) async fn is_master(channel: &mut MultiplexedConnection) -> RedisResult<()> {
     let role: Vec<Value> = match redis::cmd("ROLE").query_async(channel).await {
         Err(error) if denied(&error) => return Ok(()),
         role => role?,

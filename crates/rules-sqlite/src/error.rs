@@ -4,8 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
-
-use crate::batch::Failure;
+use sluicegate_rules::Failure;
 
 /// Why a file cannot be used. It has not been written to.
 #[derive(Debug, thiserror::Error)]

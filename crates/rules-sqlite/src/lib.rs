@@ -3,14 +3,12 @@
 //! | module | |
 //! | --- | --- |
 //! | `rule_file` | READ FIRST: opening, writing, handing over, closing |
-//! | `batch`, `change`, `error` | what goes in and comes out |
+//! | `error` | what can go wrong; what goes in and comes out is in `sluicegate_rules` |
 //! | `inspection`, `lock`, `schema` | which files are accepted; one gateway per file; tables, a new file |
 //! | `connection`, `rows` | SQLite's settings; a rule as a row |
 //! | `queue`, `writer`, `transaction` | batches that wait; the thread that commits them together; one batch |
 //! | `readers`, `queries` | two connections that only read, and what they are asked |
 
-mod batch;
-mod change;
 mod connection;
 mod error;
 mod inspection;
@@ -24,7 +22,9 @@ mod schema;
 mod transaction;
 mod writer;
 
-pub use self::batch::{Batch, Effect, Failure, FailureKind, Op, Outcome, Precondition, Write, Written};
-pub use self::change::{Change, Changes, Head};
+pub use sluicegate_rules::{
+    Batch, Change, Changes, Effect, Failure, FailureKind, Head, Op, Outcome, Precondition, Write, Written,
+};
+
 pub use self::error::{OpenError, ReadError, WriteError};
 pub use self::rule_file::RuleFile;

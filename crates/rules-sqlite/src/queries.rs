@@ -1,9 +1,8 @@
 //! What readers ask. Each question is answered from one state of the file.
 
 use rusqlite::{Connection, OptionalExtension, Params, Row};
-use sluicegate_rules::Stored;
+use sluicegate_rules::{Change, Changes, Head, Stored};
 
-use crate::change::{Change, Changes, Head};
 use crate::error::ReadError;
 use crate::rows::{self, COLUMNS, stored};
 use crate::schema::meta_number;

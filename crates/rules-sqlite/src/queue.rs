@@ -5,7 +5,8 @@ use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::batch::{Batch, Written};
+use sluicegate_rules::{Batch, Written};
+
 use crate::error::WriteError;
 
 /// So many batches wait at most.
@@ -102,8 +103,9 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_rules::{Op, Precondition, Write};
+
     use super::*;
-    use crate::batch::{Op, Precondition, Write};
 
     fn batch(changes: usize) -> Batch {
         let write = Write { op: Op::Delete { id: "a".into() }, precondition: Precondition::None };

@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sluicegate_rules::Stored;
+use sluicegate_rules::{Batch, Changes, Head, Stored, Written};
 
-use crate::batch::{Batch, Written};
-use crate::change::{Changes, Head};
 use crate::error::{OpenError, ReadError, WriteError};
 use crate::inspection::{Found, check, identify};
 use crate::lock::Lock;

@@ -1,9 +1,8 @@
 //! Batches in one transaction: each is made in a savepoint of its own, entirely or not at all.
 
 use rusqlite::{Connection, OptionalExtension, Statement};
-use sluicegate_rules::{Rule, Stored};
+use sluicegate_rules::{Batch, Effect, Failure, FailureKind, Op, Outcome, Rule, Stored, Write, Written};
 
-use crate::batch::{Batch, Effect, Failure, FailureKind, Op, Outcome, Write, Written};
 use crate::error::{ReadError, WriteError};
 use crate::queue::Job;
 use crate::rows;
@@ -230,9 +229,9 @@ fn judge(write: &Write, current: Option<&Current>) -> Result<Effect, FailureKind
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_rules::{Changes, Precondition};
+
     use super::*;
-    use crate::batch::Precondition;
-    use crate::change::Changes;
     use crate::queue::Queue;
     use crate::{connection, queries, schema};
 

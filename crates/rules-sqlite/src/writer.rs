@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
+use sluicegate_rules::{Batch, Written};
 
-use crate::batch::{Batch, Written};
 use crate::connection;
 use crate::error::{OpenError, WriteError};
 use crate::queue::{Job, Queue};
@@ -127,10 +127,9 @@ fn answer_all(jobs: Vec<Job>, error: rusqlite::Error) {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_rules::Rule;
+    use sluicegate_rules::{Op, Precondition, Rule, Write};
 
     use super::*;
-    use crate::batch::{Op, Precondition, Write};
     use crate::schema;
 
     /// The actor whose batches make the writer panic.

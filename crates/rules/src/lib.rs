@@ -10,6 +10,7 @@
 //! | `patterns` | all patterns of one limit, indexed |
 //! | `choose` | the total order of rules: which one applies to a key now, and until when that is known |
 //! | `cache`, `slots` | what was chosen, per key, bounded, with a time to live |
+//! | `store` | batches of changes, what became of them, the log of changes: what every store takes and gives |
 
 mod cache;
 mod check;
@@ -21,6 +22,7 @@ mod pattern;
 mod patterns;
 mod rule;
 mod slots;
+mod store;
 
 pub use self::cache::{Lookup, Token, VerdictCache};
 pub use self::check::{
@@ -31,3 +33,6 @@ pub use self::key::{KeyPart, KeyValue, MAX_KEY_PARTS, canonical, spellings};
 pub use self::pattern::{Exactness, Pattern};
 pub use self::patterns::{MAX_PATTERNS, MAX_SCANNED_PATTERNS, Patterns, TooManyPatterns};
 pub use self::rule::{Rule, RuleMode, Stored};
+pub use self::store::{
+    Batch, Change, Changes, Effect, Failure, FailureKind, Head, Op, Outcome, Precondition, Write, Written,
+};

@@ -1,11 +1,11 @@
 //! The log of changes, and where it ends.
 
-use sluicegate_rules::Rule;
+use crate::Rule;
 
 /// Where the store stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Of this file, chosen at random when it was created: versions of another epoch mean nothing.
+    /// Of this store, chosen at random when it was created: versions of another epoch mean nothing.
     pub epoch: String,
     /// How many batches have changed something.
     pub version: u64,

@@ -1,6 +1,6 @@
 //! What a batch asks for and what became of it.
 
-use sluicegate_rules::{Rule, Stored};
+use crate::{Rule, Stored};
 
 /// Changes that are made together or not at all.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +66,8 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    pub(crate) fn holds(&self, current: Option<&Stored>) -> bool {
+    /// Whether it holds for the rule as it is now; `None` if there is none.
+    pub fn holds(&self, current: Option<&Stored>) -> bool {
         match self {
             Precondition::None => true,
             Precondition::Absent => current.is_none(),

@@ -1,0 +1,146 @@
+//! Calls over the connection, with deadlines.
+
+use std::time::Duration;
+
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use tokio::time::Instant;
+
+use crate::link::{Line, Link};
+use crate::script::Script;
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// The server has not executed it.
+    Unsent(String),
+    /// It was sent; whether the server has executed it, or will, is not known.
+    Unanswered(String),
+    /// The server answered with an error.
+    Refused(String),
+}
+
+/// What an error of one attempt means.
+enum Attempt {
+    /// Not executed, and another connection may do.
+    Elsewhere(String),
+    /// The connection broke.
+    Broken(String),
+    /// No answer in time.
+    Late,
+    /// The server does not know the script.
+    NoScript,
+    /// An answer.
+    Refused(String),
+}
+
+impl Line {
+    /// Calls a script that only reads. It is called again while there is time if the connection breaks.
+    ///
+    /// # Errors
+    /// See [`CallError`]; it takes no longer than `within`.
+    pub(crate) async fn read(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl Fn(&mut Cmd),
+        within: Duration,
+    ) -> Result<Value, CallError> {
+        self.run(&scripted(script, keys, arguments), true, Instant::now() + within).await
+    }
+
+    /// Calls a script that writes. It is never executed twice.
+    ///
+    /// # Errors
+    /// See [`CallError`]; it takes no longer than `within`.
+    pub(crate) async fn write(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl Fn(&mut Cmd),
+        within: Duration,
+    ) -> Result<Value, CallError> {
+        self.run(&scripted(script, keys, arguments), false, Instant::now() + within).await
+    }
+
+    /// Sends a command that may be executed twice.
+    ///
+    /// # Errors
+    /// See [`CallError`]; it takes no longer than `within`.
+    pub(crate) async fn command(&self, command: &Cmd, within: Duration) -> Result<Value, CallError> {
+        self.run(&|_| command.clone(), true, Instant::now() + within).await
+    }
+
+    async fn run(
+        &self,
+        command: &impl Fn(bool) -> Cmd,
+        again: bool,
+        until: Instant,
+    ) -> Result<Value, CallError> {
+        let mut with_text = false;
+        loop {
+            let link = self.link(until).await?;
+            match attempt(&link, command(with_text), until).await {
+                Ok(value) => return Ok(value),
+                Err(Attempt::NoScript) if !with_text => with_text = true,
+                Err(Attempt::NoScript) => return Err(CallError::Refused("it forgets scripts".into())),
+                Err(Attempt::Elsewhere(why)) => link.condemn(why),
+                Err(Attempt::Broken(why)) => {
+                    link.condemn(why.clone());
+                    if !again {
+                        return Err(CallError::Unanswered(why));
+                    }
+                }
+                Err(Attempt::Late) => {
+                    link.doubted.notify_one();
+                    return Err(CallError::Unanswered("Redis does not answer in time".into()));
+                }
+                Err(Attempt::Refused(why)) => return Err(CallError::Refused(why)),
+            }
+        }
+    }
+}
+
+/// A call of a script, by its SHA-1 or with its text.
+fn scripted<'c>(
+    script: &'c Script,
+    keys: &'c [&str],
+    arguments: impl Fn(&mut Cmd) + 'c,
+) -> impl Fn(bool) -> Cmd + 'c {
+    move |with_text| {
+        let mut call = script.call(with_text, keys);
+        arguments(&mut call);
+        call
+    }
+}
+
+async fn attempt(link: &Link, command: Cmd, until: Instant) -> Result<Value, Attempt> {
+    let mut channel = link.channel.clone();
+    let answer = match tokio::time::timeout_at(until, channel.send_packed_command(&command)).await {
+        Ok(answer) => answer,
+        Err(_) => return Err(Attempt::Late),
+    };
+    match answer {
+        Ok(Value::ServerError(error)) => Err(meaning(&error.into())),
+        Ok(value) => Ok(value),
+        Err(error) => Err(meaning(&error)),
+    }
+}
+
+fn meaning(error: &RedisError) -> Attempt {
+    use ServerErrorKind::{ClusterDown, MasterDown, Moved, NoPerm, NoScript, ReadOnly};
+    let why = one_line(error);
+    match error.kind() {
+        ErrorKind::Server(NoScript) => Attempt::NoScript,
+        // Where scripts may be sent as texts only.
+        ErrorKind::Server(NoPerm) if why.contains("'evalsha'") => Attempt::NoScript,
+        ErrorKind::Server(Moved | ReadOnly | MasterDown | ClusterDown) => Attempt::Elsewhere(why),
+        ErrorKind::Server(_) => Attempt::Refused(why),
+        _ if error.is_io_error() || error.is_unrecoverable_error() => Attempt::Broken(why),
+        _ => Attempt::Refused(why),
+    }
+}
+
+/// The text of an error in one line.
+pub(crate) fn one_line(error: &RedisError) -> String {
+    error.to_string().replace('\n', " ")
+}

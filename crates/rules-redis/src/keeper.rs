@@ -1,0 +1,91 @@
+//! The task that keeps the connection for commands open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisResult};
+use sluicegate_counters_redis::{Address, Locator};
+use tokio::time::{Instant, timeout};
+
+use crate::call::one_line;
+use crate::link::{CONNECT_TIMEOUT, Line, Link, PING_INTERVAL, PING_TIMEOUT, State, pause};
+
+/// So many checks go by between two questions to the sentinels.
+const CHECKS_PER_QUESTION: u32 = 2;
+/// A connection that lasted so long is opened again at once, and only then after a pause.
+const STABLE_AFTER: Duration = Duration::from_secs(1);
+/// The pause after the server refused the credentials: an operator must act.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
+
+/// Opens the connection again whenever it is lost, for ever.
+pub(crate) async fn keep(line: Arc<Line>, mut locator: Locator) {
+    loop {
+        match open(&mut locator).await {
+            Ok(link) => {
+                let (link, begun) = (Arc::new(link), Instant::now());
+                line.set(State::Up(Arc::clone(&link)));
+                let why = watch_over(&link, &mut locator).await;
+                tracing::debug!(server = %link.address, why, "the connection for rules is lost");
+                link.condemn(why);
+                line.set(State::Opening);
+                if begun.elapsed() >= STABLE_AFTER {
+                    continue; // callers wait for it
+                }
+            }
+            Err(error) => {
+                line.set(State::Down(one_line(&error)));
+                if error.kind() == ErrorKind::AuthenticationFailed {
+                    tokio::time::sleep(REFUSED_PAUSE).await;
+                }
+            }
+        }
+        tokio::time::sleep(pause()).await;
+    }
+}
+
+async fn open(locator: &mut Locator) -> RedisResult<Link> {
+    let address = locator.find(CONNECT_TIMEOUT).await?;
+    let channel = locator.connect(&address, CONNECT_TIMEOUT).await?;
+    Ok(Link::new(address, channel))
+}
+
+/// Returns when the connection is of no use any more, and why.
+async fn watch_over(link: &Link, locator: &mut Locator) -> String {
+    let mut checks = 0;
+    loop {
+        // Whoever has waited for an answer in vain makes the check come earlier.
+        _ = timeout(PING_INTERVAL, link.doubted.notified()).await;
+        if let Some(why) = link.fault() {
+            return why;
+        }
+        match timeout(PING_TIMEOUT, check(link, locator)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return one_line(&error),
+            Err(_) => return "Redis does not answer in time".into(),
+        }
+        checks += 1;
+        if checks % CHECKS_PER_QUESTION == 0 && has_moved(link, locator).await {
+            return "another server holds the rules now".into();
+        }
+    }
+}
+
+async fn check(link: &Link, locator: &Locator) -> RedisResult<()> {
+    let mut channel = link.channel.clone();
+    let answer: redis::Value = redis::cmd("PING").query_async(&mut channel).await?;
+    drop(answer); // any will do
+    match link.fault() {
+        Some(why) => Err((ErrorKind::Io, "the connection is lost", why).into()),
+        None => locator.check_role(&mut channel).await,
+    }
+}
+
+/// Whether somebody who should know names another server. Nobody who answers is nobody who says so.
+async fn has_moved(link: &Link, locator: &mut Locator) -> bool {
+    let named: RedisResult<Address> = match &locator.settings().servers {
+        // The server says it itself, when it is asked for something.
+        sluicegate_counters_redis::Deployment::Sentinel { .. } => locator.find(CONNECT_TIMEOUT).await,
+        _ => return false,
+    };
+    named.is_ok_and(|named| named != link.address)
+}

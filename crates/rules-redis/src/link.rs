@@ -1,0 +1,108 @@
+//! The connection for commands, which all callers share.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use sluicegate_counters_redis::Address;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::call::CallError;
+
+/// One connection.
+pub(crate) struct Link {
+    /// The server.
+    pub(crate) address: Address,
+    /// The connection; its clones share it.
+    pub(crate) channel: MultiplexedConnection,
+    /// Why it is of no use any more.
+    fault: OnceLock<String>,
+    /// Notified when it is of no use, or a call has waited in vain.
+    pub(crate) doubted: Notify,
+}
+
+impl Link {
+    pub(crate) fn new(address: Address, channel: MultiplexedConnection) -> Self {
+        Self { address, channel, fault: OnceLock::new(), doubted: Notify::new() }
+    }
+
+    /// The connection is of no use any more: it is broken, or the server does not hold the rules.
+    pub(crate) fn condemn(&self, why: String) {
+        _ = self.fault.set(why); // the first reason counts
+        self.doubted.notify_one();
+    }
+
+    /// Why it is of no use any more.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.fault.get().cloned()
+    }
+}
+
+/// The state of the connection.
+#[derive(Clone)]
+pub(crate) enum State {
+    /// It is being opened, and the last attempt did not fail. It is worth waiting for.
+    Opening,
+    /// Calls can be made.
+    Up(Arc<Link>),
+    /// The last attempt to open it failed, for this reason.
+    Down(String),
+}
+
+/// The connection that is open now.
+pub(crate) struct Line {
+    state: watch::Sender<State>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { state: watch::Sender::new(State::Opening) }
+    }
+}
+
+impl Line {
+    /// Tells all who wait.
+    pub(crate) fn set(&self, state: State) {
+        self.state.send_replace(state);
+    }
+
+    /// To wait for other states.
+    pub(crate) fn states(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// A connection of use, waited for until `until` at most. An attempt that failed just now is not waited for.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn link(&self, until: Instant) -> Result<Arc<Link>, CallError> {
+        let mut states = self.state.subscribe();
+        let settled = states.wait_for(|state| match state {
+            State::Opening => false,
+            State::Up(link) => link.fault().is_none(),
+            State::Down(_) => true,
+        });
+        match tokio::time::timeout_at(until, settled).await {
+            Ok(Ok(state)) => match &*state {
+                State::Up(link) => Ok(Arc::clone(link)),
+                State::Down(why) => Err(CallError::Unsent(why.clone())),
+                State::Opening => Err(CallError::Unsent(NOT_OPEN.into())),
+            },
+            _ => Err(CallError::Unsent(NOT_OPEN.into())),
+        }
+    }
+}
+
+const NOT_OPEN: &str = "there is no connection to Redis yet";
+
+/// The longest time in which a connection is opened and prepared.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The interval of checks whether a server answers, and the time that it has for the answer.
+pub(crate) const PING_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const PING_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The pause before a connection is opened again: 50 to 250 ms, random, so that gateways do not come all at once.
+pub(crate) fn pause() -> Duration {
+    Duration::from_millis(50 + u64::from(sluicegate_counters_redis::random()[0]) * 200 / 255)
+}

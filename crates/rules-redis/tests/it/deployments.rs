@@ -1,0 +1,204 @@
+//! A cluster, and a master that a sentinel names.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::FromRedisValue;
+use sluicegate_counters_redis::{Address, Deployment, Settings};
+use sluicegate_rules_redis::Event;
+use tempfile::TempDir;
+
+use crate::common::{DEADLINE, Server, batch, open, put, rule, run_test};
+
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A server at a port. Killed when it is dropped.
+struct Node {
+    port: u16,
+    child: Child,
+    folder: TempDir,
+}
+
+impl Node {
+    /// With these arguments behind the port.
+    fn start(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // The port of a cluster's own connections is 10,000 above.
+        let port = std::iter::repeat_with(free_port).find(|port| *port < 50_000).unwrap();
+        let mut command = Command::new("redis-server");
+        let port_text = port.to_string();
+        if arguments.contains(&"--sentinel") {
+            std::fs::write(folder.path().join("conf"), "").unwrap();
+            command.arg("conf");
+        }
+        command.args(["--port", &port_text, "--bind", "127.0.0.1"]).args(arguments);
+        if !arguments.contains(&"--sentinel") {
+            command.args(["--save", "", "--appendonly", "no"]);
+        }
+        let child = command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        let node = Self { port, child: child.spawn().expect("redis-server is not installed"), folder };
+        wait(|| node.ask::<String>(&["PING"]).is_ok());
+        assert!(Path::new(node.folder.path()).exists());
+        node
+    }
+
+    fn ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?;
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut client.get_connection()?)
+    }
+
+    fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        self.ask(words).unwrap()
+    }
+
+    fn address(&self) -> Address {
+        Address::Tcp { host: "127.0.0.1".into(), port: self.port }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn wait(done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < DEADLINE, "it does not come to pass");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Settings with these servers; the rest is that of any server.
+fn settings(servers: Deployment) -> Settings {
+    Settings { servers, ..Server::start().settings() }
+}
+
+/// The whole cluster agrees that all slots are held.
+fn is_up(nodes: &[&Node]) -> bool {
+    nodes.iter().all(|node| node.command::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+}
+
+#[test]
+fn the_node_that_holds_the_slot_is_found_and_followed() {
+    let arguments = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+    let [first, second] = [Node::start(&arguments), Node::start(&arguments)];
+    let slot: u16 = first.command(&["CLUSTER", "KEYSLOT", "test:{rules}:meta"]);
+    let [below, own, above] = [slot - 1, slot, slot + 1].map(|slot| slot.to_string());
+    first.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", &below, &above, "16383"]);
+    second.command::<()>(&["CLUSTER", "ADDSLOTS", &own]);
+    second.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", "2"]);
+    first.command::<()>(&["CLUSTER", "MEET", "127.0.0.1", &second.port.to_string()]);
+    wait(|| is_up(&[&first, &second]));
+    run_test(async {
+        // Only the node that does not hold the rules is configured.
+        let settings = settings(Deployment::Cluster(vec![first.address()]));
+        let (a, _) = open(settings.clone(), TIMEOUT);
+        let (b, events) = open(settings, TIMEOUT);
+        assert_eq!(events.next().1, Event::Everything);
+        events.until_version(0);
+        a.write(batch([put(rule("a", "k", ""))])).await.unwrap();
+        assert_eq!(events.next().1, Event::Keys(vec![("api".into(), "k".into())]));
+        assert_eq!(b.list(None, None, None, 9).await.unwrap().len(), 1);
+        assert_eq!(second.command::<u64>(&["HLEN", "test:{rules}:rules"]), 1);
+        let epoch = a.version().await.unwrap().epoch;
+        // The slot moves, without what it had.
+        second.command::<()>(&["FLUSHALL"]);
+        let id: String = first.command(&["CLUSTER", "MYID"]);
+        for node in [&first, &second] {
+            node.command::<()>(&["CLUSTER", "SETSLOT", &own, "NODE", &id]);
+        }
+        events.until(|event| *event == Event::Everything);
+        let begun = Instant::now();
+        while a.write(batch([put(rule("b", "k2", ""))])).await.is_err() {
+            assert!(begun.elapsed() < DEADLINE);
+        }
+        wait(|| first.command::<u64>(&["HLEN", "test:{rules}:rules"]) == 1);
+        let told =
+            |event: &Event| matches!(event, Event::At(head) if head.version == 1 && head.epoch != epoch);
+        events.until(told);
+    });
+}
+
+#[test]
+fn the_master_that_the_sentinels_name_is_followed() {
+    let master = Node::start(&[]);
+    let replica = Node::start(&["--replicaof", "127.0.0.1", &master.port.to_string()]);
+    wait(|| replica.command::<String>(&["INFO", "replication"]).contains("master_link_status:up"));
+    let sentinel = Node::start(&["--sentinel"]);
+    let port = master.port.to_string();
+    sentinel.command::<()>(&["SENTINEL", "MONITOR", "rules", "127.0.0.1", &port, "1"]);
+    sentinel.command::<()>(&[
+        "SENTINEL",
+        "SET",
+        "rules",
+        "down-after-milliseconds",
+        "1000",
+        "failover-timeout",
+        "3000",
+    ]);
+    wait(|| sentinel.command::<String>(&["INFO", "sentinel"]).contains("slaves=1"));
+    run_test(async {
+        let nodes = vec![sentinel.address()];
+        let settings =
+            settings(Deployment::Sentinel { master: "rules".into(), nodes, username: None, password: None });
+        let (a, _) = open(settings.clone(), TIMEOUT);
+        let (b, events) = open(settings, TIMEOUT);
+        events.until_version(0);
+        a.write(batch([put(rule("a", "k", ""))])).await.unwrap();
+        events.until_version(1);
+        master.command::<u64>(&["WAIT", "1", "1000"]);
+        let begun = Instant::now();
+        while sentinel.ask::<()>(&["SENTINEL", "FAILOVER", "rules"]).is_err() {
+            assert!(begun.elapsed() < DEADLINE, "the replica is no good");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        wait(|| replica.command::<String>(&["INFO", "replication"]).contains("role:master"));
+        let promoted = Instant::now();
+        while replica.command::<u64>(&["HLEN", "test:{rules}:rules"]) < 2 {
+            assert!(promoted.elapsed() < DEADLINE);
+            // It may be lost with the old master.
+            _ = a.write(batch([put(rule("b", "k2", ""))])).await;
+        }
+        println!("a write reaches the new master after {:?}", promoted.elapsed());
+        events.until_version(2);
+        assert_eq!(b.list(None, None, None, 9).await.unwrap().len(), 2);
+    });
+}
+
+#[test]
+fn a_user_needs_the_names_with_the_tag_only() {
+    let server = Server::start();
+    let user =
+        "ACL SETUSER gateway on >secret ~test:{rules}:* resetchannels &test:{rules}:* +@all -@dangerous";
+    server.command::<()>(&user.split(' ').collect::<Vec<_>>());
+    run_test(async {
+        let user = |password: &str| Settings {
+            username: Some("gateway".into()),
+            password: Some(password.into()),
+            ..server.settings()
+        };
+        let (a, _) = open(user("secret"), TIMEOUT);
+        let (b, events) = open(user("secret"), TIMEOUT);
+        events.until_version(0);
+        a.write(batch((0..6_000).map(|n| put(rule(&format!("r{n}"), "k*", ""))))).await.unwrap();
+        assert_eq!(events.next().1, Event::Patterns);
+        assert_eq!(b.list(None, Some("k*"), None, 9).await.unwrap().len(), 9);
+        assert_eq!(b.patterns().await.unwrap().1.len(), 6_000);
+        let (refused, told) = open(user("wrong"), TIMEOUT);
+        let Event::Away(why) = told.next().1 else { panic!("it cannot be reached") };
+        assert!(why.to_lowercase().contains("password"), "{why}");
+        let Err(sluicegate_rules_redis::ReadError::Away(why)) = refused.get("a").await else {
+            panic!("it cannot")
+        };
+        assert!(why.to_lowercase().contains("password"), "{why}");
+    });
+}
