@@ -43,6 +43,7 @@ pub mod rules;
 pub mod runtime;
 pub mod server;
 pub mod snapshot;
+pub mod store_settings;
 pub mod tls;
 pub mod trace;
 pub mod upstream;

@@ -14,11 +14,12 @@ use crate::auth::introspection::Introspection;
 use crate::auth::jwt::Jwt;
 use crate::client_connection::ListenerState;
 use crate::keys::KeySecret;
-use crate::limit::{Limit, SelectedLimit, StoreState, settings};
+use crate::limit::{Limit, SelectedLimit, StoreState};
 use crate::resources::LoadedConfig;
 use crate::respond::{Combination, RuledHeaders, StaticHeaders};
 use crate::route::{RouteQuery, RouteTable, preflight};
 use crate::rules::{RuledLimit, Rules};
+use crate::store_settings::settings;
 use crate::tls::UpstreamTls;
 use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
 use sluicegate_config::{
@@ -226,7 +227,11 @@ impl SnapshotBuilder {
             secret: self.secret.clone(),
             reserved,
             rules: rules.map(|rules| RulesInForce {
-                limits: config.limits.iter().map(|limit| rules.limit(&limit.name)).collect(),
+                limits: config
+                    .limits
+                    .iter()
+                    .map(|limit| rules.limit_of(limit, config.client_ip.ipv6_prefix, &self.secret))
+                    .collect(),
                 rules,
             }),
             config,

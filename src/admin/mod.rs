@@ -206,7 +206,8 @@ impl Admin {
                 })
             }),
             "rules": self.shared.snapshot.load().rules().map(|rules| json!({
-                "file": rules.file().path().display().to_string(),
+                "source": rules.source().describe(),
+                "largest_batch": rules.source().largest_batch(),
                 "version": rules.version(),
                 "cached": rules.cached(),
                 "trouble": rules.trouble(),

@@ -15,15 +15,14 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use sluicegate_rules::{Rule, Stored, canonical};
-use sluicegate_rules_sqlite::{
-    Batch, Changes, Failure, FailureKind, Op, Outcome, Write, WriteError, Written,
+use sluicegate_rules::{
+    Batch, Changes, Failure, FailureKind, Op, Outcome, Precondition, Rule, Stored, Write, Written, canonical,
 };
 
 use self::check::Fault;
 use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
 use crate::request_value::query_parameter;
-use crate::rules::Rules;
+use crate::rules::{NotWritten, Rules, Unreadable};
 use crate::snapshot::Snapshot;
 use sluicegate_config::Role;
 
@@ -71,8 +70,7 @@ impl Admin {
         };
         let snapshot = self.shared.snapshot.load_full();
         let Some(rules) = snapshot.rules() else {
-            let why =
-                "this gateway has no rules: name their file in the configuration, `rules: {file: rules.db}`";
+            let why = "this gateway has no rules: say where they are kept, such as `rules: {file: rules.db}`";
             return problem(StatusCode::NOT_FOUND, why);
         };
         let get = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -126,7 +124,6 @@ impl Admin {
     }
 
     async fn patch(&self, by: &Writer, id: &str, request: Request<Incoming>) -> Answer {
-        use sluicegate_rules_sqlite::Precondition;
         let (dry_run, precondition) = match asked(&request) {
             Ok(asked) => asked,
             Err(refusal) => return refusal,
@@ -161,13 +158,7 @@ impl Admin {
         answered
     }
 
-    async fn write_one(
-        &self,
-        by: &Writer,
-        rule: Rule,
-        precondition: sluicegate_rules_sqlite::Precondition,
-        dry_run: bool,
-    ) -> Answer {
+    async fn write_one(&self, by: &Writer, rule: Rule, precondition: Precondition, dry_run: bool) -> Answer {
         let rule = Rule { key: canonical(&rule.key), ..rule };
         let faults = check::faults(&by.snapshot, &rule);
         if !faults.is_empty() {
@@ -207,11 +198,11 @@ impl Admin {
     async fn write(&self, by: &Writer, changes: Vec<Write>, dry_run: bool) -> Result<Written, Answer> {
         let at = u64::try_from(self.shared.clock.wall().as_millisecond()).unwrap_or_default();
         let batch = Batch { actor: by.actor.clone(), at, dry_run, changes };
-        let (rules, snapshot) = (Arc::clone(&by.rules), Arc::clone(&by.snapshot));
+        let rules = Arc::clone(&by.rules);
         let written = crate::boxed_future::spawn_blocking(move || {
-            let written = rules.file().write(batch)?;
+            let written = rules.source().write(batch)?;
             if !dry_run {
-                apply(&snapshot, &rules, &written);
+                apply(&rules, &written);
                 rules.written(written.version);
             }
             Ok(written)
@@ -230,17 +221,14 @@ impl Admin {
 }
 
 /// Has requests from now on decided by the changed rules.
-fn apply(snapshot: &Snapshot, rules: &Rules, written: &Written) {
+fn apply(rules: &Rules, written: &Written) {
     let mut patterns = false;
     for outcome in &written.results {
         for stored in outcome.before.iter().chain(&outcome.after) {
-            if check::is_pattern(&stored.rule) {
-                patterns = true;
-                continue;
+            match check::is_pattern(&stored.rule) {
+                true => patterns = true,
+                false => rules.key_changed(&stored.rule.limit, &stored.rule.key),
             }
-            let ruled = rules.limit(&stored.rule.limit);
-            let keys = check::keys_of(snapshot, &stored.rule).into_iter().map(|(key, _)| key);
-            rules.keys_changed(&ruled, keys);
         }
     }
     if patterns && let Err(error) = rules.patterns_changed() {
@@ -249,7 +237,7 @@ fn apply(snapshot: &Snapshot, rules: &Rules, written: &Written) {
 }
 
 /// Whether a request is a dry run, and on which condition it writes.
-fn asked(request: &Request<Incoming>) -> Result<(bool, sluicegate_rules_sqlite::Precondition), Answer> {
+fn asked(request: &Request<Incoming>) -> Result<(bool, Precondition), Answer> {
     let dry_run = parameter(request.uri().query(), "dry_run").is_some_and(|value| value != "0");
     let precondition =
         precondition::of(request.headers()).map_err(|detail| problem(StatusCode::BAD_REQUEST, &detail))?;
@@ -278,21 +266,21 @@ fn parameter(query: Option<&str>, name: &str) -> Option<String> {
 /// Runs what reads the store on another thread.
 async fn reading<T: Send + 'static>(
     rules: &Arc<Rules>,
-    read: impl FnOnce(&Rules) -> Result<T, sluicegate_rules_sqlite::ReadError> + Send + 'static,
+    read: impl FnOnce(&Rules) -> Result<T, Unreadable> + Send + 'static,
 ) -> Result<T, Answer> {
     let rules = Arc::clone(rules);
     let away =
         |why: String| problem(StatusCode::SERVICE_UNAVAILABLE, &format!("the rules cannot be read: {why}"));
     match crate::boxed_future::spawn_blocking(move || read(&rules)).await {
         Ok(Ok(read)) => Ok(read),
-        Ok(Err(error)) => Err(away(error.to_string())),
+        Ok(Err(why)) => Err(away(why)),
         Err(error) => Err(away(error.to_string())),
     }
 }
 
 async fn read(rules: &Arc<Rules>, id: &str) -> Result<Option<Stored>, Answer> {
     let id = id.to_owned();
-    reading(rules, move |rules| rules.file().get(&id)).await
+    reading(rules, move |rules| rules.source().get(&id)).await
 }
 
 async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
@@ -305,7 +293,7 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     let key = key.map(|key| canonical(&key));
     let (of_limit, of_key) = (limit.clone(), key.clone());
     let found = reading(rules, move |rules| {
-        rules.file().list(of_limit.as_deref(), of_key.as_deref(), after.as_deref(), most + 1)
+        rules.source().list((of_limit.as_deref(), of_key.as_deref()), after.as_deref(), most + 1)
     });
     let mut found = match found.await {
         Ok(found) => found,
@@ -351,7 +339,7 @@ async fn changes(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     if rules.version() == since && !wait.is_zero() {
         let _ = tokio::time::timeout(wait, rules.next_change(since)).await; // then there is none
     }
-    let found = reading(rules, move |rules| rules.file().changes(since, CHANGES)).await;
+    let found = reading(rules, move |rules| rules.source().changes(since, CHANGES)).await;
     let list = match found {
         Ok(Changes::List(list)) => list,
         Ok(Changes::Trimmed) => {
@@ -408,13 +396,13 @@ fn unprocessable(faults: Vec<Fault>) -> Answer {
 }
 
 /// The answer to changes that were not written.
-fn refused(error: &WriteError) -> Answer {
-    let WriteError::Failed(failures) = error else {
-        let status = match error {
-            WriteError::Busy => StatusCode::TOO_MANY_REQUESTS,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        return problem(status, &format!("nothing was written: {error}"));
+fn refused(error: &NotWritten) -> Answer {
+    let nothing = |why: &str| format!("nothing was written: {why}");
+    let failures = match error {
+        NotWritten::Failed(failures) => failures,
+        NotWritten::Busy(why) => return problem(StatusCode::TOO_MANY_REQUESTS, &nothing(why)),
+        NotWritten::Refused(why) => return problem(StatusCode::SERVICE_UNAVAILABLE, &nothing(why)),
+        NotWritten::Unknown(why) => return problem(StatusCode::SERVICE_UNAVAILABLE, why),
     };
     let Some(first) = failures.first() else {
         return problem(StatusCode::INTERNAL_SERVER_ERROR, "nothing was written");

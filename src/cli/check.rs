@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::{ConfigFile, ConfigOption, INVALID, fail, say};
 use crate::access_log::try_log;
-use crate::limit::try_store;
+use crate::store_settings::try_store;
 use sluicegate_config::LogTarget;
 
 #[derive(clap::Args)]

@@ -6,7 +6,6 @@
 mod build;
 mod selected;
 pub mod shared;
-mod store_settings;
 mod variants;
 
 use std::sync::Arc;
@@ -18,7 +17,6 @@ use sluicegate_counters::{CostKind, CountedLimit, LateCost, StoreFailurePolicy};
 pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
 pub use self::selected::SelectedLimit;
-pub use self::store_settings::{settings, try_store};
 pub use self::variants::Variant;
 use self::variants::Variants;
 use crate::keys::{self, Fingerprint, KeySecret};

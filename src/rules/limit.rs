@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::ArcSwap;
-use sluicegate_counters::{Fingerprint, KeyText};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use sluicegate_counters::{Fingerprint, KeySecret, KeyText};
 use sluicegate_rules::Patterns;
 
 use super::EffectId;
+use crate::keys;
+use sluicegate_config::KeySpec;
 
 /// A limit that may have rules. It outlives configurations.
 pub struct RuledLimit {
@@ -18,6 +20,14 @@ pub struct RuledLimit {
     active: AtomicBool,
     /// Its rules for patterns of keys.
     pub(super) patterns: ArcSwap<Patterns>,
+    reading: ArcSwapOption<Reading>,
+}
+
+/// How the texts of keys are read.
+struct Reading {
+    key: KeySpec,
+    ipv6_prefix: u8,
+    secret: KeySecret,
 }
 
 /// A key whose rule is not known.
@@ -43,7 +53,21 @@ pub struct RuleAnswer {
 impl RuledLimit {
     pub(super) fn new(name: &str, salt: u64) -> Self {
         let patterns = ArcSwap::from_pointee(Patterns::default());
-        Self { name: name.to_owned(), salt, active: AtomicBool::new(false), patterns }
+        let reading = ArcSwapOption::empty();
+        Self { name: name.to_owned(), salt, active: AtomicBool::new(false), patterns, reading }
+    }
+
+    pub(super) fn read_keys(&self, key: KeySpec, ipv6_prefix: u8, secret: KeySecret) {
+        self.reading.store(Some(Arc::new(Reading { key, ipv6_prefix, secret })));
+    }
+
+    /// The keys that a rule with this text is for; none if it cannot be a key of this limit.
+    pub(super) fn keys(&self, text: &str) -> impl Iterator<Item = Fingerprint> {
+        let reading = self.reading.load();
+        let keys = reading.as_ref().map_or_else(Vec::new, |reading| {
+            keys::from_text(&reading.key, text, reading.ipv6_prefix, &reading.secret)
+        });
+        keys.into_iter().map(|(key, _)| key)
     }
 
     /// Whether it has any rule.

@@ -9,32 +9,30 @@
 mod effect;
 mod flights;
 mod limit;
+mod open;
+mod remote;
 mod slots;
+mod source;
 mod store;
 
 use std::collections::HashMap;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
 use sluicegate_counters::{Fingerprint, KeySecret};
 use sluicegate_limiter::{Span, Time};
 use sluicegate_rules::{Lookup, VerdictCache};
-use sluicegate_rules_sqlite::RuleFile;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::effect::Effects;
 pub use self::effect::{Effect, EffectId};
 use self::flights::Flights;
 pub use self::limit::{KeyQuestion, RuleAnswer, RuledLimit};
 pub use self::slots::Slots;
+pub use self::source::{NotWritten, Source, Unreadable};
 use crate::clock::Clock;
-use sluicegate_config::RulesConfig;
+use sluicegate_config::{LimitConfig, RulesConfig};
 
-/// The number of threads that ask the store.
-const ASKERS: usize = 2;
-/// The number of questions that wait for these threads.
-const MAX_QUESTIONS: usize = 10_000;
 /// How long a key is not asked for again after the store gave no answer.
 const PAUSE: Span = Span::SECOND;
 
@@ -43,15 +41,16 @@ pub struct Rules {
     config: RulesConfig,
     ttl: Span,
     clock: Clock,
-    /// The store. It is opened anew if a successor that it was handed over to has not come.
-    file: Arc<ArcSwap<RuleFile>>,
+    source: Source,
     cache: VerdictCache,
     effects: Effects,
     limits: Mutex<HashMap<String, Arc<RuledLimit>>>,
     flights: Flights,
-    questions: SyncSender<(u64, KeyQuestion)>,
-    /// Why the store gave no answer when it was last asked.
+    questions: mpsc::Sender<(u64, KeyQuestion)>,
+    /// Why the store is away.
     trouble: Mutex<Option<String>>,
+    /// Whether it is.
+    away: AtomicBool,
     secret: KeySecret,
     /// The version of the store as far as this process knows.
     version: watch::Sender<u64>,
@@ -68,83 +67,6 @@ pub enum Known {
 }
 
 impl Rules {
-    /// Opens the rules that a configuration names, or keeps those of the configuration before.
-    ///
-    /// # Errors
-    /// If the file cannot be opened or is not one of rules.
-    pub fn open(config: &RulesConfig, clock: Clock, before: Option<&Arc<Self>>) -> Result<Arc<Self>, String> {
-        let of_file = before.filter(|before| before.config.file.path == config.file.path);
-        if let Some(before) = of_file.filter(|before| before.is_of(config)) {
-            return Ok(Arc::clone(before));
-        }
-        let file = match of_file {
-            Some(before) => Arc::clone(&before.file),
-            None => {
-                let file = RuleFile::open(&config.file.path).map_err(|error| format!("rules: {error}"))?;
-                Arc::new(ArcSwap::from_pointee(file))
-            }
-        };
-        let version = file.load().version().map_err(|error| format!("rules: {error}"))?.version;
-        let (questions, receiver) = sync_channel(MAX_QUESTIONS);
-        let rules = Arc::new(Self {
-            ttl: config.ttl.into(),
-            config: config.clone(),
-            clock,
-            file,
-            cache: VerdictCache::new(config.max_cached),
-            effects: Effects::default(),
-            limits: Mutex::default(),
-            flights: Flights::default(),
-            questions,
-            trouble: Mutex::default(),
-            secret: KeySecret::default(),
-            version: watch::Sender::new(version),
-        });
-        rules.read_limits()?;
-        let receiver = Arc::new(Mutex::new(receiver));
-        for number in 0..ASKERS {
-            let (rules, receiver) = (Arc::downgrade(&rules), Arc::clone(&receiver));
-            let ask = move || {
-                // The channel ends with the rules.
-                while let Ok((number, question)) =
-                    receiver.lock().unwrap_or_else(PoisonError::into_inner).recv()
-                {
-                    let Some(rules) = Weak::upgrade(&rules) else { return };
-                    rules.ask(number, &question);
-                }
-            };
-            let named = std::thread::Builder::new().name(format!("rules-{number}"));
-            named.spawn(ask).map_err(|error| format!("rules: cannot start a thread: {error}"))?;
-        }
-        Ok(rules)
-    }
-
-    /// The store.
-    pub fn file(&self) -> Arc<RuleFile> {
-        self.file.load_full()
-    }
-
-    /// Lets a successor of this process write the rules. They can still be read here. Blocks.
-    pub fn hand_over(&self) {
-        self.file().release_lock();
-    }
-
-    /// The successor has not come: this process writes the rules again. Blocks.
-    ///
-    /// # Errors
-    /// If the file cannot be opened, because another process has it by now.
-    pub fn take_back(&self) -> Result<(), String> {
-        let file = RuleFile::open(&self.config.file.path).map_err(|error| format!("rules: {error}"))?;
-        self.file.store(Arc::new(file));
-        Ok(())
-    }
-
-    /// Whether they are remembered as this configuration says.
-    fn is_of(&self, config: &RulesConfig) -> bool {
-        let own = &self.config;
-        (own.ttl, own.max_cached, own.wait) == (config.ttl, config.max_cached, config.wait)
-    }
-
     /// The limit with this name, as rules see it.
     pub fn limit(&self, name: &str) -> Arc<RuledLimit> {
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,6 +75,18 @@ impl Rules {
         }
         let limit = Arc::new(RuledLimit::new(name, std::hash::BuildHasher::hash_one(&self.secret, name)));
         limits.insert(name.to_owned(), Arc::clone(&limit));
+        limit
+    }
+
+    /// Where they are kept.
+    pub const fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The limit of a configuration; from now on its keys are read as that says.
+    pub fn limit_of(&self, config: &LimitConfig, ipv6_prefix: u8, secret: &KeySecret) -> Arc<RuledLimit> {
+        let limit = self.limit(&config.name);
+        limit.read_keys(config.key.clone(), ipv6_prefix, secret.clone());
         limit
     }
 
@@ -179,10 +113,18 @@ impl Rules {
         }
     }
 
-    /// Asks the store for the rules of keys, and waits for the answers for the configured time. A key without an answer keeps
-    /// the rule that was last known.
+    /// Asks the store for the rules of keys, and waits for the answers for the configured time, or not at all while the store
+    /// is away. A key without an answer keeps the rule that was last known.
     pub async fn load(&self, questions: &[KeyQuestion]) -> Vec<RuleAnswer> {
         let mut answers = Vec::with_capacity(questions.len());
+        if self.away.load(Ordering::Relaxed) {
+            answers.extend(questions.iter().map(|question| {
+                self.refresh(question.clone());
+                let slot = question.limit.slot(question.key);
+                RuleAnswer { slot, effect: self.last_known(slot) }
+            }));
+            return answers;
+        }
         // All are asked before the first answer is awaited.
         let begun: Vec<_> = questions.iter().map(|question| self.begin(question)).collect();
         let all = async {
@@ -227,6 +169,11 @@ impl Rules {
             *known = version.max(*known);
             newer
         });
+    }
+
+    /// The store has this version now. It is lower than before if the store lost changes, or was replaced by another.
+    pub(super) fn reached(&self, version: u64) {
+        self.version.send_if_modified(|known| std::mem::replace(known, version) != version);
     }
 
     /// Waits until the store has another version.

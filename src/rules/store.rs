@@ -2,77 +2,94 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use sluicegate_counters::Fingerprint;
-use sluicegate_rules::{Compiled, KeyPart, KeyValue, Patterns, Stored, choose, spellings};
+use sluicegate_rules::{Compiled, KeyPart, KeyValue, Patterns, Stored, Token, choose, spellings};
+use sluicegate_rules_redis::ReadError;
+use sluicegate_rules_sqlite::RuleFile;
 
-use super::{Effect, EffectId, KeyQuestion, RuledLimit, Rules, effect};
+use super::source::Source;
+use super::{Effect, EffectId, KeyQuestion, RuledLimit, Rules, Unreadable, effect};
 use crate::keys;
 use sluicegate_config::Part;
 
 impl Rules {
-    /// Asks the store for the rule of a key, remembers it and tells those that wait.
-    pub(super) fn ask(&self, flight: u64, question: &KeyQuestion) {
-        let slot = question.limit.slot(question.key);
-        let token = self.cache.begin(slot);
-        match self.find(question) {
-            Ok((number, until)) => {
-                self.cache.put(slot, number, self.clock.now(), self.ttl, until, token);
-                self.say(None);
-                self.flights.end(slot, flight, effect(number));
-            }
-            Err(error) => {
-                self.say(Some(error));
-                self.flights.end(slot, flight, self.last_known(slot));
-            }
-        }
+    /// Asks a file for the rule of a key, remembers it and tells those that wait.
+    pub(super) fn ask_file(&self, file: &RuleFile, flight: u64, question: &KeyQuestion) {
+        let token = self.cache.begin(question.limit.slot(question.key));
+        let found = file.exact(&question.limit.name, &spelled(question));
+        let trouble = found.as_ref().err().map(ToString::to_string);
+        self.answered(flight, question, token, found.ok());
+        self.say(trouble);
     }
 
-    /// The effect of the rule of a key, and until when that is certain.
-    fn find(&self, question: &KeyQuestion) -> Result<(u32, Option<sluicegate_limiter::Time>), String> {
-        let parts: Vec<(Part, &[u8])> = keys::parts_of(&question.text).collect();
-        let key: Vec<KeyPart<'_>> = parts
-            .iter()
-            .map(|(part, value)| KeyPart { name: part.name(), value: value_of(part, value) })
-            .collect();
-        let name = &question.limit.name;
-        let exact = self.file().exact(name, &spellings(&key)).map_err(|error| error.to_string())?;
+    /// The same of Redis, whose being away is told by its events.
+    pub(super) async fn ask_redis(&self, flight: u64, question: &KeyQuestion) {
+        let Source::Redis(remote) = &self.source else { return };
+        let token = self.cache.begin(question.limit.slot(question.key));
+        let found = remote.rules.exact(&question.limit.name, &spelled(question)).await;
+        if let Err(why @ (ReadError::Content { .. } | ReadError::Refused(_))) = &found {
+            tracing::error!("{why}; the rule that was read before stays in force");
+        }
+        self.answered(flight, question, token, found.ok());
+    }
+
+    /// Remembers the rule of a key, of those that the source has, and tells those that wait.
+    fn answered(&self, flight: u64, question: &KeyQuestion, token: Token, exact: Option<Vec<Stored>>) {
+        let slot = question.limit.slot(question.key);
+        let Some(exact) = exact else {
+            return self.flights.end(slot, flight, self.last_known(slot));
+        };
         let exact: Vec<Arc<Compiled>> = exact.into_iter().filter_map(compiled).collect();
         let patterns = question.limit.patterns.load();
-        let choice = choose(&exact, &patterns, &key, self.clock.now());
+        let now = self.clock.now();
+        let parts: Vec<_> = keys::parts_of(&question.text).collect();
+        let choice = choose(&exact, &patterns, &key(&parts), now);
         let id = choice.rule.and_then(|rule| self.effects.id(Effect::of(&rule.stored.rule)));
-        Ok((id.unwrap_or(EffectId::NONE).number(), choice.until))
+        let number = id.unwrap_or(EffectId::NONE).number();
+        self.cache.put(slot, number, now, self.ttl, choice.until, token);
+        self.flights.end(slot, flight, effect(number));
     }
 
-    /// Rules of exact keys have changed.
-    pub fn keys_changed(&self, limit: &RuledLimit, keys: impl Iterator<Item = Fingerprint>) {
+    /// Rules of an exact key have changed.
+    pub fn key_changed(&self, limit: &str, key: &str) {
+        let limit = self.limit(limit);
         limit.activate();
-        for key in keys {
+        for key in limit.keys(key) {
             let slot = limit.slot(key);
             self.cache.invalidate(slot);
             self.flights.forget(slot);
         }
     }
 
-    /// Rules of patterns have changed, or it is not known which rules have: every key is asked for again.
+    /// Rules of patterns have changed, or it is not known which rules have: every key is asked for again. Blocks.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn patterns_changed(&self) -> Result<(), String> {
-        self.read_limits()?;
-        self.cache.invalidate_all();
-        self.flights.forget_all();
-        Ok(())
+    pub fn patterns_changed(&self) -> Result<(), Unreadable> {
+        self.put_patterns(&self.source.limits()?, self.source.patterns()?)
     }
 
-    /// Reads which limits have rules, and their rules for patterns of keys.
-    pub(super) fn read_limits(&self) -> Result<(), String> {
-        let failed = |error: &dyn std::fmt::Display| format!("rules: {error}");
-        for name in self.file().limits().map_err(|error| failed(&error))? {
-            self.limit(&name).activate();
+    /// The same of Redis, in a task.
+    pub(super) async fn read_patterns(&self) -> Result<(), Unreadable> {
+        let Source::Redis(remote) = &self.source else { return Ok(()) };
+        let limits = remote.rules.limits().await.map_err(|error| error.to_string())?;
+        let (_, patterns) = remote.rules.patterns().await.map_err(|error| error.to_string())?;
+        self.put_patterns(&limits, patterns)
+    }
+
+    /// Every key is asked for again.
+    pub(super) fn forget_all(&self) {
+        self.cache.invalidate_all();
+        self.flights.forget_all();
+    }
+
+    /// The limits that have rules, and the rules for patterns of keys.
+    pub(super) fn put_patterns(&self, limits: &[String], patterns: Vec<Stored>) -> Result<(), Unreadable> {
+        for name in limits {
+            self.limit(name).activate();
         }
-        let (_, patterns) = self.file().patterns().map_err(|error| failed(&error))?;
         let mut by_limit: HashMap<String, Vec<Arc<Compiled>>> = HashMap::new();
         for stored in patterns {
             let limit = stored.rule.limit.clone();
@@ -85,14 +102,18 @@ impl Rules {
             self.limits.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for limit in limits {
             let patterns = by_limit.remove(&limit.name).unwrap_or_default();
-            let patterns = Patterns::build(patterns).map_err(|error| failed(&error))?;
+            let patterns = Patterns::build(patterns).map_err(|error| error.to_string())?;
             limit.patterns.store(Arc::new(patterns));
         }
+        self.forget_all();
         Ok(())
     }
 
-    /// Notes why the store does not answer, or that it does; a change is logged.
-    fn say(&self, trouble: Option<String>) {
+    /// Notes why the store is away, or that it is not; a change is logged.
+    pub(super) fn say(&self, trouble: Option<String>) {
+        if trouble.is_none() && !self.away.load(Ordering::Relaxed) {
+            return;
+        }
         let mut known = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*known, &trouble) {
             (None, Some(why)) => {
@@ -101,8 +122,20 @@ impl Rules {
             (Some(_), None) => tracing::info!("the rules can be read again"),
             _ => return,
         }
+        self.away.store(trouble.is_some(), Ordering::Relaxed);
         *known = trouble;
     }
+}
+
+/// A key, as rules see it, made of its parts.
+fn key<'a>(parts: &'a [(Part, &'a [u8])]) -> Vec<KeyPart<'a>> {
+    parts.iter().map(|(part, value)| KeyPart { name: part.name(), value: value_of(part, value) }).collect()
+}
+
+/// How rules can spell the key of a question.
+fn spelled(question: &KeyQuestion) -> Vec<String> {
+    let parts: Vec<_> = keys::parts_of(&question.text).collect();
+    spellings(&key(&parts))
 }
 
 /// A rule that can be judged. One that cannot was written by another version; it is logged and left out.

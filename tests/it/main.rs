@@ -72,6 +72,7 @@ mod replay;
 mod retries;
 mod rules;
 mod rules_audit;
+mod rules_redis;
 mod servers;
 mod shaping;
 mod streaming;

@@ -97,7 +97,7 @@ pub use report::nearest;
 pub use report::{Mistake, Place, Problem, Report};
 pub use rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
-pub use rules::RulesConfig;
+pub use rules::{RulesConfig, RulesSource};
 pub use secret::Secret;
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use template::{Piece, Template, Variable};

@@ -7,14 +7,14 @@ use super::read::{Later, mapping};
 use super::shorthand::RawCount;
 
 mapping! {
-    /// Where rules are kept: other numbers of a limit for single keys, managed over the admin API.
+    /// Where rules are kept, file or redis: other numbers of a limit for single keys, managed over the admin API.
     "rules"
     struct RawRules {
         /// The file of the rules, which the gateway creates (SQLite). It belongs to one gateway.
-        #[schemars(required, with = "hints::File")]
+        #[schemars(with = "Option<hints::File>")]
         file: RawText,
-        #[schemars(skip)]
-        redis: Later,
+        /// Whether the rules are kept in the Redis of `store`, for all gateways that share it. Default: false.
+        redis: bool,
         #[schemars(skip)]
         url: Later,
         #[schemars(skip)]

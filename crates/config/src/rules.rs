@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::at::FileRef;
 use super::serialize::seconds;
+use super::store::RedisConfig;
 
 /// Where rules are kept, and how long they are remembered.
 #[derive(Clone, Debug, Serialize)]
 pub struct RulesConfig {
-    /// The file of the rules.
-    pub file: FileRef,
+    /// Where they are kept.
+    #[serde(flatten)]
+    pub source: RulesSource,
     /// How long the rule of a key is remembered.
     #[serde(serialize_with = "seconds")]
     pub ttl: Duration,
@@ -20,4 +22,20 @@ pub struct RulesConfig {
     pub wait: Duration,
     /// The number of keys whose rules are remembered.
     pub max_cached: usize,
+}
+
+/// Where rules are kept.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RulesSource {
+    /// In a file of this gateway.
+    File(FileRef),
+    /// In the Redis of the shared counters.
+    #[serde(serialize_with = "of_store")]
+    Redis(Box<RedisConfig>),
+}
+
+/// The Redis is described elsewhere.
+fn of_store<S: Serializer>(_: &RedisConfig, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(true)
 }

@@ -2,7 +2,7 @@
 //! is JSON.
 
 use serde_json::json;
-use sluicegate_rules_sqlite::{Effect, Outcome, Written};
+use sluicegate_rules::{Effect, Outcome, Written};
 
 use super::{Admin, Writer, json_of};
 use sluicegate_config::LogFormat;

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use sluicegate_rules::{Rule, canonical};
-use sluicegate_rules_sqlite::{Op, Outcome, Precondition, Write};
+use sluicegate_rules::{Op, Outcome, Precondition, Rule, Write, canonical};
 
 use super::check::{self, Fault};
 use super::{Admin, Answer, LARGEST_BATCH, NDJSON, Writer, answer, asked, body, problem, problem_body};
 use crate::admin::PROBLEM;
 use crate::snapshot::Snapshot;
 
-/// The number of lines of a batch.
-const MOST: usize = 100_000;
 /// The number of errors in an answer.
 const ERRORS: usize = 100;
 
@@ -32,8 +29,8 @@ impl Admin {
             Ok(text) => text,
             Err(refusal) => return refusal,
         };
-        let snapshot = Arc::clone(&by.snapshot);
-        let read = crate::boxed_future::spawn_blocking(move || changes(&snapshot, &text)).await;
+        let (snapshot, most) = (Arc::clone(&by.snapshot), by.rules.source().largest_batch());
+        let read = crate::boxed_future::spawn_blocking(move || changes(&snapshot, &text, most)).await;
         let writes = match read {
             Ok(Ok(writes)) => writes,
             Ok(Err(errors)) => return malformed(errors),
@@ -53,14 +50,14 @@ impl Admin {
 ///
 /// # Errors
 /// The lines that are wrong, and why.
-fn changes(snapshot: &Snapshot, text: &str) -> Result<Vec<Write>, Vec<(usize, Vec<Fault>)>> {
+fn changes(snapshot: &Snapshot, text: &str, most: usize) -> Result<Vec<Write>, Vec<(usize, Vec<Fault>)>> {
     let mut errors = Vec::new();
     let mut writes = Vec::new();
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     for (index, line) in lines {
-        if writes.len() >= MOST || errors.len() >= ERRORS {
-            if writes.len() >= MOST {
-                errors.push((index, vec![Fault::new("", format!("a batch has at most {MOST} lines"))]));
+        if writes.len() >= most || errors.len() >= ERRORS {
+            if writes.len() >= most {
+                errors.push((index, vec![Fault::new("", format!("a batch has at most {most} lines"))]));
             }
             break;
         }

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use sluicegate_limiter::Time;
-use sluicegate_rules::{Pattern, Rule};
-use sluicegate_rules_sqlite::Outcome;
+use sluicegate_rules::{Outcome, Pattern, Rule};
 
 use crate::keys::{self, Fingerprint, KeyText};
 use crate::snapshot::Snapshot;

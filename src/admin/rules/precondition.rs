@@ -1,7 +1,7 @@
 //! On which condition a request changes a rule: If-Match and If-None-Match (RFC 9110 §13.1).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use sluicegate_rules_sqlite::Precondition;
+use sluicegate_rules::Precondition;
 
 /// The entity tag of a version.
 pub(super) fn etag(version: u64) -> HeaderValue {

@@ -79,14 +79,16 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let checked = wants("check", raw_check.is_some());
     let tokens = wants("introspection", raw_introspection.is_some());
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
-    let rules = raw.rules.as_ref().and_then(|raw| rules::rules(raw, folder, report));
+    let has_store = raw.store.is_some() || raw.wrong.contains(&"store");
+    let rules =
+        raw.rules.as_ref().and_then(|raw| rules::rules(raw, folder, (store.as_ref(), has_store), report));
     let lists = lists::lists(raw, folder, report);
     let (client_ip, proxy_files) = client_ip::client_ip(raw.client_ip.as_ref(), folder, &lists, report);
     let access = lists::file_access(raw, &lists, report);
     let limits = Section::new("limit", raw.wrong.contains(&"limits"));
     let context = limit::Context {
         lists: &lists,
-        store: raw.store.is_some() || raw.wrong.contains(&"store"),
+        store: has_store,
         consumers: raw_auth.map_or(auth_wrong, |auth| {
             api_key::has_consumers(auth.api_key.as_ref()) || auth.wrong.contains(&"api_key")
         }),

@@ -11,8 +11,9 @@ use crate::model::{LimitConfig, Mode};
 use crate::raw::RawPlanFields;
 use crate::raw_rules::RawRules;
 use crate::report::{Place, Report};
-use crate::rules::RulesConfig;
+use crate::rules::{RulesConfig, RulesSource};
 use crate::shorthand::{RawCount, RawPlan};
+use crate::store::RedisConfig;
 
 const TTL: Duration = Duration::from_secs(30);
 const WAIT: Duration = Duration::from_millis(20);
@@ -21,6 +22,7 @@ const MAX_CACHED: u64 = 1_000_000;
 pub(super) fn rules(
     At { at, value: raw }: &At<RawRules>,
     folder: Folder<'_>,
+    store: (Option<&RedisConfig>, bool),
     report: &mut Report,
 ) -> Option<RulesConfig> {
     let hour = (Duration::from_secs(3600), "1h");
@@ -35,11 +37,41 @@ pub(super) fn rules(
         .max_cached
         .as_ref()
         .map_or(Some(MAX_CACHED), |count| in_range(count, 1_000..=100_000_000, "max_cached", report));
-    let Some(file) = &raw.file else {
-        missing(*at, "`rules`", ("file", "rules.db"), &raw.wrong, report);
-        return None;
-    };
-    Some(RulesConfig { file: folder.file(file), ttl: ttl?, wait: wait?, max_cached: max_cached? as usize })
+    let source = source(At { at: *at, value: raw }, folder, store, report);
+    Some(RulesConfig { source: source?, ttl: ttl?, wait: wait?, max_cached: max_cached? as usize })
+}
+
+/// Where the rules are kept.
+fn source(
+    At { at, value: raw }: At<&RawRules>,
+    folder: Folder<'_>,
+    (store, has_store): (Option<&RedisConfig>, bool),
+    report: &mut Report,
+) -> Option<RulesSource> {
+    let in_redis = raw.redis.as_ref().filter(|redis| redis.value);
+    match (&raw.file, in_redis) {
+        (Some(file), None) => Some(RulesSource::File(folder.file(file))),
+        (None, Some(_)) if has_store => Some(RulesSource::Redis(Box::new(store?.clone()))),
+        (None, Some(redis)) => {
+            let problem = redis.problem("`rules.redis` needs a store, and the file has none");
+            report.error(
+                problem.help(
+                    "such as `store: {redis: {url: redis://127.0.0.1:6379}}`, or keep them in a `file`",
+                ),
+            );
+            None
+        }
+        (Some(_), Some(redis)) => {
+            let problem =
+                redis.problem("`rules` has both `file` and `redis`, and rules are kept in one place");
+            report.error(problem.help("remove one of them"));
+            None
+        }
+        (None, None) => {
+            missing(at, "`rules`", ("file", "rules.db"), &raw.wrong, report);
+            None
+        }
+    }
 }
 
 impl LimitConfig {

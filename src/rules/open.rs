@@ -1,0 +1,168 @@
+//! Opens the rules that a configuration names, keeps those of the configuration before, and hands them over.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use sluicegate_counters::KeySecret;
+use sluicegate_rules::VerdictCache;
+use sluicegate_rules_sqlite::RuleFile;
+use tokio::sync::mpsc::{self, Receiver};
+use tokio::sync::{Semaphore, watch};
+
+use super::effect::Effects;
+use super::flights::Flights;
+use super::remote::{Remote, follow};
+use super::source::Source;
+use super::{KeyQuestion, Rules};
+use crate::clock::Clock;
+use sluicegate_config::{FileRef, RulesConfig, RulesSource};
+
+/// The number of threads that ask a file.
+const ASKERS: usize = 2;
+/// The number of questions that Redis has at a time.
+const IN_FLIGHT: usize = 64;
+/// The number of questions that wait for these.
+const MAX_QUESTIONS: usize = 10_000;
+/// The longest that a start or a reload waits for rules from Redis. It goes on without them.
+const FIRST_READ: Duration = Duration::from_secs(1);
+
+/// A question, with its number.
+type Question = (u64, KeyQuestion);
+
+impl Rules {
+    /// Opens the rules that a configuration names, or keeps those of the configuration before. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be opened or is not one of rules. Redis may be away.
+    pub fn open(config: &RulesConfig, clock: Clock, before: Option<&Arc<Self>>) -> Result<Arc<Self>, String> {
+        if let Some(before) = before.filter(|before| before.is_of(config)) {
+            return Ok(Arc::clone(before));
+        }
+        let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
+        let make = |source, version| {
+            Arc::new(Self {
+                ttl: config.ttl.into(),
+                config: config.clone(),
+                clock,
+                source,
+                cache: VerdictCache::new(config.max_cached),
+                effects: Effects::default(),
+                limits: Mutex::default(),
+                flights: Flights::default(),
+                questions: sender,
+                trouble: Mutex::default(),
+                away: AtomicBool::new(false),
+                secret: KeySecret::default(),
+                version: watch::Sender::new(version),
+            })
+        };
+        match &config.source {
+            RulesSource::File(path) => {
+                let failed = |error: String| format!("rules: {error}");
+                let file = before.and_then(|before| before.file_at(path)).map_or_else(|| open(path), Ok);
+                let file = file.map_err(failed)?;
+                let version = file.load().version().map_err(|error| failed(error.to_string()))?.version;
+                let rules = make(Source::File(Arc::clone(&file)), version);
+                rules.patterns_changed().map_err(failed)?;
+                ask_file(&rules, &file, questions)?;
+                Ok(rules)
+            }
+            RulesSource::Redis(redis) => {
+                let (remote, events) = Remote::open(redis, clock)?;
+                let remote = Arc::new(remote);
+                let rules = make(Source::Redis(Arc::clone(&remote)), 0);
+                let (ready, read) = sync_channel(1);
+                remote.spawn(follow(Arc::downgrade(&rules), events, ready));
+                remote.spawn(ask_redis(Arc::downgrade(&rules), questions));
+                if read.recv_timeout(FIRST_READ).is_err() {
+                    tracing::warn!(
+                        "rules: Redis has not answered yet; until it does, limits are as the file has them"
+                    );
+                }
+                Ok(rules)
+            }
+        }
+    }
+
+    /// Whether they are remembered as this configuration says.
+    fn is_of(&self, config: &RulesConfig) -> bool {
+        let own = &self.config;
+        let same_source = match (&own.source, &config.source) {
+            (RulesSource::File(own), RulesSource::File(other)) => own.path == other.path,
+            (RulesSource::Redis(own), RulesSource::Redis(other)) => own == other,
+            _ => false,
+        };
+        same_source && (own.ttl, own.max_cached, own.wait) == (config.ttl, config.max_cached, config.wait)
+    }
+
+    /// The file, if it is this one.
+    fn file_at(&self, path: &FileRef) -> Option<Arc<ArcSwap<RuleFile>>> {
+        match (&self.source, &self.config.source) {
+            (Source::File(file), RulesSource::File(own)) if own.path == path.path => Some(Arc::clone(file)),
+            _ => None,
+        }
+    }
+
+    /// Lets a successor of this process write the rules. They can still be read here. Blocks.
+    pub fn hand_over(&self) {
+        if let Source::File(file) = &self.source {
+            file.load().release_lock();
+        }
+    }
+
+    /// The successor has not come: this process writes the rules again. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, because another process has it by now.
+    pub fn take_back(&self) -> Result<(), String> {
+        if let (Source::File(file), RulesSource::File(path)) = (&self.source, &self.config.source) {
+            let opened = RuleFile::open(&path.path).map_err(|error| format!("rules: {error}"))?;
+            file.store(Arc::new(opened));
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &FileRef) -> Result<Arc<ArcSwap<RuleFile>>, String> {
+    let file = RuleFile::open(&path.path).map_err(|error| error.to_string())?;
+    Ok(Arc::new(ArcSwap::from_pointee(file)))
+}
+
+/// Starts the threads that ask a file. They end with the rules, and so does the channel.
+fn ask_file(
+    rules: &Arc<Rules>,
+    file: &Arc<ArcSwap<RuleFile>>,
+    questions: Receiver<Question>,
+) -> Result<(), String> {
+    let questions = Arc::new(Mutex::new(questions));
+    for number in 0..ASKERS {
+        let (rules, file, questions) = (Arc::downgrade(rules), Arc::clone(file), Arc::clone(&questions));
+        let ask = move || {
+            while let Some((number, question)) =
+                questions.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv()
+            {
+                let Some(rules) = Weak::upgrade(&rules) else { return };
+                rules.ask_file(&file.load(), number, &question);
+            }
+        };
+        let named = std::thread::Builder::new().name(format!("rules-{number}"));
+        named.spawn(ask).map_err(|error| format!("rules: cannot start a thread: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Asks Redis until the rules end, and the channel with them.
+async fn ask_redis(rules: Weak<Rules>, mut questions: Receiver<Question>) {
+    let places = Arc::new(Semaphore::new(IN_FLIGHT));
+    while let Some((number, question)) = questions.recv().await {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Some(rules) = Weak::upgrade(&rules) else { return };
+        tokio::spawn(async move {
+            rules.ask_redis(number, &question).await;
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,126 @@
+//! Where rules are kept: a file, or Redis. These functions block, because the file does.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use sluicegate_rules::{Batch, Changes, Failure, Stored, Written};
+use sluicegate_rules_sqlite::RuleFile;
+
+use super::remote::Remote;
+
+/// Where rules are kept.
+pub enum Source {
+    /// A file of this gateway. It is opened anew if a successor that it was handed over to has not come.
+    File(Arc<ArcSwap<RuleFile>>),
+    /// Redis, for several gateways.
+    Redis(Arc<Remote>),
+}
+
+/// Why the rules could not be read, in words for operators.
+pub type Unreadable = String;
+
+/// Why changes were not written.
+#[derive(Debug)]
+pub enum NotWritten {
+    /// Changes of the batch could not be made.
+    Failed(Vec<Failure>),
+    /// The source cannot take more at the moment.
+    Busy(String),
+    /// The source does not take them, now or for ever.
+    Refused(String),
+    /// The source has not said whether they are written.
+    Unknown(String),
+}
+
+impl Source {
+    /// What it is, for operators.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::File(file) => file.load().path().display().to_string(),
+            Self::Redis(_) => "redis".to_owned(),
+        }
+    }
+
+    /// The largest batch that may be written.
+    pub const fn largest_batch(&self) -> usize {
+        match self {
+            Self::File(_) => 100_000,
+            // Counters in the same server wait while a batch is written: about 0.1 s.
+            Self::Redis(_) => 10_000,
+        }
+    }
+
+    /// The limits that have rules.
+    pub fn limits(&self) -> Result<Vec<String>, Unreadable> {
+        match self {
+            Self::File(file) => file.load().limits().map_err(text),
+            Self::Redis(redis) => redis.wait_for(redis.rules.limits()).map_err(text),
+        }
+    }
+
+    /// The rules for patterns of keys.
+    pub fn patterns(&self) -> Result<Vec<Stored>, Unreadable> {
+        match self {
+            Self::File(file) => file.load().patterns().map(|(_, patterns)| patterns).map_err(text),
+            Self::Redis(redis) => {
+                redis.wait_for(redis.rules.patterns()).map(|(_, patterns)| patterns).map_err(text)
+            }
+        }
+    }
+
+    /// The rule of this id.
+    pub fn get(&self, id: &str) -> Result<Option<Stored>, Unreadable> {
+        match self {
+            Self::File(file) => file.load().get(id).map_err(text),
+            Self::Redis(redis) => redis.wait_for(redis.rules.get(id)).map_err(text),
+        }
+    }
+
+    /// A page of rules in the order of their ids: those after `after`, of this limit and key if given.
+    pub fn list(
+        &self,
+        (limit, key): (Option<&str>, Option<&str>),
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<Stored>, Unreadable> {
+        match self {
+            Self::File(file) => file.load().list(limit, key, after, most).map_err(text),
+            Self::Redis(redis) => redis.wait_for(redis.rules.list(limit, key, after, most)).map_err(text),
+        }
+    }
+
+    /// The changes after a version, about `most` of them.
+    pub fn changes(&self, since: u64, most: usize) -> Result<Changes, Unreadable> {
+        match self {
+            Self::File(file) => file.load().changes(since, most).map_err(text),
+            Self::Redis(redis) => redis.wait_for(redis.rules.changes(since, most)).map_err(text),
+        }
+    }
+
+    /// Writes changes, all or none.
+    pub fn write(&self, batch: Batch) -> Result<Written, NotWritten> {
+        match self {
+            Self::File(file) => {
+                use sluicegate_rules_sqlite::WriteError;
+                file.load().write(batch).map_err(|error| match error {
+                    WriteError::Failed(failures) => NotWritten::Failed(failures),
+                    WriteError::Busy => NotWritten::Busy(error.to_string()),
+                    _ => NotWritten::Refused(error.to_string()),
+                })
+            }
+            Self::Redis(redis) => {
+                use sluicegate_rules_redis::WriteError;
+                redis.wait_for(redis.rules.write(batch)).map_err(|error| match error {
+                    WriteError::Failed(failures) => NotWritten::Failed(failures),
+                    WriteError::Unanswered(_) => NotWritten::Unknown(error.to_string()),
+                    _ => NotWritten::Refused(error.to_string()),
+                })
+            }
+        }
+    }
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,228 @@
+//! Rules in the Redis of the shared counters: what one gateway changes is in force on all of them, and they go on without
+//! their Redis.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::load::{count, slowest};
+use crate::harness::{
+    Client, Fleet, Gateway, Load, RedisServer, Response, Setup, Stopwatch, TOKEN, patience, until,
+};
+
+/// Two limits of 5 that do not fill up again, one of them counted by each gateway alone.
+const FIVE: &str = "rules: {redis: true}\nlimits: {per-key: {key: api_key, rate: 5/366d, scope: local}}\n\
+                    routes: [{name: api, respond: {status: 200}, limits: [per-key]}]\n";
+
+/// A request to the admin API with the token.
+#[track_caller]
+fn ask(gateway: &Gateway, method: &str, path: &str, body: &str) -> Response {
+    let bearer = format!("Bearer {TOKEN}");
+    let length = body.len().to_string();
+    let mut client = Client::connect(gateway.admin);
+    let headers = [("host", "localhost"), ("authorization", &bearer), ("content-length", &length)];
+    client.request(method, path, &headers).send(body);
+    client.response()
+}
+
+#[track_caller]
+fn put(gateway: &Gateway, id: &str, key: &str, rate: u64) -> Response {
+    ask(gateway, "PUT", &format!("/rules/{id}"), &rule(key, rate).to_string())
+}
+
+fn rule(key: &str, rate: u64) -> Value {
+    json!({ "limit": "per-key", "key": key, "rate": format!("{rate}/366d") })
+}
+
+/// The limit of a key, by one more request.
+#[track_caller]
+fn limit(gateway: &Gateway, key: &str) -> u64 {
+    let response = gateway.ask("GET", "/", &[("x-api-key", key)]);
+    assert!(matches!(response.status, 200 | 429), "{response:?}");
+    response.number("x-ratelimit-limit")
+}
+
+/// Waits until a key has this limit. Returns how long that took.
+#[track_caller]
+fn in_force(gateway: &Gateway, key: &str, expected: u64) -> Duration {
+    let watch = Stopwatch::start();
+    until("the rule is in force", || (limit(gateway, key) == expected).then_some(()));
+    watch.elapsed()
+}
+
+/// Whether the gateway says that it can read its rules.
+fn trouble(gateway: &Gateway) -> Option<String> {
+    gateway.admin_get("/status").json()["rules"]["trouble"].as_str().map(str::to_owned)
+}
+
+fn pair(redis: &RedisServer) -> [Gateway; 2] {
+    let text = redis.store() + FIVE;
+    [Gateway::start(&text), Gateway::start(&text)]
+}
+
+/// A rule that is put, changed or deleted on one gateway is in force there at once, and on the other soon.
+#[test]
+fn a_change_is_in_force_everywhere() {
+    let redis = RedisServer::start();
+    let [a, b] = pair(&redis);
+    assert_eq!((limit(&a, "k1"), limit(&b, "k1")), (5, 5));
+    for rate in [50, 60, 70] {
+        assert!(matches!(put(&a, "acme", "k1", rate).status, 200 | 201));
+        assert_eq!(limit(&a, "k1"), rate);
+        in_force(&b, "k1", rate);
+    }
+    assert_eq!(put(&b, "all", "merchant-*", 80).status, 201);
+    in_force(&a, "merchant-9", 80);
+    assert_eq!(ask(&b, "DELETE", "/rules/acme", "").status, 204);
+    in_force(&a, "k1", 5);
+    assert_eq!(ask(&a, "DELETE", "/rules/all", "").status, 204);
+    in_force(&b, "merchant-9", 5);
+    let later = Gateway::start(&(redis.store() + FIVE));
+    assert_eq!(put(&a, "acme", "k1", 90).status, 201);
+    in_force(&later, "k1", 90);
+    assert_eq!(limit(&Gateway::start(&(redis.store() + FIVE)), "k1"), 90, "from the first request");
+}
+
+/// Pages, single rules and changes are the same on all gateways; conditions hold between them; batches are bounded.
+#[test]
+fn the_api_is_the_same_on_all() {
+    let redis = RedisServer::start();
+    let [a, b] = pair(&redis);
+    for number in 0..5 {
+        assert_eq!(put([&a, &b][number % 2], &format!("r{number}"), &format!("k{number}"), 50).status, 201);
+    }
+    let page = b.admin_get("/rules?most=3").json();
+    assert_eq!((page["rules"].as_array().unwrap().len(), &page["next"]), (3, &json!("r2")));
+    assert_eq!(a.admin_get("/rules?key=k4").json()["rules"][0]["id"], "r4");
+    assert_eq!(a.admin_get("/rules/r3").header("etag"), Some("\"4\""));
+    let conditional = |gateway: &Gateway, version: &str| {
+        let bearer = format!("Bearer {TOKEN}");
+        let body = rule("k3", 60).to_string();
+        let length = body.len().to_string();
+        let mut client = Client::connect(gateway.admin);
+        let headers = [
+            ("host", "localhost"),
+            ("authorization", &bearer),
+            ("content-length", &length),
+            ("if-match", version),
+        ];
+        client.request("PUT", "/rules/r3", &headers).send(&body);
+        client.response().status
+    };
+    assert_eq!(conditional(&a, "\"4\""), 200);
+    assert_eq!(conditional(&b, "\"4\""), 412);
+    until("both know the version", || {
+        let version = |gateway: &Gateway| gateway.admin_get("/status").json()["rules"]["version"].as_u64();
+        (version(&a) == Some(6) && version(&b) == Some(6)).then_some(())
+    });
+    assert_eq!(b.admin_get("/rules:changes?since=4").text().lines().count(), 2);
+    assert_eq!(b.admin_get("/rules:changes?since=99").status, 410);
+    let batch: String = (0..10_001).map(|number| format!("{{\"delete\":\"b{number}\"}}\n")).collect();
+    let refused = ask(&a, "POST", "/rules:batch", &batch);
+    assert!(refused.status == 422 && refused.text().contains("at most 10000 lines"), "{}", refused.text());
+    let batch =
+        "{\"id\":\"x\",\"limit\":\"per-key\",\"key\":\"k7\",\"rate\":\"70/366d\"}\n{\"delete\":\"r9\"}\n";
+    assert_eq!(ask(&a, "POST", "/rules:batch", batch).status, 404, "all or nothing");
+    assert_eq!(b.admin_get("/rules/x").status, 404);
+}
+
+/// While Redis is away the rules that were read stay in force, no request fails, changes are refused, and what others
+/// changed meanwhile is in force soon after.
+#[test]
+fn rules_outlive_their_redis() {
+    let mut redis =
+        RedisServer::setup().config("appendonly", &["yes"]).config("appendfsync", &["always"]).start();
+    let [a, b] = pair(&redis);
+    put(&a, "acme", "k1", 50);
+    in_force(&b, "k1", 50);
+    let gateways = [a, b];
+    let load = Load::on(&gateways, 4).keys(&["k1", "k2", "k3"]).pause(Duration::from_millis(2)).start();
+    let [a, b] = &gateways;
+    redis.freeze();
+    until("the trouble is seen", || trouble(a).and(trouble(b)));
+    assert_eq!((limit(a, "k1"), limit(b, "k1"), limit(b, "new")), (50, 50, 5));
+    let refused = put(a, "acme", "k1", 60);
+    assert_eq!(refused.status, 503, "{refused:?}");
+    redis.thaw();
+    until("it is over", || (trouble(a).is_none() && trouble(b).is_none()).then_some(()));
+    until("it can be written", || (put(a, "acme", "k1", 60).status == 200).then_some(()));
+    in_force(b, "k1", 60);
+    redis.kill();
+    until("the trouble is seen", || trouble(a).and(trouble(b)));
+    assert_eq!((limit(a, "k1"), limit(b, "k1")), (60, 60));
+    redis.restart();
+    until("it is over", || (trouble(a).is_none() && trouble(b).is_none()).then_some(()));
+    assert_eq!((limit(a, "k1"), limit(b, "k1")), (60, 60));
+    let samples = load.stop();
+    assert_eq!(count(&samples, 200) + count(&samples, 429), samples.len(), "no other answers");
+    assert!(slowest(&samples) < patience(1), "{:?}", slowest(&samples));
+    assert!(gateways[0].log().contains("the rules cannot be read"), "{}", gateways[0].log());
+}
+
+/// A Redis that has lost rules, because a failover lost them or because it was emptied, is right.
+#[test]
+fn what_redis_has_lost_is_not_in_force() {
+    let redis = RedisServer::start();
+    let [a, b] = pair(&redis);
+    put(&a, "acme", "k1", 50);
+    in_force(&b, "k1", 50);
+    redis.run::<String>(&["FLUSHALL"]);
+    in_force(&a, "k1", 5);
+    in_force(&b, "k1", 5);
+    assert_eq!(put(&b, "acme", "k1", 70).status, 201);
+    in_force(&a, "k1", 70);
+}
+
+/// A gateway starts without its Redis, with the limits of its file, and has its rules as soon as there are some.
+#[test]
+fn a_gateway_starts_without_its_redis() {
+    let mut redis = RedisServer::start();
+    let text = redis.store() + FIVE;
+    redis.kill();
+    let gateway = Gateway::start(&text);
+    assert_eq!(limit(&gateway, "k1"), 5);
+    assert!(gateway.log().contains("Redis has not answered yet"), "{}", gateway.log());
+    redis.restart();
+    until("it can be written", || (put(&gateway, "acme", "k1", 50).status == 201).then_some(()));
+    in_force(&gateway, "k1", 50);
+}
+
+/// A key that is known is not asked for again, and one that is not known costs one question, however many wait for it.
+#[test]
+fn a_key_is_asked_for_once() {
+    let redis = RedisServer::start();
+    let gateway = Setup::default().workers(2).start(&(redis.store() + FIVE));
+    put(&gateway, "acme", "k1", 1_000);
+    in_force(&gateway, "k1", 1_000);
+    let gateways = [gateway];
+    let reads = || redis.calls(&["hmget", "hget"]);
+    let before = reads();
+    assert_eq!(count(&Load::on(&gateways, 8).keys(&["k1"]).send(400), 200), 400);
+    // The position of the store is read once a second.
+    assert!(reads() - before <= 20, "{} questions", reads() - before);
+}
+
+/// A shared limit counts exactly under a rule that is changed on another gateway.
+#[test]
+fn a_shared_limit_is_exact_under_a_rule_of_another_gateway() {
+    let redis = RedisServer::start();
+    let text = redis.store() + &FIVE.replace(", scope: local", "");
+    let fleet = Fleet::start(2, &text);
+    let [a, b] = &fleet[..] else { unreachable!() };
+    assert_eq!(put(a, "acme", "k1", 60).status, 201);
+    in_force(b, "k1", 60);
+    let left = b.remaining("per-key", "k1") as usize;
+    let samples = Load::on(&fleet, 8).keys(&["k1"]).send(200);
+    assert_eq!(count(&samples, 200), left);
+}
+
+/// The user of the rules may do nothing else.
+#[test]
+fn a_user_with_few_permissions() {
+    let rules = ["~sluicegate:*", "&sluicegate:*", "+@all"];
+    let redis = RedisServer::setup().user("app", "secret", &rules).start();
+    let gateway = Gateway::start(&(redis.store() + FIVE));
+    assert_eq!(put(&gateway, "acme", "k1", 50).status, 201);
+    in_force(&gateway, "k1", 50);
+    assert_eq!(trouble(&gateway), None);
+}
