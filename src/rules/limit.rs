@@ -62,12 +62,11 @@ impl RuledLimit {
     }
 
     /// The keys that a rule with this text is for; none if it cannot be a key of this limit.
-    pub(super) fn keys(&self, text: &str) -> impl Iterator<Item = Fingerprint> {
+    pub(super) fn keys(&self, text: &str) -> Vec<(Fingerprint, KeyText)> {
         let reading = self.reading.load();
-        let keys = reading.as_ref().map_or_else(Vec::new, |reading| {
+        reading.as_ref().map_or_else(Vec::new, |reading| {
             keys::from_text(&reading.key, text, reading.ipv6_prefix, &reading.secret)
-        });
-        keys.into_iter().map(|(key, _)| key)
+        })
     }
 
     /// Whether it has any rule.

@@ -52,14 +52,18 @@ impl Rules {
         self.flights.end(slot, flight, effect(number));
     }
 
-    /// Rules of an exact key have changed.
+    /// Rules of an exact key have changed. A key that is in use is asked for again at once, so that no request waits, and so
+    /// that its rule is known if the store is away from now on.
     pub fn key_changed(&self, limit: &str, key: &str) {
         let limit = self.limit(limit);
         limit.activate();
-        for key in limit.keys(key) {
+        for (key, text) in limit.keys(key) {
             let slot = limit.slot(key);
-            self.cache.invalidate(slot);
+            let is_used = self.cache.invalidate(slot);
             self.flights.forget(slot);
+            if is_used {
+                self.refresh(KeyQuestion { limit: Arc::clone(&limit), key, text });
+            }
         }
     }
 

@@ -134,6 +134,7 @@ fn rules_outlive_their_redis() {
         RedisServer::setup().config("appendonly", &["yes"]).config("appendfsync", &["always"]).start();
     let [a, b] = pair(&redis);
     put(&a, "acme", "k1", 50);
+    in_force(&a, "k1", 50);
     in_force(&b, "k1", 50);
     let gateways = [a, b];
     let load = Load::on(&gateways, 4).keys(&["k1", "k2", "k3"]).pause(Duration::from_millis(2)).start();
@@ -146,6 +147,7 @@ fn rules_outlive_their_redis() {
     redis.thaw();
     until("it is over", || (trouble(a).is_none() && trouble(b).is_none()).then_some(()));
     until("it can be written", || (put(a, "acme", "k1", 60).status == 200).then_some(()));
+    in_force(a, "k1", 60);
     in_force(b, "k1", 60);
     redis.kill();
     until("the trouble is seen", || trouble(a).and(trouble(b)));

@@ -127,13 +127,15 @@ impl VerdictCache {
     }
 
     /// Makes the entry of a key stale: its rule has changed. So is what a [`put`](Self::put) stores whose source was
-    /// asked before.
-    pub fn invalidate(&self, key: u64) {
+    /// asked before. Returns whether there was an entry, even a stale one.
+    pub fn invalidate(&self, key: u64) -> bool {
         let mut shard = self.shard(key);
         shard.invalidations += 1;
-        if let Some(entry) = shard.slots.get(key.max(1)) {
+        let entry = shard.slots.get(key.max(1));
+        if let Some(entry) = entry {
             shard.slots.set(Entry { generation: outdated(self.generation()), ..entry });
         }
+        entry.is_some()
     }
 
     /// Makes all entries stale, in constant time.

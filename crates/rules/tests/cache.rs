@@ -264,7 +264,8 @@ fn an_entry_ends_where_its_rule_does() {
 
 #[test]
 fn an_invalidation_between_asking_and_storing_is_not_lost() {
-    let invalidations: [fn(&VerdictCache); 2] = [|cache| cache.invalidate(3), VerdictCache::invalidate_all];
+    let invalidations: [fn(&VerdictCache); 2] =
+        [|cache| _ = cache.invalidate(3), VerdictCache::invalidate_all];
     for invalidate in invalidations {
         let cache = VerdictCache::new(100);
         let token = cache.begin(3);
