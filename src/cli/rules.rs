@@ -1,6 +1,7 @@
 //! `sluicegate rules`
 
-use std::io::Read as _;
+mod import;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -64,11 +65,16 @@ pub(super) enum Command {
     /// Create, replace and remove many rules, all or none: a JSON object per line
     #[command(after_help = "A line is a rule as `get` prints it, or {\"delete\": \"ID\"}.\n\nExamples:\n  \
                             sluicegate rules import rules.ndjson --dry-run\n  \
+                            sluicegate rules import million.ndjson --batch 1000\n  \
                             sluicegate rules export | sluicegate rules import - --admin other:9090")]
     Import {
         /// The file; - for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        /// Send batches of so many lines, each of which is all or none: for files of more than 10 MiB, and for rules in Redis,
+        /// which does nothing else while it writes a batch
+        #[arg(long, value_name = "LINES", value_parser = clap::value_parser!(u32).range(1..))]
+        batch: Option<u32>,
         /// Only show whether it would work
         #[arg(long)]
         dry_run: bool,
@@ -162,7 +168,9 @@ pub(super) fn run(command: &Command) -> ExitCode {
                 client.send("DELETE", &dry(&format!("/rules/{}", encoded(id)), *dry_run), None, "")?;
             Ok(print_and_exit(&reply.success()?))
         }
-        Command::Import { file, dry_run, .. } => import(client, file, *dry_run),
+        Command::Import { file, batch, dry_run, .. } => {
+            import::import(client, file, batch.map(|batch| batch as usize), *dry_run)
+        }
         Command::Export { .. } => export(client),
         Command::Watch { since, .. } => watch(client, *since),
         Command::Set(set) => self::set(client, set),
@@ -264,23 +272,6 @@ fn export(client: &mut AdminClient) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn import(client: &mut AdminClient, file: &PathBuf, dry_run: bool) -> Result<ExitCode, String> {
-    let mut text = String::new();
-    let read = match file.as_os_str() == "-" {
-        true => std::io::stdin().lock().read_to_string(&mut text),
-        false => std::fs::File::open(file).and_then(|mut file| file.read_to_string(&mut text)),
-    };
-    read.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    let reply = client.send("POST", &dry("/rules:batch", dry_run), None, &text)?;
-    if let Some(told) = reply.errors() {
-        return Ok(fail(INVALID, told));
-    }
-    let done = reply.success()?;
-    let count = done.lines().count();
-    let verb = if dry_run { "would be changed; nothing was written" } else { "changed" };
-    Ok(print_and_exit(&format!("{count} rules {verb}\n")))
-}
-
 fn watch(client: &mut AdminClient, since: Option<u64>) -> Result<ExitCode, String> {
     let mut since = match since {
         Some(since) => since,
@@ -324,12 +315,13 @@ impl Reply {
             return Ok(self.body.clone());
         }
         Err(self
-            .errors()
+            .errors(0)
             .unwrap_or_else(|| format!("the gateway answers {}: {}", self.status, self.body.trim())))
     }
 
     /// What is wrong, as problem+json says it; `None` for a success or another body.
-    fn errors(&self) -> Option<String> {
+    /// `before` lines were sent before.
+    fn errors(&self, before: usize) -> Option<String> {
         if self.status < 400 {
             return None;
         }
@@ -339,7 +331,7 @@ impl Reply {
             if let (Some(line), Some(detail)) = (error["line"].as_u64(), error["detail"].as_str()) {
                 let field = error["field"].as_str().filter(|field| !field.is_empty());
                 let field = field.map_or(String::new(), |field| format!("{field}: "));
-                told = format!("{told}\n  line {line}: {field}{detail}");
+                told = format!("{told}\n  line {}: {field}{detail}", line + before as u64);
             }
         }
         Some(told)

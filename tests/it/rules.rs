@@ -341,6 +341,22 @@ fn the_command() {
     assert_eq!(left(&gateway, "k9").0, 5);
     assert_eq!(run(&["import", "rules.ndjson"]), (0, "1 rules changed\n".to_owned()));
     assert_eq!((left(&gateway, "k9").0, left(&gateway, "k1").0), (50, 5), "the rule has another key");
+    let many: String = (0..7)
+        .map(|number| {
+            format!("{{\"id\":\"m{number}\",\"limit\":\"per-key\",\"key\":\"m{number}\",\"exempt\":true}}\n")
+        })
+        .collect();
+    std::fs::write(folder.path().join("many.ndjson"), many.replace("m6\",\"limit", "m 6\",\"limit")).unwrap();
+    let (code, told) = run(&["import", "many.ndjson", "--batch", "3"]);
+    assert!(
+        code == 1 && told.contains("line 7: id: ") && told.contains("lines 1 to 6 are written"),
+        "{told}"
+    );
+    std::fs::write(folder.path().join("many.ndjson"), many).unwrap();
+    assert_eq!(run(&["import", "many.ndjson", "--batch", "7"]), (0, "7 rules changed\n".to_owned()));
+    assert_eq!(run(&["import", "many.ndjson", "--batch", "4"]), (0, "7 rules changed\n".to_owned()));
+    std::fs::write(folder.path().join("many.ndjson"), "").unwrap();
+    assert_eq!(run(&["import", "many.ndjson"]), (0, "0 rules changed\n".to_owned()));
     let (code, told) = run(&["rm", "acme", "--dry-run"]);
     assert!(code == 0 && told.contains("\"dry_run\": true"), "{told}");
     assert_eq!(run(&["rm", "acme"]).0, 0);
@@ -348,7 +364,7 @@ fn the_command() {
     let (code, told) = run(&["get", "acme"]);
     assert!(code == 1 && told.contains("there is no rule `acme`"), "{told}");
     let changes = gateway.admin_get("/rules:changes?since=1").text();
-    assert_eq!(changes.lines().count(), 2, "{changes}");
+    assert_eq!(changes.lines().count(), 9, "{changes}");
 }
 
 /// A new process takes over with the rules, and can change them; a process that asks and goes away changes nothing.

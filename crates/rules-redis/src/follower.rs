@@ -106,7 +106,7 @@ impl<F: FnMut(Event)> Follower<F> {
     async fn check(&mut self) {
         let head = match self.store.head().await {
             Ok(head) => head,
-            Err(error) => return self.leave(&error.to_string()),
+            Err(error) => return self.leave(&reason(error)),
         };
         let is_known = match self.position.as_ref().map(|known| head.step(known)) {
             Some(Step::Nothing) => true,
@@ -131,7 +131,7 @@ impl<F: FnMut(Event)> Follower<F> {
             // A change in the log that this release cannot read.
             Err(ReadError::Content { .. }) => return self.start_anew().await,
             Err(error) => {
-                self.leave(&error.to_string());
+                self.leave(&reason(error));
                 return false;
             }
         };
@@ -160,7 +160,7 @@ impl<F: FnMut(Event)> Follower<F> {
         match self.store.head().await {
             Ok(head) => self.anew(head),
             Err(error) => {
-                self.leave(&error.to_string());
+                self.leave(&reason(error));
                 false
             }
         }
@@ -191,5 +191,13 @@ impl<F: FnMut(Event)> Follower<F> {
             self.away = true;
             (self.tell)(Event::Away(why.to_owned()));
         }
+    }
+}
+
+/// Why nothing can be read, without the words for it.
+fn reason(error: ReadError) -> String {
+    match error {
+        ReadError::Away(why) => why,
+        error => error.to_string(),
     }
 }
