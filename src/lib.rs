@@ -23,6 +23,7 @@ pub mod clock;
 pub mod critical_task;
 mod file;
 pub mod file_watch;
+pub mod http_client;
 pub mod keys;
 pub mod limit;
 pub mod lists;

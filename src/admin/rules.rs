@@ -22,9 +22,9 @@ use sluicegate_rules::{
 use self::check::Fault;
 use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
 use crate::request_value::query_parameter;
-use crate::rules::{NotWritten, Rules, Unreadable};
+use crate::rules::{self, NotWritten, Rules, Unreadable};
 use crate::snapshot::Snapshot;
-use sluicegate_config::Role;
+use sluicegate_config::{Role, percent_encode};
 
 /// The largest body of one rule, in bytes.
 const LARGEST_RULE: usize = 64 << 10;
@@ -73,6 +73,9 @@ impl Admin {
             let why = "this gateway has no rules: say where they are kept, such as `rules: {file: rules.db}`";
             return problem(StatusCode::NOT_FOUND, why);
         };
+        if let Some(why) = rules.source().elsewhere() {
+            return problem(StatusCode::NOT_IMPLEMENTED, &why);
+        }
         let get = matches!(*request.method(), Method::GET | Method::HEAD);
         if get {
             let query = request.uri().query();
@@ -302,13 +305,16 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     let more = found.len() > most;
     found.truncate(most);
     let next = found.last().filter(|_| more).map(|last| last.rule.id.clone());
+    if let (true, Some(limit), Some(key)) = (parameter(query, "patterns").is_some(), &limit, &key) {
+        found.extend(rules.patterns_for(limit, key));
+    }
     let all: Vec<Value> = found.iter().map(json_of).collect();
     let mut response = reply(&json!({ "rules": all, "next": next }));
     if let Some(next) = next {
-        let mut link = format!("</rules?after={}&most={most}", encoded(&next));
+        let mut link = format!("</rules?after={}&most={most}", percent_encode(&next));
         for (name, value) in [("limit", limit), ("key", key)] {
             if let Some(value) = value {
-                link = format!("{link}&{name}={}", encoded(&value));
+                link = format!("{link}&{name}={}", percent_encode(&value));
             }
         }
         if let Ok(link) = HeaderValue::try_from(link + ">; rel=\"next\"") {
@@ -326,7 +332,7 @@ async fn one(rules: &Arc<Rules>, id: &str) -> Answer {
     }
 }
 
-/// The changes since a version, a line each; the last line is the version that was read.
+/// The changes since a version, a line each.
 async fn changes(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     let since = match parameter(query, "since").map_or(Ok(0), |since| since.parse::<u64>()) {
         Ok(since) => since,
@@ -345,11 +351,12 @@ async fn changes(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
         Ok(Changes::Trimmed) => {
             let why =
                 format!("the changes since version {since} are not kept any more: read `GET /rules` again");
-            return problem(StatusCode::GONE, &why);
+            return up_to(problem(StatusCode::GONE, &why), rules.version());
         }
         Err(refusal) => return refusal,
     };
     let mut text = String::new();
+    let last = list.last().map_or(since, |last| last.version);
     for change in list {
         let id = change.after.as_ref().or(change.before.as_ref()).map(|rule| &rule.id);
         let line = json!({
@@ -359,7 +366,13 @@ async fn changes(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
         text.push_str(&line.to_string());
         text.push('\n');
     }
-    answer(StatusCode::OK, NDJSON, text)
+    up_to(answer(StatusCode::OK, NDJSON, text), last)
+}
+
+/// An answer with the version to which it tells the changes.
+fn up_to(mut answer: Answer, version: u64) -> Answer {
+    answer.headers_mut().insert(rules::VERSION, version.into());
+    answer
 }
 
 /// A rule with its version.
@@ -434,16 +447,4 @@ fn told(failure: &Failure) -> String {
         }
         FailureKind::PreconditionFailed(None) => "there is no such rule any more".to_owned(),
     }
-}
-
-/// A value in a query.
-fn encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }

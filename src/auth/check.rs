@@ -243,7 +243,7 @@ impl Check {
                 headers.extend(HeaderValue::from_bytes(&value).map(|value| (name.clone(), value)));
             }
         }
-        Call { method: Method::GET, headers, body: Bytes::new() }
+        Call { target: None, method: Method::GET, headers, body: Bytes::new() }
     }
 
     /// Understands an answer, and how long it is remembered.

@@ -176,7 +176,7 @@ impl Introspection {
         headers.insert(USER_AGENT, HeaderValue::from_static("sluicegate"));
         headers.extend(self.authorization.clone().map(|credentials| (AUTHORIZATION, credentials)));
         let body = format!("token={}&token_type_hint=access_token", form_encoded(token));
-        Call { method: Method::POST, headers, body: Bytes::from(body) }
+        Call { target: None, method: Method::POST, headers, body: Bytes::from(body) }
     }
 
     /// Understands an answer.

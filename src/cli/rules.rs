@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
+use sluicegate_config::percent_encode;
 
 use super::admin_client::{AdminClient, AdminOptions, Reply};
 use super::{FAILED, INVALID, fail, print, print_and_exit, say};
@@ -160,12 +161,12 @@ pub(super) fn run(command: &Command) -> ExitCode {
     with(admin, |client| match command {
         Command::List { limit, key, .. } => list(client, limit.as_deref(), key.as_deref()),
         Command::Get { id, .. } => {
-            let reply = client.get(&format!("/rules/{}", encoded(id)))?;
+            let reply = client.get(&format!("/rules/{}", percent_encode(id)))?;
             Ok(print_and_exit(&reply.success()?))
         }
         Command::Rm { id, dry_run, .. } => {
             let reply =
-                client.send("DELETE", &dry(&format!("/rules/{}", encoded(id)), *dry_run), None, "")?;
+                client.send("DELETE", &dry(&format!("/rules/{}", percent_encode(id)), *dry_run), None, "")?;
             Ok(print_and_exit(&reply.success()?))
         }
         Command::Import { file, batch, dry_run, .. } => {
@@ -204,7 +205,7 @@ fn set(client: &mut AdminClient, set: &SetArgs) -> Result<ExitCode, String> {
     rule.insert("priority".to_owned(), json!(set.priority));
     rule.insert("note".to_owned(), json!(set.note));
     let condition = set.if_match.map(|version| format!("\"{version}\""));
-    let path = dry(&format!("/rules/{}", encoded(&set.id)), set.dry_run);
+    let path = dry(&format!("/rules/{}", percent_encode(&set.id)), set.dry_run);
     let reply = client.send("PUT", &path, condition.as_deref(), &Value::Object(rule).to_string())?;
     Ok(print_and_exit(&reply.success()?))
 }
@@ -224,7 +225,7 @@ fn pages(
             each(rule)?;
         }
         match page["next"].as_str() {
-            Some(next) => after = format!("&after={}", encoded(next)),
+            Some(next) => after = format!("&after={}", percent_encode(next)),
             None => return Ok(()),
         }
     }
@@ -234,7 +235,7 @@ fn list(client: &mut AdminClient, limit: Option<&str>, key: Option<&str>) -> Res
     let mut filter = String::new();
     for (name, value) in [("limit", limit), ("key", key)] {
         if let Some(value) = value {
-            filter = format!("{filter}&{name}={}", encoded(value));
+            filter = format!("{filter}&{name}={}", percent_encode(value));
         }
     }
     let mut count = 0_u64;
@@ -298,14 +299,6 @@ fn printed(text: &str) -> Result<(), String> {
 
 fn dry(path: &str, dry_run: bool) -> String {
     if dry_run { format!("{path}?dry_run=1") } else { path.to_owned() }
-}
-
-/// A segment of a path, or a value in a query.
-fn encoded(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    text.bytes()
-        .map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }
 
 impl Reply {

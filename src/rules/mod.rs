@@ -11,6 +11,7 @@ mod flights;
 mod limit;
 mod open;
 mod remote;
+mod service;
 mod slots;
 mod source;
 mod store;
@@ -28,6 +29,7 @@ use self::effect::Effects;
 pub use self::effect::{Effect, EffectId};
 use self::flights::Flights;
 pub use self::limit::{KeyQuestion, RuleAnswer, RuledLimit};
+pub use self::service::VERSION;
 pub use self::slots::Slots;
 pub use self::source::{NotWritten, Source, Unreadable};
 use crate::clock::Clock;
@@ -87,6 +89,9 @@ impl Rules {
     pub fn limit_of(&self, config: &LimitConfig, ipv6_prefix: u8, secret: &KeySecret) -> Arc<RuledLimit> {
         let limit = self.limit(&config.name);
         limit.read_keys(config.key.clone(), ipv6_prefix, secret.clone());
+        if let Source::Service(_) = self.source {
+            limit.activate(); // it does not say which limits have rules
+        }
         limit
     }
 

@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use super::effect::Effects;
 use super::flights::Flights;
 use super::remote::{Remote, follow};
+use super::service;
 use super::source::Source;
 use super::{KeyQuestion, Rules};
 use crate::clock::Clock;
@@ -84,6 +85,11 @@ impl Rules {
                 }
                 Ok(rules)
             }
+            RulesSource::Service(service) => {
+                let rules = make(Source::Service(service.url.text.clone()), 0);
+                service::start(&rules, service, questions)?;
+                Ok(rules)
+            }
         }
     }
 
@@ -93,6 +99,7 @@ impl Rules {
         let same_source = match (&own.source, &config.source) {
             (RulesSource::File(own), RulesSource::File(other)) => own.path == other.path,
             (RulesSource::Redis(own), RulesSource::Redis(other)) => own == other,
+            (RulesSource::Service(own), RulesSource::Service(other)) => own == other,
             _ => false,
         };
         same_source && (own.ttl, own.max_cached, own.wait) == (config.ttl, config.max_cached, config.wait)

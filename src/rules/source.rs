@@ -15,6 +15,8 @@ pub enum Source {
     File(Arc<ArcSwap<RuleFile>>),
     /// Redis, for several gateways.
     Redis(Arc<Remote>),
+    /// In a service, which is only read, and only for single keys. Its URL.
+    Service(String),
 }
 
 /// Why the rules could not be read, in words for operators.
@@ -39,6 +41,15 @@ impl Source {
         match self {
             Self::File(file) => file.load().path().display().to_string(),
             Self::Redis(_) => "redis".to_owned(),
+            Self::Service(url) => url.clone(),
+        }
+    }
+
+    /// Where rules are read and changed, if not here.
+    pub fn elsewhere(&self) -> Option<String> {
+        match self {
+            Self::Service(url) => Some(kept_by(url)),
+            _ => None,
         }
     }
 
@@ -48,6 +59,7 @@ impl Source {
             Self::File(_) => 100_000,
             // Counters in the same server wait while a batch is written: about 0.1 s.
             Self::Redis(_) => 10_000,
+            Self::Service(_) => 0,
         }
     }
 
@@ -56,6 +68,7 @@ impl Source {
         match self {
             Self::File(file) => file.load().limits().map_err(text),
             Self::Redis(redis) => redis.wait_for(redis.rules.limits()).map_err(text),
+            Self::Service(_) => Ok(Vec::new()),
         }
     }
 
@@ -66,6 +79,7 @@ impl Source {
             Self::Redis(redis) => {
                 redis.wait_for(redis.rules.patterns()).map(|(_, patterns)| patterns).map_err(text)
             }
+            Self::Service(_) => Ok(Vec::new()),
         }
     }
 
@@ -74,6 +88,7 @@ impl Source {
         match self {
             Self::File(file) => file.load().get(id).map_err(text),
             Self::Redis(redis) => redis.wait_for(redis.rules.get(id)).map_err(text),
+            Self::Service(url) => Err(kept_by(url)),
         }
     }
 
@@ -87,6 +102,7 @@ impl Source {
         match self {
             Self::File(file) => file.load().list(limit, key, after, most).map_err(text),
             Self::Redis(redis) => redis.wait_for(redis.rules.list(limit, key, after, most)).map_err(text),
+            Self::Service(url) => Err(kept_by(url)),
         }
     }
 
@@ -95,6 +111,7 @@ impl Source {
         match self {
             Self::File(file) => file.load().changes(since, most).map_err(text),
             Self::Redis(redis) => redis.wait_for(redis.rules.changes(since, most)).map_err(text),
+            Self::Service(url) => Err(kept_by(url)),
         }
     }
 
@@ -117,8 +134,13 @@ impl Source {
                     _ => NotWritten::Refused(error.to_string()),
                 })
             }
+            Self::Service(url) => Err(NotWritten::Refused(kept_by(url))),
         }
     }
+}
+
+fn kept_by(url: &str) -> String {
+    format!("the rules of this gateway are kept by {url}, and are read and changed there")
 }
 
 fn text(error: impl Display) -> String {

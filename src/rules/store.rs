@@ -35,14 +35,33 @@ impl Rules {
         self.answered(flight, question, token, found.ok());
     }
 
+    /// The same of a service, asked by a function of a limit and spellings of a key.
+    pub(super) async fn ask_service<F: Future<Output = Result<Vec<Stored>, Unreadable>>>(
+        &self,
+        flight: u64,
+        question: &KeyQuestion,
+        ask: impl FnOnce(String, Vec<String>) -> F,
+    ) {
+        let token = self.cache.begin(question.limit.slot(question.key));
+        let found = ask(question.limit.name.clone(), spelled(question)).await;
+        let trouble = found.as_ref().err().cloned();
+        self.answered(flight, question, token, found.ok());
+        self.say(trouble);
+    }
+
     /// Remembers the rule of a key, of those that the source has, and tells those that wait.
-    fn answered(&self, flight: u64, question: &KeyQuestion, token: Token, exact: Option<Vec<Stored>>) {
+    fn answered(&self, flight: u64, question: &KeyQuestion, token: Token, found: Option<Vec<Stored>>) {
         let slot = question.limit.slot(question.key);
-        let Some(exact) = exact else {
+        let Some(found) = found else {
             return self.flights.end(slot, flight, self.last_known(slot));
         };
-        let exact: Vec<Arc<Compiled>> = exact.into_iter().filter_map(compiled).collect();
-        let patterns = question.limit.patterns.load();
+        let found = found.into_iter().filter_map(compiled);
+        let (patterns, exact): (Vec<_>, Vec<_>) = found.partition(|rule| rule.pattern.is_some());
+        // A service answers with the patterns for a key; of the others they are all known.
+        let patterns = match patterns.is_empty() {
+            true => question.limit.patterns.load_full(),
+            false => Arc::new(Patterns::build(patterns).unwrap_or_default()),
+        };
         let now = self.clock.now();
         let parts: Vec<_> = keys::parts_of(&question.text).collect();
         let choice = choose(&exact, &patterns, &key(&parts), now);
@@ -81,6 +100,23 @@ impl Rules {
         let limits = remote.rules.limits().await.map_err(|error| error.to_string())?;
         let (_, patterns) = remote.rules.patterns().await.map_err(|error| error.to_string())?;
         self.put_patterns(&limits, patterns)
+    }
+
+    /// The rules of a limit whose patterns match a key, in force or not.
+    pub fn patterns_for(&self, limit: &str, key_text: &str) -> Vec<Stored> {
+        let limit = self.limit(limit);
+        let patterns = limit.patterns.load();
+        let mut found: Vec<Stored> = Vec::new();
+        for (_, text) in limit.keys(key_text) {
+            let parts: Vec<_> = keys::parts_of(&text).collect();
+            let matching = patterns.matching(&key(&parts)).into_iter().map(|(rule, _)| &rule.stored);
+            for stored in matching {
+                if !found.contains(stored) {
+                    found.push(stored.clone());
+                }
+            }
+        }
+        found
     }
 
     /// Every key is asked for again.

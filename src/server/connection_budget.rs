@@ -17,7 +17,7 @@ const RESERVED_PER_WORKER: u64 = 8;
 
 /// The largest number of connections to the admin API under a limit of file descriptors, which are reserved for them.
 fn admin_connections(limit: u64) -> u64 {
-    (limit / 16).clamp(32, 256)
+    (limit / 16).clamp(32, 1_024)
 }
 
 /// Limits the concurrent connections of clients in the whole process.

@@ -15,7 +15,7 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 109] = [
+const BEYOND: [(&str, &str); 111] = [
     ("cannot read", "files"),
     ("holds no", "files"),
     ("holds a certificate that is none", "files"),
@@ -37,6 +37,7 @@ const BEYOND: [(&str, &str); 109] = [
     ("is given here and in the URL", "names elsewhere"),
     ("the first one with", "names elsewhere"),
     ("means nothing", "fields that depend on others"),
+    ("are kept in one place", "fields that depend on others"),
     ("needs", "fields that depend on others"),
     ("need something", "fields that depend on others"),
     ("leads nowhere", "fields that depend on others"),
@@ -82,6 +83,7 @@ const BEYOND: [(&str, &str); 109] = [
     ("holds no user or password", "what a URL means"),
     ("can be anybody's", "what a URL means"),
     ("can be read by anybody", "what a URL means"),
+    ("can be changed by anybody", "what a URL means"),
     ("such as https://id.example.com", "what a URL means"),
     ("is not a host", "headers and names"),
     ("header name", "headers and names"),

@@ -73,6 +73,7 @@ mod retries;
 mod rules;
 mod rules_audit;
 mod rules_redis;
+mod rules_url;
 mod servers;
 mod shaping;
 mod streaming;

@@ -1,4 +1,4 @@
-//! Percent-encoding and form-encoding, undone.
+//! Percent-encoding, and form-encoding undone.
 
 use std::borrow::Cow;
 
@@ -35,4 +35,15 @@ fn decode(text: &str, form: bool) -> Cow<'_, [u8]> {
         at += 1;
     }
     Cow::Owned(out)
+}
+/// A text as a segment of a path or a value in a query: all but the unreserved characters of RFC 3986 in percent-encoding.
+pub fn percent_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }

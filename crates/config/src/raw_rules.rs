@@ -3,11 +3,11 @@
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
-use super::read::{Later, mapping};
-use super::shorthand::RawCount;
+use super::read::mapping;
+use super::shorthand::{RawCount, RawSecret};
 
 mapping! {
-    /// Where rules are kept, file or redis: other numbers of a limit for single keys, managed over the admin API.
+    /// Where rules are kept, one of file, redis and url: other numbers of a limit for single keys, managed over the admin API.
     "rules"
     struct RawRules {
         /// The file of the rules, which the gateway creates (SQLite). It belongs to one gateway.
@@ -15,10 +15,15 @@ mapping! {
         file: RawText,
         /// Whether the rules are kept in the Redis of `store`, for all gateways that share it. Default: false.
         redis: bool,
-        #[schemars(skip)]
-        url: Later,
-        #[schemars(skip)]
-        token: Later,
+        /// A service of yours that knows the rules, which is only read: https://…, or http:// on this machine only.
+        url: RawText,
+        /// The authorities that sign its certificate: a PEM file. Default: those of the system.
+        ca: RawText,
+        /// A token that it gets, as `Authorization: Bearer`. Default: none.
+        token: RawSecret,
+        /// How long its answer for a key may take. Default: 250ms.
+        #[schemars(with = "Option<hints::Duration>")]
+        timeout: RawText,
         /// How long the rule of a key is kept in memory before it is read again. Default: 30s.
         #[schemars(with = "Option<hints::Duration>")]
         ttl: RawText,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::at::FileRef;
+use super::at::{FileContent, FileRef};
+use super::http_url::HttpUrl;
+use super::secret::Secret;
 use super::serialize::seconds;
 use super::store::RedisConfig;
 
@@ -33,6 +35,28 @@ pub enum RulesSource {
     /// In the Redis of the shared counters.
     #[serde(serialize_with = "of_store")]
     Redis(Box<RedisConfig>),
+    /// In a service of the user's, which is only read.
+    #[serde(rename = "url")]
+    Service(Box<RulesService>),
+}
+
+/// A service that knows rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesService {
+    /// Where it is; without a query.
+    pub url: HttpUrl,
+    /// The authorities that are trusted; `None` for those of the system.
+    pub ca: Option<FileContent>,
+    /// What it is sent as a bearer token; empty for none.
+    pub token: Secret,
+    /// How long the answer for a key may take.
+    pub timeout: Duration,
+}
+
+impl Serialize for RulesService {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.url.serialize(serializer)
+    }
 }
 
 /// The Redis is described elsewhere.

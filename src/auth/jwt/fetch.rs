@@ -9,7 +9,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::KeySet;
-use crate::auth::outside::{AbortOnDrop, Way};
+use crate::http_client::{AbortOnDrop, Way};
 use sluicegate_config::JwksUrl;
 
 /// The longest that a fetch takes, from the name of the host to the last byte.

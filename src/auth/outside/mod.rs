@@ -3,8 +3,6 @@
 //! No request waits for one longer than its `timeout`. After some failures in a row nobody is asked for a moment, so that
 //! a service that is away delays few requests.
 
-mod client;
-mod connect;
 mod flights;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,16 +10,17 @@ use std::sync::{Mutex, PoisonError};
 
 use sluicegate_limiter::{Span, Time};
 
-use self::client::Client;
-pub(super) use self::client::{Call, Reply};
-pub(super) use self::connect::{AbortOnDrop, Way};
 pub(super) use self::flights::Flights;
 use crate::clock::Clock;
+use crate::http_client::{Bounds, Client};
+pub(super) use crate::http_client::{Call, Reply};
 use crate::named_enum::named_enum;
 use sluicegate_config::ServiceConfig;
 
 /// Failures in a row after which nobody is asked for a moment.
 const PATIENCE: u32 = 5;
+/// The largest answer in bytes.
+const MAX_ANSWER: usize = 64 << 10;
 /// How long that moment is.
 const PAUSE: Span = Span::SECOND;
 
@@ -54,9 +53,10 @@ pub(super) struct Service {
 impl Service {
     /// A service that is not known to be away.
     pub(super) fn new(config: &ServiceConfig) -> Self {
+        let bounds = Bounds { timeout: config.timeout, largest: MAX_ANSWER };
         Self {
             config: config.clone(),
-            client: Client::new(config),
+            client: Client::new(&config.url, config.ca.as_ref(), bounds),
             failures: AtomicU32::new(0),
             resumes: AtomicU64::new(0),
             trouble: Mutex::default(),

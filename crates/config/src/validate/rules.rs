@@ -2,22 +2,30 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use sluicegate_limiter::Quota;
 
+use super::http_url::{Words, ca_needs_tls, http_url};
 use super::limit::check_shared;
-use super::{between, in_range, missing, plan};
+use super::{between, in_range, missing, plan, secret, value};
 use crate::at::{At, Folder};
 use crate::model::{LimitConfig, Mode};
 use crate::raw::RawPlanFields;
 use crate::raw_rules::RawRules;
-use crate::report::{Place, Report};
-use crate::rules::{RulesConfig, RulesSource};
+use crate::report::{Mistake, Place, Problem, Report};
+use crate::rules::{RulesConfig, RulesService, RulesSource};
 use crate::shorthand::{RawCount, RawPlan};
 use crate::store::RedisConfig;
 
 const TTL: Duration = Duration::from_secs(30);
 const WAIT: Duration = Duration::from_millis(20);
 const MAX_CACHED: u64 = 1_000_000;
+const TIMEOUT: Duration = Duration::from_millis(250);
+const WORDS: Words = Words {
+    example: "https://rules.example.com/rules",
+    of: "rules",
+    risk: "rules that come over http:// can be changed by anybody on the way",
+};
 
 pub(super) fn rules(
     At { at, value: raw }: &At<RawRules>,
@@ -49,29 +57,66 @@ fn source(
     report: &mut Report,
 ) -> Option<RulesSource> {
     let in_redis = raw.redis.as_ref().filter(|redis| redis.value);
-    match (&raw.file, in_redis) {
-        (Some(file), None) => Some(RulesSource::File(folder.file(file))),
-        (None, Some(_)) if has_store => Some(RulesSource::Redis(Box::new(store?.clone()))),
-        (None, Some(redis)) => {
-            let problem = redis.problem("`rules.redis` needs a store, and the file has none");
-            report.error(
-                problem.help(
-                    "such as `store: {redis: {url: redis://127.0.0.1:6379}}`, or keep them in a `file`",
-                ),
-            );
-            None
-        }
-        (Some(_), Some(redis)) => {
-            let problem =
-                redis.problem("`rules` has both `file` and `redis`, and rules are kept in one place");
-            report.error(problem.help("remove one of them"));
-            None
-        }
-        (None, None) => {
-            missing(at, "`rules`", ("file", "rules.db"), &raw.wrong, report);
-            None
+    for (given, field) in [
+        (raw.ca.as_ref().map(|text| text.at), "ca"),
+        (raw.token.as_ref().map(|text| text.at), "token"),
+        (raw.timeout.as_ref().map(|text| text.at), "timeout"),
+    ] {
+        if let Some(at) = given.filter(|_| raw.url.is_none() && !raw.wrong.contains(&"url")) {
+            report.error(Problem::new(at, format!("`{field}` means nothing without `url`")));
         }
     }
+    let places = [
+        raw.file.as_ref().map(|text| text.at),
+        in_redis.map(|redis| redis.at),
+        raw.url.as_ref().map(|text| text.at),
+    ];
+    if let Some(second) = places.into_iter().flatten().nth(1) {
+        let problem = Problem::new(second, "`rules` are kept in one place");
+        report.error(problem.help("give one of `file`, `redis` and `url`"));
+        return None;
+    }
+    if let Some(file) = &raw.file {
+        return Some(RulesSource::File(folder.file(file)));
+    }
+    if let Some(redis) = in_redis {
+        if !has_store {
+            let problem = redis.problem("`rules.redis` needs a store, and the file has none");
+            let help = "such as `store: {redis: {url: redis://127.0.0.1:6379}}`, or keep them in a `file`";
+            report.error(problem.help(help));
+        }
+        return Some(RulesSource::Redis(Box::new(store?.clone())));
+    }
+    let Some(url) = &raw.url else {
+        if !raw.wrong.contains(&"url") {
+            missing(at, "`rules`", ("file", "rules.db"), &raw.wrong, report);
+        }
+        return None;
+    };
+    service(raw, url, folder, report).map(|service| RulesSource::Service(Box::new(service)))
+}
+
+fn service(
+    raw: &RawRules,
+    text: &At<String>,
+    folder: Folder<'_>,
+    report: &mut Report,
+) -> Option<RulesService> {
+    let url = value(text, report, |text| match text.contains('?') {
+        true => Err(Mistake::new("the URL of rules has no query: the gateway adds one")),
+        false => http_url(text, &WORDS),
+    })?;
+    let ca = raw.ca.as_ref().map(|path| folder.content(path, report));
+    ca_needs_tls(raw.ca.as_ref(), &url, report);
+    let token = secret(raw.token.as_ref(), folder, report)?;
+    if HeaderValue::try_from(format!("Bearer {}", token.reveal())).is_err() {
+        report.error(text.problem("the `token` of rules has characters that no header may have"));
+        return None;
+    }
+    let (least, most) = ((Duration::from_millis(10), "10ms"), (Duration::from_secs(10), "10s"));
+    let timeout =
+        raw.timeout.as_ref().map_or(Some(TIMEOUT), |text| between(text, "timeout", least, most, report));
+    Some(RulesService { url, ca: ca.flatten(), token, timeout: timeout? })
 }
 
 impl LimitConfig {

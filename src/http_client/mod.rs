@@ -1,6 +1,8 @@
 //! Asks a service over HTTP/1.1, on connections that are kept. It may be down, slow, or lie: all of it ends in time and
 //! within bounds.
 
+mod connect;
+
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,46 +12,55 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use super::connect::{AbortOnDrop, Way};
+pub use self::connect::{AbortOnDrop, Way};
 use crate::boxed_future::spawn_local;
 use crate::clock::Clock;
-use sluicegate_config::ServiceConfig;
+use sluicegate_config::{FileContent, HttpUrl};
 
 /// The most connections that are kept.
 const KEPT: usize = 64;
 /// How long an unused connection is kept. Servers and networks forget them soon after.
 const IDLE: Duration = Duration::from_secs(15);
-/// The largest answer in bytes.
-const MAX_ANSWER: usize = 64 << 10;
 
-/// What a service is asked, at the URL of its configuration.
+/// What a service is asked.
 #[derive(Clone)]
-pub(in crate::auth) struct Call {
+pub struct Call {
     /// The method.
-    pub(in crate::auth) method: Method,
+    pub method: Method,
+    /// Path and query; `None` for those of the URL.
+    pub target: Option<Uri>,
     /// Headers besides those that every call has.
-    pub(in crate::auth) headers: HeaderMap,
+    pub headers: HeaderMap,
     /// The body.
-    pub(in crate::auth) body: Bytes,
+    pub body: Bytes,
 }
 
 /// What a service answered.
-pub(in crate::auth) struct Reply {
+pub struct Reply {
     /// The status.
-    pub(in crate::auth) status: StatusCode,
+    pub status: StatusCode,
     /// The headers.
-    pub(in crate::auth) headers: HeaderMap,
+    pub headers: HeaderMap,
     /// The body; `None` if it breaks off or is too long.
-    pub(in crate::auth) body: Option<Bytes>,
+    pub body: Option<Bytes>,
 }
 
 /// The connections to a service. All workers share them.
-pub(super) struct Client {
+pub struct Client {
     way: Way,
-    timeout: Duration,
+    bounds: Bounds,
     path: Uri,
     host: HeaderValue,
     kept: Mutex<Vec<Kept>>,
+}
+
+/// The bounds of an answer.
+#[derive(Clone, Copy)]
+pub struct Bounds {
+    /// How long it may take, from the connection to its last byte.
+    pub timeout: Duration,
+    /// How many bytes its body may have.
+    pub largest: usize,
 }
 
 /// A connection that waits for the next call.
@@ -63,11 +74,11 @@ struct Kept {
 
 impl Client {
     /// A client without connections.
-    pub(super) fn new(config: &ServiceConfig) -> Self {
-        let way = Way::new(&config.url, config.ca.as_ref());
+    pub fn new(url: &HttpUrl, ca: Option<&FileContent>, bounds: Bounds) -> Self {
+        let way = Way::new(url, ca);
         let host = HeaderValue::try_from(way.url().authority());
         Self {
-            timeout: config.timeout,
+            bounds,
             path: way.url().path.parse().unwrap_or_default(), // it was a part of a URL
             host: host.unwrap_or_else(|_| HeaderValue::from_static("")),
             kept: Mutex::default(),
@@ -76,10 +87,10 @@ impl Client {
     }
 
     /// The answer, or why there is none in time.
-    pub(super) async fn ask(&self, call: &Call, clock: Clock) -> Result<Reply, String> {
-        match tokio::time::timeout(self.timeout, self.exchange(call, clock)).await {
+    pub async fn ask(&self, call: &Call, clock: Clock) -> Result<Reply, String> {
+        match tokio::time::timeout(self.bounds.timeout, self.exchange(call, clock)).await {
             Ok(answer) => answer,
-            Err(_) => Err(format!("it did not answer within {} ms", self.timeout.as_millis())),
+            Err(_) => Err(format!("it did not answer within {} ms", self.bounds.timeout.as_millis())),
         }
     }
 
@@ -111,7 +122,7 @@ impl Client {
     fn request(&self, call: &Call) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(call.body.clone()));
         *request.method_mut() = call.method.clone();
-        *request.uri_mut() = self.path.clone();
+        *request.uri_mut() = call.target.as_ref().unwrap_or(&self.path).clone();
         let headers = request.headers_mut();
         headers.clone_from(&call.headers);
         headers.insert(header::HOST, self.host.clone());
@@ -127,7 +138,7 @@ impl Client {
         clock: Clock,
     ) -> Reply {
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, MAX_ANSWER).collect().await.ok().map(|body| body.to_bytes());
+        let body = Limited::new(body, self.bounds.largest).collect().await.ok().map(|body| body.to_bytes());
         if body.is_some() && !sender.is_closed() {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             if kept.len() < KEPT {

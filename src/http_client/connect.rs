@@ -17,13 +17,13 @@ use tokio_rustls::client::TlsStream;
 use sluicegate_config::{FileContent, HttpUrl};
 
 /// The way to a service.
-pub(in crate::auth) struct Way {
+pub struct Way {
     url: HttpUrl,
     tls: Option<TlsConnector>,
 }
 
 /// A connection to a service.
-pub(in crate::auth) enum Stream {
+pub enum Stream {
     /// Without TLS.
     Plain(TcpStream),
     /// With TLS.
@@ -31,7 +31,7 @@ pub(in crate::auth) enum Stream {
 }
 
 /// A task that ends with whoever waits for it.
-pub(in crate::auth) struct AbortOnDrop(pub(in crate::auth) AbortHandle);
+pub struct AbortOnDrop(pub AbortHandle);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -41,18 +41,18 @@ impl Drop for AbortOnDrop {
 
 impl Way {
     /// The way to `url`; `ca` are the authorities that are trusted, by default those of the system.
-    pub(in crate::auth) fn new(url: &HttpUrl, ca: Option<&FileContent>) -> Self {
+    pub fn new(url: &HttpUrl, ca: Option<&FileContent>) -> Self {
         let tls = url.tls.then(|| connector(ca.map(|ca| &ca.bytes[..]))).flatten();
         Self { url: url.clone(), tls }
     }
 
     /// Where it leads.
-    pub(in crate::auth) const fn url(&self) -> &HttpUrl {
+    pub const fn url(&self) -> &HttpUrl {
         &self.url
     }
 
     /// A new connection, or why there is none.
-    pub(in crate::auth) async fn connect(&self) -> Result<Stream, String> {
+    pub async fn connect(&self) -> Result<Stream, String> {
         let HttpUrl { host, port, tls, .. } = &self.url;
         let stream = TcpStream::connect((host.as_str(), *port))
             .await
