@@ -79,7 +79,8 @@ impl Admin {
             let why = "this API does not answer under that host: list it in admin.hosts";
             return Ok(problem(StatusCode::MISDIRECTED_REQUEST, why));
         }
-        let open = matches!(request.uri().path(), "/healthz" | "/readyz");
+        // The page is the same everywhere, and asks for the token itself.
+        let open = matches!(request.uri().path(), "/" | "/healthz" | "/readyz");
         let reads_need_token = snapshot.config.admin.as_ref().is_some_and(|admin| admin.reads_need_token);
         if reads_need_token
             && !open

@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+/// The answer of a gateway that asks a service for its rules.
+const ELSEWHERE: (&str, &str) = ("501", "The rules are read and changed elsewhere");
+
 /// The document.
 pub(super) fn document() -> Value {
     json!({
@@ -48,14 +51,14 @@ fn paths() -> Value {
             "get": with(
                 parameters(
                     body("Rules in the order of their ids", "#/components/schemas/Rules"),
-                    &[("limit", "of this limit"), ("key", "with this key"), ("after", "after this id"), ("most", "at most so many")],
+                    &[("limit", "of this limit"), ("key", "with this key"), ("after", "after this id"), ("most", "at most so many"), ("patterns", "1: and with patterns that match the key")],
                 ),
-                &[("400", "A parameter is wrong"), ("404", "The gateway has no rules"), ("503", "They cannot be read")],
+                &[("400", "A parameter is wrong"), ("404", "The gateway has no rules"), ELSEWHERE, ("503", "They cannot be read")],
             ),
         },
         "/rules/{id}": {
             "parameters": [in_path("id")],
-            "get": with(one("The rule; ETag is its version"), &[("404", "There is none")]),
+            "get": with(one("The rule; ETag is its version"), &[("404", "There is none"), ELSEWHERE]),
             "put": changing(with(one("The rule was there"), &[("201", "It is new")]), true),
             "patch": changing(one("The rule as it is now"), true),
             "delete": changing(json!({ "responses": { "204": { "description": "It is gone" } } }), false),
@@ -73,6 +76,7 @@ fn paths() -> Value {
                     ("412", "A condition does not hold"),
                     ("413", "The body is too large"),
                     ("422", "Lines are wrong"),
+                    ELSEWHERE,
                 ],
             )),
         },
@@ -83,9 +87,9 @@ fn paths() -> Value {
                         in_query("since", "the version after which they begin"),
                         in_query("wait", "how many seconds to wait for the first"),
                     ],
-                    "responses": { "200": lines("A line for each change") },
+                    "responses": { "200": lines("A line for each change; Rules-Version is the version that they lead to") },
                 }),
-                &[("400", "A parameter is wrong"), ("410", "These changes are not kept any more")],
+                &[("400", "A parameter is wrong"), ("410", "These changes are not kept any more"), ELSEWHERE],
             ),
         },
     })
@@ -204,6 +208,7 @@ fn changing(mut operation: Value, has_body: bool) -> Value {
             ("404", "There is no such rule"),
             ("412", "A condition does not hold"),
             ("422", "The rule is wrong"),
+            ELSEWHERE,
             ("503", "The rules cannot be written"),
         ],
     ))

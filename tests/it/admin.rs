@@ -233,6 +233,7 @@ fn browsers_get_a_page() {
     let page = gateway.admin_get("/");
     assert!(page.header("content-type").unwrap().starts_with("text/html"));
     assert!(page.text().contains("Sluicegate"));
+    assert!(page.text().contains("New rule"), "it has a form for rules");
     let policy = page.header("content-security-policy").unwrap();
     for part in ["default-src 'none'", "script-src 'sha256-", "frame-ancestors 'none'"] {
         assert!(policy.contains(part), "{policy}");

@@ -93,3 +93,19 @@ fn every_answer_is_described() {
     }
     assert!(described.is_empty(), "not tried: {described:?}");
 }
+
+/// So is that of a gateway whose rules are elsewhere.
+#[test]
+fn rules_elsewhere_are_described() {
+    let gateway = Gateway::start(&RULES.replace("{file: rules.db}", "{url: \"http://127.0.0.1:9/rules\"}"));
+    let document = gateway.admin_get("/openapi.json").json();
+    let paths = document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/rules"));
+    for (path, methods) in paths {
+        for method in methods.as_object().unwrap().keys().filter(|method| *method != "parameters") {
+            let target = path.replace("{id}", "a");
+            let (status, _) = ask(&gateway, &method.to_uppercase(), &target, true, "");
+            assert_eq!(status, 501, "{method} {path}");
+            assert!(answers(&document, path, method)["501"].is_object(), "{method} {path}");
+        }
+    }
+}
