@@ -29,6 +29,12 @@ pub(super) fn text(
     if let Some(state) = &snapshot.store {
         store(&mut scrape, &state.status());
     }
+    if let Some(rules) = snapshot.rules() {
+        let is_up = rules.trouble().is_none();
+        scrape.gauges(&families::RULES_UP, one(f64::from(u8::from(is_up))));
+        scrape.gauges(&families::RULES_CACHED, one(rules.cached() as f64));
+        scrape.gauges(&families::RULES_VERSION, one(rules.version() as f64));
+    }
     scrape.gauges(&families::CONFIG_GENERATION, one(snapshot.generation as f64));
     scrape.process(cpu_time());
     scrape.text()

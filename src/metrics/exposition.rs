@@ -69,6 +69,8 @@ impl Scrape {
                 scrape.store(&series, expected);
             }
         }
+        let consumers = metrics.consumers.lock().unwrap_or_else(PoisonError::into_inner).rows();
+        scrape.counters(&families::CONSUMER_REQUESTS, consumers);
         let aborts = metrics.aborts.all().map(|(reason, count)| (vec![reason.to_owned()], count));
         scrape.counters(&families::H2_CUT, aborts.collect());
         let lost = |counter: &AtomicU64| one(counter.load(Ordering::Relaxed));

@@ -3,6 +3,7 @@
 
 use prometheus::proto::MetricType;
 
+use super::consumers::ConsumerOutcome;
 use super::listeners::{Handshake, Refusal};
 use super::worker_counters::{Outcome, UpstreamOutcome};
 use crate::auth::Asking;
@@ -85,6 +86,9 @@ families! {
         "Time from the head of a request to the end of its answer.";
     REFUSED = "sluicegate_refusals_total", COUNTER, [ROUTE, these("reason", RefusalReason::NAMES)],
         "Requests that the gateway itself answered with an error.";
+    CONSUMER_REQUESTS = "sluicegate_consumer_requests_total", COUNTER,
+        [of("consumer", "the consumer's name; `other` for those that are not shown by name"), these("outcome", ConsumerOutcome::NAMES)],
+        "Requests of consumers that have ended, of those with the most traffic by name; with metrics.by_consumer only.";
     AUTH_CALLS = "sluicegate_auth_calls_total", COUNTER,
         [these("service", &["introspection", "check"]), these("outcome", Asking::NAMES)],
         "Questions to the token introspection and to the external check by outcome, without those that were remembered.";
@@ -143,6 +147,12 @@ families! {
         "Refusals without a call to the store, because an earlier answer is still valid.";
     STORE_DISAGREEMENTS = "sluicegate_store_disagreements_total", COUNTER, [],
         "Answers of the store that contradict the state sent with them: a fault of the gateway or the server.";
+    RULES_UP = "sluicegate_rules_up", GAUGE, [],
+        "Whether the rules can be read (1) or not (0), so that those that were read stay in force.";
+    RULES_CACHED = "sluicegate_rules_cached", GAUGE, [],
+        "Keys whose rule, or that they have none, is kept in memory.";
+    RULES_VERSION = "sluicegate_rules_version", GAUGE, [],
+        "The version of the rules, as far as is known.";
     CONFIG_SUCCESSFUL = "sluicegate_config_last_reload_successful", GAUGE, [],
         "Whether the last reload was accepted (1) or refused (0).";
     CONFIG_TIMESTAMP = "sluicegate_config_last_reload_success_timestamp_seconds", GAUGE, [],

@@ -6,6 +6,7 @@
 //! This module is a leaf: it does not know configurations, limits, upstreams or listeners, only their names.
 
 mod abort_counts;
+mod consumers;
 mod exposition;
 pub(crate) mod families;
 mod listeners;
@@ -16,6 +17,7 @@ mod registry;
 mod worker_counters;
 
 pub use abort_counts::AbortCounts;
+pub use consumers::{ConsumerCounts, ConsumerOutcome, Seat};
 pub(crate) use exposition::{ExpectedSeries, Row, Scrape, one};
 pub use listeners::{Handshake, ListenerMetrics, Refusal};
 pub(crate) use prometheus::{Result, TEXT_FORMAT};

@@ -15,7 +15,8 @@ const BEGINNING: &str = "\
 `GET /metrics` of the [admin API](configuration.md#admin) has these families in Prometheus' text format. This page is
 written from the code (`src/metrics/families.rs`).
 
-No label has a value that a client chooses: label values are names of the configuration, or one of the closed sets below.
+No label has a value that a client chooses: label values are names of the configuration, names of consumers if
+`metrics.by_consumer` is set, or one of the closed sets below.
 Counters start at 0 when the gateway starts or is [upgraded](operations.md#upgrade), and a series is there at 0 before
 its first event where the configuration lets expect that event: a limit that refuses has
 `sluicegate_limit_decisions_total{outcome=\"refused\"}`, a route that forwards has `sluicegate_refusals_total{reason=\"upstream\"}`.

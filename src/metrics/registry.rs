@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::abort_counts::AbortCounts;
+use super::consumers::{ConsumerCounts, Consumers};
 use super::listeners::ListenerMetrics;
 use super::worker_counters::{LimitMetrics, RouteMetrics, StoreMetrics, UpstreamMetrics};
 use crate::refusal_reason::RefusalReason;
@@ -17,6 +18,7 @@ pub(super) type PerWorker<T> = BTreeMap<String, BTreeMap<usize, Arc<T>>>;
 #[derive(Default)]
 pub struct Metrics {
     pub(super) series: Mutex<Series>,
+    pub(super) consumers: Mutex<Consumers>,
     /// Whether the last reload was accepted: 1 or 0.
     pub reload_successful: AtomicU64,
     /// When the configuration in force was loaded, in seconds since the epoch.
@@ -92,6 +94,16 @@ impl Metrics {
     /// A worker's counters of a listener.
     pub fn listener(&self, name: &str, worker: usize) -> Arc<ListenerMetrics> {
         self.of_worker(name, worker, |series| &mut series.listeners)
+    }
+
+    /// Shows the requests of so many consumers by name from now on, 0 for none.
+    pub fn show_consumers(&self, most: usize) {
+        self.consumers.lock().unwrap_or_else(PoisonError::into_inner).show(most);
+    }
+
+    /// A worker's counters by consumer; `None` if there are none.
+    pub fn consumers(&self, worker: usize) -> Option<Arc<ConsumerCounts>> {
+        self.consumers.lock().unwrap_or_else(PoisonError::into_inner).worker(worker)
     }
 
     /// The number of open connections of a listener, shared by all workers.

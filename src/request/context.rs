@@ -21,6 +21,7 @@ use crate::client_address;
 use crate::client_connection::Connection;
 use crate::limit::Holds;
 use crate::message::{LocalResponse, RequestId};
+use crate::metrics::{ConsumerOutcome, Seat};
 use crate::refusal_reason::RefusalReason;
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
@@ -55,6 +56,8 @@ pub struct RequestContext {
     origin: Option<Box<[u8]>>,
     /// Why the gateway refused the request, if it did.
     reason: Cell<Option<RefusalReason>>,
+    /// Where it is counted by consumer.
+    seat: Option<Seat>,
 }
 
 impl RequestContext {
@@ -92,6 +95,7 @@ impl RequestContext {
             answer_values: Values::new(),
             origin: origin.map(Box::from),
             reason: Cell::new(None),
+            seat: None,
         });
         match parts {
             Some(parts) => context.adopt_forwarded(parts),
@@ -239,6 +243,16 @@ impl RequestContext {
         self.note_refusal(detail);
     }
 
+    /// What became of the request, for the figures by consumer.
+    fn outcome(&self) -> ConsumerOutcome {
+        match self.reason.get() {
+            Some(RefusalReason::Limit | RefusalReason::Ban) => ConsumerOutcome::Refused,
+            Some(RefusalReason::Respond) => ConsumerOutcome::Answered,
+            None if self.code != CLIENT_LEFT => ConsumerOutcome::Answered,
+            _ => ConsumerOutcome::Failed,
+        }
+    }
+
     /// Completes the headers of the response and moves the context into its body, with which it ends.
     pub fn finish(mut self: Box<Self>, response: upstream::Response) -> Response {
         let upstream::Response { status, mut headers, body } = response;
@@ -261,6 +275,9 @@ impl Drop for RequestContext {
         stripe.finish(self.code, now.since(self.begun));
         if let Some(reason) = self.reason.get() {
             stripe.refused(reason);
+        }
+        if let Some((consumers, seat)) = self.view.consumers.as_ref().zip(self.seat) {
+            consumers.count(seat, self.outcome());
         }
         self.log(now);
         self.exchange.end();

@@ -9,7 +9,7 @@ use sluicegate_limiter::{Time, Usage};
 use super::verdict::{Evaluated, Matched, SkipReason};
 use crate::access_log::AccessLog;
 use crate::limit::{self, Ask, Decision, SelectedLimit, Store};
-use crate::metrics::{LimitMetrics, Outcome, RouteMetrics};
+use crate::metrics::{ConsumerCounts, LimitMetrics, Outcome, RouteMetrics};
 use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
 use crate::upstream::Upstream;
@@ -26,6 +26,8 @@ pub struct View {
     unrouted: Arc<RouteMetrics>,
     limits: Vec<Arc<LimitMetrics>>,
     upstreams: Vec<Rc<Upstream>>,
+    /// Requests by consumer, if they are shown.
+    pub(super) consumers: Option<Arc<ConsumerCounts>>,
     store: Option<Rc<Store>>,
     /// Where a line of each request goes.
     pub access_log: Option<AccessLog>,
@@ -70,6 +72,7 @@ impl View {
             routes: routes.collect(),
             unrouted: metrics.route("", worker),
             limits: limits.collect(),
+            consumers: metrics.consumers(worker),
             upstreams: upstreams.collect(),
             snapshot,
         }

@@ -195,6 +195,7 @@ impl Supervisor {
             "configuration in force"
         );
         self.shared.metrics.retain(&names(&next.config));
+        self.shared.metrics.show_consumers(next.config.metrics.by_consumer);
         self.shared.snapshot.store(Arc::new(next));
         self.shared.generation.store(generation, Ordering::Release);
         generation

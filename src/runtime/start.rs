@@ -53,6 +53,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     })?;
 
     let metrics = Metrics::new(log.dropped());
+    metrics.show_consumers(config.metrics.by_consumer);
     let access_log =
         access_log::open(config.access_log.as_ref(), None, &metrics).map_err(StartError::System)?;
     let clock = Clock::start();

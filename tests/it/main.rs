@@ -19,6 +19,7 @@ mod config_mutations;
 mod config_schema;
 mod connections;
 mod consumer_keys;
+mod consumer_metrics;
 mod consumers;
 mod cors;
 mod costs;

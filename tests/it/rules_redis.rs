@@ -142,6 +142,7 @@ fn rules_outlive_their_redis() {
     redis.freeze();
     until("the trouble is seen", || trouble(a).and(trouble(b)));
     assert_eq!((limit(a, "k1"), limit(b, "k1"), limit(b, "new")), (50, 50, 5));
+    assert_eq!(a.metric("sluicegate_rules_up", &[]), 0.0);
     let refused = put(a, "acme", "k1", 60);
     assert_eq!(refused.status, 503, "{refused:?}");
     redis.thaw();

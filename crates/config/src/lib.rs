@@ -36,6 +36,7 @@ mod raw_cors;
 mod raw_jwt;
 mod raw_listen;
 mod raw_log;
+mod raw_metrics;
 mod raw_outside;
 mod raw_route;
 mod raw_rules;
@@ -84,7 +85,7 @@ pub use log::{
     is_secret_header, secret_parameters,
 };
 pub use model::{
-    ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, Mode, OnMissing,
+    ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, MetricsConfig, Mode, OnMissing,
     OnStoreFailure, When,
 };
 pub use network::parse_network;

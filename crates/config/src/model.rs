@@ -46,6 +46,8 @@ pub struct Config {
     pub store: Option<RedisConfig>,
     /// Where rules are kept; without it there are none.
     pub rules: Option<RulesConfig>,
+    /// What the metrics show beyond the usual.
+    pub metrics: MetricsConfig,
     /// The lists of addresses, in the order of the file.
     pub lists: Vec<ListConfig>,
     /// The plans that consumers can be on, because a limit names them; none if no limit has numbers for any.
@@ -155,6 +157,13 @@ pub struct LimitConfig {
     /// The limit as it is written, with which numbers of rules are read.
     #[serde(skip)]
     pub(crate) written: Arc<RawLimit>,
+}
+
+/// What the metrics show beyond the usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MetricsConfig {
+    /// The number of consumers whose requests are shown by name.
+    pub by_consumer: usize,
 }
 
 /// Whether a limit refuses.

@@ -12,6 +12,7 @@ use super::raw_cors::RawCors;
 use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
 use super::raw_log::{RawAccessLog, RawTrace};
+use super::raw_metrics::RawMetrics;
 use super::raw_outside::{RawCheck, RawIntrospection};
 use super::raw_route::RawRoute;
 use super::raw_rules::RawRules;
@@ -97,6 +98,8 @@ mapping! {
         drain: RawDrain,
         /// Rules: other numbers of a limit for single keys, managed while the gateway runs.
         rules: RawRules,
+        /// What the metrics show beyond the usual.
+        metrics: RawMetrics,
         #[schemars(skip)]
         overload: Later,
     }

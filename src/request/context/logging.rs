@@ -48,6 +48,9 @@ impl RequestContext {
     /// Notes the route and the identity of the sender.
     pub fn set_matched(&mut self, matched: &Matched<'_>, parts: &RequestHead) {
         self.set_route(matched.route_index, parts, Some(&matched.identity));
+        if let Some(consumers) = &self.view.consumers {
+            self.seat = matched.identity.consumer().map(|name| consumers.enter(name));
+        }
         self.note(|record| {
             record.identified(&matched.identity);
             if matches!(matched.route.target, Target::Usage) {

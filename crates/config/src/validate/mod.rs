@@ -40,8 +40,9 @@ use http::HeaderName;
 use crate::Parsed;
 use crate::at::{At, Folder, utf8_text};
 use crate::listener::ListenerConfig;
-use crate::model::Config;
+use crate::model::{Config, MetricsConfig};
 use crate::raw::RawConfig;
+use crate::raw_metrics::RawMetrics;
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::route::HeaderFamilies;
 use crate::secret::Secret;
@@ -163,6 +164,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         check,
         store,
         rules,
+        metrics: metrics(raw.metrics.as_ref(), report),
         lists: lists.into_valid().into_iter().chain(proxy_files).collect(),
         plans,
         limits: limits.into_valid(),
@@ -259,6 +261,12 @@ fn secret(raw: Option<&At<RawSecret>>, folder: Folder<'_>, report: &mut Report) 
             text.ok().map(|text| Secret::new(text.trim()))
         }
     }
+}
+
+fn metrics(raw: Option<&At<RawMetrics>>, report: &mut Report) -> MetricsConfig {
+    let by_consumer = raw.and_then(|raw| raw.value.by_consumer.as_ref());
+    let by_consumer = by_consumer.and_then(|count| in_range(count, 0..=1_000, "by_consumer", report));
+    MetricsConfig { by_consumer: by_consumer.unwrap_or(0) as usize }
 }
 
 /// One of a few words.

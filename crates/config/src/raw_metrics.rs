@@ -1,0 +1,14 @@
+//! `metrics` as it is written.
+
+use super::read::mapping;
+use super::shorthand::RawCount;
+
+mapping! {
+    /// What the metrics show beyond the usual.
+    "metrics"
+    struct RawMetrics {
+        /// The number of consumers whose requests are shown by name: those with the most traffic. Default: 0, none.
+        #[schemars(extend("maximum" = 1_000))]
+        by_consumer: RawCount,
+    }
+}
