@@ -57,3 +57,32 @@ impl Limit {
         Some(Arc::new(self.of_single_keys(self.config.variant(quota, mode))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sluicegate_limiter::Time;
+
+    use super::*;
+    use crate::resources::parse;
+    use crate::snapshot::SnapshotBuilder;
+
+    #[test]
+    fn rates_beyond_the_bound_are_the_default() {
+        let text = "listen: [127.0.0.1:8080]\nauth: {check: {url: 'http://127.0.0.1:9000/'}}\n\
+                    limits: {l: {key: ip, rate: 'check:rate', max_rate: 1M/s, default_rate: 5/s, burst: 9}}\n\
+                    routes: [{respond: {status: 200}, limits: [l]}]\n";
+        let config = parse(text.to_owned(), "gateway.yaml", Path::new("")).config.unwrap();
+        let snapshot = SnapshotBuilder::default().build(config, None, None, Time::from_nanos(0));
+        let limit = &snapshot.limits[0];
+        let of_identity = limit.config.identity_rate.as_ref().unwrap();
+        let with = |rate: &str| limit.with_identity_rate(of_identity.read(rate).unwrap(), None);
+        let first = with("7").unwrap();
+        assert_eq!((first.config.quota.rate().unwrap().count(), first.config.quota.capacity()), (7, 9));
+        assert!(with("5").is_none(), "it has this rate already");
+        assert!((0..20_000).any(|count| with(&(count + 10).to_string()).is_none()));
+        assert!(with("500000").is_none());
+        assert!(std::ptr::eq(with("7").unwrap(), first), "known ones stay");
+    }
+}

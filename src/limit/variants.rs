@@ -8,7 +8,7 @@ use sluicegate_counters_redis::share;
 use super::Limit;
 use super::identity_rates::IdentityRates;
 use crate::rules::{Effect, EffectId, Slots};
-use sluicegate_config::{LimitConfig, Mode};
+use sluicegate_config::{Exempt, LimitConfig, Mode};
 use sluicegate_rules::RuleMode;
 
 /// The variants that requests have needed so far, by their effect.
@@ -66,7 +66,9 @@ impl Limit {
     }
 
     /// The limit with another configuration for single keys. It has the same counters and bans.
-    pub(super) fn of_single_keys(&self, config: LimitConfig) -> Self {
+    pub(super) fn of_single_keys(&self, mut config: LimitConfig) -> Self {
+        // Requests are compared with those of the limit itself, which can be long.
+        (config.exempt, config.when) = (Exempt::default(), None);
         let known = &*self.counted;
         let mut counted = CountedLimit {
             of_single_keys: true,
