@@ -6,6 +6,7 @@ use sluicegate_limiter::Quota;
 
 use super::limit::{Context, check_shared};
 use super::{missing, plan, value};
+use crate::Part;
 use crate::at::At;
 use crate::cost::Cost;
 use crate::identity_rate::{BoundedRate, IdentityRate, RateSource};
@@ -114,6 +115,24 @@ fn source(rate: &At<String>, context: Context<'_>, report: &mut Report) -> Optio
         return None;
     }
     found
+}
+
+/// Warns of a limit whose counters requests with different rates share.
+pub(super) fn warnings(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
+    let Some(IdentityRate { source, .. }) = &limit.identity_rate else { return };
+    let (is_own, keys): (fn(&Part) -> bool, _) = match source {
+        RateSource::Claim(_) => (Part::is_of_user, "`key: user` or `jwt:CLAIM`"),
+        RateSource::Metadata(_) => {
+            (|part| matches!(part, Part::Consumer | Part::ApiKey), "`key: consumer` or `api_key`")
+        }
+        RateSource::Check => return, // its answer may depend on anything
+    };
+    if !limit.key.parts().any(is_own) {
+        report.warning(
+            name.problem(format!("requests with different rates share the counters of `{}`", name.value))
+                .help(format!("what one rate lets go of, another one can use; count by identity: {keys}")),
+        );
+    }
 }
 
 impl LimitConfig {

@@ -237,6 +237,7 @@ pub(super) fn warnings(
         }
         ban::warnings(name, limit, report);
         cost::warnings(name, limit, report);
+        identity_rate::warnings(name, limit, report);
         let chosen = match &limit.cost {
             Cost::Constant(_) | Cost::Check => false,
             Cost::Header(_) => true,
