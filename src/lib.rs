@@ -14,6 +14,7 @@
 
 pub mod access_log;
 pub mod admin;
+mod append_map;
 pub mod auth;
 mod boxed_future;
 pub mod cli;

@@ -24,7 +24,7 @@ use crate::tls::UpstreamTls;
 use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
 use sluicegate_config::{
     Action, CorsConfig, Cost, DetailedCost, H2Config, HeaderChange, KeySpec, LimitConfig, Mode, Part,
-    RedisConfig, Reference, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
+    RateSource, RedisConfig, Reference, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
 };
 
 /// A configuration in force. Immutable; a reload makes another.
@@ -103,7 +103,7 @@ pub struct RouteLimit {
     pub index: usize,
     /// What a request costs on this route, if that differs from others.
     pub cost: Option<u64>,
-    /// Whether its key and quota do not depend on the authenticated identity of the sender.
+    /// Whether its key, quota and cost do not depend on the authenticated identity of the sender.
     pub identity_independent: bool,
 }
 
@@ -258,7 +258,7 @@ impl Route {
         let mut combination: Combination =
             selected.iter().filter(ruled).map(|selected| Arc::as_ptr(selected.limit) as usize).collect();
         combination.push(std::ptr::from_ref(without) as usize);
-        let made = self.ruled_headers.get(combination, || {
+        let made = self.ruled_headers.get(&combination, || {
             let limits = self.limits.iter().map(|of_route| {
                 let ruled = selected.iter().filter(ruled).find(|selected| selected.index == of_route.index);
                 ruled.map_or_else(|| of_route.limit.for_plan(plan), |selected| selected.limit)
@@ -353,7 +353,9 @@ impl Route {
         let limits: Vec<RouteLimit> = asked.collect();
         let by_user = |limit: &LimitConfig| {
             let plan = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
-            plan || limit.key.parts().any(Part::is_of_user)
+            let rate =
+                limit.identity_rate.as_ref().is_some_and(|rate| matches!(rate.source, RateSource::Claim(_)));
+            plan || rate || limit.key.parts().any(Part::is_of_user)
         };
         let wants_user = wants_user
             || limits.iter().any(|l| by_user(&l.limit.config))
@@ -384,13 +386,14 @@ impl Route {
     }
 }
 
-/// Whether key and quota of a limit do not depend on the authenticated identity of the sender. `known_keys`: API keys
+/// Whether key, quota and cost of a limit do not depend on the authenticated identity of the sender. `known_keys`: API keys
 /// are checked against the known consumers.
 fn is_identity_independent(limit: &LimitConfig, known_keys: bool) -> bool {
     let needs_proof =
         |part: &Part| part.is_of_user() || *part == Part::Consumer || (known_keys && *part == Part::ApiKey);
     let for_some = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
-    !for_some && limit.exempt.consumers.is_empty() && !limit.key.parts().any(needs_proof)
+    let named = limit.identity_rate.is_some() || limit.cost.is_checked();
+    !for_some && !named && limit.exempt.consumers.is_empty() && !limit.key.parts().any(needs_proof)
 }
 
 /// The default limits with the floors that `config` sets.

@@ -95,7 +95,7 @@ impl Admin {
         match answers.iter().find_map(|answer| answer.effect) {
             None => Arc::clone(limit),
             Some(id) => match limit.with_effect(id, || rules.effect(id)) {
-                Variant::Limit(limit) => Arc::clone(limit),
+                Variant::Limit { limit, .. } => Arc::clone(limit),
                 Variant::Exempt | Variant::Unchanged => Arc::clone(limit),
             },
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use http::header::{COOKIE, HOST, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use hyper::body::Bytes;
-use sluicegate_limiter::{Span, Time};
+use sluicegate_limiter::{MAX_COUNT, Span, Time};
 
 use super::headers::{disown, reads_like};
 use super::outside::{Call, Flights, Reply, Service};
@@ -27,8 +27,10 @@ use sluicegate_wire::{Headers, RequestHead};
 const CONSUMER: &str = "x-sluicegate-consumer";
 const PLAN: &str = "x-sluicegate-plan";
 const CACHE: &str = "x-sluicegate-cache";
+const RATE: &str = "x-sluicegate-rate";
+const COST: &str = "x-sluicegate-cost";
 /// Headers of answers that no client may write to the upstream.
-const OWN: [&str; 5] = [CONSUMER, PLAN, CACHE, "x-sluicegate-rate", "x-sluicegate-cost"];
+const OWN: [&str; 5] = [CONSUMER, PLAN, CACHE, RATE, COST];
 /// The longest that a refusal is remembered that does not say itself how long.
 const REFUSED: Duration = Duration::from_secs(5);
 /// The longest that an answer is remembered, whatever it says.
@@ -62,6 +64,10 @@ pub struct Admission {
     pub consumer: Option<Box<str>>,
     /// The name of a plan.
     pub plan: Option<Box<str>>,
+    /// The rate of limits with `rate: check:rate`, as it is written.
+    pub rate: Option<Box<str>>,
+    /// The cost of the request on limits with `cost: check:cost`, from 1.
+    pub cost: Option<u64>,
 }
 
 /// A refusal by the service.
@@ -264,7 +270,12 @@ impl Check {
                 let plan = text(&headers, PLAN)?;
                 consumer.map_or(Ok(()), check_name)?;
                 plan.map_or(Ok(()), check_plan)?;
-                let admission = Admission { consumer: consumer.map(Into::into), plan: plan.map(Into::into) };
+                let admission = Admission {
+                    consumer: consumer.map(Into::into),
+                    plan: plan.map(Into::into),
+                    rate: number(&headers, RATE).map(Into::into),
+                    cost: number(&headers, COST).and_then(cost),
+                };
                 Ok((Told::Admitted(Arc::new(admission)), said.unwrap_or(Span::from(ttl))))
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS => {
@@ -329,6 +340,21 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Strin
         (Some(value), None) => value.to_str().map(Some).map_err(|_| format!("its {name} is no text")),
         (Some(_), Some(_)) => Err(format!("its {name} is given twice")),
     }
+}
+
+/// The value of a header that has a number. As nobody is identified by it, an unreadable one counts as none.
+fn number<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    text(headers, name).inspect_err(|why| tracing::debug!("the answer of the check: {why}")).ok()?
+}
+
+/// A cost: a whole number, 1 if it is less, and not more than any limit has.
+fn cost(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits {
+        tracing::debug!("the answer of the check: its {COST} is no whole number");
+        return None;
+    }
+    Some(text.parse().unwrap_or(MAX_COUNT).clamp(1, MAX_COUNT))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use self::introspection::Introspection;
 use self::jwt::{Jwt, TokenError, Verified};
 use crate::clock::Clock;
 use crate::request_value;
-use sluicegate_config::ApiKeyConfig;
+use sluicegate_config::{ApiKeyConfig, RateSource};
 use sluicegate_wire::{Headers, RequestHead};
 
 pub use self::consumers::{Consumer, Consumers};
@@ -78,6 +78,20 @@ impl Identity<'_> {
     pub fn metadata(&self, name: &str) -> Option<&str> {
         let key = self.key.filter(|key| self.checked_consumer().is_none_or(|named| named == key.name))?;
         key.metadata().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// The rate that it has by this source, as it is written there.
+    pub fn rate(&self, source: &RateSource) -> Option<&str> {
+        match source {
+            RateSource::Claim(name) => self.token.as_deref()?.claim(name),
+            RateSource::Metadata(name) => self.metadata(name),
+            RateSource::Check => self.admission.as_deref()?.rate.as_deref(),
+        }
+    }
+
+    /// What its request costs by the word of the external check, at least 1.
+    pub fn cost(&self) -> u64 {
+        self.admission.as_ref().and_then(|admission| admission.cost).unwrap_or(1)
     }
 }
 

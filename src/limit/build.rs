@@ -46,7 +46,7 @@ impl Builder<'_> {
         let bans = Bans::following(limit.ban, limit.max_keys, known, self.now);
         let of_plan = |(name, quota): &(String, Quota)| {
             let old = old.and_then(|old| old.plans.iter().find(|(plan, _)| plan == name));
-            let config = limit.variant(*quota, limit.mode);
+            let config = limit.of_plan(name, *quota);
             let made = self.one(config, old.map(|(_, limit)| limit), bans.clone(), (index, ""));
             (name.clone(), Arc::new(made))
         };

@@ -4,6 +4,7 @@
 //! [`shared`] decides requests of which some limits are counted there.
 
 mod build;
+mod identity_rates;
 mod selected;
 pub mod shared;
 mod variants;
@@ -16,6 +17,7 @@ pub use sluicegate_counters::{
 use sluicegate_counters::{CostKind, CountedLimit, LateCost, StoreFailurePolicy};
 pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
+use self::identity_rates::IdentityRates;
 pub use self::selected::SelectedLimit;
 pub use self::variants::Variant;
 use self::variants::Variants;
@@ -40,6 +42,8 @@ pub struct Limit {
     pub candidate: Option<Arc<Limit>>,
     /// Its variants for keys that have rules.
     variants: Variants,
+    /// Its variants for the rates that identities name.
+    identity_rates: IdentityRates,
     /// The quota as it is reported to clients.
     pub shown: Box<str>,
 }
@@ -92,6 +96,7 @@ impl Limit {
             plans: Vec::new(),
             candidate: None,
             variants: Variants::default(),
+            identity_rates: IdentityRates::default(),
             shown: config.quota.shown().to_string().into(),
             config,
         }
@@ -133,6 +138,6 @@ fn cost_kind(cost: &Cost, index: usize) -> CostKind {
             request_bytes: cost.request_bytes,
             response_bytes: cost.response_bytes,
         }),
-        Cost::Header(_) | Cost::Detailed(_) => CostKind::PerRequest,
+        Cost::Header(_) | Cost::Check | Cost::Detailed(_) => CostKind::PerRequest,
     }
 }

@@ -6,8 +6,9 @@ use sluicegate_counters::CountedLimit;
 use sluicegate_counters_redis::share;
 
 use super::Limit;
+use super::identity_rates::IdentityRates;
 use crate::rules::{Effect, EffectId, Slots};
-use sluicegate_config::{LimitConfig, Mode};
+use sluicegate_config::{Exempt, LimitConfig, Mode};
 use sluicegate_rules::RuleMode;
 
 /// The variants that requests have needed so far, by their effect.
@@ -18,8 +19,13 @@ pub(super) struct Variants(Slots<Variant>);
 pub enum Variant {
     /// It does not apply.
     Exempt,
-    /// It has other numbers.
-    Limit(Arc<Limit>),
+    /// It has other numbers, or another mode.
+    Limit {
+        /// The limit as it then is.
+        limit: Arc<Limit>,
+        /// Whether the rule has a rate.
+        has_rate: bool,
+    },
     /// It stays as it is: the limit cannot have these numbers any more, because it has changed since the rule was made.
     Unchanged,
 }
@@ -46,16 +52,23 @@ impl Limit {
             },
             false => self.config.quota,
         };
-        let mode = match effect.mode {
+        let limit = self.of_single_keys(self.config.variant(quota, self.mode_under(effect)));
+        Variant::Limit { limit: Arc::new(limit), has_rate: effect.rate.is_some() }
+    }
+
+    /// The mode of the limit for a key whose rule has this effect.
+    pub(super) fn mode_under(&self, effect: &Effect) -> Mode {
+        match effect.mode {
             Some(RuleMode::Enforce) => Mode::Enforce,
             Some(RuleMode::Shadow) => Mode::Shadow,
             Some(RuleMode::Off) | None => self.config.mode,
-        };
-        Variant::Limit(Arc::new(self.of_single_keys(self.config.variant(quota, mode))))
+        }
     }
 
     /// The limit with another configuration for single keys. It has the same counters and bans.
-    fn of_single_keys(&self, config: LimitConfig) -> Self {
+    pub(super) fn of_single_keys(&self, mut config: LimitConfig) -> Self {
+        // Requests are compared with those of the limit itself, which can be long.
+        (config.exempt, config.when) = (Exempt::default(), None);
         let known = &*self.counted;
         let mut counted = CountedLimit {
             of_single_keys: true,
@@ -76,6 +89,7 @@ impl Limit {
             plans: Vec::new(),
             candidate: None,
             variants: Variants::default(),
+            identity_rates: IdentityRates::default(),
             shown: config.quota.shown().to_string().into(),
             config,
         }

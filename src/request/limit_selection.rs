@@ -16,7 +16,7 @@ use crate::request::cost::cost;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Matched, SkipReason};
 use crate::route::{LaxMatch, preflight};
-use crate::rules::{KeyQuestion, Known, RuleAnswer};
+use crate::rules::{Effect, EffectId, KeyQuestion, Known, RuleAnswer};
 use crate::snapshot::{RulesInForce, Snapshot};
 use crate::tls::TlsSession;
 use sluicegate_config::{Exempt, OnMissing, When};
@@ -218,7 +218,7 @@ impl<'s> LimitSelection<'s> {
             let is_missing = key == limit.missing;
             let limit = match &snapshot.rules {
                 Some(rules) if rules.limits[index].is_active() && !is_missing => {
-                    match self.rule(rules, request, (index, limit, key), subject) {
+                    match self.rule(rules, request, (index, limit, key), subject, identity) {
                         Ruled::Limit(limit) => limit,
                         Ruled::Exempt => {
                             self.skipped.push((index, SkipReason::Exempt));
@@ -229,9 +229,12 @@ impl<'s> LimitSelection<'s> {
                         Ruled::Unknown => limit,
                     }
                 }
+                _ if limit.config.identity_rate.is_some() && !is_missing => {
+                    with_identity_rate(limit, identity, None).unwrap_or(limit)
+                }
                 _ => limit,
             };
-            let (cost, base) = cost(&limit.config.cost, limit_of_route.cost, parts);
+            let (cost, base) = cost(&limit.config.cost, limit_of_route.cost, parts, identity);
             let candidate = limit_of_route.limit.candidate.as_ref();
             if let Some(candidate) = candidate.filter(|_| Arc::ptr_eq(limit, &limit_of_route.limit)) {
                 self.asks.push(Ask {
@@ -257,6 +260,7 @@ impl<'s> LimitSelection<'s> {
         request: &RoutedRequest<'s, '_, '_>,
         (index, limit, key): (usize, &'s Arc<Limit>, Fingerprint),
         subject: &Subject<'_>,
+        identity: &Identity<'_>,
     ) -> Ruled<'s> {
         let (rules, ruled) = (&in_force.rules, &in_force.limits[index]);
         let question = || {
@@ -278,11 +282,34 @@ impl<'s> LimitSelection<'s> {
                 }
             },
         };
-        let Some(id) = effect else { return Ruled::Limit(limit) };
-        match limit.with_effect(id, || rules.effect(id)) {
-            Variant::Exempt => Ruled::Exempt,
-            Variant::Limit(limit) => Ruled::Limit(limit),
-            Variant::Unchanged => Ruled::Limit(limit),
+        let unchanged = || with_identity_rate(limit, identity, None).unwrap_or(limit);
+        let Some(id) = effect else { return Ruled::Limit(unchanged()) };
+        Ruled::Limit(match limit.with_effect(id, || rules.effect(id)) {
+            Variant::Exempt => return Ruled::Exempt,
+            Variant::Limit { limit: ruled, has_rate: true } => ruled,
+            Variant::Limit { limit: ruled, .. } => {
+                with_identity_rate(limit, identity, Some((id, &|| rules.effect(id)))).unwrap_or(ruled)
+            }
+            Variant::Unchanged => unchanged(),
+        })
+    }
+}
+
+/// The limit with the rate that the identity of the sender names; `None` if it names none. `rule` is the effect of a rule
+/// of the key that leaves the rate as it is.
+fn with_identity_rate<'s>(
+    limit: &'s Arc<Limit>,
+    identity: &Identity<'_>,
+    rule: Option<(EffectId, &dyn Fn() -> Effect)>,
+) -> Option<&'s Arc<Limit>> {
+    let of_identity = limit.config.identity_rate.as_ref()?;
+    let text = identity.rate(&of_identity.source)?;
+    match of_identity.read(text) {
+        Some(rate) => limit.with_identity_rate(rate, rule),
+        None => {
+            let (name, source) = (&limit.config.name, &of_identity.source);
+            tracing::debug!("limit {name}: {source} is no rate: {text:?}");
+            None
         }
     }
 }

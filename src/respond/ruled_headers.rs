@@ -1,14 +1,12 @@
-//! The rate limit headers of a route for requests whose keys have rules: made once for each combination of variants.
-
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+//! The rate limit headers of a route for requests whose limits have numbers of their own, by a rule or by the identity of
+//! the sender: made once for each combination of variants.
 
 use smallvec::SmallVec;
 
 use super::StaticHeaders;
-use crate::rules::Slots;
+use crate::append_map::AppendMap;
 
-/// The largest number of combinations; requests with further ones get the headers without rules.
+/// The largest number of combinations; requests with further ones get the headers of the limits as they are configured.
 const MOST: usize = 1 << 16;
 
 /// What tells combinations apart: the addresses of the variants, and the plan.
@@ -16,26 +14,11 @@ pub type Combination = SmallVec<[usize; 4]>;
 
 /// The headers by combination.
 #[derive(Default)]
-pub struct RuledHeaders {
-    numbers: Mutex<HashMap<Combination, u32>>,
-    made: Slots<StaticHeaders>,
-}
+pub struct RuledHeaders(AppendMap<Combination, StaticHeaders, MOST>);
 
 impl RuledHeaders {
     /// The headers for a combination; `None` if there are too many.
-    pub fn get(
-        &self,
-        combination: Combination,
-        make: impl FnOnce() -> StaticHeaders,
-    ) -> Option<&StaticHeaders> {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = numbers.len();
-        let number = match numbers.get(&combination) {
-            Some(number) => *number,
-            None if next >= MOST => return None,
-            None => *numbers.entry(combination).or_insert(u32::try_from(next).ok()?),
-        };
-        drop(numbers);
-        Some(self.made.get_or_init(number, make))
+    pub fn get(&self, combination: &Combination, make: impl Fn() -> StaticHeaders) -> Option<&StaticHeaders> {
+        self.0.get_or_insert(combination, make)
     }
 }

@@ -15,7 +15,7 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 111] = [
+const BEYOND: [(&str, &str); 112] = [
     ("cannot read", "files"),
     ("holds no", "files"),
     ("holds a certificate that is none", "files"),
@@ -102,6 +102,7 @@ const BEYOND: [(&str, &str); 111] = [
     ("name different databases", "fields that depend on others"),
     ("is shorter than", "fields that depend on others"),
     ("is no address, and this limit", "fields that depend on others"),
+    ("`default_rate` is above `max_rate`", "fields that depend on others"),
     ("until the answer is there", "fields that depend on others"),
     ("when the answer is there", "fields that depend on others"),
     ("cannot be settled", "fields that depend on others"),

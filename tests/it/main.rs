@@ -49,6 +49,7 @@ mod health;
 mod hostile_identity;
 mod hostile_keys;
 mod hostile_paths;
+mod identity_rates;
 mod image;
 mod interim;
 mod introspection;

@@ -32,6 +32,15 @@ impl Unit {
         )
     }
 
+    /// Its name in rates.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+        }
+    }
+
     fn next(self, day: Date) -> Option<Date> {
         let span = match self {
             Self::Day => 1.day(),

@@ -4,6 +4,9 @@ use http::{HeaderName, Method};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
 
+/// How the file writes the number that the external check answers.
+pub(crate) const CHECKED: &str = "check:cost";
+
 /// What a request spends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
@@ -11,6 +14,8 @@ pub enum Cost {
     Constant(u64),
     /// A whole number in a request header; 1 where it is missing or no number.
     Header(HeaderName),
+    /// The number that the external check answers; 1 where it names none.
+    Check,
     /// By what the request is, and by what comes of it.
     Detailed(Box<DetailedCost>),
 }
@@ -22,6 +27,8 @@ pub struct DetailedCost {
     pub request: u64,
     /// A request header whose number stands for `request`.
     pub request_header: Option<HeaderName>,
+    /// Whether the number that the external check answers stands for `request`.
+    pub request_check: bool,
     /// For requests with these methods, instead.
     pub methods: Vec<(Method, u64)>,
     /// Only answers with these statuses cost anything, first to last; empty for all.
@@ -43,9 +50,18 @@ impl Cost {
     #[inline]
     pub fn request_header(&self) -> Option<&HeaderName> {
         match self {
-            Self::Constant(_) => None,
+            Self::Constant(_) | Self::Check => None,
             Self::Header(name) => Some(name),
             Self::Detailed(cost) => cost.request_header.as_ref(),
+        }
+    }
+
+    /// Whether the external check says what it spends.
+    pub fn is_checked(&self) -> bool {
+        match self {
+            Self::Constant(_) | Self::Header(_) => false,
+            Self::Check => true,
+            Self::Detailed(cost) => cost.request_check,
         }
     }
 
@@ -71,12 +87,17 @@ impl Serialize for Cost {
         let cost = match self {
             Self::Constant(cost) => return serializer.serialize_u64(*cost),
             Self::Header(name) => return serializer.serialize_str(&from_header(name)),
+            Self::Check => return serializer.serialize_str(CHECKED),
             Self::Detailed(cost) => cost,
         };
         let methods = cost.methods.iter().map(|(method, cost)| (method.to_string(), json!(cost)));
         let routes = cost.routes.iter().map(|(route, cost)| (route.clone(), json!(cost)));
         let value = json!({
-            "request": cost.request_header.as_ref().map_or_else(|| json!(cost.request), |name| json!(from_header(name))),
+            "request": match &cost.request_header {
+                Some(name) => json!(from_header(name)),
+                None if cost.request_check => json!(CHECKED),
+                None => json!(cost.request),
+            },
             "methods": methods.collect::<Map<_, _>>(),
             "status": cost.status,
             "response_header": cost.response_header.as_ref().map(HeaderName::as_str),

@@ -18,6 +18,9 @@ const PORT: &str = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1
 const IPV4: &str = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(?:\.(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])){3}";
 const IPV6: &str = "[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*";
 
+/// Where the rate of a limit is found.
+const IDENTITY_RATE: &str = r"jwt:.+|consumer:metadata\..+|check:rate";
+
 /// The pattern of a rate.
 pub(super) fn rate() -> String {
     let units = units().join("|");
@@ -47,7 +50,7 @@ pub(super) fn server() -> String {
 
 /// The pattern of a cost that is a text.
 pub(super) fn cost() -> String {
-    format!("{COUNT}|header:{TOKEN}")
+    format!("{COUNT}|header:{TOKEN}|check:cost")
 }
 
 fn key() -> String {
@@ -91,6 +94,11 @@ macro_rules! kinds {
 kinds! {
     /// A rate.
     Rate => text(&rate(), &["100/min", "10/s", "20/15s", "1M/day", "10M/month"]);
+    /// The rate of a limit, or where it is found.
+    LimitRate => text(
+        &format!(r"{}|{IDENTITY_RATE}", rate()),
+        &["100/min", "10/s", "20/15s", "10M/month", "jwt:limit", "consumer:metadata.rate", "check:rate"],
+    );
     /// A duration.
     Duration => text(&duration(), &["250ms", "30s", "5min", "2h"]);
     /// A size.

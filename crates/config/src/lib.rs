@@ -19,6 +19,7 @@ mod env;
 mod hints;
 mod host_name;
 mod http_url;
+mod identity_rate;
 mod jwt;
 mod key_spec;
 mod listener;
@@ -73,6 +74,7 @@ pub use cors::{Below, CorsConfig, Origins};
 pub use cost::{Cost, DetailedCost};
 pub use host_name::host_name;
 pub use http_url::HttpUrl;
+pub use identity_rate::{BoundedRate, IdentityRate, RateSource};
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use key_spec::{KeySpec, Part};
 pub use listener::{

@@ -11,6 +11,7 @@ use super::at::{At, FileRef};
 use super::client::{ClientConfig, DrainConfig, H2Config};
 use super::cors::CorsConfig;
 use super::cost::Cost;
+use super::identity_rate::IdentityRate;
 use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
@@ -123,6 +124,8 @@ pub struct LimitConfig {
     /// Its algorithm and numbers.
     #[serde(flatten, serialize_with = "quota")]
     pub quota: Quota,
+    /// Where its rate comes from, if the identity of a request names it; `quota` then has the default.
+    pub identity_rate: Option<IdentityRate>,
     /// The time zone in which its days, weeks and months begin, where the file names one.
     pub zone: Option<String>,
     /// Its quotas for plans, by the name of the plan.

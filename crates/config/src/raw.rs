@@ -153,9 +153,16 @@ mapping! {
         /// token_bucket (default), leaky_bucket, fixed_window, sliding_log, sliding_window or concurrency.
         #[schemars(extend("enum" = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "concurrency"]))]
         algorithm: RawText,
-        /// Count per period: 100/min, 10/s, 20/15s; for fixed_window also 1M/month.
-        #[schemars(with = "Option<hints::Rate>")]
+        /// Count per period: 100/min, 10/s, 20/15s; for fixed_window also 1M/month. Or where the identity of a request names
+        /// its rate: jwt:CLAIM, consumer:metadata.NAME, check:rate.
+        #[schemars(with = "Option<hints::LimitRate>")]
         rate: RawText,
+        /// The highest rate that the identity of a request can name.
+        #[schemars(with = "Option<hints::Rate>")]
+        max_rate: RawText,
+        /// The rate of requests whose identity names none.
+        #[schemars(with = "Option<hints::Rate>")]
+        default_rate: RawText,
         /// fixed_window: the time zone in which its days, weeks and months begin, such as Europe/Berlin. Default: UTC.
         zone: RawText,
         /// Bucket size (token_bucket) or queue places (leaky_bucket). Default: the rate's count.
@@ -171,7 +178,8 @@ mapping! {
         /// leaky_bucket: the longest wait; requests that would wait longer are refused.
         #[schemars(with = "Option<hints::Duration>")]
         max_delay: RawText,
-        /// The cost of a request: a number (default 1), `header:NAME` of the request, or a mapping.
+        /// The cost of a request: a number (default 1), `header:NAME` of the request, `check:cost` for the number that
+        /// auth.check answers, or a mapping.
         cost: RawCost,
         /// token_bucket: the largest debt that late costs may leave below an empty bucket. Default: no bound.
         overdraft: RawCount,
@@ -240,8 +248,8 @@ mapping! {
     /// The cost of a request, which may depend on the request and on its response.
     "a cost with fields"
     struct RawCostFields {
-        /// The cost of the request itself: a number or `header:NAME`. Default: 1 with `status` or `methods`,
-        /// otherwise 0.
+        /// The cost of the request itself: a number, `header:NAME` or `check:cost`. Default: 1 with `status` or
+        /// `methods`, otherwise 0.
         #[schemars(with = "Option<Scalar>")]
         request: RawText,
         /// The cost of requests with these methods, instead of `request`.

@@ -2,6 +2,7 @@
 
 use http::HeaderName;
 
+use super::identity_rate::RateSource;
 use super::key_spec::{KeySpec, Part};
 use super::listener::ForwardedHeader;
 use super::model::{ApiKeySource, Config};
@@ -9,7 +10,7 @@ use super::route::{Action, RouteConfig};
 use super::template::Variable;
 
 impl Config {
-    /// The claims that keys of limits and templates ask for.
+    /// The claims that keys and rates of limits and templates ask for.
     pub fn claims(&self) -> Vec<String> {
         let hashed = self.routes.iter().filter_map(|route| self.hash_key(route));
         let parts = self.limits.iter().map(|limit| &limit.key).chain(hashed).flat_map(KeySpec::parts);
@@ -22,7 +23,12 @@ impl Config {
             Variable::Claim(name) => Some(name.clone()),
             _ => None,
         });
-        let mut claims: Vec<String> = of_keys.chain(of_templates).collect();
+        let rates = self.limits.iter().filter_map(|limit| limit.identity_rate.as_ref());
+        let of_rates = rates.filter_map(|rate| match &rate.source {
+            RateSource::Claim(name) => Some(name.clone()),
+            RateSource::Metadata(_) | RateSource::Check => None,
+        });
+        let mut claims: Vec<String> = of_keys.chain(of_templates).chain(of_rates).collect();
         claims.sort();
         claims.dedup();
         claims

@@ -109,7 +109,7 @@ schemas! {
     Family, "Family" => _generator json_schema!({ "type": "string", "enum": ["x-ratelimit", "ietf", "retry-after"] });
     RawCount, "Count" => _generator hints::number(hints::COUNT, &[]);
     RawCost, "Cost" => generator {
-        number_or::<RawCostFields>(&hints::cost(), &["5", "header:X-Cost"], generator)
+        number_or::<RawCostFields>(&hints::cost(), &["5", "header:X-Cost", "check:cost"], generator)
     };
     RawBalance, "Balance" => generator word_or::<RawBalanceFields>(&["round_robin", "least_requests", "random"], generator);
     RawEjection, "Ejection" => generator word_or::<RawEjectionFields>(&["off"], generator);

@@ -28,7 +28,8 @@ pub(super) fn count(text: &str) -> Result<u64, Mistake> {
     })
 }
 
-fn plain_count(text: &str) -> Option<u64> {
+/// A count, without a message for what is none.
+pub(super) fn plain_count(text: &str) -> Option<u64> {
     let text = text.trim();
     let (digits, factor) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
@@ -113,7 +114,7 @@ pub(super) fn rate(text: &str) -> Result<(Rate, Option<Unit>), Mistake> {
 }
 
 /// A count and a period, whatever they are, and the period of the calendar that is named.
-fn plain_rate(text: &str) -> Option<(u64, Span, Option<Unit>)> {
+pub(super) fn plain_rate(text: &str) -> Option<(u64, Span, Option<Unit>)> {
     let (left, right) = text.split_once('/')?;
     let (number, right) = (plain_count(left)?, right.trim());
     if let Some((_, unit)) = CALENDAR.iter().find(|(name, _)| *name == right) {

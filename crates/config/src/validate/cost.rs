@@ -7,7 +7,7 @@ use sluicegate_limiter::Quota;
 use super::matching::method;
 use super::{header_name, key, value, word};
 use crate::at::At;
-use crate::cost::{Cost, DetailedCost};
+use crate::cost::{CHECKED, Cost, DetailedCost};
 use crate::model::LimitConfig;
 use crate::raw::{RawConfig, RawCostFields, RawLimit};
 use crate::report::{Mistake, Report};
@@ -15,14 +15,23 @@ use crate::route::RouteConfig;
 use crate::shorthand::RawCost;
 use crate::values;
 
-pub(super) fn cost(raw: &At<RawCost>, quota: Option<&Quota>, report: &mut Report) -> Option<Cost> {
+/// A cost. `checked`: requests are checked outside, and the answer may name it.
+pub(super) fn cost(
+    raw: &At<RawCost>,
+    quota: Option<&Quota>,
+    checked: bool,
+    report: &mut Report,
+) -> Option<Cost> {
     match &raw.value {
-        RawCost::Text(text) => simple(&At { at: raw.at, value: text.clone() }, quota, report),
-        RawCost::Fields(fields) => detailed(fields, quota, report),
+        RawCost::Text(text) => simple(&At { at: raw.at, value: text.clone() }, quota, checked, report),
+        RawCost::Fields(fields) => detailed(fields, quota, checked, report),
     }
 }
 
-fn simple(text: &At<String>, quota: Option<&Quota>, report: &mut Report) -> Option<Cost> {
+fn simple(text: &At<String>, quota: Option<&Quota>, checked: bool, report: &mut Report) -> Option<Cost> {
+    if text.value == CHECKED {
+        return needs_check(text, checked, report).then_some(Cost::Check);
+    }
     if let Some(name) = text.value.strip_prefix("header:") {
         return key::header(text, name, report).map(Cost::Header);
     }
@@ -68,12 +77,24 @@ fn spent<T>(cost: u64, at: &At<T>, settled: bool, quota: &Quota, report: &mut Re
     cost == 0 || fits(cost, at, quota, report)
 }
 
-fn detailed(raw: &RawCostFields, quota: Option<&Quota>, report: &mut Report) -> Option<Cost> {
+/// Whether there is an external check, which a cost needs that its answer names.
+fn needs_check(text: &At<String>, checked: bool, report: &mut Report) -> bool {
+    if !checked {
+        report.error(
+            text.problem(format!("the cost `{CHECKED}` needs `auth.check`"))
+                .help("its answer names the cost, in X-Sluicegate-Cost"),
+        );
+    }
+    checked
+}
+
+fn detailed(raw: &RawCostFields, quota: Option<&Quota>, checked: bool, report: &mut Report) -> Option<Cost> {
     let errors = report.errors.len();
     let quota = quota?;
     let mut cost = DetailedCost {
         request: u64::from(raw.status.is_some() || raw.methods.is_some() || raw.routes.is_some()),
         request_header: None,
+        request_check: false,
         methods: Vec::new(),
         status: Vec::new(),
         response_header: raw.response_header.as_ref().and_then(|name| value(name, report, header_name)),
@@ -84,6 +105,7 @@ fn detailed(raw: &RawCostFields, quota: Option<&Quota>, report: &mut Report) -> 
     };
     if let Some(text) = &raw.request {
         match text.value.strip_prefix("header:") {
+            None if text.value == CHECKED => cost.request_check = needs_check(text, checked, report),
             Some(name) => cost.request_header = key::header(text, name, report),
             None => {
                 let said = value(text, report, |text| {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::ban;
 use super::cost;
+use super::identity_rate;
 use super::key::{self, exempt};
 use super::plan;
 use super::quota::quota;
@@ -53,9 +54,11 @@ pub(super) fn limit(
         missing(name.at, &format!("the limit `{}`", name.value), ("key", "ip"), &raw.wrong, report);
     }
     let key = raw.key.as_ref().and_then(|key| key::key(key, context, report));
+    let with_default = identity_rate::with_default(raw, report);
+    let (as_written, raw) = (raw, with_default.as_ref().unwrap_or(raw));
     let quota = quota(name, raw, report);
     let cost = match &raw.cost {
-        Some(cost) => cost::cost(cost, quota.as_ref(), report),
+        Some(cost) => cost::cost(cost, quota.as_ref(), context.checked, report),
         None => Some(Cost::Constant(1)),
     };
     cost::check_overdraft(raw, cost.as_ref(), report);
@@ -87,6 +90,13 @@ pub(super) fn limit(
             check_shared(quota, raw, report);
         }
     }
+    let identity_rate = match &with_default {
+        Some(_) => {
+            let numbers = (quota.as_ref(), cost.as_ref(), shared);
+            identity_rate::identity_rate(name, (as_written, raw), numbers, context, report).map(Some)
+        }
+        None => Some(None),
+    };
     let nobody_says = !context.consumers && !context.checked && !context.tokens;
     if let Some(plans) = raw.plans.as_ref().filter(|_| nobody_says) {
         report.error(
@@ -100,6 +110,7 @@ pub(super) fn limit(
         name: name.value.clone(),
         key: key?,
         quota: quota?,
+        identity_rate: identity_rate?,
         zone: raw.zone.as_ref().map(|zone| zone.value.clone()),
         plans: plans?,
         candidate: candidate?,
@@ -226,8 +237,9 @@ pub(super) fn warnings(
         }
         ban::warnings(name, limit, report);
         cost::warnings(name, limit, report);
+        identity_rate::warnings(name, limit, report);
         let chosen = match &limit.cost {
-            Cost::Constant(_) => false,
+            Cost::Constant(_) | Cost::Check => false,
             Cost::Header(_) => true,
             Cost::Detailed(cost) => cost.request_header.is_some(),
         };

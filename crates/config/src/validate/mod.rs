@@ -9,6 +9,7 @@ mod cors;
 mod cost;
 mod edge;
 mod http_url;
+mod identity_rate;
 mod jwt;
 mod key;
 mod limit;

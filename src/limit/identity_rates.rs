@@ -1,0 +1,88 @@
+//! The variants of a limit for the rates that identities name: other numbers, the same counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Limit;
+use crate::append_map::AppendMap;
+use crate::rules::{Effect, EffectId};
+use sluicegate_config::BoundedRate;
+
+/// The largest number of variants of a limit; identities with further rates have its default rate.
+const MOST: usize = 10_000;
+
+/// The variants by rate, and by the rule that changes them further.
+#[derive(Default)]
+pub(super) struct IdentityRates {
+    made: AppendMap<(BoundedRate, Option<u32>), Option<Arc<Limit>>, MOST>,
+    /// Whether it was logged that there are too many.
+    full: AtomicBool,
+}
+
+impl Limit {
+    /// The limit with a rate that an identity names; `None` if it cannot have that rate, or has it already. `rule` is the
+    /// effect of a rule of the key that leaves the rate as it is.
+    #[inline(never)]
+    pub fn with_identity_rate(
+        &self,
+        rate: BoundedRate,
+        rule: Option<(EffectId, &dyn Fn() -> Effect)>,
+    ) -> Option<&Arc<Self>> {
+        let of_rule = rule.map(|(id, _)| id.index());
+        let make = || self.variant_with_rate(rate, rule.map(|(_, effect)| effect()).as_ref());
+        let made = self.identity_rates.made.get_or_insert(&(rate, of_rule), make);
+        if made.is_none() && !self.identity_rates.full.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "limit {}: requests have named {MOST} different rates; those with further ones have its default rate until \
+                 the next reload",
+                self.config.name
+            );
+        }
+        made?.as_ref()
+    }
+
+    #[cold]
+    fn variant_with_rate(&self, rate: BoundedRate, effect: Option<&Effect>) -> Option<Arc<Self>> {
+        let quota = self.config.with_identity_rate(rate, effect.and_then(|effect| effect.burst));
+        let quota = match quota {
+            Ok(quota) if quota == self.config.quota && effect.is_none() => return None,
+            Ok(quota) => quota,
+            Err(why) => {
+                let name = &self.config.name;
+                tracing::debug!("limit {name} cannot have the rate {rate}: {}", why.join("; "));
+                return None;
+            }
+        };
+        let mode = effect.map_or(self.config.mode, |effect| self.mode_under(effect));
+        Some(Arc::new(self.of_single_keys(self.config.variant(quota, mode))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sluicegate_limiter::Time;
+
+    use super::*;
+    use crate::resources::parse;
+    use crate::snapshot::SnapshotBuilder;
+
+    #[test]
+    fn rates_beyond_the_bound_are_the_default() {
+        let text = "listen: [127.0.0.1:8080]\nauth: {check: {url: 'http://127.0.0.1:9000/'}}\n\
+                    limits: {l: {key: ip, rate: 'check:rate', max_rate: 1M/s, default_rate: 5/s, burst: 9}}\n\
+                    routes: [{respond: {status: 200}, limits: [l]}]\n";
+        let config = parse(text.to_owned(), "gateway.yaml", Path::new("")).config.unwrap();
+        let snapshot = SnapshotBuilder::default().build(config, None, None, Time::from_nanos(0));
+        let limit = &snapshot.limits[0];
+        let of_identity = limit.config.identity_rate.as_ref().unwrap();
+        let with = |rate: &str| limit.with_identity_rate(of_identity.read(rate).unwrap(), None);
+        let first = with("7").unwrap();
+        assert_eq!((first.config.quota.rate().unwrap().count(), first.config.quota.capacity()), (7, 9));
+        assert!(with("5").is_none(), "it has this rate already");
+        assert!((0..20_000).any(|count| with(&(count + 10).to_string()).is_none()));
+        assert!(with("500000").is_none());
+        assert!(std::ptr::eq(with("7").unwrap(), first), "known ones stay");
+    }
+}
