@@ -64,7 +64,6 @@ mod tests {
 
     use sluicegate_limiter::Time;
 
-    use super::*;
     use crate::resources::parse;
     use crate::snapshot::SnapshotBuilder;
 
