@@ -30,8 +30,9 @@ impl Limit {
     ) -> Option<&Arc<Self>> {
         let of_rule = rule.map(|(id, _)| id.index());
         let make = || self.variant_with_rate(rate, rule.map(|(_, effect)| effect()).as_ref());
-        let made = self.identity_rates.made.get_or_insert(&(rate, of_rule), make);
-        if made.is_none() && !self.identity_rates.full.swap(true, Ordering::Relaxed) {
+        let known = self.identity_rates.get_or_init(Box::default);
+        let made = known.made.get_or_insert(&(rate, of_rule), make);
+        if made.is_none() && !known.full.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "limit {}: requests have named {MOST} different rates; those with further ones have its default rate until \
                  the next reload",
@@ -54,7 +55,7 @@ impl Limit {
             }
         };
         let mode = effect.map_or(self.config.mode, |effect| self.mode_under(effect));
-        Some(Arc::new(self.of_single_keys(self.config.variant(quota, mode))))
+        Some(Arc::new(self.of_single_keys(quota, mode)))
     }
 }
 
@@ -78,7 +79,8 @@ mod tests {
         let of_identity = limit.config.identity_rate.as_ref().unwrap();
         let with = |rate: &str| limit.with_identity_rate(of_identity.read(rate).unwrap(), None);
         let first = with("7").unwrap();
-        assert_eq!((first.config.quota.rate().unwrap().count(), first.config.quota.capacity()), (7, 9));
+        let quota = &first.counted.quota;
+        assert_eq!((quota.rate().unwrap().count(), quota.capacity()), (7, 9));
         assert!(with("5").is_none(), "it has this rate already");
         assert!((0..20_000).any(|count| with(&(count + 10).to_string()).is_none()));
         assert!(with("500000").is_none());

@@ -9,7 +9,7 @@ mod selected;
 pub mod shared;
 mod variants;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use sluicegate_counters::{
     Ask, Bans, Counters, Decision, Holds, Verdict, decide, decide_for_now, may_refuse, while_banned,
@@ -26,8 +26,8 @@ use sluicegate_config::{Cost, LimitConfig, Mode, OnStoreFailure};
 
 /// A limit of the configuration in force.
 pub struct Limit {
-    /// Its configuration.
-    pub config: LimitConfig,
+    /// Its configuration. A variant for single keys has that of its limit, with other numbers in `counted`.
+    pub config: Arc<LimitConfig>,
     /// The limit with its counters, which survive a reload.
     pub counted: Arc<CountedLimit>,
     /// The key of all requests that do not have the configured key.
@@ -41,9 +41,9 @@ pub struct Limit {
     /// The variant with the candidate quota.
     pub candidate: Option<Arc<Limit>>,
     /// Its variants for keys that have rules.
-    variants: Variants,
+    variants: OnceLock<Box<Variants>>,
     /// Its variants for the rates that identities name.
-    identity_rates: IdentityRates,
+    identity_rates: OnceLock<Box<IdentityRates>>,
     /// The quota as it is reported to clients.
     pub shown: Box<str>,
 }
@@ -95,10 +95,10 @@ impl Limit {
             only: fingerprints(config.when.as_ref().map_or(&[], |when| &when.keys)),
             plans: Vec::new(),
             candidate: None,
-            variants: Variants::default(),
-            identity_rates: IdentityRates::default(),
+            variants: OnceLock::new(),
+            identity_rates: OnceLock::new(),
             shown: config.quota.shown().to_string().into(),
-            config,
+            config: Arc::new(config),
         }
     }
 
@@ -125,7 +125,7 @@ impl Limit {
     /// Whether its refusals are enforced.
     #[inline]
     pub fn enforces(&self) -> bool {
-        self.config.mode == Mode::Enforce
+        self.counted.enforced
     }
 }
 

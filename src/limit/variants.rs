@@ -1,14 +1,14 @@
 //! The variants of a limit for keys that have rules: other numbers, the same counters.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sluicegate_counters::CountedLimit;
 use sluicegate_counters_redis::share;
 
 use super::Limit;
-use super::identity_rates::IdentityRates;
 use crate::rules::{Effect, EffectId, Slots};
-use sluicegate_config::{Exempt, LimitConfig, Mode};
+use sluicegate_config::Mode;
+use sluicegate_limiter::Quota;
 use sluicegate_rules::RuleMode;
 
 /// The variants that requests have needed so far, by their effect.
@@ -34,7 +34,7 @@ impl Limit {
     /// What a rule with this effect makes of the limit.
     #[inline]
     pub fn with_effect(&self, id: EffectId, effect: impl FnOnce() -> Effect) -> &Variant {
-        self.variants.0.get_or_init(id.index(), || self.variant(&effect()))
+        self.variants.get_or_init(Box::default).0.get_or_init(id.index(), || self.variant(&effect()))
     }
 
     #[cold]
@@ -52,7 +52,7 @@ impl Limit {
             },
             false => self.config.quota,
         };
-        let limit = self.of_single_keys(self.config.variant(quota, self.mode_under(effect)));
+        let limit = self.of_single_keys(quota, self.mode_under(effect));
         Variant::Limit { limit: Arc::new(limit), has_rate: effect.rate.is_some() }
     }
 
@@ -65,18 +65,16 @@ impl Limit {
         }
     }
 
-    /// The limit with another configuration for single keys. It has the same counters and bans.
-    pub(super) fn of_single_keys(&self, mut config: LimitConfig) -> Self {
-        // Requests are compared with those of the limit itself, which can be long.
-        (config.exempt, config.when) = (Exempt::default(), None);
+    /// The limit with another quota and mode for single keys. It has the same counters and bans.
+    pub(super) fn of_single_keys(&self, quota: Quota, mode: Mode) -> Self {
         let known = &*self.counted;
         let mut counted = CountedLimit {
             of_single_keys: true,
             ban: known.ban,
-            enforced: config.mode == Mode::Enforce,
+            enforced: mode == Mode::Enforce,
             cost: known.cost,
             bans: known.bans.clone(),
-            ..CountedLimit::new(&config.name, config.quota, Arc::clone(&known.counters))
+            ..CountedLimit::new(&self.config.name, quota, Arc::clone(&known.counters))
         };
         if let Some(shared) = &known.shared {
             share(&mut counted, &shared.key_prefix, shared.on_failure);
@@ -88,10 +86,10 @@ impl Limit {
             only: Vec::new(),
             plans: Vec::new(),
             candidate: None,
-            variants: Variants::default(),
-            identity_rates: IdentityRates::default(),
-            shown: config.quota.shown().to_string().into(),
-            config,
+            variants: OnceLock::new(),
+            identity_rates: OnceLock::new(),
+            shown: quota.shown().to_string().into(),
+            config: Arc::clone(&self.config),
         }
     }
 }

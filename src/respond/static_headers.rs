@@ -8,7 +8,7 @@ use sluicegate_limiter::{FixedWindow, Quota, Time};
 use super::limits::POLICY;
 use super::problem::{NO_STORE, PROBLEM_JSON};
 use crate::limit::Limit;
-use sluicegate_config::{HeaderFamilies, LimitConfig};
+use sluicegate_config::HeaderFamilies;
 use sluicegate_wire::Headers;
 
 /// The headers that all responses of a route to clients on one plan share.
@@ -35,7 +35,7 @@ impl StaticHeaders {
     pub fn new<'a>(families: HeaderFamilies, limits: impl Iterator<Item = &'a Arc<Limit>>) -> Self {
         let enforced = limits.filter(|limit| limit.enforces());
         let policies: Vec<(String, Option<FixedWindow>)> =
-            enforced.map(|limit| policy(&limit.config)).collect();
+            enforced.map(|limit| policy(&limit.config.name, &limit.counted.quota)).collect();
         let policies = if policies.iter().any(|(_, windows)| windows.is_some()) {
             Policies::Calendar(policies)
         } else {
@@ -61,13 +61,13 @@ fn refusal_headers(families: HeaderFamilies, policies: &Policies) -> Headers {
 }
 
 /// One member of RateLimit-Policy. The seconds of a calendar period are appended when the time is known.
-fn policy(limit: &LimitConfig) -> (String, Option<FixedWindow>) {
-    let (name, quota) = (&limit.name, limit.quota.policy());
-    match (limit.quota, limit.quota.window(Time::EPOCH)) {
+fn policy(name: &str, quota: &Quota) -> (String, Option<FixedWindow>) {
+    let count = quota.policy();
+    match (quota, quota.window(Time::EPOCH)) {
         (Quota::FixedWindow(windows, _), _) if windows.calendar().is_some() => {
-            (format!("\"{name}\";q={quota};w="), Some(windows))
+            (format!("\"{name}\";q={count};w="), Some(*windows))
         }
-        (_, None) => (format!("\"{name}\";q={quota};qu=\"concurrent-requests\""), None),
-        (_, Some(window)) => (format!("\"{name}\";q={quota};w={}", window.ceil_secs()), None),
+        (_, None) => (format!("\"{name}\";q={count};qu=\"concurrent-requests\""), None),
+        (_, Some(window)) => (format!("\"{name}\";q={count};w={}", window.ceil_secs()), None),
     }
 }

@@ -19,7 +19,7 @@ pub fn usage(
     let limits: Vec<serde_json::Value> = usage
         .iter()
         .map(|(selected, standing)| {
-            let quota = &selected.limit.config.quota;
+            let quota = &selected.limit.counted.quota;
             serde_json::json!({
                 "name": selected.limit.config.name,
                 "limit": quota.shown(),

@@ -2,15 +2,17 @@
 //! number.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use sluicegate_rules::{Rule, RuleMode};
+use smallvec::SmallVec;
 
 /// What a rule changes of its limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Effect {
     /// The rate, as it is written.
-    pub rate: Option<String>,
+    pub rate: Option<Box<str>>,
     /// The size of the bucket.
     pub burst: Option<u64>,
     /// The number of requests in flight.
@@ -31,18 +33,20 @@ pub(super) struct Effects(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    ids: HashMap<Effect, u32>,
+    /// The numbers of the effects, found by their hashes.
+    ids: HashMap<u64, SmallVec<[u32; 2]>>,
     effects: Vec<Effect>,
+    hasher: RandomState,
 }
 
-/// The largest number of different effects; keys with further ones are treated as if they had no rule, which is logged.
-const MAX_EFFECTS: usize = 1 << 20;
+/// The largest number of different effects. There are fewer: [`Rules`](super::Rules) begin anew long before.
+const MAX_EFFECTS: usize = 1 << 26;
 
 impl Effect {
     /// The effect of a rule.
     pub fn of(rule: &Rule) -> Self {
         let Rule { rate, burst, max, mode, exempt, .. } = rule;
-        Self { rate: rate.clone(), burst: *burst, max: *max, mode: *mode, exempt: *exempt }
+        Self { rate: rate.as_deref().map(Box::from), burst: *burst, max: *max, mode: *mode, exempt: *exempt }
     }
 
     /// Whether it changes the quota.
@@ -73,16 +77,23 @@ impl Effects {
     /// The number of an effect; `None` if there are too many.
     pub(super) fn id(&self, effect: Effect) -> Option<EffectId> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = known.ids.get(&effect) {
+        let Known { ids, effects, hasher } = &mut *known;
+        let same_hash = ids.entry(hasher.hash_one(&effect)).or_default();
+        if let Some(id) = same_hash.iter().find(|id| effects[**id as usize - 1] == effect) {
             return Some(EffectId(*id));
         }
-        if known.effects.len() >= MAX_EFFECTS {
+        if effects.len() >= MAX_EFFECTS {
             return None;
         }
-        known.effects.push(effect.clone());
-        let id = u32::try_from(known.effects.len()).ok()?;
-        known.ids.insert(effect, id);
+        effects.push(effect);
+        let id = u32::try_from(effects.len()).ok()?;
+        same_hash.push(id);
         Some(EffectId(id))
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).effects.len()
     }
 
     /// The effect with this number.

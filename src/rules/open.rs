@@ -30,16 +30,20 @@ const MAX_QUESTIONS: usize = 10_000;
 /// The longest that a start or a reload waits for rules from Redis. It goes on without them.
 const FIRST_READ: Duration = Duration::from_secs(1);
 
+/// So many effects are kept, needed or not.
+const MIN_OUTGROWN: usize = 1 << 16;
+
 /// A question, with its number.
 type Question = (u64, KeyQuestion);
 
 impl Rules {
-    /// Opens the rules that a configuration names, or keeps those of the configuration before. Blocks.
+    /// Opens the rules that a configuration names, or keeps those of the configuration before, unless these have
+    /// [outgrown](Self::have_outgrown) their keys. Blocks.
     ///
     /// # Errors
     /// If the file cannot be opened or is not one of rules. Redis may be away.
     pub fn open(config: &RulesConfig, clock: Clock, before: Option<&Arc<Self>>) -> Result<Arc<Self>, String> {
-        if let Some(before) = before.filter(|before| before.is_of(config)) {
+        if let Some(before) = before.filter(|before| before.is_of(config) && !before.have_outgrown()) {
             return Ok(Arc::clone(before));
         }
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
@@ -91,6 +95,12 @@ impl Rules {
                 Ok(rules)
             }
         }
+    }
+
+    /// Whether most of the effects that are kept in memory are not those of keys that are remembered. It is time to begin
+    /// anew then: a process whose rules change all the time would fill its memory.
+    pub fn have_outgrown(&self) -> bool {
+        self.effects.len() > MIN_OUTGROWN + 2 * self.cache.len()
     }
 
     /// Whether they are remembered as this configuration says.
@@ -171,5 +181,30 @@ async fn ask_redis(rules: Weak<Rules>, mut questions: Receiver<Question>) {
             rules.ask_redis(number, &question).await;
             drop(place);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::parse;
+    use crate::rules::Effect;
+
+    #[test]
+    fn effects_that_are_not_needed_are_dropped() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let text = "listen: [127.0.0.1:8080]\nrules: {file: rules.db}\nroutes: [{respond: {status: 200}}]\n";
+        let config = parse(text.to_owned(), "gateway.yaml", folder.path()).config.unwrap();
+        let open = |before| Rules::open(config.rules.as_ref().unwrap(), Clock::start(), before).unwrap();
+        let rules = open(None);
+        let effect = |burst| Effect { burst: Some(burst), ..Effect::default() };
+        (0..MIN_OUTGROWN as u64).for_each(|burst| _ = rules.effects.id(effect(burst)));
+        assert!(Arc::ptr_eq(&open(Some(&rules)), &rules));
+        assert_eq!(rules.effects.id(effect(7)), rules.effects.id(effect(7)));
+        assert_eq!(rules.effect(rules.effects.id(effect(7)).unwrap()), effect(7));
+        assert!(Arc::ptr_eq(&open(Some(&rules)), &rules), "known effects are no more");
+        rules.effects.id(effect(1 << 40));
+        let renewed = open(Some(&rules));
+        assert!(!Arc::ptr_eq(&renewed, &rules) && renewed.effects.len() == 0);
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 
@@ -80,6 +81,7 @@ impl Supervisor {
                     () = hangup.notified() => {
                         let _ = supervisor.lock().await.reload("SIGHUP").await; // `reload` logs errors
                     }
+                    () = tokio::time::sleep(CARE) => supervisor.lock().await.renew_rules().await,
                 }
             }
         };
@@ -148,6 +150,9 @@ impl Supervisor {
         }
     }
 }
+
+/// How often it is looked whether rules have to be renewed.
+const CARE: Duration = Duration::from_secs(60);
 
 /// Lets a successor write the rules, or takes them back.
 async fn lend_rules(

@@ -210,6 +210,21 @@ impl Supervisor {
         opened.map_err(|error| error.to_string())?.map(Some)
     }
 
+    /// Begins with new rules if these have outgrown their keys.
+    pub(super) async fn renew_rules(&self) {
+        let before = self.shared.snapshot.load_full();
+        if !before.rules().is_some_and(|rules| rules.have_outgrown()) {
+            return;
+        }
+        match self.rules_of(&before.config, &before).await {
+            Ok(rules) => {
+                tracing::debug!("what is remembered of rules has become too much, and is read again");
+                self.put_in_force(before.config.clone(), rules, &before).await;
+            }
+            Err(why) => tracing::warn!("{why}"),
+        }
+    }
+
     /// Opens sockets for the new listeners; if one cannot be opened, none is kept.
     fn open_new(&self, before: &Config, config: &Config) -> Result<Vec<Held>, String> {
         let old: Vec<String> = before.listeners.iter().map(ListenerConfig::id).collect();
