@@ -83,10 +83,18 @@ fn examine(connection: &Connection) -> rusqlite::Result<Option<String>> {
     Ok((found != "ok").then_some(found))
 }
 
+/// The application and the form of a database.
 fn header(path: &Path) -> rusqlite::Result<(i64, i64)> {
-    let connection = untouched(path)?;
-    let number = |pragma: &str| connection.query_row(pragma, (), |row| row.get(0));
-    Ok((number("PRAGMA application_id")?, number("PRAGMA user_version")?))
+    let read = |connection: Connection| {
+        let number = |pragma: &str| connection.query_row(pragma, (), |row| row.get(0));
+        Ok((number("PRAGMA application_id")?, number("PRAGMA user_version")?))
+    };
+    match untouched(path).and_then(read) {
+        // A process that ends while it moves the log into the file leaves a first page that tells of pages which are in the
+        // log only: with the log the file is whole.
+        Err(error) if is_damage(&error) && has_log(path) => reading(path).and_then(read),
+        result => result,
+    }
 }
 
 fn nothing(path: &Path) -> Result<Found, OpenError> {

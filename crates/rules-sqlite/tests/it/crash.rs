@@ -96,3 +96,26 @@ fn a_damaged_file_with_a_log_stays_as_it_is() {
     assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
     assert!([&path, &log].map(|file| fs::read(file).unwrap()) == copies, "the file or its log has changed");
 }
+
+/// A kill in the middle of moving the log into the file: the first page already tells of pages that are in the log only.
+#[test]
+fn a_file_whose_log_is_half_moved_into_it_is_whole() {
+    let (_folder, path) = place();
+    let log = path.with_file_name("rules.db-wal");
+    let file = RuleFile::open(&path).unwrap();
+    file.write(batch((0..RULES).map(|n| put(rule(&format!("r{n}"), &format!("k{n}"), "before"))))).unwrap();
+    let shell = rusqlite::Connection::open(&path).unwrap();
+    shell.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    // Few enough that nothing moves by itself.
+    let more = (0..RULES / 2).map(|n| put(rule(&format!("s{n}"), &format!("s{n}"), "after")));
+    file.write(batch(more)).unwrap();
+    let killed = [&path, &log].map(|file| fs::read(file).unwrap());
+    shell.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let moved = fs::read(&path).unwrap();
+    drop((shell, file));
+    assert!(moved.len() > killed[0].len(), "the file has grown");
+    fs::write(&path, [&moved[..4_096], &killed[0][4_096..]].concat()).unwrap();
+    fs::write(&log, &killed[1]).unwrap();
+    let file = RuleFile::open(&path).unwrap();
+    assert_eq!(file.count().unwrap(), RULES as u64 * 3 / 2);
+}
