@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Gateway, TOKEN};
 
-const RULES: &str = "rules: {file: rules.db}\nlimits: {per-key: {key: api_key, rate: 5/366d}}\nroutes: [{name: api, \
+const RULES: &str = "rules: {file: rules.db, wait: 1s}\nlimits: {per-key: {key: api_key, rate: 5/366d}}\nroutes: [{name: api, \
                      respond: {status: 200}, limits: [per-key]}]\n";
 
 /// Sends a request that may have a body; the status and the type of the answer.
@@ -97,7 +97,8 @@ fn every_answer_is_described() {
 /// So is that of a gateway whose rules are elsewhere.
 #[test]
 fn rules_elsewhere_are_described() {
-    let gateway = Gateway::start(&RULES.replace("{file: rules.db}", "{url: \"http://127.0.0.1:9/rules\"}"));
+    let gateway =
+        Gateway::start(&RULES.replace("{file: rules.db, wait: 1s}", "{url: \"http://127.0.0.1:9/rules\"}"));
     let document = gateway.admin_get("/openapi.json").json();
     let paths = document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/rules"));
     for (path, methods) in paths {

@@ -9,7 +9,7 @@ use crate::harness::load::admitted;
 use crate::harness::{Client, Gateway, Load, RedisServer, Response, Setup, TOKEN, deadline, program, until};
 
 /// A limit of 5 that does not fill up again, with rules.
-const FIVE: &str = "rules: {file: rules.db}\nlimits: {per-key: {key: api_key, rate: 5/366d}}\nroutes: [{name: api, \
+const FIVE: &str = "rules: {file: rules.db, wait: 1s}\nlimits: {per-key: {key: api_key, rate: 5/366d}}\nroutes: [{name: api, \
                     respond: {status: 200}, limits: [per-key]}]\n";
 
 /// A change with the token, or a question.
@@ -98,7 +98,7 @@ fn priorities_and_patterns() {
 /// Addresses are named as addresses and networks.
 #[test]
 fn addresses_and_networks() {
-    let text = "client_ip: {trusted_proxies: [127.0.0.1]}\nrules: {file: rules.db}\nlimits: {per-ip: {key: ip, rate: \
+    let text = "client_ip: {trusted_proxies: [127.0.0.1]}\nrules: {file: rules.db, wait: 1s}\nlimits: {per-ip: {key: ip, rate: \
                 5/366d}}\nroutes: [{respond: {status: 200}, limits: [per-ip]}]\n";
     let gateway = Gateway::start(text);
     let limit =

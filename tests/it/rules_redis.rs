@@ -11,7 +11,7 @@ use crate::harness::{
 };
 
 /// Two limits of 5 that do not fill up again, one of them counted by each gateway alone.
-const FIVE: &str = "rules: {redis: true}\nlimits: {per-key: {key: api_key, rate: 5/366d, scope: local}}\n\
+const FIVE: &str = "rules: {redis: true, wait: 1s}\nlimits: {per-key: {key: api_key, rate: 5/366d, scope: local}}\n\
                     routes: [{name: api, respond: {status: 200}, limits: [per-key]}]\n";
 
 /// A request to the admin API with the token.

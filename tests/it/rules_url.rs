@@ -47,7 +47,7 @@ fn trouble(gateway: &Gateway) -> Option<String> {
 /// A gateway can be the service of others: keys, patterns and changes.
 #[test]
 fn a_gateway_has_the_rules_for_others() {
-    let keeper = Gateway::start(&with_rules("{file: rules.db}"));
+    let keeper = Gateway::start(&with_rules("{file: rules.db, wait: 1s}"));
     put(&keeper, "all", "merchant-*", "20/366d");
     let text = format!("{{url: \"http://{}/rules\", token: {TOKEN}, timeout: 2s, wait: 1s}}", keeper.admin);
     let gateway = Gateway::start(&with_rules(&text));

@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use redis::{Cmd, Value};
-use sluicegate_counters::{Ask, CountedLimit, Decision, Hold, Holds, KeyState, Verdict};
-use sluicegate_limiter::{Span, Time};
+use sluicegate_counters::{
+    Ask, CountedLimit, Decision, Fingerprint, Hold, Holds, KeyState, RemoteState, Verdict,
+};
+use sluicegate_limiter::{Span, Time, Usage};
 use smallvec::SmallVec;
 
 use super::cluster::Servers;
@@ -261,8 +264,7 @@ impl Store {
         for (at, state) in outcome.items.iter().zip(&outcome.left) {
             let StoreKey { limit, key, .. } = &items[*at].key;
             // Costs that were admitted without the store and not reported yet must not be overwritten.
-            let known = || limit.counters.usage(*key, outcome.now).map(|known| known.remaining);
-            let newer = latest || known().is_none_or(|known| state.usage(outcome.now).remaining < known);
+            let newer = latest || is_stricter(limit, *key, state, outcome.now);
             if newer && !self.state.unreported.has(limit, *key) {
                 limit.learn(*key, state, outcome.now);
             }
@@ -338,4 +340,10 @@ impl Store {
         }
         holds
     }
+}
+
+/// Whether the state of a key that the store returned at `now` leaves less than the state that is known.
+pub(super) fn is_stricter(limit: &CountedLimit, key: Fingerprint, told: &RemoteState, now: Time) -> bool {
+    let left = |usage: Usage| (usage.remaining, Reverse(usage.reset));
+    limit.counters.usage(key, now).is_none_or(|known| left(told.usage(now)) < left(known))
 }

@@ -6,7 +6,7 @@ use redis::Cmd;
 use sluicegate_counters::RemoteHold;
 use sluicegate_limiter::{Charge, Quota, Receipt, Time};
 
-use super::call::NOBODY;
+use super::call::{NOBODY, is_stricter};
 use super::connection::Connection;
 use super::key_name::{StoreKey, Tag};
 use super::protocol;
@@ -64,7 +64,7 @@ impl Store {
             let argument = protocol::spend_argument(&quota, cost);
             let argument = protocol::at(argument, &quota, || store.state.clocks_at(store.clock.now()));
             let charge = |call: &mut Cmd| _ = call.arg(&*argument);
-            if !store.correct(&key, quota, &SCRIPTS.spend, charge).await {
+            if !store.correct(&key, quota, (&SCRIPTS.spend, false), charge).await {
                 let here = cost.saturating_mul(u64::from(store.state.gateways()));
                 counters.settle(key.key, store.clock_at(key.tag), here);
                 store.state.unreported.add(&key, cost);
@@ -85,7 +85,7 @@ impl Store {
             let argument = protocol::refund_argument(&quota, charge);
             let argument = protocol::at(argument, &quota, || store.state.clocks_at(store.clock.now()));
             let refund = |call: &mut Cmd| _ = call.arg(&holder).arg(&*argument);
-            store.correct(&key, quota, &SCRIPTS.refund, refund).await;
+            store.correct(&key, quota, (&SCRIPTS.refund, true), refund).await;
         });
     }
 
@@ -95,7 +95,7 @@ impl Store {
         self: &Rc<Self>,
         key: &StoreKey,
         quota: Quota,
-        script: &'static Script,
+        (script, refunds): (&'static Script, bool),
         arguments: impl Fn(&mut Cmd),
     ) -> bool {
         let slot = self.slot(key.tag);
@@ -109,8 +109,14 @@ impl Store {
         let Some(Ok(value)) = self.send_background(&connection, slot, command).await else { return false };
         match protocol::StatesReply::read(&value, &[&quota]) {
             Ok(told) => {
-                if !self.state.unreported.has(&key.limit, key.key) {
-                    told.keys.iter().for_each(|state| key.limit.relearn(key.key, state, told.now));
+                let latest = connection.clock.is_latest(told.now);
+                for state in told.keys.iter().filter(|_| !self.state.unreported.has(&key.limit, key.key)) {
+                    // Workers read replies in any order: an older one must not replace a later one.
+                    if latest || is_stricter(&key.limit, key.key, state, told.now) {
+                        key.limit.relearn(key.key, state, told.now);
+                    } else if refunds {
+                        key.limit.counters.pardon(key.key); // neither is known to be the later one: the store is asked
+                    }
                 }
                 true
             }
