@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluicegate_counters::{CountedLimit, Fingerprint, KeyState, KeyText};
 use sluicegate_limiter::{Span, Usage};
 
-use super::call::BACKGROUND_TIMEOUT;
+use super::call::{BACKGROUND_TIMEOUT, is_stricter};
 use super::connection::{CallClass, Connection};
 use super::key_name::{Tag, key_prefix};
 use super::protocol::{self, Algorithms, Decided, Reply};
@@ -130,7 +130,8 @@ impl Store {
         let read = Reply::read(&value, &[&quota], bans.as_slice());
         let Ok(Reply { now, decided: Some(Decided { keys, bans, .. }) }) = read else { return None };
         let state = keys.first()?;
-        if !self.state.unreported.has(limit, key) {
+        let newer = connection.clock.is_latest(now) || is_stricter(limit, key, state, now);
+        if newer && !self.state.unreported.has(limit, key) {
             limit.learn(key, state, now);
         }
         let usage = state.usage(now);

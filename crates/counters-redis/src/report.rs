@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use sluicegate_counters::{Ask, Hold, Holds};
 use sluicegate_limiter::Quota;
 
-use super::call::BACKGROUND_TIMEOUT;
+use super::call::{BACKGROUND_TIMEOUT, is_stricter};
 use super::connection::Connection;
 use super::key_name::{StoreKey, key_prefix};
 use super::lease::Lease;
@@ -108,9 +108,16 @@ impl Store {
             return false;
         };
         connection.note_reply(self.clock.now());
+        let latest = connection.clock.is_latest(told.now);
         for (report, state) in batch.iter().zip(&told.keys) {
-            if self.state.unreported.acknowledge(report) {
-                report.key.limit.relearn(report.key.key, state, told.now);
+            let StoreKey { limit, key, .. } = &report.key;
+            if !self.state.unreported.acknowledge(report) {
+                continue;
+            }
+            if latest || is_stricter(limit, *key, state, told.now) {
+                limit.relearn(*key, state, told.now);
+            } else {
+                limit.counters.pardon(*key); // what is known may be later, or from the time without the store
             }
         }
         true
