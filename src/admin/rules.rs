@@ -78,10 +78,11 @@ impl Admin {
         }
         let get = matches!(*request.method(), Method::GET | Method::HEAD);
         if get {
+            drop(snapshot); // the answer may wait
             let query = request.uri().query();
             return match resource {
                 Resource::All => list(&rules, query).await,
-                Resource::Changes => changes(&rules, query).await,
+                Resource::Changes => changes(rules, query).await,
                 Resource::One(id) => one(&rules, id).await,
                 Resource::Batch => not_with_that_method("POST"),
             };
@@ -203,6 +204,7 @@ impl Admin {
         let batch = Batch { actor: by.actor.clone(), at, dry_run, changes };
         let rules = Arc::clone(&by.rules);
         let written = crate::boxed_future::spawn_blocking(move || {
+            rules.patterns_fit(&batch.changes).map_err(NotWritten::TooManyPatterns)?;
             let written = rules.source().write(batch)?;
             if !dry_run {
                 apply(&rules, &written);
@@ -295,7 +297,11 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     };
     let key = key.map(|key| canonical(&key));
     let (of_limit, of_key) = (limit.clone(), key.clone());
+    let with_patterns = parameter(query, "patterns").is_some();
     let found = reading(rules, move |rules| {
+        if let (true, Some(limit), Some(key)) = (with_patterns, &of_limit, &of_key) {
+            return rules.rules_for(limit, key);
+        }
         rules.source().list((of_limit.as_deref(), of_key.as_deref()), after.as_deref(), most + 1)
     });
     let mut found = match found.await {
@@ -305,9 +311,6 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     let more = found.len() > most;
     found.truncate(most);
     let next = found.last().filter(|_| more).map(|last| last.rule.id.clone());
-    if let (true, Some(limit), Some(key)) = (parameter(query, "patterns").is_some(), &limit, &key) {
-        found.extend(rules.patterns_for(limit, key));
-    }
     let all: Vec<Value> = found.iter().map(json_of).collect();
     let mut response = reply(&json!({ "rules": all, "next": next }));
     if let Some(next) = next {
@@ -333,7 +336,7 @@ async fn one(rules: &Arc<Rules>, id: &str) -> Answer {
 }
 
 /// The changes since a version, a line each.
-async fn changes(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
+async fn changes(rules: Arc<Rules>, query: Option<&str>) -> Answer {
     let since = match parameter(query, "since").map_or(Ok(0), |since| since.parse::<u64>()) {
         Ok(since) => since,
         Err(_) => return problem(StatusCode::BAD_REQUEST, "`since` is a version, a whole number"),
@@ -342,10 +345,19 @@ async fn changes(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
         Ok(seconds @ 0..=LONGEST_WAIT) => Duration::from_secs(seconds),
         _ => return problem(StatusCode::BAD_REQUEST, &format!("`wait` is at most {LONGEST_WAIT} seconds")),
     };
-    if rules.version() == since && !wait.is_zero() {
-        let _ = tokio::time::timeout(wait, rules.next_change(since)).await; // then there is none
+    let mut known = Some(rules);
+    if let Some(rules) = known.take_if(|rules| rules.version() == since && !wait.is_zero()) {
+        // Rules that are kept elsewhere from now on end meanwhile, and with them the lock of their file.
+        let (change, weak) = (rules.next_change(since), Arc::downgrade(&rules));
+        drop(rules);
+        let _ = tokio::time::timeout(wait, change).await; // then there is none
+        known = weak.upgrade();
     }
-    let found = reading(rules, move |rules| rules.source().changes(since, CHANGES)).await;
+    let Some(rules) = known else {
+        let why = "the rules are kept elsewhere by now: ask again";
+        return problem(StatusCode::SERVICE_UNAVAILABLE, why);
+    };
+    let found = reading(&rules, move |rules| rules.source().changes(since, CHANGES)).await;
     let list = match found {
         Ok(Changes::List(list)) => list,
         Ok(Changes::Trimmed) => {
@@ -416,6 +428,7 @@ fn refused(error: &NotWritten) -> Answer {
         NotWritten::Busy(why) => return problem(StatusCode::TOO_MANY_REQUESTS, &nothing(why)),
         NotWritten::Refused(why) => return problem(StatusCode::SERVICE_UNAVAILABLE, &nothing(why)),
         NotWritten::Unknown(why) => return problem(StatusCode::SERVICE_UNAVAILABLE, why),
+        NotWritten::TooManyPatterns(why) => return unprocessable(vec![Fault::new("key", why.as_str())]),
     };
     let Some(first) = failures.first() else {
         return problem(StatusCode::INTERNAL_SERVER_ERROR, "nothing was written");

@@ -17,7 +17,7 @@ mod source;
 mod store;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate_counters::{Fingerprint, KeySecret};
@@ -53,6 +53,10 @@ pub struct Rules {
     trouble: Mutex<Option<String>>,
     /// Whether it is.
     away: AtomicBool,
+    /// Questions in a row that had no answer.
+    failures: AtomicU32,
+    /// When an answer that cannot be used was last logged, in nanoseconds.
+    complained: AtomicU64,
     secret: KeySecret,
     /// The version of the store as far as this process knows.
     version: watch::Sender<u64>,
@@ -181,10 +185,12 @@ impl Rules {
         self.version.send_if_modified(|known| std::mem::replace(known, version) != version);
     }
 
-    /// Waits until the store has another version.
-    pub async fn next_change(&self, version: u64) {
+    /// Waits until the store has another version, or these rules end. Does not keep them alive.
+    pub fn next_change(&self, version: u64) -> impl Future<Output = ()> + use<> {
         let mut changes = self.version.subscribe();
-        let _ = changes.wait_for(|known| *known != version).await; // the sender lives as long as `self`
+        async move {
+            let _ = changes.wait_for(|known| *known != version).await; // an error is the end of the rules
+        }
     }
 
     /// Why the store does not answer; `None` if it does.
@@ -206,14 +212,7 @@ impl Rules {
 
     /// The rule that was last known of a key, which then is not asked for again for a while.
     fn last_known(&self, slot: u64) -> Option<EffectId> {
-        let now = self.clock.now();
-        let number = match self.cache.get(slot, now) {
-            Lookup::Fresh(number) | Lookup::Refresh(number) => return effect(number),
-            Lookup::Stale(number) => number,
-            Lookup::Missing => EffectId::NONE.number(),
-        };
-        self.cache.put(slot, number, now, PAUSE, None, self.cache.begin(slot));
-        effect(number)
+        effect(self.cache.keep(slot, EffectId::NONE.number(), self.clock.now(), PAUSE))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Opens the rules that a configuration names, keeps those of the configuration before, and hands them over.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -60,6 +60,8 @@ impl Rules {
                 questions: sender,
                 trouble: Mutex::default(),
                 away: AtomicBool::new(false),
+                failures: AtomicU32::new(0),
+                complained: AtomicU64::new(0),
                 secret: KeySecret::default(),
                 version: watch::Sender::new(version),
             })

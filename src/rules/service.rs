@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::LocalSet;
 
+use super::store::NoAnswer;
 use super::{KeyQuestion, Rules, Unreadable};
 use crate::boxed_future::spawn_local;
 use crate::clock::Clock;
@@ -195,21 +196,22 @@ impl Service {
     }
 
     /// The rules of a limit for one of these keys or for a pattern.
-    async fn rules_of(&self, limit: &str, keys: &[String]) -> Result<Vec<Stored>, Unreadable> {
+    async fn rules_of(&self, limit: &str, keys: &[String]) -> Result<Vec<Stored>, NoAnswer> {
         let Some(key) = keys.first() else { return Ok(Vec::new()) };
-        let path = &self.config.url.path;
         let (limit_text, key_text) = (percent_encode(limit), percent_encode(key));
-        let target = format!("{path}?limit={limit_text}&key={key_text}&patterns=1");
-        let reply = self.ask(&self.keys, target).await?;
+        let target = format!("{}?limit={limit_text}&key={key_text}&patterns=1", self.config.url.path);
+        let reply = self.ask(&self.keys, target).await.map_err(NoAnswer::Away)?;
         let at = |why: String| format!("{}: {why}", self.config.url.text);
         match reply.status {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND | StatusCode::NO_CONTENT => return Ok(Vec::new()),
-            status => return Err(at(format!("it answers {}", status.as_u16()))),
+            status if status.is_client_error() && status != StatusCode::UNAUTHORIZED => {
+                return Err(NoAnswer::Unusable(at(format!("it answers {}", status.as_u16()))));
+            }
+            status => return Err(NoAnswer::Away(at(format!("it answers {}", status.as_u16())))),
         }
-        let body =
-            reply.body.ok_or_else(|| at("its answer breaks off, or is larger than 4 MiB".to_owned()))?;
-        rules_in(&body, limit, keys).map_err(at)
+        let broken = || NoAnswer::Away(at("its answer breaks off, or is larger than 4 MiB".to_owned()));
+        rules_in(&reply.body.ok_or_else(broken)?, limit, keys).map_err(|why| NoAnswer::Unusable(at(why)))
     }
 
     /// The changes after a version, and the version that they lead to; `None` if the service tells none.

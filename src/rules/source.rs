@@ -33,6 +33,8 @@ pub enum NotWritten {
     Refused(String),
     /// The source has not said whether they are written.
     Unknown(String),
+    /// A limit would have too many patterns.
+    TooManyPatterns(String),
 }
 
 impl Source {
@@ -60,6 +62,15 @@ impl Source {
             // Counters in the same server wait while a batch is written: about 0.1 s.
             Self::Redis(_) => 10_000,
             Self::Service(_) => 0,
+        }
+    }
+
+    /// The rules of a limit whose key is one of `keys`.
+    pub fn exact(&self, limit: &str, keys: &[String]) -> Result<Vec<Stored>, Unreadable> {
+        match self {
+            Self::File(file) => file.load().exact(limit, keys).map_err(text),
+            Self::Redis(redis) => redis.wait_for(redis.rules.exact(limit, keys)).map_err(text),
+            Self::Service(url) => Err(kept_by(url)),
         }
     }
 

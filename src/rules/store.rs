@@ -1,11 +1,12 @@
 //! What the store is asked, and what happens when it changes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use sluicegate_rules::{Compiled, KeyPart, KeyValue, Patterns, Stored, Token, choose, spellings};
+use sluicegate_limiter::Span;
+use sluicegate_rules::{Compiled, KeyPart, KeyValue, Op, Patterns, Stored, Token, Write, choose, spellings};
 use sluicegate_rules_redis::ReadError;
 use sluicegate_rules_sqlite::RuleFile;
 
@@ -14,14 +15,29 @@ use super::{Effect, EffectId, KeyQuestion, RuledLimit, Rules, Unreadable, effect
 use crate::keys;
 use sluicegate_config::Part;
 
+/// Questions in a row without an answer after which the source counts as away.
+const PATIENCE: u32 = 5;
+/// The least time between two lines about answers that cannot be used.
+const COMPLAINTS: Span = Span::from_secs(10);
+
+/// Why a question has no answer.
+pub(super) enum NoAnswer {
+    /// The source cannot be reached, or says that it cannot answer.
+    Away(String),
+    /// The answer for this key cannot be used.
+    Unusable(String),
+}
+
 impl Rules {
     /// Asks a file for the rule of a key, remembers it and tells those that wait.
     pub(super) fn ask_file(&self, file: &RuleFile, flight: u64, question: &KeyQuestion) {
         let token = self.cache.begin(question.limit.slot(question.key));
-        let found = file.exact(&question.limit.name, &spelled(question));
-        let trouble = found.as_ref().err().map(ToString::to_string);
+        let found = file.exact(&question.limit.name, &spelled(question)).map_err(|error| match error {
+            sluicegate_rules_sqlite::ReadError::Content { .. } => NoAnswer::Unusable(error.to_string()),
+            error => NoAnswer::Away(error.to_string()),
+        });
+        self.note(found.as_ref().err());
         self.answered(flight, question, token, found.ok());
-        self.say(trouble);
     }
 
     /// The same of Redis, whose being away is told by its events.
@@ -29,14 +45,14 @@ impl Rules {
         let Source::Redis(remote) = &self.source else { return };
         let token = self.cache.begin(question.limit.slot(question.key));
         let found = remote.rules.exact(&question.limit.name, &spelled(question)).await;
-        if let Err(why @ (ReadError::Content { .. } | ReadError::Refused(_))) = &found {
-            tracing::error!("{why}; the rule that was read before stays in force");
+        if let Err(error @ (ReadError::Content { .. } | ReadError::Refused(_))) = &found {
+            self.complain(&error.to_string());
         }
         self.answered(flight, question, token, found.ok());
     }
 
     /// The same of a service, asked by a function of a limit and spellings of a key.
-    pub(super) async fn ask_service<F: Future<Output = Result<Vec<Stored>, Unreadable>>>(
+    pub(super) async fn ask_service<F: Future<Output = Result<Vec<Stored>, NoAnswer>>>(
         &self,
         flight: u64,
         question: &KeyQuestion,
@@ -44,9 +60,34 @@ impl Rules {
     ) {
         let token = self.cache.begin(question.limit.slot(question.key));
         let found = ask(question.limit.name.clone(), spelled(question)).await;
-        let trouble = found.as_ref().err().cloned();
+        self.note(found.as_ref().err());
         self.answered(flight, question, token, found.ok());
-        self.say(trouble);
+    }
+
+    /// Notes whether the source has answered. One question without an answer says little about it: the key may be to blame.
+    fn note(&self, wrong: Option<&NoAnswer>) {
+        match wrong {
+            Some(NoAnswer::Away(why)) => {
+                if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= PATIENCE {
+                    self.say(Some(why.clone()));
+                }
+                return;
+            }
+            Some(NoAnswer::Unusable(why)) => self.complain(why),
+            None => {}
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        self.say(None);
+    }
+
+    /// Logs that the rule of a key cannot be used, now and then.
+    fn complain(&self, why: &str) {
+        let now = self.clock.now().as_nanos();
+        let last = self.complained.load(Ordering::Relaxed);
+        if last == 0 || now.saturating_sub(last) >= COMPLAINTS.as_nanos() {
+            self.complained.store(now.max(1), Ordering::Relaxed);
+            tracing::error!("{why}; the rule of the key that was read before stays in force");
+        }
     }
 
     /// Remembers the rule of a key, of those that the source has, and tells those that wait.
@@ -60,7 +101,7 @@ impl Rules {
         // A service answers with the patterns for a key; of the others they are all known.
         let patterns = match patterns.is_empty() {
             true => question.limit.patterns.load_full(),
-            false => Arc::new(Patterns::build(patterns).unwrap_or_default()),
+            false => Arc::new(Patterns::of_most(patterns).0),
         };
         let now = self.clock.now();
         let parts: Vec<_> = keys::parts_of(&question.text).collect();
@@ -91,7 +132,8 @@ impl Rules {
     /// # Errors
     /// If the store cannot be read.
     pub fn patterns_changed(&self) -> Result<(), Unreadable> {
-        self.put_patterns(&self.source.limits()?, self.source.patterns()?)
+        self.put_patterns(&self.source.limits()?, self.source.patterns()?);
+        Ok(())
     }
 
     /// The same of Redis, in a task.
@@ -99,24 +141,31 @@ impl Rules {
         let Source::Redis(remote) = &self.source else { return Ok(()) };
         let limits = remote.rules.limits().await.map_err(|error| error.to_string())?;
         let (_, patterns) = remote.rules.patterns().await.map_err(|error| error.to_string())?;
-        self.put_patterns(&limits, patterns)
+        self.put_patterns(&limits, patterns);
+        Ok(())
     }
 
-    /// The rules of a limit whose patterns match a key, in force or not.
-    pub fn patterns_for(&self, limit: &str, key_text: &str) -> Vec<Stored> {
-        let limit = self.limit(limit);
-        let patterns = limit.patterns.load();
+    /// The rules of a limit for a key, however it is spelled, and for patterns that match it, in force or not. Blocks.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn rules_for(&self, limit: &str, key_text: &str) -> Result<Vec<Stored>, Unreadable> {
+        let ruled = self.limit(limit);
+        let patterns = ruled.patterns.load_full();
+        let mut texts = vec![key_text.to_owned()];
         let mut found: Vec<Stored> = Vec::new();
-        for (_, text) in limit.keys(key_text) {
+        for (_, text) in ruled.keys(key_text) {
             let parts: Vec<_> = keys::parts_of(&text).collect();
-            let matching = patterns.matching(&key(&parts)).into_iter().map(|(rule, _)| &rule.stored);
-            for stored in matching {
-                if !found.contains(stored) {
-                    found.push(stored.clone());
-                }
-            }
+            let key = key(&parts);
+            texts.extend(spellings(&key));
+            found.extend(patterns.matching(&key).into_iter().map(|(rule, _)| rule.stored.clone()));
         }
-        found
+        texts.sort_unstable();
+        texts.dedup();
+        found.extend(self.source.exact(limit, &texts)?);
+        found.sort_by(|one, other| one.rule.id.cmp(&other.rule.id));
+        found.dedup();
+        Ok(found)
     }
 
     /// Every key is asked for again.
@@ -126,7 +175,7 @@ impl Rules {
     }
 
     /// The limits that have rules, and the rules for patterns of keys.
-    pub(super) fn put_patterns(&self, limits: &[String], patterns: Vec<Stored>) -> Result<(), Unreadable> {
+    pub(super) fn put_patterns(&self, limits: &[String], patterns: Vec<Stored>) {
         for name in limits {
             self.limit(name).activate();
         }
@@ -141,11 +190,35 @@ impl Rules {
         let limits: Vec<Arc<RuledLimit>> =
             self.limits.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for limit in limits {
-            let patterns = by_limit.remove(&limit.name).unwrap_or_default();
-            let patterns = Patterns::build(patterns).map_err(|error| error.to_string())?;
+            let (patterns, too_many) = Patterns::of_most(by_limit.remove(&limit.name).unwrap_or_default());
+            if let Some(why) = too_many {
+                tracing::error!("limit {}: {why}; those with the highest priority are in force", limit.name);
+            }
             limit.patterns.store(Arc::new(patterns));
         }
         self.forget_all();
+    }
+
+    /// Whether the limits can have the patterns of a batch beside those that they have.
+    ///
+    /// # Errors
+    /// Which limit would have too many.
+    pub fn patterns_fit(&self, changes: &[Write]) -> Result<(), String> {
+        let changed: HashSet<&str> = changes.iter().map(|write| write.op.id()).collect();
+        let mut new: HashMap<&str, Vec<Arc<Compiled>>> = HashMap::new();
+        for write in changes {
+            if let Op::Put { rule, pattern: true } = &write.op {
+                new.entry(&rule.limit)
+                    .or_default()
+                    .extend(compiled(Stored { rule: rule.clone(), version: 0 }));
+            }
+        }
+        for (limit, mut patterns) in new {
+            let known = self.limit(limit).patterns.load_full();
+            let stay = known.rules().iter().filter(|rule| !changed.contains(rule.stored.rule.id.as_str()));
+            patterns.extend(stay.cloned());
+            Patterns::build(patterns).map_err(|why| format!("limit {limit}: {why}"))?;
+        }
         Ok(())
     }
 

@@ -401,3 +401,20 @@ fn rules_of_a_shared_limit() {
     assert_eq!(left(&gateways[0], "k2").1, 0, "what was used up is used up");
     assert_eq!(gateways[0].metric("sluicegate_store_disagreements_total", &[]), 0.0);
 }
+
+/// More patterns than a limit can have are refused when they are written.
+#[test]
+fn patterns_are_bounded() {
+    let gateway = Gateway::start(FIVE);
+    let line = |number: usize| json!({"id": format!("s{number}"), "limit": "per-key", "key": format!("q*{number}x"), "exempt": true});
+    let lines = |count: usize| (0..count).map(|number| format!("{}\n", line(number))).collect::<String>();
+    let refused = ask(&gateway, "POST", "/rules:batch", &[], &lines(1_001));
+    assert!(refused.status == 422 && refused.text().contains("at most 1000"), "{}", refused.text());
+    assert_eq!(ask(&gateway, "POST", "/rules:batch", &[], &lines(1_000)).status, 200);
+    assert_eq!(put(&gateway, "s7", &line(7)).status, 200, "one of them may change");
+    assert_eq!(put(&gateway, "more", &rule("z*z", "50/366d")).status, 422);
+    assert_eq!(put(&gateway, "prefix", &rule("merchant-*", "50/366d")).status, 201);
+    assert_eq!(left(&gateway, "merchant-1").0, 50);
+    let both = "{\"id\":\"a\",\"limit\":\"per-key\",\"key\":\"k\",\"delete\":\"s1\"}\n";
+    assert_eq!(ask(&gateway, "POST", "/rules:batch", &[], both).status, 422);
+}

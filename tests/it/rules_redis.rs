@@ -229,3 +229,23 @@ fn a_user_with_few_permissions() {
     in_force(&gateway, "k1", 50);
     assert_eq!(trouble(&gateway), None);
 }
+
+/// The rules can move from a file to Redis and back, also while somebody waits for a change.
+#[test]
+fn rules_move_from_a_file_to_redis_and_back() {
+    let redis = RedisServer::start();
+    let in_redis = redis.store() + FIVE;
+    let in_file = in_redis.replace("redis: true", "file: rules.db");
+    let gateway = Gateway::start(&in_file);
+    put(&gateway, "acme", "k1", 50);
+    in_force(&gateway, "k1", 50);
+    let mut waiting = Client::connect(gateway.admin);
+    waiting.request("GET", "/rules:changes?since=1&wait=60", &[("host", "localhost")]).send("");
+    gateway.reload(&in_redis);
+    assert_eq!(waiting.response().status, 503, "it does not keep the file");
+    assert_eq!(limit(&gateway, "k1"), 5);
+    put(&gateway, "acme", "k1", 60);
+    in_force(&gateway, "k1", 60);
+    gateway.reload(&in_file);
+    in_force(&gateway, "k1", 50);
+}

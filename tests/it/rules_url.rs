@@ -110,19 +110,25 @@ fn a_service_may_be_away() {
     let asked = service.seen().into_iter().find(|seen| seen.target.contains("key=k1")).unwrap();
     assert_eq!(asked.target, "/v1/rules?limit=per-key&key=k1&patterns=1");
     assert_eq!(asked.head.one("authorization"), Some("Bearer s3cret"));
-    for wrong in [FAILS, TALKS, HANGS, CLOSES] {
+    for wrong in [FAILS, HANGS, CLOSES] {
         mode.store(wrong, Ordering::SeqCst);
+        let mut asked = 0;
         until("the trouble is seen", || {
+            asked += 1;
+            assert_eq!(limit(&gateway, &format!("new-{wrong}-{asked}")), 5);
             assert_eq!((limit(&gateway, "k1"), limit(&gateway, "k2")), (50, 5));
             trouble(&gateway)
         });
-        assert_eq!(limit(&gateway, &format!("new-{wrong}")), 5);
         mode.store(RIGHT, Ordering::SeqCst);
         until("it is over", || {
             assert_eq!(limit(&gateway, "k1"), 50);
             trouble(&gateway).is_none().then_some(())
         });
     }
+    mode.store(TALKS, Ordering::SeqCst);
+    (0..20).for_each(|number| assert_eq!(limit(&gateway, &format!("odd-{number}")), 5));
+    until("it is logged", || gateway.log().contains("is not {\"rules\"").then_some(()));
+    assert_eq!(trouble(&gateway), None, "it is there");
     assert!(!gateway.log().contains("s3cret"));
 }
 
@@ -139,4 +145,41 @@ fn a_key_is_asked_for_once() {
     assert_eq!(count(&samples, 200), 5);
     let asked = service.seen().iter().filter(|seen| seen.target.contains("key=")).count();
     assert_eq!(asked, 1);
+}
+
+/// An answer that cannot be used for one key changes nothing for the others.
+#[test]
+fn one_key_says_nothing_about_the_others() {
+    let service = Upstream::scripted(|exchange| {
+        let target = exchange.seen.target.clone();
+        let rate = if target.contains("key=bad") { "5" } else { "\"50/366d\"" };
+        let key = target.split("key=").nth(1).and_then(|rest| rest.split('&').next()).unwrap_or_default();
+        match target.contains(":changes") {
+            true => exchange.answer(404, &[], b""),
+            false => {
+                let rule =
+                    format!("{{\"id\":\"a\",\"limit\":\"per-key\",\"key\":\"{key}\",\"rate\":{rate}}}");
+                exchange.answer(200, &[], format!("{{\"rules\":[{rule}]}}").as_bytes());
+            }
+        }
+    });
+    let text = format!("{{url: \"http://{}/rules\", wait: 1s, timeout: 2s}}", service.address);
+    let gateway = Gateway::start(&with_rules(&text));
+    for number in 0..30 {
+        assert_eq!(limit(&gateway, &format!("bad{number}")), 5);
+        assert_eq!(limit(&gateway, &format!("good{number}")), 50);
+    }
+    assert_eq!(trouble(&gateway), None);
+    until("it is logged", || gateway.log().contains("stays in force").then_some(()));
+    assert_eq!(gateway.times_logged("stays in force"), 1, "now and then");
+}
+
+/// A rule whose key is written with the name of its part is found for others too.
+#[test]
+fn a_key_may_be_written_with_its_name() {
+    let keeper = Gateway::start(&with_rules("{file: rules.db, wait: 1s}"));
+    put(&keeper, "one", "api_key:k1", "30/366d");
+    let text = format!("{{url: \"http://{}/rules\", token: {TOKEN}, timeout: 2s, wait: 1s}}", keeper.admin);
+    let gateway = Gateway::start(&with_rules(&text));
+    assert_eq!((limit(&keeper, "k1"), limit(&gateway, "k1")), (30, 30));
 }

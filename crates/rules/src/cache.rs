@@ -126,6 +126,24 @@ impl VerdictCache {
         shard.slots.set(Entry { key, verdict, generation, used, expires, refresh });
     }
 
+    /// The verdict of a key whose source gave no answer: the one that is known, or `otherwise`, which is kept for `pause`. It
+    /// replaces none that is fresh.
+    pub fn keep(&self, key: u64, otherwise: u32, now: Time, pause: Span) -> u32 {
+        let end = units(now.plus(pause));
+        let now = units(now);
+        let mut shard = self.shard(key);
+        let key = key.max(1);
+        let existing = shard.slots.get(key);
+        if let Some(entry) = existing.filter(|entry| !self.is_stale(entry, now)) {
+            return entry.verdict;
+        }
+        let verdict = existing.map_or(otherwise, |entry| entry.verdict);
+        let used = existing.is_some_and(|entry| entry.used);
+        let generation = self.generation();
+        shard.slots.set(Entry { key, verdict, generation, used, expires: end, refresh: end });
+        verdict
+    }
+
     /// Makes the entry of a key stale: its rule has changed. So is what a [`put`](Self::put) stores whose source was
     /// asked before. Returns whether there was an entry, even a stale one.
     pub fn invalidate(&self, key: u64) -> bool {

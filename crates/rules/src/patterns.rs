@@ -1,5 +1,6 @@
 //! All patterns of one limit, indexed so that those that match a key are found without looking at each.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -84,6 +85,29 @@ impl Patterns {
         built.networks = networks.into_iter().collect();
         built.rules = rules;
         Ok(built)
+    }
+
+    /// The same of as many rules as are allowed: those with the highest priority, of these the newest. And why it is not all
+    /// of them, if it is not.
+    pub fn of_most(mut rules: Vec<Arc<Compiled>>) -> (Self, Option<TooManyPatterns>) {
+        let why = match Self::build(rules.clone()) {
+            Ok(all) => return (all, None),
+            Err(why) => why,
+        };
+        rules.sort_by_key(|rule| Reverse((rule.stored.rule.priority, rule.stored.version)));
+        let mut scanned = 0;
+        rules.retain(|rule| {
+            let Some(pattern) = &rule.pattern else { return false };
+            let is_scanned = match pattern.only_component() {
+                Some(Component::Glob(glob)) => !glob.is_prefix(),
+                Some(Component::Network(_)) => false,
+                _ => true,
+            };
+            scanned += usize::from(is_scanned);
+            !is_scanned || scanned <= MAX_SCANNED_PATTERNS
+        });
+        rules.truncate(MAX_PATTERNS);
+        (Self::build(rules).unwrap_or_default(), Some(why))
     }
 
     /// The number of rules.

@@ -419,3 +419,19 @@ fn no_text_makes_matching_slow() {
     let rules = [compiled("slow", &pattern[..1_000], |_| ())];
     assert_eq!(chosen(&rules, &text(&value), at(0)).0, None);
 }
+
+/// Of too many patterns those with the highest priority apply, of these the newest.
+#[test]
+fn of_too_many_patterns_the_most_important_apply() {
+    let scanned = |number: usize, priority| {
+        compiled(&format!("s{number}"), &format!("a*{number}b"), |rule| rule.priority = priority)
+    };
+    let mut rules: Vec<_> = (0..=MAX_SCANNED_PATTERNS).map(|number| scanned(number, 0)).collect();
+    rules.push(scanned(MAX_SCANNED_PATTERNS + 1, 1));
+    rules.push(compiled("prefix", "p*", |_| ()));
+    let (patterns, why) = Patterns::of_most(rules);
+    assert_eq!(why, Some(TooManyPatterns::Scanned(MAX_SCANNED_PATTERNS + 2)));
+    assert_eq!(patterns.len(), MAX_SCANNED_PATTERNS + 1);
+    let ids: Vec<&str> = patterns.rules().iter().map(|rule| rule.stored.rule.id.as_str()).collect();
+    assert!(ids.contains(&"prefix") && ids.contains(&format!("s{}", MAX_SCANNED_PATTERNS + 1).as_str()));
+}

@@ -82,6 +82,9 @@ fn change(snapshot: &Snapshot, line: &str) -> Result<Write, Vec<Fault>> {
         let Some(id) = id.as_str() else {
             return Err(vec![Fault::new("delete", "the id of a rule is a text")]);
         };
+        if value.as_object().is_some_and(|line| line.len() > 1) {
+            return Err(vec![Fault::new("delete", "a line that deletes has `if_match` beside it at most")]);
+        }
         return Ok(Write { op: Op::Delete { id: id.to_owned() }, precondition });
     }
     let rule = Rule::from_json(&value.to_string()).map_err(wrong)?;
