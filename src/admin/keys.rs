@@ -77,6 +77,21 @@ impl Admin {
         }
     }
 
+    /// What a key of a limit that a store counts has left, by the store; `None` if it does not answer.
+    pub(super) async fn left_in_store(
+        &self,
+        snapshot: &Snapshot,
+        limit: &Arc<Limit>,
+        readings: &[(Fingerprint, KeyText)],
+    ) -> Option<Usage> {
+        let store = self.store.borrow().as_ref().map(Rc::clone)?;
+        let ruled = Self::ruled(snapshot, limit, readings).await;
+        match shared_key(&store, snapshot, (limit, &ruled), readings, false).await? {
+            Found::Key { usage, .. } => Some(usage),
+            Found::Pardoned(_) => None,
+        }
+    }
+
     /// The limit as the rule of a key changes it.
     async fn ruled(
         snapshot: &Snapshot,

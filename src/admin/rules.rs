@@ -171,7 +171,7 @@ impl Admin {
         let write = Write { op: Op::Put { pattern: check::is_pattern(&rule), rule }, precondition };
         match self.write(by, vec![write], dry_run).await {
             Ok(written) => match written.results.into_iter().next() {
-                Some(outcome) if dry_run => reply(&dry(&by.snapshot, &outcome, self.shared.clock.now())),
+                Some(outcome) if dry_run => reply(&self.dry(&by.snapshot, &outcome).await),
                 Some(Outcome { before, after: Some(after), .. }) => {
                     let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };
                     shown(status, &after)
@@ -190,12 +190,23 @@ impl Admin {
         let write = Write { op: Op::Delete { id: id.to_owned() }, precondition };
         match self.write(by, vec![write], dry_run).await {
             Ok(written) if dry_run => match written.results.first() {
-                Some(outcome) => reply(&dry(&by.snapshot, outcome, self.shared.clock.now())),
+                Some(outcome) => reply(&self.dry(&by.snapshot, outcome).await),
                 None => not_found(id),
             },
             Ok(_) => answer(StatusCode::NO_CONTENT, JSON, ""),
             Err(refusal) => refusal,
         }
+    }
+
+    /// What a change would do.
+    async fn dry(&self, snapshot: &Snapshot, outcome: &Outcome) -> Value {
+        let rule = |stored: &Option<Stored>| stored.as_ref().map(json_of);
+        json!({
+            "dry_run": true,
+            "before": rule(&outcome.before),
+            "after": rule(&outcome.after),
+            "keys": self.affected(snapshot, outcome).await,
+        })
     }
 
     /// Writes changes, all or none, and applies them to this gateway before it answers.
@@ -396,17 +407,6 @@ fn shown(status: StatusCode, stored: &Stored) -> Answer {
 
 fn json_of(stored: &Stored) -> Value {
     serde_json::to_value(&stored.rule).unwrap_or_default()
-}
-
-/// What a change would do.
-fn dry(snapshot: &Snapshot, outcome: &Outcome, now: sluicegate_limiter::Time) -> Value {
-    let rule = |stored: &Option<Stored>| stored.as_ref().map(json_of);
-    json!({
-        "dry_run": true,
-        "before": rule(&outcome.before),
-        "after": rule(&outcome.after),
-        "keys": check::affected(snapshot, outcome, now),
-    })
 }
 
 fn not_found(id: &str) -> Answer {

@@ -217,6 +217,10 @@ fn a_shared_limit_is_exact_under_a_rule_of_another_gateway() {
     let left = b.remaining("per-key", "k1") as usize;
     let samples = Load::on(&fleet, 8).keys(&["k1"]).send(200);
     assert_eq!(count(&samples, 200), left);
+    let body = rule("k1", 90).to_string();
+    let dry = ask(a, "PUT", "/rules/acme?dry_run=1", &body).json();
+    let key = &dry["keys"][0];
+    assert_eq!((&key["remaining"], &key["capacity_after"]), (&json!(0), &json!(90)), "{dry}");
 }
 
 /// The user of the rules may do nothing else.

@@ -1,9 +1,10 @@
 //! What is wrong with a rule under the configuration in force, and which keys it is for.
 
 use serde_json::{Value, json};
-use sluicegate_limiter::Time;
+use sluicegate_limiter::Usage;
 use sluicegate_rules::{Outcome, Pattern, Rule};
 
+use crate::admin::Admin;
 use crate::keys::{self, Fingerprint, KeyText};
 use crate::snapshot::Snapshot;
 use sluicegate_config::nearest;
@@ -76,25 +77,36 @@ pub(super) fn faults(snapshot: &Snapshot, rule: &Rule) -> Vec<Fault> {
     faults
 }
 
-/// What a change means for the keys that it is for: what they have left now.
-pub(super) fn affected(snapshot: &Snapshot, outcome: &Outcome, now: Time) -> Vec<Value> {
-    let Some(rule) = outcome.after.as_ref().or(outcome.before.as_ref()).map(|stored| &stored.rule) else {
-        return Vec::new();
-    };
-    let Some(limit) = snapshot.limit(&rule.limit).filter(|_| !is_pattern(rule)) else { return Vec::new() };
-    let with = outcome.after.as_ref().map(|stored| &stored.rule).filter(|rule| !rule.exempt);
-    let quota =
-        with.and_then(|rule| limit.config.with_numbers(rule.rate.as_deref(), rule.burst, rule.max).ok());
-    let quota = quota.unwrap_or(limit.config.quota);
-    let of_key = |(key, _): &(Fingerprint, KeyText)| {
-        let usage = limit.all().find_map(|limit| limit.counted.counters.usage(*key, now))?;
-        let owed = limit.counted.counters.owed(*key, now);
-        Some(json!({
-            "key": rule.key,
-            "remaining": usage.remaining,
-            "owed": owed,
-            "capacity_after": quota.capacity(),
-        }))
-    };
-    keys_of(snapshot, rule).iter().filter_map(of_key).collect()
+impl Admin {
+    /// What a change means for the keys that it is for: what they have left now.
+    pub(super) async fn affected(&self, snapshot: &Snapshot, outcome: &Outcome) -> Vec<Value> {
+        let Some(rule) = outcome.after.as_ref().or(outcome.before.as_ref()).map(|stored| &stored.rule) else {
+            return Vec::new();
+        };
+        let Some(limit) = snapshot.limit(&rule.limit).filter(|_| !is_pattern(rule)) else {
+            return Vec::new();
+        };
+        let with = outcome.after.as_ref().map(|stored| &stored.rule).filter(|rule| !rule.exempt);
+        let quota =
+            with.and_then(|rule| limit.config.with_numbers(rule.rate.as_deref(), rule.burst, rule.max).ok());
+        let capacity = quota.unwrap_or(limit.config.quota).capacity();
+        let keys = keys_of(snapshot, rule);
+        if limit.config.shared {
+            let usage = self.left_in_store(snapshot, limit, &keys).await;
+            let told = |usage: Usage| json!({ "key": rule.key, "remaining": usage.remaining, "capacity_after": capacity });
+            return usage.map(told).into_iter().collect();
+        }
+        let now = self.shared.clock.now();
+        let of_key = |(key, _): &(Fingerprint, KeyText)| {
+            let usage = limit.all().find_map(|limit| limit.counted.counters.usage(*key, now))?;
+            let owed = limit.counted.counters.owed(*key, now);
+            Some(json!({
+                "key": rule.key,
+                "remaining": usage.remaining,
+                "owed": owed,
+                "capacity_after": capacity,
+            }))
+        };
+        keys.iter().filter_map(of_key).collect()
+    }
 }
