@@ -19,6 +19,7 @@ mod store;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sluicegate_counters::{Fingerprint, KeySecret};
 use sluicegate_limiter::{Span, Time};
@@ -41,7 +42,10 @@ const PAUSE: Span = Span::SECOND;
 /// The rules of this gateway.
 pub struct Rules {
     config: RulesConfig,
-    ttl: Span,
+    /// How long a verdict is remembered, in nanoseconds.
+    ttl: AtomicU64,
+    /// The longest that a request waits for one, in nanoseconds.
+    wait: AtomicU64,
     clock: Clock,
     source: Source,
     cache: VerdictCache,
@@ -147,7 +151,8 @@ impl Rules {
                 answers.push(RuleAnswer { slot: question.limit.slot(question.key), effect });
             }
         };
-        let in_time = tokio::time::timeout(self.config.wait, all).await.is_ok();
+        let in_time =
+            tokio::time::timeout(Duration::from_nanos(self.wait.load(Ordering::Relaxed)), all).await.is_ok();
         if !in_time {
             for question in &questions[answers.len()..] {
                 let slot = question.limit.slot(question.key);

@@ -1,6 +1,6 @@
 //! Opens the rules that a configuration names, keeps those of the configuration before, and hands them over.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -44,12 +44,14 @@ impl Rules {
     /// If the file cannot be opened or is not one of rules. Redis may be away.
     pub fn open(config: &RulesConfig, clock: Clock, before: Option<&Arc<Self>>) -> Result<Arc<Self>, String> {
         if let Some(before) = before.filter(|before| before.is_of(config) && !before.have_outgrown()) {
+            before.take_times(config);
             return Ok(Arc::clone(before));
         }
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
         let make = |source, version| {
             Arc::new(Self {
-                ttl: config.ttl.into(),
+                ttl: AtomicU64::new(nanos(config.ttl)),
+                wait: AtomicU64::new(nanos(config.wait)),
                 config: config.clone(),
                 clock,
                 source,
@@ -105,7 +107,7 @@ impl Rules {
         self.effects.len() > MIN_OUTGROWN + 2 * self.cache.len()
     }
 
-    /// Whether they are remembered as this configuration says.
+    /// Whether they are kept where this configuration says, and as many of them remembered.
     fn is_of(&self, config: &RulesConfig) -> bool {
         let own = &self.config;
         let same_source = match (&own.source, &config.source) {
@@ -114,7 +116,13 @@ impl Rules {
             (RulesSource::Service(own), RulesSource::Service(other)) => own == other,
             _ => false,
         };
-        same_source && (own.ttl, own.max_cached, own.wait) == (config.ttl, config.max_cached, config.wait)
+        same_source && own.max_cached == config.max_cached
+    }
+
+    /// Remembers verdicts and waits for them as this configuration says.
+    fn take_times(&self, config: &RulesConfig) {
+        self.ttl.store(nanos(config.ttl), Ordering::Relaxed);
+        self.wait.store(nanos(config.wait), Ordering::Relaxed);
     }
 
     /// The file, if it is this one.
@@ -143,6 +151,10 @@ impl Rules {
         }
         Ok(())
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn open(path: &FileRef) -> Result<Arc<ArcSwap<RuleFile>>, String> {

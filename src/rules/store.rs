@@ -108,7 +108,8 @@ impl Rules {
         let choice = choose(&exact, &patterns, &key(&parts), now);
         let id = choice.rule.and_then(|rule| self.effects.id(Effect::of(&rule.stored.rule)));
         let number = id.unwrap_or(EffectId::NONE).number();
-        self.cache.put(slot, number, now, self.ttl, choice.until, token);
+        let ttl = Span::from_nanos(self.ttl.load(Ordering::Relaxed));
+        self.cache.put(slot, number, now, ttl, choice.until, token);
         self.flights.end(slot, flight, effect(number));
     }
 

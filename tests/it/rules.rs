@@ -418,3 +418,15 @@ fn patterns_are_bounded() {
     let both = "{\"id\":\"a\",\"limit\":\"per-key\",\"key\":\"k\",\"delete\":\"s1\"}\n";
     assert_eq!(ask(&gateway, "POST", "/rules:batch", &[], both).status, 422);
 }
+
+/// A reload that changes how long rules are remembered forgets none.
+#[test]
+fn a_reload_forgets_no_rule() {
+    let gateway = Gateway::start(FIVE);
+    put(&gateway, "acme", &rule("k1", "50/366d"));
+    assert_eq!(left(&gateway, "k1").0, 50);
+    let cached = || gateway.admin_get("/status").json()["rules"]["cached"].as_u64();
+    assert_eq!(cached(), Some(1));
+    gateway.reload(&FIVE.replace("wait: 1s", "wait: 500ms, ttl: 1min"));
+    assert_eq!((cached(), left(&gateway, "k1").0), (Some(1), 50));
+}
