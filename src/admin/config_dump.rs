@@ -15,8 +15,8 @@ use sluicegate_config::{
 };
 use sluicegate_wire::h2::AbortReason;
 
-/// What /config tells.
-pub(super) fn config(snapshot: &Snapshot) -> Value {
+/// A configuration as `GET /config` shows it: defaults included, secrets redacted.
+pub fn config(snapshot: &Snapshot) -> Value {
     let config = &snapshot.config;
     let client = &config.client;
     let lists = config.lists.iter().zip(&config.resources.lists).map(|(list, known)| {

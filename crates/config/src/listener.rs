@@ -89,6 +89,8 @@ pub struct AdminConfig {
     pub tokens: Vec<AdminToken>,
     /// Whether reading requires a token too.
     pub reads_need_token: bool,
+    /// Whether keys are shown with their secrets.
+    pub show_keys: bool,
     /// Hosts under which it answers, beside those of this machine: names in lower case, and addresses.
     pub hosts: Vec<String>,
 }

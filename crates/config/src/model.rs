@@ -150,7 +150,7 @@ pub struct LimitConfig {
     /// Whether it is counted in the store, together with other gateways.
     #[serde(rename = "scope", serialize_with = "scope")]
     pub shared: bool,
-    /// Whether requests carry their key in full: a shared limit names it to the store, and a replay writes it.
+    /// Whether requests carry their key in full: for the store, for rules, and for what operators are shown.
     #[serde(skip)]
     pub whole_key: bool,
     /// What happens to requests of a shared limit while the store fails.

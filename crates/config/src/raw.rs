@@ -171,6 +171,8 @@ mapping! {
         /// sliding_window: sub-windows per period. Default: 1.
         #[schemars(extend("minimum" = 1, "maximum" = 1_000))]
         slices: RawCount,
+        /// sliding_window: the oldest sub-window counts in full, so that no window admits more than the rate's count.
+        strict: bool,
         /// sliding_log: refused requests count too.
         count_rejected: bool,
         /// concurrency: the maximum number of requests in flight.

@@ -80,6 +80,8 @@ mapping! {
         /// open).
         #[schemars(extend("enum" = ["open", "token"]))]
         reads: RawText,
+        /// Whether keys are shown with their secrets, such as API keys and cookies. Default: false, which shows digests.
+        show_keys: bool,
         /// Additional host names and addresses that are accepted in Host.
         hosts: Vec<At<RawText>>,
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde::{Serialize, Serializer};
-use sluicegate_limiter::{Ban, Quota, Span};
+use sluicegate_limiter::{Ban, Quota, SlidingWindow, Span};
 
 use super::cors::CorsConfig;
 use super::rewrite::{HeaderChange, HeaderChanges};
@@ -143,6 +143,11 @@ struct QuotaNumbers {
     algorithm: &'static str,
     rate: Option<String>,
     capacity: u64,
+    /// The sub-windows of sliding_window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slices: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
 }
 
 /// A quota.
@@ -178,7 +183,17 @@ pub(super) fn ban<S: Serializer>(ban: &Option<Ban>, serializer: S) -> Result<S::
 
 impl QuotaNumbers {
     fn of(quota: &Quota) -> Self {
-        Self { algorithm: quota.algorithm(), rate: rate(quota), capacity: quota.capacity() }
+        let window = match quota {
+            Quota::SlidingWindow(window, _) => Some(window),
+            _ => None,
+        };
+        Self {
+            algorithm: quota.algorithm(),
+            rate: rate(quota),
+            capacity: quota.capacity(),
+            slices: window.map(SlidingWindow::slices),
+            strict: window.map(SlidingWindow::is_strict),
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sluicegate_counters::{CountedLimit, Fingerprint, KeyState, KeyText};
-use sluicegate_limiter::{Span, Usage};
+use sluicegate_counters::{CountedLimit, Fingerprint, KeyState, KeyText, RemoteBan, RemoteState};
+use sluicegate_limiter::{Span, Time, Usage};
 
 use super::call::{BACKGROUND_TIMEOUT, is_stricter};
 use super::connection::{CallClass, Connection};
@@ -21,7 +21,7 @@ const EXPIRY: Duration = Duration::from_secs(5);
 const PARDON_EXPIRY: Duration = Duration::from_secs(86_400);
 
 /// The state of one key in the store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Peeked {
     /// Whether the key owes anything or is banned.
     pub known: bool,
@@ -29,6 +29,12 @@ pub struct Peeked {
     pub usage: Usage,
     /// The rest of its ban.
     pub banned_for: Option<Span>,
+    /// The state.
+    pub state: RemoteState,
+    /// The ban in the store, if the limit bans.
+    pub ban: Option<RemoteBan>,
+    /// The time of the answer on the clock of the store.
+    pub at: Time,
 }
 
 impl Store {
@@ -138,7 +144,8 @@ impl Store {
         let there = bans.first().and_then(|told| told.ban.left(&told.strikes, now));
         let banned_for = there.max(limit.banned_for(key, self.clock.now())); // a ban during an outage is known only here
         let spent = usage.remaining < usage.capacity || !usage.reset.is_zero();
-        Some(Peeked { known: spent || banned_for.is_some(), usage, banned_for })
+        let known = spent || banned_for.is_some();
+        Some(Peeked { known, usage, banned_for, state: state.clone(), ban: bans.first().cloned(), at: now })
     }
 
     /// Removes the state and the ban of a key, and lets the other gateways remove what they remember of this limit. Returns

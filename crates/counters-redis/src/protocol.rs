@@ -8,7 +8,7 @@
 //! | 1 | flags: 1 the limit is enforced, 2 the cost is never admitted, 4 it bans |
 //! | buckets | scale 8 (a double), parts of a microsecond 4, then cost, room, whole and most, each 7 + 4, scale of a request 8 |
 //! | fixed_window | period 6, count 4, cost 4 |
-//! | sliding_window | period 6, slices 2, count 4, cost 4 |
+//! | sliding_window | period 6, slices 2 (plus 32768 if it is strict), count 4, cost 4 |
 //! | sliding_log | period 6, count 4, cost 4, whether it counts the rejected 1 |
 //! | concurrency | max 4, cost 4 |
 //! | a ban, at the end | refusals 2, the time within which they count 7, how long it lasts 7 |
@@ -28,6 +28,8 @@ use smallvec::SmallVec;
 use super::remote_state::read_state;
 
 const NEVER: u8 = 2;
+/// Added to the number of sub-windows of a strict sliding_window.
+const STRICT: u16 = 32_768;
 const BANS: u8 = 4;
 
 /// The algorithm of all keys of a call, or `Several`.
@@ -137,8 +139,9 @@ pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
             [&[2, flags][..], &period, &number(rate.count()), &cost_bytes].concat()
         }
         Quota::SlidingWindow(window, rate) => {
-            let slices = &window.slices().to_be_bytes()[2..];
-            [&[3, flags][..], &period(*rate), slices, &number(rate.count()), &cost_bytes].concat()
+            let strict = if window.is_strict() { STRICT } else { 0 };
+            let slices = (u16::try_from(window.slices()).unwrap_or(u16::MAX) | strict).to_be_bytes();
+            [&[3, flags][..], &period(*rate), &slices, &number(rate.count()), &cost_bytes].concat()
         }
         Quota::SlidingLog(log, rate) => {
             let counts = [u8::from(log.counts_rejected())];

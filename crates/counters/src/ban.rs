@@ -60,6 +60,12 @@ impl Bans {
         self.table.refusal(key, now, 1, None).and_then(Refusal::retry_after)
     }
 
+    /// A copy of a key's ban.
+    pub(super) fn copy(&self, key: Fingerprint, now: Time) -> RemoteBan {
+        let (ban, strikes) = self.table.copy(key, now, None);
+        RemoteBan { ban, strikes, begun: false }
+    }
+
     /// Ends a key's ban and forgets its refusals; returns whether there was anything.
     pub fn pardon(&self, key: Fingerprint) -> bool {
         self.table.pardon(key)

@@ -161,6 +161,25 @@ impl Counters {
     }
 
     /// Removes a few keys that owe nothing. Called when a key was added.
+    /// A copy of the state that a request of a key would meet.
+    pub(super) fn copy(&self, key: Fingerprint, now: Time, own: Option<&Quota>) -> RemoteState {
+        macro_rules! copied {
+            ($($algorithm:ident),+) => {
+                match &self.tables {
+                    $(Tables::$algorithm(table) => {
+                        let (quota, state) = table.copy(key, now, own.and_then(StateCodec::of));
+                        RemoteState::$algorithm(quota, state)
+                    })+
+                    Tables::Concurrency(table) => {
+                        let (quota, state) = table.copy(key, now, own.and_then(StateCodec::of));
+                        RemoteState::Concurrency(quota, state, 0)
+                    }
+                }
+            };
+        }
+        copied!(TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindow)
+    }
+
     pub(super) fn sweep_a_little(&self, key: Fingerprint, now: Time) {
         each!(Tables(table) = &self.tables => table.sweep_a_little(key, now));
     }

@@ -25,6 +25,7 @@ mod limit;
 mod model;
 mod open_charges;
 mod own_quotas;
+mod preview;
 mod queue;
 mod remote_charges;
 mod remote_state;
@@ -42,5 +43,6 @@ pub use decision::{
 pub use fingerprint::{Fingerprint, KeySecret, KeyText};
 pub use holds::{Hold, Holds, RemoteHold};
 pub use limit::{CostKind, CountedLimit, LateCost, SharedLimit, StoreFailurePolicy};
+pub use preview::preview;
 pub use remote_charges::RemoteCharges;
 pub use remote_state::RemoteState;

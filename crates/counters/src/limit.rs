@@ -118,6 +118,11 @@ impl CountedLimit {
         }
     }
 
+    /// Whether it is counted in a store and refuses while that is away.
+    pub fn is_closed_without_store(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.on_failure == StoreFailurePolicy::Closed)
+    }
+
     /// Whether its counters must see every request, also those that it refuses.
     pub fn counts_refusals(&self) -> bool {
         self.ban.is_some() || matches!(self.quota, Quota::SlidingLog(log, _) if log.counts_rejected())

@@ -1,4 +1,5 @@
-//! sliding_window: counts of sub-windows; the oldest is weighted by its share that is still inside the window.
+//! sliding_window: counts of sub-windows; the oldest is weighted by its share that is still inside the window, or, if the
+//! limit is strict, counts in full.
 
 use std::cmp::Ordering;
 
@@ -10,6 +11,7 @@ use crate::{Algorithm, Charge, QuotaError, Rate, Receipt, Refusal, Span, Time, U
 pub struct SlidingWindow {
     rate: Rate,
     slices: u32,
+    strict: bool,
 }
 
 /// The counts of the current sub-window and of the `slices` before it, newest first; empty for a new key.
@@ -36,7 +38,20 @@ impl SlidingWindow {
         if !(1..=MAX_SLICES).contains(&slices) {
             return Err(QuotaError::Slices(slices));
         }
-        Ok(Self { rate, slices })
+        Ok(Self { rate, slices, strict: false })
+    }
+
+    /// The same, but the oldest sub-window counts in full as long as a part of it is inside the window. Then no window of
+    /// one period, wherever it begins, admits more than the count of the rate. A key is free again up to one sub-window
+    /// later than by an exact log.
+    #[must_use]
+    pub const fn strict(self) -> Self {
+        Self { strict: true, ..self }
+    }
+
+    /// Whether the oldest sub-window counts in full.
+    pub const fn is_strict(&self) -> bool {
+        self.strict
     }
 
     /// The state of a key whose newest sub-window has this index since the Unix epoch, with the counts of it and of the
@@ -94,9 +109,14 @@ impl SlidingWindow {
         (whole, Self::count(state, index, u64::from(self.slices)))
     }
 
+    /// The part of the period for which the oldest sub-window counts, in units of 1/period, at a position of the newest.
+    fn weight(&self, inside: u64) -> u64 {
+        if self.strict { self.period() } else { self.period() - inside }
+    }
+
     fn estimate(&self, state: &Slices, at: Position) -> u64 {
         let (whole, oldest) = self.parts(state, at.index);
-        let share = u128::from(oldest) * u128::from(self.period() - at.inside) / u128::from(self.period());
+        let share = u128::from(oldest) * u128::from(self.weight(at.inside)) / u128::from(self.period());
         whole + share as u64
     }
 
@@ -107,11 +127,11 @@ impl SlidingWindow {
         let (mut whole, mut oldest) = self.parts(state, at.index);
         for ahead in 0..=u64::from(self.slices) + 1 {
             if let Some(room) = target.checked_sub(whole) {
-                // floor(oldest · (period − inside) / period) ≤ room holds from this point of the sub-window on.
-                let inside = if oldest <= room {
-                    0
-                } else {
-                    period - ((u128::from(room) + 1) * period - 1) / u128::from(oldest)
+                let inside = match () {
+                    () if oldest <= room => 0,
+                    () if self.strict => period, // the oldest sub-window counts until the next one begins
+                    // floor(oldest · (period − inside) / period) ≤ room holds from this point of the sub-window on.
+                    () => period - ((u128::from(room) + 1) * period - 1) / u128::from(oldest),
                 };
                 let scaled = u128::from(at.index + ahead) * period + inside;
                 let nanos = scaled.div_ceil(u128::from(self.slices));
@@ -178,7 +198,7 @@ impl Algorithm for SlidingWindow {
             let age = u128::from(then.index).saturating_sub(charge.at);
             let share = match age.cmp(&u128::from(old.slices)) {
                 Ordering::Less => old.period(),
-                Ordering::Equal => old.period() - then.inside,
+                Ordering::Equal => old.weight(then.inside),
                 Ordering::Greater => 0,
             };
             let amount = charge.amount * u128::from(share) / u128::from(old.period());

@@ -11,7 +11,7 @@ use common::{IN_2026, Limit, Plan, cases};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use sluicegate_limiter::{Rate, Receipt, Refusal, Span, Time};
+use sluicegate_limiter::{Algorithm, Rate, Receipt, Refusal, SlidingWindow, Span, Time};
 
 /// Asks both and compares all that they say, before and after.
 fn ask_both(key: &mut dyn Limit, model: &mut dyn Model, at: Time, cost: u64) -> TestCaseResult {
@@ -105,7 +105,7 @@ proptest! {
 }
 
 fn plan(count: u64, period: Span, burst: u64) -> Plan {
-    Plan { rate: Rate::new(count, period).unwrap(), burst, slices: 1, max_delay: None }
+    Plan { rate: Rate::new(count, period).unwrap(), burst, slices: 1, strict: false, max_delay: None }
 }
 
 /// Of 20 that arrive together at a queue of 10 drained at 2/s, ten are admitted, at 0, 0.5 … 4.5 s.
@@ -138,4 +138,53 @@ fn six_and_a_half_of_seven() {
     ask_both(&mut *window, &mut *model, second(78), 1).unwrap();
     assert!(model.check(second(78), 1).is_err());
     ask_both(&mut *window, &mut *model, second(78), 1).unwrap();
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    /// A strict sliding window never admits more than the count of the rate in any window of one period.
+    #[test]
+    fn no_window_of_a_strict_limit_has_more_than_its_count(plan in plans(), walk in walks()) {
+        let window = SlidingWindow::new(plan.rate, plan.slices).unwrap().strict();
+        let (mut state, mut admitted) = (Default::default(), Vec::new());
+        let mut at = walk.start;
+        for (step, ask) in (1_u64..).zip(&walk.asks) {
+            at = at.plus(Span::from_nanos(plan.period() / 16 * (step * 7 % 5)));
+            while window.check(&state, at, ask.cost).is_ok() && admitted.len() < 3_000 {
+                window.charge(&mut state, at, ask.cost);
+                admitted.push((at, ask.cost));
+            }
+            let inside = |taken: &Time| at.since(*taken).as_nanos() < plan.period();
+            let sum: u64 = admitted.iter().filter(|(taken, _)| inside(taken)).map(|(_, cost)| cost).sum();
+            prop_assert!(sum <= plan.count(), "{sum} of {} in a window", plan.count());
+        }
+    }
+}
+
+/// A burst at the end of a sub-window, then greed: the estimate lets almost twice the count into one window, whatever the
+/// number of sub-windows, the strict limit never more than the count.
+#[test]
+fn an_aligned_burst_gets_twice_the_count_unless_the_limit_is_strict() {
+    for slices in [1, 2, 6, 10, 60] {
+        let most = |window: SlidingWindow| {
+            let (mut state, mut admitted) = (Default::default(), Vec::new());
+            let slice = 60_000_000_000 / u64::from(slices);
+            let mut at = IN_2026 + slice - 1;
+            for _ in 0..4_000 {
+                let now = Time::from_nanos(at);
+                while window.check(&state, now, 1).is_ok() {
+                    window.charge(&mut state, now, 1);
+                    admitted.push(at);
+                }
+                at += 60_000_000_000 / 2_000;
+            }
+            let inside =
+                |from: u64| admitted.iter().filter(|at| (from..from + 60_000_000_000).contains(at)).count();
+            admitted.iter().map(|at| inside(*at)).max().unwrap()
+        };
+        let window = SlidingWindow::new(Rate::new(100, Span::from_secs(60)).unwrap(), slices).unwrap();
+        assert!(most(window) >= 195, "{slices} slices: {}", most(window));
+        assert_eq!(most(window.strict()), 100, "{slices} slices");
+    }
 }

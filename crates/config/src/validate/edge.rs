@@ -169,7 +169,8 @@ pub(super) fn admin(
         .flat_map(|hosts| &hosts.value)
         .filter_map(|text| value(text, report, admin_host))
         .collect();
-    Some(AdminConfig { address, token, tokens, reads_need_token, hosts })
+    let show_keys = raw.show_keys.as_ref().is_some_and(|flag| flag.value);
+    Some(AdminConfig { address, token, tokens, reads_need_token, show_keys, hosts })
 }
 
 /// The tokens by name.

@@ -121,7 +121,7 @@ pub(super) fn limit(
         exempt,
         on_missing: on_missing?,
         shared: shared?,
-        whole_key: shared?,
+        whole_key: true,
         on_store_failure: on_store_failure?,
         max_keys: max_keys? as usize,
         written: Arc::new(raw.clone()),

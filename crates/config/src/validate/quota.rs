@@ -39,7 +39,7 @@ pub(super) fn quota(name: &At<String>, raw: &RawLimit, report: &mut Report) -> O
     }
     let kind =
         raw.algorithm.as_ref().map_or(Some(Kind::Token), |text| word(text, "algorithm", &KINDS, report))?;
-    let numbers = ["burst", "slices", "count_rejected", "max_delay", "overdraft", "zone"];
+    let numbers = ["burst", "slices", "strict", "count_rejected", "max_delay", "overdraft", "zone"];
     let fits = check_fields(kind, raw, report) && !numbers.iter().any(|field| raw.wrong.contains(field));
 
     let what = format!("the limit `{}`", name.value);
@@ -119,9 +119,10 @@ fn check_fields(kind: Kind, raw: &RawLimit, report: &mut Report) -> bool {
         field.map(|field| field.at)
     }
     let timed = &[Kind::Token, Kind::Leaky, Kind::Fixed, Kind::Log, Kind::Sliding][..];
-    let fields: [(&str, Option<Place>, &[Kind]); 9] = [
+    let fields: [(&str, Option<Place>, &[Kind]); 10] = [
         ("burst", at(raw.burst.as_ref()), &[Kind::Token, Kind::Leaky]),
         ("slices", at(raw.slices.as_ref()), &[Kind::Sliding]),
+        ("strict", at(raw.strict.as_ref()), &[Kind::Sliding]),
         ("count_rejected", at(raw.count_rejected.as_ref()), &[Kind::Log]),
         ("max_delay", at(raw.max_delay.as_ref()), &[Kind::Leaky]),
         ("zone", at(raw.zone.as_ref()), &[Kind::Fixed]),
@@ -201,7 +202,9 @@ impl Timed<'_> {
         let one = At { at: self.text.at, value: RawCount(1) };
         let slices = self.raw.slices.as_ref().unwrap_or(&one);
         let made = SlidingWindow::new(self.rate, u32::try_from(slices.value.0).unwrap_or(u32::MAX));
-        checked(made, slices, "slices", self.report).map(|made| Quota::SlidingWindow(made, self.rate))
+        let strict = self.raw.strict.as_ref().is_some_and(|strict| strict.value);
+        let made = checked(made, slices, "slices", self.report)?;
+        Some(Quota::SlidingWindow(if strict { made.strict() } else { made }, self.rate))
     }
 }
 

@@ -1,4 +1,4 @@
--- sliding_window. Value: period 6 bytes, number of sub-windows 2, index of the newest one since the epoch 7, and 4 bytes for
+-- sliding_window. Value: period 6 bytes, number of sub-windows 2 (plus 32768 if the limit is strict), index of the newest one since the epoch 7, and 4 bytes for
 -- each count, newest first, without the zeros of the oldest ones.
 algorithms[3] = function()
     local kind = {}
@@ -27,20 +27,31 @@ algorithms[3] = function()
         return string.sub(string.rep('\0\0\0\0', steps) .. counts, 1, 4 * (slices + 1))
     end
 
-    local function estimate(counts, period, slices, inside)
+    -- A strict limit counts the oldest sub-window in full.
+    local function estimate(counts, period, slices, inside, strict)
         local sum, oldest = parts(counts, slices)
-        return sum + (muldiv(period - inside, oldest, period))
+        return sum + (strict and oldest or (muldiv(period - inside, oldest, period)))
+    end
+
+    -- The number of sub-windows, and whether the limit is strict.
+    local function unpack_slices(number)
+        if number >= 32768 then
+            return number - 32768, true
+        end
+        return number, false
     end
 
     function kind.load(key, at)
-        local period, slices
-        period, slices, key.count, key.cost, key.tail = struct.unpack('>I6I2I4I4', key.argument, at)
-        key.period, key.slices = period, slices
+        local period, number
+        period, number, key.count, key.cost, key.tail = struct.unpack('>I6I2I4I4', key.argument, at)
+        local slices, strict = unpack_slices(number)
+        key.period, key.slices, key.number = period, slices, number
         local value = get(key.name)
         local index, inside = position(period, slices)
         local current, counts = index, ''
         if #value >= 19 and #value % 4 == 3 then
-            local old, old_slices, newest = struct.unpack('>I6I2I7', value)
+            local old, old_number, newest = struct.unpack('>I6I2I7', value)
+            local old_slices, old_strict = unpack_slices(old_number)
             if is_period(old) and old_slices >= 1 and old_slices <= 1000 and #value <= 15 + 4 * (old_slices + 1) then
                 local old_index, old_inside = position(old, old_slices)
                 counts = string.sub(value, 16)
@@ -53,7 +64,7 @@ algorithms[3] = function()
                 -- The sub-windows have changed, or the clock was set back by more than a period: the estimate counts in
                 -- the current sub-window.
                 if not same or newest > current + slices then
-                    local used = estimate(counts, old, old_slices, old_inside)
+                    local used = estimate(counts, old, old_slices, old_inside, old_strict)
                     counts = used > 0 and struct.pack('>I4', math.min(used, 4294967295)) or ''
                     key.changed = used > 0
                 else
@@ -64,7 +75,7 @@ algorithms[3] = function()
         key.ahead = index - current
         key.value, key.index, key.inside, key.was = value, index, inside, counts
         key.newest = #counts >= 4 and struct.unpack('>I4', counts) or 0
-        key.used = estimate(counts, period, slices, inside)
+        key.used = estimate(counts, period, slices, inside, strict)
     end
 
     function kind.fits(key)
@@ -113,7 +124,7 @@ algorithms[3] = function()
             set(key.name, key.value, '', 0)
             return
         end
-        local value = struct.pack('>I6I2I7', key.period, key.slices, key.index) .. string.sub(kept, 1, stop)
+        local value = struct.pack('>I6I2I7', key.period, key.number, key.index) .. string.sub(kept, 1, stop)
         -- The newest sub-window expires one period after its end.
         local to_end = ((key.ahead + 1) * key.period - key.inside) / key.slices
         set(key.name, key.value, value, math.ceil(to_end) + key.period)

@@ -52,6 +52,10 @@ pub(super) fn sliding(rate: Rate, slices: u32) -> Quota {
     Quota::SlidingWindow(SlidingWindow::new(rate, slices).unwrap(), rate)
 }
 
+pub(super) fn strict(rate: Rate, slices: u32) -> Quota {
+    Quota::SlidingWindow(SlidingWindow::new(rate, slices).unwrap().strict(), rate)
+}
+
 pub(super) fn places(max: u64) -> Quota {
     Quota::Concurrency(Concurrency::new(max).unwrap(), max)
 }
@@ -114,7 +118,7 @@ pub(super) fn quotas(longest: u64) -> impl Strategy<Value = Quota> {
     let bursts = prop_oneof![6 => 1..=12_u64, 2 => 1..=100_u64, 1 => Just(MAX_COUNT)];
     let slices = prop_oneof![4 => 1..=12_u32, 1 => Just(60_u32), 1 => Just(1_000_u32)];
     let delays = prop::option::weighted(0.3, 0..=1_200_u64);
-    let kinds = if longest > DAY { 0..9_u8 } else { 0..8 };
+    let kinds = if longest > DAY { 0..10_u8 } else { 0..9 };
     (rates(longest), bursts, slices, delays, kinds).prop_filter_map(
         "a bucket that drains too slowly",
         |(rate, burst, slices, delay, kind)| {
@@ -128,7 +132,8 @@ pub(super) fn quotas(longest: u64) -> impl Strategy<Value = Quota> {
                 4 => log(rate, false),
                 5 => log(rate, true),
                 6 => sliding(rate, slices),
-                8 => by_calendar(rate.count()),
+                7 => strict(rate, slices),
+                9 => by_calendar(rate.count()),
                 _ => places(burst),
             };
             can_be_shared(&quota).then_some(quota)

@@ -13,6 +13,27 @@ impl<A: StateCodec> Table<A> {
         self.part(key).look(key.get(), |algorithm, state| algorithm.usage(state, now))
     }
 
+    /// The quota and the state that a request of `key` would meet, under the quota `own` if the key has one of its own.
+    pub(crate) fn copy(&self, key: Fingerprint, now: Time, own: Option<&A>) -> (A, A::State) {
+        let part = self.part(key);
+        let wanted = own.unwrap_or(&part.algorithm).clone();
+        let known = part.look(key.get(), |algorithm, state| {
+            let mut state = state.clone();
+            if *algorithm != wanted {
+                wanted.rescale(algorithm, &mut state, now);
+            }
+            state
+        });
+        drop(part);
+        match known {
+            Some(state) => (wanted, state),
+            None if own.is_none() && key != Fingerprint::OVERFLOW && !self.has_room() => {
+                self.copy(Fingerprint::OVERFLOW, now, None)
+            }
+            None => (wanted, A::State::default()),
+        }
+    }
+
     /// The debt of `key` in whole requests, rounded up.
     pub(crate) fn owed(&self, key: Fingerprint, now: Time) -> u64 {
         self.part(key).look(key.get(), |algorithm, state| algorithm.owed(state, now)).unwrap_or(0)

@@ -32,6 +32,7 @@ pub struct Plan {
     pub rate: Rate,
     pub burst: u64,
     pub slices: u32,
+    pub strict: bool,
     pub max_delay: Option<Span>,
 }
 
@@ -72,7 +73,8 @@ impl Plan {
     }
 
     pub fn sliding_window(&self) -> SlidingWindow {
-        SlidingWindow::new(self.rate, self.slices).unwrap()
+        let window = SlidingWindow::new(self.rate, self.slices).unwrap();
+        if self.strict { window.strict() } else { window }
     }
 
     pub fn concurrency(&self) -> Concurrency {

@@ -82,6 +82,7 @@ impl Kind {
                     count: plan.count(),
                     period,
                     slices: u128::from(plan.slices),
+                    strict: plan.strict,
                     seen: Vec::new(),
                 }),
             ),

@@ -169,13 +169,13 @@ pub fn rates() -> impl Strategy<Value = Rate> {
 pub fn plans() -> impl Strategy<Value = Plan> {
     let bursts = prop_oneof![6 => 1..=12_u64, 3 => 1..=100_u64, 1 => 1..=1_000_000_000_u64];
     let delays = option::weighted(0.3, 0..=1_200_u64);
-    (rates(), bursts, 1..=12_u32, delays).prop_map(|(rate, burst, slices, delay)| {
+    (rates(), bursts, 1..=12_u32, any::<bool>(), delays).prop_map(|(rate, burst, slices, strict, delay)| {
         let longest =
             u128::from(LONGEST_FILL) * u128::from(rate.count()) / u128::from(rate.period().as_nanos());
         let burst = u128::from(burst).min(longest.max(1)) as u64;
         let full = u128::from(burst) * u128::from(rate.period().as_nanos()) / u128::from(rate.count());
         let max_delay = delay.map(|share| Span::from_nanos((full * u128::from(share) / 1_000) as u64));
-        Plan { rate, burst, slices, max_delay }
+        Plan { rate, burst, slices, strict, max_delay }
     })
 }
 
@@ -222,10 +222,10 @@ pub fn extreme_plans() -> impl Strategy<Value = Plan> {
         sample::select(vec![MIN_PERIOD.as_nanos(), MIN_PERIOD.as_nanos() + 1, longest - 1, longest]);
     let delays = sample::select(vec![None, Some(Span::ZERO), Some(MAX_PERIOD), Some(Span::MAX)]);
     let bursts = sample::select(vec![1, 2, MAX_COUNT - 1, MAX_COUNT]);
-    (counts, periods, bursts, sample::select(vec![1, 7, MAX_SLICES]), delays).prop_map(
-        |(count, period, burst, slices, max_delay)| {
+    (counts, periods, bursts, sample::select(vec![1, 7, MAX_SLICES]), any::<bool>(), delays).prop_map(
+        |(count, period, burst, slices, strict, max_delay)| {
             let rate = Rate::new(count, Span::from_nanos(period)).unwrap();
-            Plan { rate, burst, slices, max_delay }
+            Plan { rate, burst, slices, strict, max_delay }
         },
     )
 }

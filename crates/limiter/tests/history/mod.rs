@@ -103,7 +103,8 @@ impl Past {
                 Kind::SlidingWindow => {
                     let end = (self.window(at) + 1) * period;
                     let reached = (now * self.slices()).saturating_sub(period * self.slices());
-                    cost * end.saturating_sub(reached).min(period)
+                    let share = end.saturating_sub(reached).min(period);
+                    cost * if self.plan.strict && share > 0 { period } else { share }
                 }
                 _ => 0,
             }

@@ -99,6 +99,7 @@ pub struct Estimate {
     pub count: u64,
     pub period: u128,
     pub slices: u128,
+    pub strict: bool,
     pub seen: Vec<(u64, u64)>,
 }
 
@@ -111,7 +112,10 @@ impl Estimate {
         let start = u128::from(taken) * self.slices / self.period * self.period;
         let end = start + self.period;
         let window_start = now.saturating_sub(self.period * self.slices);
-        end.saturating_sub(start.max(window_start))
+        match end.saturating_sub(start.max(window_start)) {
+            1.. if self.strict => self.period, // a part of it is in the window, so all of it counts
+            share => share,
+        }
     }
 
     /// The estimate times `period`.
