@@ -1,35 +1,41 @@
 //! `sluicegate replay`
 
+mod logs;
 mod report;
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::{ValueEnum, ValueHint};
 use http::HeaderValue;
 use indicatif::{ProgressBar, ProgressStyle};
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Span, Time};
 
+use self::logs::{End, STDIN};
 use self::report::{Totals, escaped, of_unmatched};
 use super::{ConfigOption, FAILED, INVALID, fail, print, say};
 use crate::access_log::Outcome;
-use crate::replay::{LogFile, Replay, RowWriter, is_of_rule, parse};
-use crate::resources::Source;
+use crate::replay::{Against, ArrivalSettings, Arrivals, Input, Item, Replay, Row, RowWriter, Times};
+use crate::resources::{LoadedConfig, Source};
 use crate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_config::Config;
 use sluicegate_config::host_name;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Reads JSON lines and the combined format of nginx and Apache; the format is detected.\n\n\
-                        Examples:\n  sluicegate replay access.log\n  \
-                        sluicegate replay access.log --host api.example.com\n  \
-                        sluicegate replay access.log.2.gz access.log.1 --config new.yaml\n  \
-                        zcat *.gz | sluicegate replay - --decisions out.jsonl\n\n\
-                        Exit codes: 0 all logs were read; 1 a log is damaged or not a log (the lines that were read are \
-                        reported), or an argument is wrong; 2 the output could not be written"
+    after_help = "Reads JSON lines and the combined format of nginx and Apache; the format is detected. Lines in the combined \
+                  format are written when a request ends: with a duration behind the other fields, its arrival is restored; \
+                  their whole seconds are spread.\n\n\
+                  Examples:\n  sluicegate replay access.log\n  \
+                  sluicegate replay access.log --host api.example.com --report report.html\n  \
+                  sluicegate replay access.log.2.gz access.log.1 --config new.yaml --against gateway.yaml\n  \
+                  sluicegate replay access.log --compare-algorithms --report report.html\n  \
+                  zcat *.gz | sluicegate replay - --decisions out.jsonl\n\n\
+                  Exit codes: 0 all logs were read; 1 a log is damaged or not a log (the lines that were read are \
+                  reported), or an argument is wrong; 2 the output could not be written"
 )]
 pub(super) struct Args {
     /// Logs in the order of time, also .gz; - for standard input
@@ -46,10 +52,37 @@ pub(super) struct Args {
     /// Write one JSON line per request
     #[arg(long, value_name = "FILE")]
     decisions: Option<PathBuf>,
+    /// Compare with what this configuration decides: who is newly refused, who is freed
+    #[arg(long, value_name = "OLD", value_hint = ValueHint::FilePath)]
+    against: Option<Source>,
+    /// Decide by every algorithm at the same rate, beside an exact sliding log
+    #[arg(long)]
+    compare_algorithms: bool,
+    /// Write a report as one HTML page, which needs no network
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Suggest rates that would have refused 0.1 %, 1 % and 5 % of the keys (as --report and --json do)
+    #[arg(long)]
+    suggest: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// What the times of the logs are: auto takes JSON lines as arrivals, and the combined format with durations as ends
+    #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = ["auto", "arrival", "end"])]
+    times: String,
+    /// Spread requests of the combined format over their second
+    #[arg(long, value_name = "WHETHER", default_value = "on")]
+    spread: Switch,
+    /// How much earlier than its line a request may have arrived
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    reorder: u64,
 }
 
-/// The name of standard input as a log.
-const STDIN: &str = "-";
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
 
 /// Messages about the logs.
 #[derive(Default)]
@@ -66,6 +99,15 @@ struct Decisions<'a> {
     rows: RowWriter<'a>,
 }
 
+/// What decides about each request, and notes what was decided.
+struct Judge<'a> {
+    args: &'a Args,
+    replay: Replay<'a>,
+    old: Option<(Replay<'a>, Against)>,
+    totals: Totals,
+    decisions: Option<Decisions<'a>>,
+}
+
 type Failure = (u8, String);
 
 /// Parses the host of `--host`.
@@ -78,29 +120,25 @@ fn host(text: &str) -> Result<HeaderValue, String> {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let source = &args.rules.config;
-    if *source == Source::Stdin && args.logs.iter().any(|log| log == Path::new(STDIN)) {
+    let from_stdin =
+        [Some(source), args.against.as_ref()].into_iter().flatten().filter(|s| **s == Source::Stdin);
+    let from_stdin = from_stdin.count() + args.logs.iter().filter(|log| *log == Path::new(STDIN)).count();
+    if from_stdin > 1 {
         let message =
             "standard input cannot be both the log and the configuration; name a file for one of them";
         return fail(INVALID, message);
     }
-    let loaded = match source.load() {
-        Ok(loaded) => loaded,
-        Err(error) => return fail(INVALID, format!("cannot read {source}: {error}")),
-    };
-    say(&loaded.rendered);
-    let Some(mut config) = loaded.config else {
-        return fail(INVALID, format!("{source} has errors"));
-    };
-    for limit in &mut config.limits {
-        // Only decisions need whole keys, because a replay uses no store.
-        limit.whole_key = args.decisions.is_some();
-    }
-    let listener = match listener(args, &config) {
-        Ok(listener) => listener,
+    let read = load(source).and_then(|config| {
+        let listener = listener(args, &config)?;
+        Ok((config, listener, args.against.as_ref().map(load).transpose()?))
+    });
+    let (config, listener, old) = match read {
+        Ok(read) => read,
         Err(message) => return fail(INVALID, message),
     };
-    let snapshot = SnapshotBuilder::default().build(config, None, None, Time::EPOCH);
-    match replay(args, &snapshot, listener) {
+    let build = |config| SnapshotBuilder::default().build(config, None, None, Time::EPOCH);
+    let (snapshot, old) = (build(config), old.map(build));
+    match replay(args, &snapshot, old.as_ref(), listener) {
         Ok(findings) => {
             findings
                 .warnings
@@ -111,6 +149,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
         }
         Err((code, message)) => fail(code, message),
     }
+}
+
+fn load(source: &Source) -> Result<LoadedConfig, String> {
+    let loaded = source.load().map_err(|error| format!("cannot read {source}: {error}"))?;
+    say(&loaded.rendered);
+    loaded.config.ok_or_else(|| format!("{source} has errors"))
 }
 
 /// The index of the listener that received the requests.
@@ -124,114 +168,156 @@ fn listener(args: &Args, config: &Config) -> Result<usize, String> {
     })
 }
 
-fn replay(args: &Args, snapshot: &Snapshot, listener: usize) -> Result<Findings, Failure> {
+fn replay(
+    args: &Args,
+    snapshot: &Snapshot,
+    old: Option<&Snapshot>,
+    listener: usize,
+) -> Result<Findings, Failure> {
     for log in &args.logs {
         check_readable(log).map_err(|error| unread(log, &error))?;
     }
-    let mut decisions = match &args.decisions {
+    let decisions = match &args.decisions {
         Some(path) => {
             let out = BufWriter::new(File::create(path).map_err(|error| unwritten(path, &error))?);
             Some(Decisions { path, out, rows: RowWriter::new(&snapshot.config) })
         }
         None => None,
     };
-    let mut replay = Replay::new(snapshot, listener);
-    let (mut totals, mut findings) = (Totals::default(), Findings::default());
-    let progress = progress(&args.logs);
-    for log in &args.logs {
-        replay_log(args, log, &progress, &mut replay, &mut totals, &mut decisions, &mut findings)?;
-    }
+    let report = args.report.as_ref().map(|path| match File::create(path) {
+        Ok(file) => Ok((path, file)),
+        Err(error) => Err(unwritten(path, &error)),
+    });
+    let report = report.transpose()?;
+    let of_old = |old: &Snapshot| listener.min(old.config.listeners.len().saturating_sub(1));
+    let mut judge = Judge {
+        args,
+        replay: Replay::new(snapshot, listener)
+            .with_statistics(args.json || args.suggest || args.report.is_some())
+            .comparing(args.compare_algorithms),
+        old: old.map(|old| (Replay::new(old, of_old(old)), Against::default())),
+        totals: Totals::default(),
+        decisions,
+    };
+    let mut arrivals = Arrivals::new(ArrivalSettings {
+        times: Times::ALL.iter().copied().find(|times| times.name() == args.times).unwrap_or(Times::Auto),
+        spread: args.spread == Switch::On,
+        window: Span::from_secs(args.reorder),
+    });
+    let mut findings = Findings::default();
+    read_logs(&mut judge, &mut arrivals, &mut findings)?;
+    arrivals.finish(&mut |item| judge.decide(&item))?;
+    let Judge { replay, old, totals, mut decisions, .. } = judge;
     if let Some(decisions) = &mut decisions {
         decisions.out.flush().map_err(|error| unwritten(decisions.path, &error))?;
     }
-    progress.finish_and_clear();
-    print(&totals.text(&replay)).map_err(|error| (FAILED, format!("cannot write: {error}")))?;
+    let against = old.as_ref().map(|(_, against)| against);
+    let input = Input {
+        replay: &replay,
+        config: args.rules.config.to_string(),
+        logs: args.logs.iter().map(|log| log.display().to_string()).collect(),
+        lines: totals.lines,
+        unreadable: totals.unreadable,
+        outcomes: [totals.admitted, totals.refused, totals.unmatched],
+        delayed: totals.delayed,
+        assumptions: arrivals.assumptions(),
+        against: args.against.as_ref().map(ToString::to_string).zip(against),
+    };
+    let text = match args.json {
+        true => format!("{:#}\n", input.json()),
+        false => totals.text(&input),
+    };
+    print(&text).map_err(|error| (FAILED, format!("cannot write: {error}")))?;
+    if let Some((path, mut file)) = report {
+        file.write_all(input.html().as_bytes()).map_err(|error| unwritten(path, &error))?;
+    }
     if totals.unmatched * 2 > totals.decided() {
         findings.warnings.push(of_unmatched(&totals, &replay.unmatched, &snapshot.config, listener));
     }
     Ok(findings)
 }
 
-/// Replays one log until its end or until it is damaged.
-fn replay_log(
-    args: &Args,
-    log: &Path,
-    progress: &ProgressBar,
-    replay: &mut Replay<'_>,
-    totals: &mut Totals,
-    decisions: &mut Option<Decisions<'_>>,
-    findings: &mut Findings,
-) -> Result<(), Failure> {
-    let name = log.display().to_string();
-    let file = (args.logs.len() > 1).then_some(name.as_str());
-    let mut lines = match open(log, progress) {
-        Ok(lines) => lines,
-        Err(error) => {
-            findings.errors.push(unread(log, &error).1);
-            return Ok(());
+/// Reads all logs and passes their requests to `arrivals`, and what has arrived to `judge`.
+fn read_logs(judge: &mut Judge<'_>, arrivals: &mut Arrivals, findings: &mut Findings) -> Result<(), Failure> {
+    let args = judge.args;
+    let name = |file: usize| args.logs[file].display().to_string();
+    // Whether any line of a file could be read, and why the first one that could not be.
+    let mut read: Vec<(bool, Option<String>)> = vec![(false, None); args.logs.len()];
+    let progress = progress(&args.logs);
+    let line = |file: usize, line: u64, request: Result<_, String>| {
+        judge.totals.lines += 1;
+        if judge.totals.lines.is_multiple_of(50_000) {
+            let rate = judge.totals.lines as f64 / progress.elapsed().as_secs_f64().max(0.001);
+            progress.set_message(format!("{:.0} k lines/s", rate / 1e3));
+        }
+        match request {
+            Ok(request) => {
+                read[file].0 = true;
+                arrivals.push(Item { request, line, file }, &mut |item| judge.decide(&item))
+            }
+            Err(error) => {
+                let error = format!("{}:{line}: {}", name(file), escaped(&error));
+                read[file].1.get_or_insert_with(|| error.clone());
+                judge.totals.unreadable(error);
+                Ok(())
+            }
         }
     };
-    let mut line = Vec::new();
-    let (mut good, mut first_bad) = (false, None);
-    loop {
-        match lines.read_line(&mut line) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => {
-                findings.errors.push(damage(&name, &lines, &error));
-                return Ok(());
-            }
+    let mut ends = Vec::new();
+    logs::read(&args.logs, args.host.as_ref(), &progress, line, |file, end| ends.push((file, end)))?;
+    progress.finish_and_clear();
+    for (file, End { unopened, damage, padding }) in ends {
+        let name = name(file);
+        if let Some(error) = unopened {
+            findings.errors.push(unread(&args.logs[file], &error).1);
         }
-        if line.trim_ascii().is_empty() {
-            continue;
+        if let Some((error, number, offset)) = damage {
+            let place = match offset {
+                Some(offset) => {
+                    format!("{name} is damaged at byte {offset} of the compressed file, behind line {number}")
+                }
+                None => format!("cannot read {name} behind line {number}"),
+            };
+            findings.errors.push(format!("{place}: {error}; the report covers the lines before"));
+        } else if let (false, Some(first)) = &read[file] {
+            findings.errors.push(format!(
+                "{name} is no log: no line of it could be read, the first because of\n  {first}"
+            ));
         }
-        let request = match parse(&line, args.host.as_ref()) {
-            Ok(request) => request,
-            Err(_) if is_of_rule(&line) => continue,
-            Err(error) => {
-                let error = format!("{name}:{}: {}", lines.number(), escaped(&error.to_string()));
-                first_bad.get_or_insert_with(|| error.clone());
-                totals.unreadable(error);
-                continue;
-            }
-        };
-        good = true;
-        let row = replay.decide(&request);
-        match row.outcome {
-            Outcome::Admitted => totals.admitted += 1,
-            Outcome::Refused => totals.refused += 1,
-            Outcome::Unmatched => totals.unmatched += 1,
+        if let Some(padding) = padding {
+            let (at, length) = (padding.at, padding.length);
+            findings.warnings.push(format!(
+                "{name}: {length} zero bytes follow the compressed data, from byte {at} on; all lines were read"
+            ));
         }
-        totals.delayed += u64::from(!row.delay.is_zero());
-        if let Some(Decisions { path, out, rows }) = decisions {
-            let row = rows.json(&row, &request, lines.number(), file);
-            writeln!(out, "{row}").map_err(|error| unwritten(path, &error))?;
-        }
-    }
-    if let (false, Some(first)) = (good, first_bad) {
-        findings
-            .errors
-            .push(format!("{name} is no log: no line of it could be read, the first because of\n  {first}"));
-    }
-    if let Some(padding) = lines.padding() {
-        let (at, length) = (padding.at, padding.length);
-        findings.warnings.push(format!(
-            "{name}: {length} zero bytes follow the compressed data, from byte {at} on; all lines were read"
-        ));
     }
     Ok(())
 }
 
-/// The message about a damaged log.
-fn damage(name: &str, lines: &LogFile, error: &io::Error) -> String {
-    let number = lines.number();
-    let place = match lines.offset() {
-        Some(offset) => {
-            format!("{name} is damaged at byte {offset} of the compressed file, behind line {number}")
+impl Judge<'_> {
+    fn decide(&mut self, item: &Item) -> Result<(), Failure> {
+        let Item { request, line, file } = item;
+        let row = self.replay.decide(request);
+        match row.outcome {
+            Outcome::Admitted => self.totals.admitted += 1,
+            Outcome::Refused => self.totals.refused += 1,
+            Outcome::Unmatched => self.totals.unmatched += 1,
         }
-        None => format!("cannot read {name} behind line {number}"),
-    };
-    format!("{place}: {error}; the report covers the lines before")
+        self.totals.delayed += u64::from(!row.delay.is_zero());
+        let mut before: Option<Row<'_>> = None;
+        if let Some((old, against)) = &mut self.old {
+            let was = old.decide(request);
+            against.add(&was, &row, request.time);
+            before = Some(was);
+        }
+        if let Some(Decisions { path, out, rows }) = &mut self.decisions {
+            let name = self.args.logs[*file].display().to_string();
+            let file = (self.args.logs.len() > 1).then_some(name.as_str());
+            let row = rows.json(&row, request, (*line, file), before.map(|row| row.outcome));
+            writeln!(out, "{row}").map_err(|error| unwritten(path, &error))?;
+        }
+        Ok(())
+    }
 }
 
 fn unread(log: &Path, error: &io::Error) -> Failure {
@@ -260,18 +346,9 @@ fn check_readable(log: &Path) -> io::Result<()> {
 fn progress(logs: &[PathBuf]) -> ProgressBar {
     let sizes: Option<u64> = logs.iter().map(|log| std::fs::metadata(log).ok().map(|meta| meta.len())).sum();
     let (Some(size), true) = (sizes, io::stderr().is_terminal()) else { return ProgressBar::hidden() };
-    let template = "{wide_bar} {bytes}/{total_bytes} {eta}";
+    let template = "{wide_bar} {bytes}/{total_bytes} {msg}, {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(size).with_style(style);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
-}
-
-fn open(log: &Path, progress: &ProgressBar) -> io::Result<LogFile> {
-    let source: Box<dyn Read> = if log == Path::new(STDIN) {
-        Box::new(io::stdin())
-    } else {
-        Box::new(progress.wrap_read(File::open(log)?))
-    };
-    LogFile::new(source)
 }

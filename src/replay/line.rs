@@ -8,15 +8,17 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluicegate_limiter::{Span, Time};
-use sluicegate_wire::Headers;
-use sluicegate_wire::RequestHead;
+use sluicegate_wire::headers::is_value;
+use sluicegate_wire::{Headers, RequestHead, RequestTarget};
 use std::collections::HashMap;
 
 /// A request in a log.
 #[derive(Debug)]
 pub struct Request {
-    /// When it arrived.
+    /// When it arrived, or ended.
     pub time: Time,
+    /// Which kind of line the time is from.
+    pub origin: TimeOrigin,
     /// The client's address.
     pub client: IpAddr,
     /// Its head.
@@ -29,6 +31,15 @@ pub struct Request {
     pub bytes: Option<u64>,
     /// The bytes of the request's body, if the log has them.
     pub received: Option<u64>,
+}
+
+/// Which kind of line a time is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeOrigin {
+    /// A line of JSON: the time of arrival, with fractions of a second.
+    Json,
+    /// A line in the combined format: whole seconds, and the end of the request.
+    Combined,
 }
 
 /// Why a line cannot be read.
@@ -49,28 +60,103 @@ pub fn is_of_rule(line: &[u8]) -> bool {
     serde_json::from_slice(line).is_ok_and(|Kind { kind }| kind == "rule")
 }
 
-/// Parses a line of either format, which is detected. A request without a host gets `host`. Bytes that are not UTF-8 are
-/// replaced; in headers this affects only decisions by that header.
-///
-/// # Errors
-/// If the line has neither format, or one of its fields is not valid.
-pub fn parse(line: &[u8], host: Option<&HeaderValue>) -> Result<Request, LineError> {
-    // `from_utf8_lossy` is slower, and few lines need it.
-    let text = std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
-    let line = text.trim();
-    let mut request = if line.starts_with('{') { json(line)? } else { combined(line)? };
-    let replaced = matches!(text, Cow::Owned(_));
-    if replaced && request.parts.target.path_and_query().contains(char::REPLACEMENT_CHARACTER) {
-        return bad("the request target is not UTF-8");
+/// Parses lines of either format, which is detected for each.
+#[derive(Clone, Debug, Default)]
+pub struct LineParser {
+    /// The host of requests without one.
+    host: Option<HeaderValue>,
+    /// The last time of a line in the combined format, as it was written: most lines repeat it.
+    stamp: Option<(Box<str>, Time)>,
+}
+
+impl LineParser {
+    /// A parser that gives requests without a host this one.
+    pub fn new(host: Option<HeaderValue>) -> Self {
+        Self { host, stamp: None }
     }
-    let head = &mut request.parts;
-    if !head.headers.contains_key(header::HOST) {
-        match host.filter(|_| head.target.authority().is_none()) {
-            Some(host) => head.headers.insert(header::HOST, host.clone()),
-            None => head.version = Version::HTTP_10, // a request of HTTP/1.0 needs no host
+
+    /// Parses a line. Bytes that are not UTF-8 are replaced; in headers this affects only decisions by that header.
+    ///
+    /// # Errors
+    /// If the line has neither format, or one of its fields is not valid.
+    pub fn parse(&mut self, line: &[u8]) -> Result<Request, LineError> {
+        // `from_utf8_lossy` is slower, and few lines need it.
+        let text = std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
+        let line = text.trim();
+        let mut request = if line.starts_with('{') { json(line)? } else { self.combined(line)? };
+        let replaced = matches!(text, Cow::Owned(_));
+        if replaced && request.parts.target.path_and_query().contains(char::REPLACEMENT_CHARACTER) {
+            return bad("the request target is not UTF-8");
         }
+        let head = &mut request.parts;
+        if !head.headers.contains_key(header::HOST) {
+            match self.host.as_ref().filter(|_| head.target.authority().is_none()) {
+                Some(host) => head.headers.insert(header::HOST, host.clone()),
+                None => head.version = Version::HTTP_10, // a request of HTTP/1.0 needs no host
+            }
+        }
+        Ok(request)
     }
-    Ok(request)
+
+    /// The time of a line in the combined format, such as `10/Oct/2000:13:55:36 -0700`.
+    fn stamp(&mut self, text: &str) -> Result<Time, LineError> {
+        if let Some((last, time)) = &self.stamp
+            && **last == *text
+        {
+            return Ok(*time);
+        }
+        let parsed = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", text);
+        let Ok(time) = parsed.and_then(|time| time.to_timestamp()) else {
+            return bad(format!("`{text}` is not a time such as 10/Oct/2000:13:55:36 -0700"));
+        };
+        let nanos =
+            u64::try_from(time.as_nanosecond()).map_err(|_| LineError("a time before 1970".into()))?;
+        let time = Time::from_nanos(nanos);
+        self.stamp = Some((text.into(), time));
+        Ok(time)
+    }
+
+    /// `ADDRESS IDENT USER [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "AGENT"`, and the shorter `common`. A number
+    /// behind that is taken for the seconds that the request took.
+    fn combined(&mut self, line: &str) -> Result<Request, LineError> {
+        let Some((client, rest)) = line.split_once(' ') else {
+            return bad("neither JSON nor the combined format");
+        };
+        let client = address(client)?;
+        let Some((time, rest)) = rest.split_once('[').and_then(|(_, rest)| rest.split_once(']')) else {
+            return bad("no [time]");
+        };
+        let time = self.stamp(time)?;
+        let (request, mut rest) = quoted(rest).unwrap_or_default();
+        let plain = unescaped(request);
+        let mut words = plain.split(' ');
+        let (Some(method), Some(target)) = (words.next().filter(|m| !m.is_empty()), words.next()) else {
+            return bad("no \"request\"");
+        };
+        let status = leading_number(&mut rest).and_then(|status| status.parse().ok());
+        let bytes = leading_number(&mut rest).and_then(|bytes| bytes.parse().ok());
+        let mut headers = Headers::new();
+        for name in ["referer", "user-agent"] {
+            let Some((value, behind)) = quoted(rest) else { break };
+            rest = behind;
+            let value = unescaped(value);
+            if is_value(value.as_bytes()) && value != "-" {
+                headers.append(name, value.as_bytes());
+            }
+        }
+        let took = rest.trim().split(' ').next().and_then(|word| word.trim_matches('"').parse::<f64>().ok());
+        let duration = took.filter(|seconds| (0.0..1e6).contains(seconds));
+        Ok(Request {
+            time,
+            origin: TimeOrigin::Combined,
+            client,
+            parts: head(method, target, None, headers)?,
+            duration: duration.map(|seconds| Span::from_nanos((seconds * 1e9) as u64)),
+            status,
+            bytes,
+            received: None,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -117,12 +203,17 @@ fn json(line: &str) -> Result<Request, LineError> {
     };
     // Servers write an empty text or `-` for a missing value.
     let host = fields.host.as_deref().filter(|host| !matches!(*host, "" | "-"));
-    let parts = parts(&fields.method, &fields.path, host, headers)?;
+    let underscored = headers.iter().any(|(name, _)| name.as_str().contains('_'));
+    let mut headers: Headers = headers.into_iter().collect();
+    if underscored {
+        headers.note_underscore();
+    }
+    let parts = head(&fields.method, &fields.path, host, headers)?;
     let status = number("status", fields.status)?.map(StatusCode::from_u16).transpose();
     let status = status.map_err(|_| LineError("`status` is not a status".into()))?;
     let (time, client) = (raw_time(fields.time.get())?, address(&fields.client_ip)?);
     let (bytes, received) = (number("bytes", fields.bytes)?, number("bytes_in", fields.bytes_in)?);
-    Ok(Request { time, client, parts, duration, status, bytes, received })
+    Ok(Request { time, origin: TimeOrigin::Json, client, parts, duration, status, bytes, received })
 }
 
 /// A number, in quotes or not. `""` and `"-"` count as missing.
@@ -134,50 +225,6 @@ fn number<T: FromStr>(name: &str, raw: Option<&RawValue>) -> Result<Option<T>, L
         Err(_) if matches!(quoted, Some("" | "-")) => Ok(None),
         Err(_) => bad(format!("`{name}` is not such a number: {raw}")),
     }
-}
-
-/// `ADDRESS IDENT USER [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "AGENT"`, and the shorter `common`.
-fn combined(line: &str) -> Result<Request, LineError> {
-    let Some((client, rest)) = line.split_once(' ') else {
-        return bad("neither JSON nor the combined format");
-    };
-    let client = address(client)?;
-    let Some((time, rest)) = rest.split_once('[').and_then(|(_, rest)| rest.split_once(']')) else {
-        return bad("no [time]");
-    };
-    let Ok(time) =
-        jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).and_then(|time| time.to_timestamp())
-    else {
-        return bad(format!("`{time}` is not a time such as 10/Oct/2000:13:55:36 -0700"));
-    };
-    let (request, mut rest) = quoted(rest).unwrap_or_default();
-    let plain = unescaped(request);
-    let mut words = plain.split(' ');
-    let (Some(method), Some(target)) = (words.next().filter(|m| !m.is_empty()), words.next()) else {
-        return bad("no \"request\"");
-    };
-    let status = leading_number(&mut rest).and_then(|status| status.parse().ok());
-    let bytes = leading_number(&mut rest).and_then(|bytes| bytes.parse().ok());
-    let mut headers = Vec::new();
-    for name in [header::REFERER, header::USER_AGENT] {
-        let Some((value, behind)) = quoted(rest) else { break };
-        rest = behind;
-        if let Ok(value) = HeaderValue::from_bytes(unescaped(value).as_bytes())
-            && value != "-"
-        {
-            headers.push((name, value));
-        }
-    }
-    let nanos = u64::try_from(time.as_nanosecond()).map_err(|_| LineError("a time before 1970".into()))?;
-    Ok(Request {
-        time: Time::from_nanos(nanos),
-        client,
-        parts: parts(method, target, None, headers)?,
-        duration: None,
-        status,
-        bytes,
-        received: None,
-    })
 }
 
 /// A text without the escapes of quoted values: `\"`, `\\` and `\x22`. If the result is not UTF-8, the text is
@@ -209,13 +256,15 @@ fn unescaped(text: &str) -> Cow<'_, str> {
 /// The first text in double quotes, and the rest after it; `\"` does not end a text.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let inner = &text[text.find('"')? + 1..];
-    let mut escaped = false;
-    let end = inner.bytes().position(|b| {
-        let ends = b == b'"' && !escaped;
-        escaped = b == b'\\' && !escaped;
-        ends
-    })?;
-    Some((&inner[..end], &inner[end + 1..]))
+    let mut from = 0;
+    loop {
+        let end = from + inner[from..].find('"')?;
+        let escapes = inner[..end].bytes().rev().take_while(|byte| *byte == b'\\').count();
+        if escapes.is_multiple_of(2) {
+            return Some((&inner[..end], &inner[end + 1..]));
+        }
+        from = end + 1;
+    }
 }
 
 /// Takes a number from the start of the text, in quotes or not, or the `-` of a missing number. A `-` in quotes is not
@@ -231,22 +280,18 @@ fn leading_number<'a>(text: &mut &'a str) -> Option<&'a str> {
     })
 }
 
-fn parts(
-    method: &str,
-    target: &str,
-    host: Option<&str>,
-    headers: Vec<(HeaderName, HeaderValue)>,
-) -> Result<RequestHead, LineError> {
+fn head(method: &str, target: &str, host: Option<&str>, headers: Headers) -> Result<RequestHead, LineError> {
     let Ok(method) = Method::from_bytes(method.as_bytes()) else {
         return bad(format!("`{method}` is not a method"));
     };
-    let Ok(uri) = target.parse::<Uri>() else { return bad(format!("`{target}` is not a request target")) };
-    let underscored = headers.iter().any(|(name, _)| name.as_str().contains('_'));
-    let mut headers: Headers = headers.into_iter().collect();
-    if underscored {
-        headers.note_underscore();
-    }
-    let mut parts = RequestHead { method, target: uri.into(), version: Version::HTTP_11, headers };
+    let target = match RequestTarget::origin(target.as_bytes()) {
+        Some(target) => target,
+        None => match target.parse::<Uri>() {
+            Ok(uri) => uri.into(),
+            Err(_) => return bad(format!("`{target}` is not a request target")),
+        },
+    };
+    let mut parts = RequestHead { method, target, version: Version::HTTP_11, headers };
     if let Some(host) = host {
         let Ok(host) = HeaderValue::from_str(host) else { return bad("`host` is not a host") };
         parts.headers.insert(header::HOST, host);
@@ -313,7 +358,7 @@ mod tests {
     #[test]
     fn the_combined_format_is_parsed() {
         let line = br#"203.0.113.9 - ann [03/Jul/2024:12:00:00 +0200] "GET /a?b=c HTTP/1.1" 200 512 "-" "Mozilla \"5\"""#;
-        let request = parse(line, None).unwrap();
+        let request = LineParser::default().parse(line).unwrap();
         assert_eq!(request.time.as_nanos(), 1_720_000_800_000_000_000);
         assert_eq!(request.client.to_string(), "203.0.113.9");
         assert_eq!(
@@ -332,36 +377,36 @@ mod tests {
         for line in
             [&b"hello"[..], b"1.2.3.4 - - [x] \"GET / HTTP/1.1\" 200 1", b"{\"time\": 1}", b"\xff\xff", b""]
         {
-            assert!(parse(line, None).is_err());
+            assert!(LineParser::default().parse(line).is_err());
         }
         let quoted =
             br#"203.0.113.9 - - [03/Jul/2024:12:00:00 +0200] "GET /a\x22b HTTP/1.1" 200 5 "-" "x\x5C""#;
-        let request = parse(quoted, None).unwrap();
+        let request = LineParser::default().parse(quoted).unwrap();
         assert_eq!(
             (request.parts.target.path(), request.parts.headers.get("user-agent")),
             ("/a\"b", Some(&b"x\\"[..]))
         );
         let no_request = b"1.2.3.4 - - [03/Jul/2024:12:00:00 +0200] \"\\x16\\x03\" 400 0";
-        assert!(parse(no_request, None).is_err());
+        assert!(LineParser::default().parse(no_request).is_err());
     }
 
     #[test]
     fn numbers_may_be_in_quotes() {
         let line = br#"{"time": "5", "client_ip": "::1", "path": "/", "status": "404", "bytes": "7", "bytes_in": "-",
             "duration": "0.5"}"#;
-        let request = parse(line, None).unwrap();
+        let request = LineParser::default().parse(line).unwrap();
         assert_eq!((request.status.unwrap().as_u16(), request.bytes, request.received), (404, Some(7), None));
         assert_eq!(request.duration, Some(Span::from_nanos(500_000_000)));
         for wrong in [r#""4o4""#, "true", "-1", r#""1000""#] {
             let line = format!(r#"{{"time": 5, "client_ip": "::1", "path": "/", "status": {wrong}}}"#);
-            assert!(parse(line.as_bytes(), None).is_err(), "{wrong}");
+            assert!(LineParser::default().parse(line.as_bytes()).is_err(), "{wrong}");
         }
         let line = br#"::1 - - [03/Jul/2024:12:00:00 +0200] "GET / HTTP/1.1" "404" "7" "http://a" "agent""#;
-        let request = parse(line, None).unwrap();
+        let request = LineParser::default().parse(line).unwrap();
         assert_eq!((request.status.unwrap().as_u16(), request.bytes), (404, Some(7)));
         assert_eq!(request.parts.headers.get("referer"), Some(&b"http://a"[..]));
         let none = br#"::1 - - [03/Jul/2024:12:00:00 +0200] "GET / HTTP/1.1" - - "-" "agent""#;
-        let request = parse(none, None).unwrap();
+        let request = LineParser::default().parse(none).unwrap();
         assert_eq!((request.status, request.bytes), (None, None));
         assert_eq!(request.parts.headers.get("user-agent"), Some(&b"agent"[..]));
     }
@@ -386,18 +431,18 @@ mod tests {
     #[test]
     fn an_invalid_byte_affects_only_its_field() {
         let agent = b"::1 - - [03/Jul/2024:12:00:00 +0200] \"GET /a HTTP/1.1\" 200 5 \"-\" \"a\xffb\"";
-        assert_eq!(parse(agent, None).unwrap().parts.target.path(), "/a");
+        assert_eq!(LineParser::default().parse(agent).unwrap().parts.target.path(), "/a");
         let json = b"{\"time\": 5, \"client_ip\": \"::1\", \"path\": \"/\", \"headers\": {\"user-agent\": \"\xff\"}}";
-        assert!(parse(json, None).unwrap().parts.headers.contains_key("user-agent"));
+        assert!(LineParser::default().parse(json).unwrap().parts.headers.contains_key("user-agent"));
         let target = b"::1 - - [03/Jul/2024:12:00:00 +0200] \"GET /a\xff HTTP/1.1\" 200 5";
-        assert!(parse(target, None).unwrap_err().to_string().contains("not UTF-8"));
+        assert!(LineParser::default().parse(target).unwrap_err().to_string().contains("not UTF-8"));
     }
 
     #[test]
     fn the_default_host_applies_only_to_requests_without_host() {
         let assumed = HeaderValue::from_static("assumed.test");
         let host = |line: &str| {
-            let request = parse(line.as_bytes(), Some(&assumed)).unwrap();
+            let request = LineParser::new(Some(assumed.clone())).parse(line.as_bytes()).unwrap();
             crate::route::host(&request.parts).unwrap().into_owned()
         };
         let combined =

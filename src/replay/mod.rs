@@ -1,13 +1,25 @@
 //! Replays access logs: the decisions of the serving code on past requests, at the times in the log.
 
+mod against;
+mod arrivals;
+mod compare;
+mod demand;
 mod line;
 mod log_file;
+mod report;
 mod row;
 mod run;
+mod statistics;
 mod unmatched;
 
-pub use line::{LineError, Request, is_of_rule, parse};
+pub use against::{Against, Differences};
+pub use arrivals::{ArrivalSettings, Arrivals, Item, Times};
+pub use compare::{Comparison, Judged, LimitComparison};
+pub use demand::Demand;
+pub use line::{LineError, LineParser, Request, TimeOrigin, is_of_rule};
 pub use log_file::{LogFile, Padding};
+pub use report::Input;
 pub use row::{Row, RowWriter};
-pub use run::Replay;
+pub use run::{LimitCount, Replay};
+pub use statistics::{Group, Groups, LimitStatistics, Series, Statistics, Suggestion};
 pub use unmatched::{Frequent, Unmatched};

@@ -2,19 +2,22 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use http::StatusCode;
 use sluicegate_limiter::{Span, Time};
 
 use super::Request;
+use super::compare::Comparison;
 use super::row::Row;
+use super::statistics::Statistics;
 use super::unmatched::Unmatched;
 use crate::access_log::Outcome;
 use crate::auth::Answers;
 use crate::client_address;
 use crate::keys::KeyText;
-use crate::limit::{self, Holds, decide};
+use crate::limit::{self, Decision, Holds, Limit, decide};
 use crate::request::cost::settled;
 use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
 use crate::request::pipeline::match_answered;
@@ -31,8 +34,12 @@ pub struct Replay<'s> {
     /// The latest time of a request so far.
     now: Time,
     in_flight: BinaryHeap<Reverse<Ending>>,
-    /// Counts by limit.
-    pub limits: BTreeMap<String, LimitCount>,
+    /// Counts by the index of the limit.
+    counts: Vec<LimitCount>,
+    /// What else is found out, if it is wanted.
+    pub statistics: Option<Statistics>,
+    /// What every algorithm decides, if it is wanted.
+    pub comparison: Option<Comparison>,
     /// Requests that hold a place of a concurrency limit but have no duration.
     pub without_duration: u64,
     /// Requests that match no route.
@@ -40,7 +47,7 @@ pub struct Replay<'s> {
 }
 
 /// The decisions of one limit.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitCount {
     /// Requests that it admitted.
     pub admitted: u64,
@@ -86,14 +93,57 @@ impl<'s> Replay<'s> {
             listener,
             now: Time::EPOCH,
             in_flight: BinaryHeap::new(),
-            limits: BTreeMap::new(),
+            counts: vec![LimitCount::default(); snapshot.limits.len()],
+            statistics: None,
+            comparison: None,
             without_duration: 0,
             unmatched: Unmatched::default(),
         }
     }
 
+    /// Finds out more about the requests: who was refused when, and how large limits would have to be.
+    /// With `all_keys`, about every key, and not only those that are refused something.
+    #[must_use]
+    pub fn with_statistics(self, all_keys: bool) -> Self {
+        Self { statistics: Some(Statistics::new(self.counts.len(), all_keys)), ..self }
+    }
+
+    /// Decides by every algorithm too, if `compare` is set.
+    #[must_use]
+    pub fn comparing(self, compare: bool) -> Self {
+        Self { comparison: compare.then(|| Comparison::new(&self.snapshot.limits)), ..self }
+    }
+
+    /// The snapshot that decides.
+    pub const fn snapshot(&self) -> &'s Snapshot {
+        self.snapshot
+    }
+
+    /// The counts of the limits that were asked, with their indices, by name.
+    pub fn limits(&self) -> Vec<(usize, &'s str, LimitCount)> {
+        let limits = self.snapshot.limits.iter().zip(&self.counts).enumerate();
+        let asked = limits.filter(|(_, (_, count))| **count != LimitCount::default());
+        let mut all: Vec<_> =
+            asked.map(|(at, (limit, count))| (at, limit.config.name.as_str(), *count)).collect();
+        all.sort_unstable_by_key(|(_, name, _)| *name);
+        all
+    }
+
     /// Decides on the next request. A time before that of an earlier request counts as the latest time.
-    pub fn decide(&mut self, request: &Request) -> Row {
+    pub fn decide(&mut self, request: &Request) -> Row<'s> {
+        let row = self.judge(request);
+        if let Some(statistics) = &mut self.statistics {
+            statistics.traffic.add(self.now, 0, 1);
+            match row.outcome {
+                Outcome::Admitted => {}
+                Outcome::Refused => statistics.traffic.add(self.now, 1, 1),
+                Outcome::Unmatched => statistics.traffic.add(self.now, 2, 1),
+            }
+        }
+        row
+    }
+
+    fn judge(&mut self, request: &Request) -> Row<'s> {
         self.now = self.now.max(request.time);
         while self.in_flight.peek().is_some_and(|Reverse(ending)| ending.at <= self.now) {
             self.in_flight.pop(); // which releases its places
@@ -116,7 +166,7 @@ impl<'s> Replay<'s> {
             Ok(matched) if matches!(matched.route.target, Target::Usage) => {
                 return Row {
                     outcome: Outcome::Admitted, // it is answered without a charge
-                    route: Some(matched.route.name.clone()),
+                    route: Some(&matched.route.name),
                     ..Row::unmatched(client)
                 };
             }
@@ -130,8 +180,10 @@ impl<'s> Replay<'s> {
             Err(EarlyExit::Unauthenticated(unauthenticated)) => {
                 let Unauthenticated { matched, reject } = *unauthenticated;
                 let row = self.evaluate(matched, request, Some(StatusCode::UNAUTHORIZED));
-                let limit = match reject {
-                    EarlyReject::KeyMissing { limit, .. } => Some(limit),
+                let limit = match &reject {
+                    EarlyReject::KeyMissing { limit, .. } => {
+                        self.snapshot.limit(limit).map(|limit| limit.config.name.as_str())
+                    }
                     _ => None,
                 };
                 return match row.outcome {
@@ -144,14 +196,12 @@ impl<'s> Replay<'s> {
         };
         let unmatched = Row::unmatched(client);
         match reject {
-            EarlyReject::AddressDenied { route } => Row {
-                outcome: Outcome::Refused,
-                route: Some(snapshot.routes[route].name.clone()),
-                ..unmatched
-            },
+            EarlyReject::AddressDenied { route } => {
+                Row { outcome: Outcome::Refused, route: Some(&snapshot.routes[route].name), ..unmatched }
+            }
             EarlyReject::Preflight { route } => Row {
                 outcome: Outcome::Admitted, // the gateway answers it without a charge
-                route: route.map(|route| snapshot.routes[route].name.clone()),
+                route: route.map(|route| snapshot.routes[route].name.as_str()),
                 ..unmatched
             },
             reject => {
@@ -162,8 +212,19 @@ impl<'s> Replay<'s> {
     }
 
     /// Evaluates the limits; `status` is that of the response if they admit the request.
-    fn evaluate(&mut self, mut matched: Matched<'_>, request: &Request, status: Option<StatusCode>) -> Row {
+    fn evaluate(
+        &mut self,
+        mut matched: Matched<'s>,
+        request: &Request,
+        status: Option<StatusCode>,
+    ) -> Row<'s> {
         let decision = decide(&matched.asks, false);
+        if let Some(statistics) = &mut self.statistics {
+            observe(statistics, &self.snapshot.limits, &matched, &decision, self.now);
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.add(&matched.selected, &matched.asks);
+        }
         let reported = reported_verdict(&matched.selected, &decision);
         let key = reported.map(|at| std::mem::take(&mut matched.asks[at].text)).unwrap_or_default();
         self.row(matched.with_decision(decision, self.now), (reported, key), request, status)
@@ -171,26 +232,26 @@ impl<'s> Replay<'s> {
 
     fn row(
         &mut self,
-        mut evaluated: Evaluated<'_>,
+        mut evaluated: Evaluated<'s>,
         (reported, key): (Option<usize>, KeyText),
         request: &Request,
         status: Option<StatusCode>,
-    ) -> Row {
+    ) -> Row<'s> {
         let Evaluated { matched: Matched { selected, .. }, decision, .. } = &evaluated;
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
         for (one, verdict) in selected.iter().zip(&decision.verdicts) {
             let limit = one.limit;
-            let count = self.limits.entry(limit.config.name.clone()).or_default();
+            let count = &mut self.counts[one.index];
             match (verdict.answer, limit.enforces()) {
                 (Err(_), _) if one.candidate => {
                     count.candidate_refused += 1;
-                    candidate.push(limit.config.name.clone());
+                    candidate.push(limit.config.name.as_str());
                 }
                 (Ok(_), _) if one.candidate => {}
                 (Err(_), true) => count.refused += 1,
                 (Err(_), false) => {
                     count.shadow_refused += 1;
-                    shadow.push(limit.config.name.clone());
+                    shadow.push(limit.config.name.as_str());
                 }
                 (Ok(_), _) => count.admitted += u64::from(decision.admitted),
             }
@@ -198,8 +259,8 @@ impl<'s> Replay<'s> {
         let refused = reported.filter(|_| !decision.admitted);
         let row = Row {
             outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
-            route: Some(evaluated.matched.route.name.clone()),
-            limit: reported.map(|at| selected[at].limit.config.name.clone()),
+            route: Some(&evaluated.matched.route.name),
+            limit: reported.map(|at| selected[at].limit.config.name.as_str()),
             remaining: reported.map(|at| decision.verdicts[at].usage.remaining),
             retry_after: refused.map_or(Some(Span::ZERO), |at| retry_after(&decision.verdicts[at])),
             delay: decision.delay,
@@ -225,5 +286,29 @@ impl<'s> Replay<'s> {
             self.in_flight.push(Reverse(Ending { at, _holds: holds }));
         }
         row
+    }
+}
+
+/// Finds out about the limits of one request.
+fn observe(
+    statistics: &mut Statistics,
+    limits: &[Arc<Limit>],
+    matched: &Matched<'_>,
+    decision: &Decision,
+    now: Time,
+) {
+    let identity = (matched.identity.plan(), matched.identity.consumer());
+    statistics.groups.add(&matched.route.name, identity, !decision.admitted);
+    for ((one, verdict), ask) in matched.selected.iter().zip(&decision.verdicts).zip(&matched.asks) {
+        if one.candidate {
+            continue;
+        }
+        let refused = verdict.answer.is_err();
+        if !refused && !decision.admitted {
+            continue; // another limit refuses, and this one counts nothing
+        }
+        let usual = Arc::ptr_eq(one.limit, &limits[one.index]);
+        let (key, asked) = ((ask.key, &ask.text), (now, ask.cost));
+        statistics.limits[one.index].add(one.limit, key, asked, refused, (usual, statistics.all_keys));
     }
 }

@@ -1,6 +1,7 @@
 //! The report of a replay.
 
-use crate::replay::{Replay, Unmatched};
+use crate::replay::{Input, Unmatched};
+use serde_json::Value;
 use sluicegate_config::Config;
 
 /// The number of unreadable lines that are listed.
@@ -10,6 +11,12 @@ const MAX_UNMATCHED: usize = 3;
 /// The bytes of a text from a log that are shown.
 const MAX_TEXT: usize = 200;
 
+/// The keys that are listed for each limit.
+const MAX_KEYS: usize = 5;
+/// The characters of a plot, and those that it is made of.
+const PLOT_WIDTH: usize = 64;
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
 /// The totals of all logs.
 #[derive(Default)]
 pub(super) struct Totals {
@@ -17,7 +24,9 @@ pub(super) struct Totals {
     pub(super) refused: u64,
     pub(super) unmatched: u64,
     pub(super) delayed: u64,
-    unreadable: u64,
+    /// The lines that were read.
+    pub(super) lines: u64,
+    pub(super) unreadable: u64,
     listed: Vec<String>,
 }
 
@@ -105,7 +114,8 @@ impl Totals {
         }
     }
 
-    pub(super) fn text(&self, replay: &Replay<'_>) -> String {
+    pub(super) fn text(&self, input: &Input<'_>) -> String {
+        let replay = input.replay;
         let mut out = String::new();
         let decided = self.decided();
         let share = |n: u64| if decided == 0 { 0.0 } else { n as f64 * 100.0 / decided as f64 };
@@ -116,9 +126,10 @@ impl Totals {
         if self.delayed > 0 {
             out += &line!("{:>12} of those admitted would have been held for a while", self.delayed);
         }
-        if !replay.limits.is_empty() {
+        let limits = replay.limits();
+        if !limits.is_empty() {
             out += &line!("\n{:<24} {:>12} {:>12} {:>14}", "limit", "admitted", "refused", "shadow refused");
-            for (name, count) in &replay.limits {
+            for (_, name, count) in limits {
                 let candidate = match count.candidate_refused {
                     0 => String::new(),
                     refused => format!("   its candidate would refuse {refused}"),
@@ -131,12 +142,16 @@ impl Totals {
                 );
             }
         }
+        out += &self.plots(input);
         if replay.without_duration > 0 {
             out += &line!(
                 "\n{} requests hold a place of a concurrency limit but say no `duration`: \
                  they counted as if they had ended at once",
                 replay.without_duration
             );
+        }
+        for assumption in &input.assumptions {
+            out += &line!("\n{assumption}");
         }
         if self.unreadable > 0 {
             let lines = if self.unreadable == 1 { "line" } else { "lines" };
@@ -150,4 +165,91 @@ impl Totals {
         }
         out
     }
+
+    /// What was found out about each limit that refuses, in a few lines.
+    fn plots(&self, input: &Input<'_>) -> String {
+        let report = input.json();
+        let mut out = String::new();
+        for limit in report["limits"].as_array().into_iter().flatten().filter(|limit| limit["refused"] != 0) {
+            let counts = |what: &str| -> Vec<u64> {
+                let all = limit["series"][what].as_array().into_iter().flatten();
+                all.map(|count| count.as_u64().unwrap_or(0)).collect()
+            };
+            let name = limit["name"].as_str().unwrap_or_default();
+            out += &line!("\n{name}: {}", limit["quota"].as_str().unwrap_or_default());
+            out += &line!("    admitted {}", plot(&counts("admitted")));
+            out += &line!("     refused {}", plot(&counts("refused")));
+            let all = limit["clients"].as_u64().map_or_else(String::new, |all| format!("of {all} "));
+            out += &line!("{:>12} {all}keys were refused something", number(&limit["clients_refused"]));
+            for key in limit["top_refused"].as_array().into_iter().flatten().take(MAX_KEYS) {
+                let text = key["key"].as_str().unwrap_or("(no key)");
+                out += &line!("{:>12} refused of {}", number(&key["refused"]), escaped(text));
+            }
+            for suggestion in limit["suggested"].as_array().into_iter().flatten() {
+                let share = suggestion["refused_clients"].as_f64().unwrap_or(0.0) * 100.0;
+                out += &line!(
+                    "{:>12} refuses at most {share} % of the keys something",
+                    suggestion["rate"].as_str().unwrap_or_default()
+                );
+            }
+        }
+        if let Some((old, against)) = &input.against {
+            out += &line!(
+                "\nagainst {old}: {} requests are newly refused, {} are freed",
+                against.all.newly_refused,
+                against.all.freed
+            );
+            for key in report["against"]["keys"].as_array().into_iter().flatten().take(MAX_KEYS) {
+                let text = key["key"].as_str().unwrap_or("(no key)");
+                out += &line!(
+                    "{:>12} newly refused, {} freed of {}",
+                    number(&key["newly_refused"]),
+                    key["freed"],
+                    escaped(text)
+                );
+            }
+        }
+        for compared in report["algorithms"].as_array().into_iter().flatten() {
+            out += &line!(
+                "\n{:<34} {:>10} {:>16} {:>17} {:>14}",
+                format!("{}, {}", text(&compared["limit"]), text(&compared["rate"])),
+                "refused",
+                "wrongly refused",
+                "wrongly admitted",
+                "most in window"
+            );
+            for row in compared["rows"].as_array().into_iter().flatten() {
+                let percent = |field: &str| format!("{:.3} %", row[field].as_f64().unwrap_or(0.0) * 100.0);
+                out += &line!(
+                    "{:<34} {:>10} {:>16} {:>17} {:>14}",
+                    text(&row["label"]),
+                    number(&row["refused"]),
+                    percent("wrongly_refused"),
+                    percent("wrongly_admitted"),
+                    format!("{:.2} x", row["worst"].as_f64().unwrap_or(0.0))
+                );
+            }
+        }
+        out
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Counts over time in one line of characters.
+fn plot(counts: &[u64]) -> String {
+    let most = counts.len().div_ceil(PLOT_WIDTH).max(1);
+    let sums: Vec<u64> = counts.chunks(most).map(|chunk| chunk.iter().sum()).collect();
+    let highest = sums.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |sum: &u64| match sum {
+        0 => ' ',
+        sum => BARS[((sum * BARS.len() as u64).div_ceil(highest) as usize).clamp(1, BARS.len()) - 1],
+    };
+    sums.iter().map(bar).collect()
 }

@@ -1,0 +1,273 @@
+//! The report of a replay: as JSON, and as one HTML page that needs no network.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sluicegate_limiter::{Quota, Span};
+
+use super::compare::{Judged, LimitComparison};
+use super::statistics::Suggestion;
+use super::{Against, Comparison, Group, LimitStatistics, Replay, Series, Statistics};
+use crate::limit::Limit;
+use crate::shown_key::ShownKeys;
+
+/// The shares of clients that may be refused, for which rates are suggested.
+pub(super) const SHARES: [f64; 3] = [0.001, 0.01, 0.05];
+/// Below this number of clients the shares are coarse.
+const FEW: usize = 1_000;
+/// The keys, targets and groups that are listed.
+const LISTED: usize = 50;
+/// The bounds of the shares of a limit that clients need, and of the limit.
+const BOUNDS: [f64; 14] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5, 2.0, 5.0, 10.0];
+
+const PAGE: &str = include_str!("report/index.html");
+const STYLE: &str = include_str!("report/style.css");
+const SCRIPT: &str = include_str!("report/script.js");
+const CHARTS: &str = include_str!("report/charts.js");
+
+/// What a report is made of.
+pub struct Input<'a> {
+    /// The replay.
+    pub replay: &'a Replay<'a>,
+    /// The name of the configuration.
+    pub config: String,
+    /// The names of the logs.
+    pub logs: Vec<String>,
+    /// The lines that were read.
+    pub lines: u64,
+    /// Those of them that could not be understood.
+    pub unreadable: u64,
+    /// Admitted, refused and unmatched requests.
+    pub outcomes: [u64; 3],
+    /// Admitted requests that would have waited.
+    pub delayed: u64,
+    /// What was assumed of the logs.
+    pub assumptions: Vec<String>,
+    /// The other configuration and the differences.
+    pub against: Option<(String, &'a Against)>,
+}
+
+/// The time axis of all charts: the second at which it begins, the seconds of a step, and the number of steps.
+type Axis = (u64, u64, usize);
+
+impl Input<'_> {
+    /// The report as JSON.
+    pub fn json(&self) -> Value {
+        let snapshot = self.replay.snapshot();
+        let shown = snapshot.shown_keys();
+        let [admitted, refused, unmatched] = self.outcomes;
+        let none = Statistics::new(0, false);
+        let statistics = self.replay.statistics.as_ref().unwrap_or(&none);
+        let axis = axis(&statistics.traffic);
+        let (from, step, steps) = axis;
+        let traffic = |which| statistics.traffic.column(which, axis);
+        let limits = self.replay.limits().into_iter().map(|(at, name, count)| {
+            let limit = &snapshot.limits[at];
+            let mut told = json!({
+                "name": name,
+                "quota": quota(&limit.config.quota),
+                "admitted": count.admitted,
+                "refused": count.refused,
+                "shadow_refused": count.shadow_refused,
+                "candidate_refused": count.candidate_refused,
+            });
+            if let (Some(found), Some(told)) = (statistics.limits.get(at), told.as_object_mut()) {
+                told.extend(of_limit(limit, found, (axis, statistics.all_keys), &shown));
+            }
+            told
+        });
+        let targets = self.replay.unmatched.targets.top(LISTED);
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "config": self.config,
+            "logs": self.logs,
+            "lines": self.lines,
+            "unreadable": self.unreadable,
+            "unmatched": unmatched,
+            "admitted": admitted,
+            "refused": refused,
+            "delayed": self.delayed,
+            "from": from,
+            "to": from + step * steps as u64,
+            "step": step,
+            "assumptions": self.assumptions,
+            "traffic": { "requests": traffic(0), "refused": traffic(1), "unmatched": traffic(2) },
+            "limits": limits.collect::<Vec<_>>(),
+            "groups": {
+                "route": groups(&statistics.groups.routes),
+                "plan": groups(&statistics.groups.plans),
+                "consumer": groups(&statistics.groups.consumers),
+            },
+            "unmatched_paths": targets.iter().map(|(target, count)| json!({ "target": target, "count": count })).collect::<Vec<_>>(),
+            "unmatched_why": self.replay.unmatched.differences().iter().map(|(parts, count)| json!({
+                "why": parts.names().collect::<Vec<_>>().join(", "),
+                "count": count,
+            })).collect::<Vec<_>>(),
+            "against": self.against.as_ref().map(|(old, against)| of_against(old, against, axis, &shown)),
+            "algorithms": self.replay.comparison.as_ref().map(|comparison| self.compared(comparison, axis)),
+        })
+    }
+
+    /// The report as a page.
+    pub fn html(&self) -> String {
+        let data = self.json().to_string().replace('<', "\\u003c");
+        let script = format!("{CHARTS}\n{SCRIPT}");
+        PAGE.replace("/*style*/", STYLE).replace("/*script*/", &script).replace("/*data*/", &data)
+    }
+
+    fn compared(&self, comparison: &Comparison, axis: Axis) -> Vec<Value> {
+        let limits = comparison.limits.iter().zip(&self.replay.snapshot().limits);
+        let compared = limits.filter_map(|(compared, limit)| Some((compared.as_ref()?, limit)));
+        let asked = compared.filter(|(compared, _)| compared.requests > 0);
+        asked.map(|(compared, limit)| of_comparison(compared, limit, axis)).collect()
+    }
+}
+
+fn axis<const N: usize>(series: &Series<N>) -> Axis {
+    let (from, step) = series.begin_and_step();
+    (from, step, series.len())
+}
+
+/// What is found out about a limit.
+fn of_limit(
+    limit: &Limit,
+    found: &LimitStatistics,
+    (axis, all_keys): (Axis, bool),
+    shown: &ShownKeys<'_>,
+) -> serde_json::Map<String, Value> {
+    let quota = &limit.config.quota;
+    let suggestions = match quota {
+        Quota::Concurrency(..) => Vec::new(),
+        _ if !all_keys => Vec::new(),
+        _ => found.suggestions(&SHARES),
+    };
+    let suggested = suggestions.iter().map(|suggestion| of_suggestion(limit, suggestion));
+    let top = found.most_refused(LISTED).into_iter().map(|key| {
+        json!({
+            "key": shown.text(&key.text),
+            "refused": key.refused,
+            "admitted": key.admitted,
+            "first": key.first_refused.map(|at| at.as_nanos() as f64 / 1e9),
+        })
+    });
+    let mut peaks = [0_u64; BOUNDS.len() + 1];
+    for key in found.keys.values().filter(|key| key.demand.is_known() && key.count > 0) {
+        let share = key.demand.count().map_or(f64::INFINITY, |count| count as f64 / key.count as f64);
+        peaks[BOUNDS.partition_point(|bound| *bound < share)] += 1;
+    }
+    let clients = found.keys.len() + usize::from(found.beyond > 0);
+    let note = match (clients, found.beyond) {
+        (_, 1..) => Some(format!("{} requests of further keys are counted in sum only", found.beyond)),
+        (..FEW, _) => Some(format!("{clients} clients are few: a share of 0.1 % is less than one of them")),
+        _ => None,
+    };
+    let told = json!({
+        "clients": all_keys.then_some(found.keys.len()),
+        "clients_refused": found.keys.values().filter(|key| key.refused > 0).count(),
+        "series": { "admitted": found.series.column(0, axis), "refused": found.series.column(1, axis) },
+        "top_refused": top.collect::<Vec<_>>(),
+        "peaks": { "bounds": BOUNDS, "clients": peaks },
+        "suggested": suggested.collect::<Vec<_>>(),
+        "suggestion_note": note,
+    });
+    match told {
+        Value::Object(told) => told,
+        _ => serde_json::Map::new(),
+    }
+}
+
+fn of_suggestion(limit: &Limit, suggestion: &Suggestion) -> Value {
+    let period = limit.config.quota.rate().map_or(Span::SECOND, |rate| rate.period());
+    let rate = rate(suggestion.count, period);
+    json!({
+        "refused_clients": suggestion.share,
+        "rate": rate,
+        "yaml": format!("limits: {{{}: {{rate: {rate}}}}}", limit.config.name),
+        "clients_refused": suggestion.refused,
+        "clients": suggestion.clients,
+    })
+}
+
+/// A rate as the file writes it.
+pub(super) fn rate(count: u64, period: Span) -> String {
+    let unit = match period.as_nanos() {
+        1_000_000_000 => "s".to_owned(),
+        60_000_000_000 => "min".to_owned(),
+        3_600_000_000_000 => "h".to_owned(),
+        86_400_000_000_000 => "day".to_owned(),
+        _ => period.to_string(),
+    };
+    format!("{count}/{unit}")
+}
+
+fn quota(quota: &Quota) -> String {
+    let rate = quota.rate().map(|configured| rate(configured.count(), configured.period()));
+    let numbers = match quota {
+        Quota::TokenBucket(_, _, burst) | Quota::LeakyBucket(_, _, burst) => format!(", burst {burst}"),
+        Quota::SlidingWindow(window, _) => {
+            format!(", {} slices{}", window.slices(), if window.is_strict() { ", strict" } else { "" })
+        }
+        Quota::Concurrency(_, most) => format!(", {most} at once"),
+        Quota::FixedWindow(..) | Quota::SlidingLog(..) => String::new(),
+    };
+    format!("{}{}{numbers}", quota.algorithm(), rate.map(|rate| format!(", {rate}")).unwrap_or_default())
+}
+
+fn groups(groups: &BTreeMap<Box<str>, Group>) -> Vec<Value> {
+    let mut all: Vec<_> = groups.iter().collect();
+    all.sort_by_key(|(_, group)| Reverse((group.refused, group.requests)));
+    let told = |(name, group): (_, &Group)| json!({ "name": name, "requests": group.requests, "refused": group.refused });
+    all.into_iter().take(LISTED).map(told).collect()
+}
+
+fn of_against(old: &str, against: &Against, axis: Axis, shown: &ShownKeys<'_>) -> Value {
+    let limits = against.limits.iter().map(|(name, differences)| {
+        json!({ "name": name, "newly_refused": differences.newly_refused, "freed": differences.freed })
+    });
+    let keys = against.top(LISTED).into_iter().map(|(key, differences)| {
+        json!({
+            "key": shown.text(key),
+            "newly_refused": differences.newly_refused,
+            "freed": differences.freed,
+        })
+    });
+    json!({
+        "old": old,
+        "newly_refused": against.all.newly_refused,
+        "freed": against.all.freed,
+        "limits": limits.collect::<Vec<_>>(),
+        "keys": keys.collect::<Vec<_>>(),
+        "series": { "newly_refused": against.series.column(0, axis), "freed": against.series.column(1, axis) },
+    })
+}
+
+fn of_comparison(compared: &LimitComparison, limit: &Limit, axis: Axis) -> Value {
+    let requests = compared.requests.max(1) as f64;
+    let count = compared.rate.count();
+    let row = |judged: &Judged| {
+        json!({
+            "label": judged.label,
+            "refused": judged.refused,
+            "wrongly_refused": judged.wrongly_refused as f64 / requests,
+            "wrongly_admitted": judged.wrongly_admitted as f64 / requests,
+            "worst": judged.most as f64 / count as f64,
+        })
+    };
+    let all = std::iter::once(compared.exact()).chain(&compared.algorithms);
+    let curve = |judged: &Judged| json!({ "label": judged.label, "counts": judged.admitted.column(0, axis) });
+    let windows = compared.windows.iter().enumerate().map(|(index, (slices, judged))| {
+        let mut told = row(judged);
+        told["n"] = (*slices).into();
+        told["mean_error"] = compared.mean_error(index).into();
+        told
+    });
+    json!({
+        "limit": limit.config.name,
+        "rate": rate(count, compared.rate.period()),
+        "requests": compared.requests,
+        "rows": all.map(row).collect::<Vec<_>>(),
+        "curves": std::iter::once(compared.exact()).chain(&compared.algorithms).map(curve).collect::<Vec<_>>(),
+        "windows": windows.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,202 @@
+//! What a replay reports: JSON, suggested rates that keep what they promise, other rules, algorithms side by side, a page.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::harness::Folder;
+use crate::harness::folder::text;
+
+fn rules(limit: &str) -> String {
+    format!(
+        "listen: [127.0.0.1:18080]\nlimits:\n  per-ip: {{key: ip, {limit}}}\nroutes:\n  \
+         - {{name: all, match: {{path: /v1/*}}, respond: {{status: 200}}, limits: [per-ip]}}\n"
+    )
+}
+
+/// Requests of 2,000 clients within ten minutes: most have a few, some many, a few bursts.
+fn log() -> String {
+    let (mut all, mut state) = (Vec::new(), 7_u64);
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    for client in 0..2_000_u64 {
+        let requests = 1 + random(4) + if client % 40 == 0 { random(80) } else { 0 };
+        let burst = random(600_000);
+        for _ in 0..requests {
+            let at = if client % 3 == 0 { burst + random(3_000) } else { random(600_000) };
+            all.push((at, client));
+        }
+    }
+    all.sort_unstable();
+    let line = |(at, client): (u64, u64)| {
+        let (high, low) = (client / 250, client % 250);
+        format!(
+            "{{\"time\": {}.{:03}, \"client_ip\": \"10.0.{high}.{low}\", \"path\": \"/v1/x\"}}\n",
+            1_719_850_000 + at / 1_000,
+            at % 1_000
+        )
+    };
+    all.into_iter().map(line).collect()
+}
+
+fn report(folder: &Folder, args: &[&str]) -> Value {
+    let output = folder.run(&[&["replay", "log", "--json"], args].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A suggested rate, written into the file and replayed, refuses no more clients than was promised, and one less would have
+/// refused more.
+#[test]
+fn a_suggestion_keeps_its_promise() {
+    for limit in [
+        "rate: 5/min",
+        "rate: 5/min, burst: 20",
+        "algorithm: fixed_window, rate: 5/min",
+        "algorithm: sliding_window, rate: 5/min, slices: 6",
+        "algorithm: sliding_window, rate: 5/min, slices: 6, strict: true",
+        "algorithm: sliding_log, rate: 5/min",
+    ] {
+        let folder = Folder::with(&[("gateway.yaml", &rules(limit)), ("log", &log())]);
+        let told = report(&folder, &[]);
+        let found = &told["limits"][0];
+        assert_eq!(found["clients"], 2_000, "{limit}");
+        assert_eq!(found["suggested"].as_array().unwrap().len(), 3, "{limit}: {found}");
+        for suggestion in found["suggested"].as_array().unwrap() {
+            let (rate, promised) =
+                (suggestion["rate"].as_str().unwrap(), suggestion["refused_clients"].as_f64().unwrap());
+            let replayed = |count: u64| {
+                let file = rules(&limit.replace("rate: 5/min", &format!("rate: {count}/min")));
+                std::fs::write(folder.path("gateway.yaml"), file).unwrap();
+                report(&folder, &[])["limits"][0]["clients_refused"].as_u64().unwrap()
+            };
+            let count: u64 = rate.strip_suffix("/min").unwrap().parse().unwrap();
+            let refused = replayed(count);
+            assert_eq!(suggestion["clients_refused"], refused, "{limit} {rate}");
+            assert!(refused as f64 <= promised * 2_000.0, "{limit} {rate}: {refused}");
+            assert!(count == 1 || replayed(count - 1) as f64 > promised * 2_000.0, "{limit} {rate}");
+        }
+    }
+}
+
+/// The JSON has what was read, what was decided, and the same numbers as the text.
+#[test]
+fn the_report_is_also_json() {
+    let lines = concat!(
+        "{\"time\": 1719850000.0, \"client_ip\": \"203.0.113.9\", \"path\": \"/v1/a\"}\n",
+        "{\"time\": 1719850000.1, \"client_ip\": \"203.0.113.9\", \"path\": \"/v1/a\"}\n\nnonsense\n",
+        "{\"time\": 1719850000.2, \"client_ip\": \"203.0.113.9\", \"path\": \"/none\"}\n"
+    );
+    let folder = Folder::with(&[("gateway.yaml", &rules("rate: 1/min")), ("log", lines)]);
+    let told = report(&folder, &[]);
+    for (field, value) in [("lines", 4), ("unreadable", 1), ("unmatched", 1), ("admitted", 1), ("refused", 1)]
+    {
+        assert_eq!(told[field], value, "{field}: {told}");
+    }
+    let limit = &told["limits"][0];
+    assert_eq!(
+        (&limit["name"], &limit["admitted"], &limit["refused"]),
+        (&json!("per-ip"), &json!(1), &json!(1))
+    );
+    assert_eq!((&limit["top_refused"][0]["key"], &limit["clients"]), (&json!("ip:203.0.113.9"), &json!(1)));
+    assert_eq!((&told["against"], &told["algorithms"]), (&Value::Null, &Value::Null));
+    assert_eq!(told["unmatched_paths"][0]["count"], 1);
+}
+
+/// Two configurations in one pass: who is newly refused and who is freed.
+#[test]
+fn rules_are_compared() {
+    let folder = Folder::with(&[
+        ("gateway.yaml", &rules("rate: 2/min")),
+        ("old.yaml", &rules("rate: 4/min").replace("/v1/*", "/v1/x")),
+        ("log", &log()),
+    ]);
+    let one = |config: &str| report(&folder, &["--config", config])["refused"].as_u64().unwrap();
+    let (old, new) = (one("old.yaml"), one("gateway.yaml"));
+    let against = &report(&folder, &["--against", "old.yaml", "--decisions", "out.jsonl"])["against"];
+    let (newly, freed) = (against["newly_refused"].as_u64().unwrap(), against["freed"].as_u64().unwrap());
+    assert!(newly > 0 && old + newly - freed == new, "{old} {new} {newly} {freed}");
+    let rows = folder.read("out.jsonl");
+    let changed = |row: &&Value| row["against"] == "admitted" && row["outcome"] == "refused";
+    assert_eq!(rows.iter().filter(changed).count() as u64, newly);
+    let people = folder.run(&["replay", "log", "--against", "old.yaml"]);
+    assert!(text(&people).contains(&format!("{newly} requests are newly refused")), "{}", text(&people));
+    let missing = folder.run(&["replay", "log", "--against", "none.yaml"]);
+    assert_eq!(missing.status.code(), Some(1), "{}", text(&missing));
+}
+
+/// Lines in the combined format: a slow request arrived before the quick ones, and a second's requests not all at once.
+#[test]
+fn arrivals_are_restored() {
+    let mut lines = String::new();
+    let mut line = |second: u64, ip: u64, took: &str| {
+        _ = writeln!(
+            lines,
+            "192.0.2.{ip} - - [03/Jul/2024:10:00:{second:02} +0000] \"GET /v1/x HTTP/1.1\" 200 1 \"-\" \"-\" {took}"
+        );
+    };
+    (0..10).for_each(|_| line(1, 1, ""));
+    line(30, 2, "0.1");
+    line(31, 2, "10");
+    let folder = Folder::with(&[("gateway.yaml", &rules("rate: 2/s")), ("log", &lines)]);
+    let spread = report(&folder, &["--decisions", "out.jsonl"]);
+    assert_eq!(spread["refused"], 7, "two, and what refills within the second: {spread}");
+    let assumed = spread["assumptions"].to_string();
+    for word in ["10 requests are whole seconds", "2 requests arrived earlier"] {
+        assert!(assumed.contains(word), "{word}: {assumed}");
+    }
+    let order: Vec<u64> = folder.read("out.jsonl").iter().map(|row| row["line"].as_u64().unwrap()).collect();
+    assert_eq!(order[10..], [12, 11], "it arrived first");
+    let literal = report(&folder, &["--spread", "off", "--times", "arrival", "--decisions", "out.jsonl"]);
+    assert_eq!((&literal["refused"], &literal["assumptions"]), (&json!(8), &json!([])));
+}
+
+/// Every algorithm beside the exact log: that one is never wrong, a strict window never admits more than its count, and a
+/// burst across the border of a fixed window gets twice of it.
+#[test]
+fn algorithms_are_compared() {
+    let mut lines = String::new();
+    for millis in (59_000..59_900).step_by(30).chain((60_100..61_000).step_by(30)) {
+        _ = writeln!(
+            lines,
+            "{{\"time\": {}.{:03}, \"client_ip\": \"192.0.2.1\", \"path\": \"/v1/x\"}}",
+            1_719_849_960 + millis / 1_000,
+            millis % 1_000
+        );
+    }
+    let folder = Folder::with(&[("gateway.yaml", &rules("rate: 30/min")), ("log", &lines)]);
+    let told = report(&folder, &["--compare-algorithms", "--report", "report.html"]);
+    let compared = &told["algorithms"][0];
+    assert_eq!((&compared["limit"], &compared["rate"]), (&json!("per-ip"), &json!("30/min")));
+    let of = |label: &str| {
+        let rows = compared["rows"].as_array().unwrap();
+        let row =
+            rows.iter().find(|row| row["label"] == label).unwrap_or_else(|| panic!("{label}: {compared}"));
+        let number = |field: &str| row[field].as_f64().unwrap();
+        (number("refused"), number("wrongly_refused"), number("wrongly_admitted"), number("worst"))
+    };
+    assert_eq!(of("exact sliding log"), (30.0, 0.0, 0.0, 1.0));
+    assert_eq!(of("fixed window"), (0.0, 0.0, 0.5, 2.0));
+    assert_eq!(of("sliding window, 10 slices, strict").3, 1.0);
+    assert_eq!(compared["windows"].as_array().unwrap().len(), 10);
+    let page = std::fs::read_to_string(folder.path("report.html")).unwrap();
+    assert!(page.contains("exact sliding log") && !page.contains("/*data*/"), "{}", &page[..300]);
+    assert!(!page.contains("http://") || page.matches("http://").all(|_| page.contains("http://www.w3.org")));
+}
+
+/// Nothing of a log can leave its place in the page.
+#[test]
+fn the_page_is_safe_from_what_clients_sent() {
+    let line = "{\"time\": 1719850000.0, \"client_ip\": \"203.0.113.9\", \"path\": \"/v1/x\", \
+                \"headers\": {\"x-tenant\": \"</script><script>alert(1)</script>\"}}\n";
+    let rules = rules("rate: 1/min").replace("key: ip", "key: 'header:x-tenant'");
+    let folder = Folder::with(&[("gateway.yaml", &rules), ("log", &line.repeat(2))]);
+    let output = folder.run(&["replay", "log", "--report", "report.html"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let page = std::fs::read_to_string(folder.path("report.html")).unwrap();
+    assert!(page.contains("\\u003cscript>alert") && !page.contains("<script>alert"), "{page}");
+    let unwritable = folder.run(&["replay", "log", "--report", "none/report.html"]);
+    assert_eq!(unwritable.status.code(), Some(2), "{}", text(&unwritable));
+}
