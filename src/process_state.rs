@@ -9,9 +9,13 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use crate::access_log::LogWriter;
 use crate::clock::Clock;
+use crate::diff::Diff;
+use crate::history::History;
 use crate::limit::{Store, StoreState};
 use crate::metrics::Metrics;
+use crate::refusals::RefusalLogs;
 use crate::snapshot::Snapshot;
+use crate::top::Tops;
 
 /// What all threads of the gateway share.
 pub struct ProcessState {
@@ -23,12 +27,20 @@ pub struct ProcessState {
     pub draining: AtomicBool,
     /// All counters.
     pub metrics: Metrics,
+    /// The number of workers.
+    pub workers: usize,
     /// The clock.
     pub clock: Clock,
     /// The writer of the access log, if there is one.
     pub access_log: ArcSwapOption<LogWriter>,
     /// How the configuration came into force, for `GET /status`.
     pub status: Mutex<Status>,
+    /// The keys with the most requests.
+    pub tops: Tops,
+    /// The last hour.
+    pub history: History,
+    /// The requests that were refused last.
+    pub refusals: RefusalLogs,
 }
 
 /// How the configuration came into force.
@@ -42,6 +54,8 @@ pub struct Status {
     pub last_error: Option<String>,
     /// Errors of other files (consumers, address lists, certificates) that were refused, by path.
     pub file_errors: BTreeMap<String, String>,
+    /// What the last reload changed; `None` before the first.
+    pub last_reload: Option<Diff>,
 }
 
 impl ProcessState {

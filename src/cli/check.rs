@@ -2,16 +2,21 @@
 
 use std::process::ExitCode;
 
+use super::admin_client::{AdminClient, AdminOptions};
 use super::{ConfigFile, ConfigOption, INVALID, fail, say};
 use crate::access_log::try_log;
+use crate::diff::Diff;
+use crate::resources::Source;
 use crate::store_settings::try_store;
 use sluicegate_config::LogTarget;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit code: 0 if the file can be used, 1 if not; with --strict, 1 also for warnings.\n\n\
+    after_help = "Exit code: 0 if the file can be used, 1 if not; with --strict, 1 also for warnings; with \
+                        --against-running, 1 also if counters would be lost.\n\n\
                         Examples:\n  sluicegate check\n  sluicegate check --strict deploy/gateway.yaml\n  \
                         sluicegate check --connect gateway.yaml    also test the store\n  \
+                        sluicegate check --against-running         which counters a reload would lose\n  \
                         helm template . | yq … | sluicegate check -"
 )]
 pub(super) struct Args {
@@ -25,6 +30,11 @@ pub(super) struct Args {
     /// Also connect to the store and test all commands that a gateway needs
     #[arg(long)]
     connect: bool,
+    /// Also show what a reload with this file would keep, rescale or lose on a running gateway
+    #[arg(long)]
+    against_running: bool,
+    #[command(flatten)]
+    admin: AdminOptions,
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -60,5 +70,25 @@ pub(super) fn run(args: &Args) -> ExitCode {
         let help = "docs/redis.md, \"Setting Redis up\", has what it needs";
         return fail(INVALID, format!("the store cannot be used: {trouble}\n  help: {help}"));
     }
+    if args.against_running {
+        say(format_args!("{summary}\n"));
+        return match against_running(source, &args.admin) {
+            Ok(diff) => super::diff::show(&diff, false),
+            Err(message) => fail(INVALID, message),
+        };
+    }
     super::print_and_exit(&format!("{summary}\n"))
+}
+
+/// What a reload with this file would change on a running gateway.
+fn against_running(source: &Source, admin: &AdminOptions) -> Result<Diff, String> {
+    let mut client = AdminClient::new(admin)?;
+    let running = client.json("/config")?;
+    let limits = client.json("/limits")?;
+    let counted = |name: &str| {
+        let limits = limits.as_array()?;
+        let limit = limits.iter().find(|limit| limit["name"] == name)?;
+        limit["candidate"].is_null().then(|| limit["entries"].as_u64())? // a candidate has entries of its own
+    };
+    Ok(Diff::between(&running, &super::diff::effective(source)?, counted))
 }

@@ -13,7 +13,10 @@ use super::sockets::Held;
 use super::supervisor::Supervisor;
 use super::watched_files::WatchedFiles;
 use super::worker::Command;
+use crate::admin::effective_config;
+use crate::diff::Diff;
 use crate::file;
+use crate::limit::Limit;
 use crate::metrics::ConfiguredNames;
 use crate::resources::{Loaded, LoadedConfig, Source};
 use crate::rules::Rules;
@@ -51,6 +54,12 @@ fn names(config: &Config) -> ConfiguredNames<'_> {
 fn count_kept<T, P>(next: &[T], before: &[T], part: impl Fn(&T) -> &Arc<P>) -> usize {
     let is_kept = |one: &&T| before.iter().any(|other| Arc::ptr_eq(part(one), part(other)));
     next.iter().filter(is_kept).count()
+}
+
+/// The keys that a limit has counters for, on all plans.
+fn entries(limit: &Arc<Limit>) -> u64 {
+    let plans = limit.plans.iter().map(|(_, limit)| limit);
+    std::iter::once(limit).chain(plans).map(|limit| limit.counted.counters.entries() as u64).sum()
 }
 
 /// Waits briefly for the addresses of new servers to be resolved.
@@ -98,7 +107,13 @@ impl Supervisor {
         match &result {
             Ok(generation) => {
                 tracing::debug!(cause, generation, ?elapsed, "configuration reload finished");
-                tracing::info!("{} is in force, generation {generation}", self.source);
+                let status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+                let diff = status.last_reload.as_ref();
+                let summary = diff.map(|diff| format!("; {}", diff.summary())).unwrap_or_default();
+                match diff.is_some_and(Diff::loses) {
+                    true => tracing::warn!("{} is in force, generation {generation}{summary}", self.source),
+                    false => tracing::info!("{} is in force, generation {generation}{summary}", self.source),
+                }
             }
             Err(report) => {
                 let reason = report.lines().next();
@@ -154,7 +169,10 @@ impl Supervisor {
         );
 
         self.shared.access_log.store(access_log);
+        let counted = |limit: &str| before.limit(limit).map(entries);
+        let old = effective_config(&before);
         let generation = self.put_in_force(config, rules, &before).await;
+        let diff = Diff::between(&old, &effective_config(&self.shared.snapshot.load()), counted);
         self.update_store();
         self.update_keys();
         self.update_upstreams();
@@ -164,6 +182,7 @@ impl Supervisor {
         }
         self.open(listeners);
         self.loaded();
+        self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).last_reload = Some(diff);
         Ok(generation)
     }
 
@@ -195,6 +214,9 @@ impl Supervisor {
             "configuration in force"
         );
         self.shared.metrics.retain(&names(&next.config));
+        self.shared
+            .tops
+            .retain(&next.limits.iter().map(|limit| limit.config.name.as_str()).collect::<Vec<_>>());
         self.shared.metrics.show_consumers(next.config.metrics.by_consumer);
         self.shared.snapshot.store(Arc::new(next));
         self.shared.generation.store(generation, Ordering::Release);
