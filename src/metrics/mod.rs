@@ -10,12 +10,14 @@ mod consumers;
 mod exposition;
 pub(crate) mod families;
 mod listeners;
+mod live;
 mod process;
 #[cfg(test)]
 mod reference;
 mod registry;
 mod worker_counters;
 
+pub use self::live::{BUCKETS, RouteTotals, Totals, quantile};
 pub use abort_counts::AbortCounts;
 pub use consumers::{ConsumerCounts, ConsumerOutcome, Seat};
 pub(crate) use exposition::{ExpectedSeries, Row, Scrape, one};

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_limiter::Time;
 use tokio::sync::{Notify, mpsc};
 
 use super::access_log;
@@ -85,6 +86,15 @@ impl Supervisor {
                 }
             }
         };
+        let sampling = async {
+            loop {
+                let next = shared.clock.now().as_nanos() / SECOND + 1;
+                tokio::time::sleep_until(shared.clock.instant(Time::from_nanos(next * SECOND))).await;
+                let now = shared.clock.now();
+                shared.history.sample(&shared.metrics, now.as_nanos() / SECOND);
+                shared.tops.advance(now);
+            }
+        };
         let signalled = async {
             loop {
                 match signals.next().await {
@@ -121,6 +131,7 @@ impl Supervisor {
             () = watching => Ending::Signal,
             () = reloading => Ending::Signal,
             () = signalled => Ending::Signal,
+            () = sampling => Ending::Signal,
             taken = succeeded => Ending::Succeeded(taken),
             Some(task) = failures.recv() => Ending::Failed(task),
         };
@@ -151,6 +162,8 @@ impl Supervisor {
     }
 }
 
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 /// How often it is looked whether rules have to be renewed.
 const CARE: Duration = Duration::from_secs(60);
 

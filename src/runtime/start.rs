@@ -68,6 +68,10 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         metrics,
         clock,
         access_log: ArcSwapOption::new(access_log),
+        workers,
+        tops: Default::default(),
+        history: Default::default(),
+        refusals: Default::default(),
         status: Mutex::new(Status { file: options.config.to_string(), ..Status::default() }),
     });
     let budget = Arc::new(ConnectionBudget::of_process(workers, listeners.len()));

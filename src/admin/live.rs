@@ -1,0 +1,54 @@
+//! What a running gateway does: `GET /live`, the last hour, and `GET /limits/{limit}/top`, its busiest keys.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::query::parameter;
+use super::{Admin, Answer, problem, reply};
+use crate::top::Rank;
+
+/// The keys that are told if the request does not say how many, and the most.
+const USUAL: usize = 50;
+const MOST: usize = 1_024;
+
+impl Admin {
+    pub(super) fn live(&self, query: Option<&str>) -> Answer {
+        let since = match parameter(query, "since").map(|since| since.parse()) {
+            None => 0,
+            Some(Ok(since)) => since,
+            Some(Err(_)) => {
+                return problem(StatusCode::BAD_REQUEST, "`since` is the `time` of an earlier answer");
+            }
+        };
+        let snapshot = self.shared.snapshot.load_full();
+        let most = |name: &str| {
+            let listener = snapshot.config.listeners.iter().find(|listener| listener.name == name)?;
+            Some(listener.max_connections)
+        };
+        reply(&self.shared.history.json(&self.shared.metrics, since, most))
+    }
+
+    pub(super) fn top(&self, limit: &str, query: Option<&str>) -> Answer {
+        let snapshot = self.shared.snapshot.load_full();
+        if snapshot.limit(limit).is_none() {
+            return problem(StatusCode::NOT_FOUND, &format!("there is no limit called `{limit}`"));
+        }
+        let by = parameter(query, "by").unwrap_or_else(|| Rank::Refused.name().to_owned());
+        let Some(rank) = Rank::ALL.iter().copied().find(|rank| rank.name() == by) else {
+            return problem(StatusCode::BAD_REQUEST, &format!("`by` is one of {}", Rank::NAMES.join(", ")));
+        };
+        let most = match parameter(query, "most").map(|most| most.parse::<usize>()) {
+            None => USUAL,
+            Some(Ok(most @ 1..=MOST)) => most,
+            Some(_) => return problem(StatusCode::BAD_REQUEST, &format!("`most` is between 1 and {MOST}")),
+        };
+        let shown = snapshot.shown_keys();
+        let keys = self
+            .shared
+            .tops
+            .of(limit, rank, most)
+            .into_iter()
+            .map(|one| json!({ "key": shown.text(&one.text), "count": one.count, "error": one.error }));
+        reply(&json!({ "limit": limit, "by": rank.name(), "keys": keys.collect::<Vec<_>>() }))
+    }
+}

@@ -1,0 +1,182 @@
+let live = null, status = null, limits = [], outcomes = {}, open = null, by = 'refused', paused = false, wait = 1000, since = 0;
+const opened = new Set();
+
+async function ask(method, path, body, headers = {}) {
+  const token = at('token').value;
+  if (token) headers.Authorization = 'Bearer ' + token;
+  const answer = await fetch(path, {method, headers, body: body && JSON.stringify(body)});
+  const text = await answer.text();
+  let value = {};
+  try { value = JSON.parse(text); } catch { value = {detail: text}; }
+  if (!answer.ok) throw new Error(answer.status === 401 ? 'the gateway wants a token: write it into the field above' : value.detail || 'the gateway answers ' + answer.status);
+  return {value, etag: answer.headers.get('etag')};
+}
+const read = async path => (await ask('GET', path)).value;
+
+// The slots of an answer replace those that it has; the rest stay.
+function merged(old, ring) {
+  if (!old) return ring;
+  const size = ring.step === 1 ? 120 : 360;
+  const join = (before, after) => {
+    const keep = Math.max(0, Math.round((ring.from - old.from) / ring.step));
+    const gap = new Array(Math.max(0, keep - (before || []).length)).fill(null);
+    return [...(before || []).slice(0, keep), ...gap, ...(after || [])].slice(-size);
+  };
+  const columns = value => Array.isArray(value);
+  const result = {step: ring.step, limits: {}};
+  for (const [name, value] of Object.entries(ring)) if (columns(value)) result[name] = join(old[name], value);
+  for (const [limit, counts] of Object.entries(ring.limits)) {
+    result.limits[limit] = {};
+    for (const [name, value] of Object.entries(counts)) result.limits[limit][name] = join((old.limits[limit] || {})[name], value);
+  }
+  result.from = ring.from + (ring.requests.length - result.requests.length) * ring.step;
+  return result;
+}
+function quota(limit) {
+  const parts = [limit.algorithm, limit.rate, limit.slices > 1 && `${limit.slices} slices`, limit.strict && 'strict', !limit.rate && `${limit.capacity} at once`];
+  return parts.filter(Boolean).join(', ');
+}
+function showTraffic() {
+  const [minutes, hour] = live.rings;
+  const now = name => last(minutes[name]);
+  const open = live.connections.reduce((all, one) => all + one.open, 0);
+  const most = live.connections.reduce((all, one) => all + (one.max || 0), 0);
+  const box = (title, value, more) => el('div', {}, title, el('b', {text: number(value)}), el('span', {class: 'quiet', text: more}));
+  at('numbers').replaceChildren(
+    box('requests/s', now('requests'), `peak ${number(live.peak.requests)}`),
+    box('refused/s', now('refused'), `peak ${number(live.peak.refused)}`),
+    box('errors/s (5xx)', now('errors'), `peak ${number(live.peak.errors)}`),
+    box('connections', open, `peak ${number(live.connections.reduce((all, one) => all + one.peak, 0))} · limit ${number(most)}`));
+  const series = ring => [
+    ['answered', 'good', ring.requests.map((all, index) => all === null ? null : Math.max(0, all - ring.refused[index] - ring.errors[index]))],
+    ['refused', 'warn', ring.refused], ['errors', 'bad', ring.errors]];
+  if (![...document.querySelectorAll('#traffic details')].some(details => details.open)) {
+    at('minutes').replaceChildren(chart('Requests a second, last 2 minutes', minutes, series(minutes)));
+    at('hour').replaceChildren(chart('Requests a second, last hour', hour, series(hour)));
+  }
+  const errors = route => (route.classes['5xx'] || 0);
+  table('route-table', [['route', false], ['requests', true], ['a second', true], ['2xx', true], ['3xx', true], ['4xx', true], ['5xx', true], ['p50', true], ['p99', true]],
+    live.routes.filter(route => route.route || route.requests).map(route => ({trouble: errors(route) > 0, cells: [route.route || '(no route)', number(route.requests), number(route.rate),
+      ...['2xx', '3xx', '4xx'].map(name => number(route.classes[name] || 0)), errors(route) ? el('span', {class: 'bad', text: number(errors(route))}) : '0', millis(route.p50), millis(route.p99)]})));
+}
+function showLimits() {
+  const hour = live && live.rings[1] ? live.rings[1].limits : {};
+  const minutes = live && live.rings[0] ? live.rings[0].limits : {};
+  table('limit-table', [['limit', false], ['quota', false], ['mode', false], ['refused/s', true], ['admitted, 1 h', true], ['refused, 1 h', true], ['would refuse, 1 h', true], ['refusals, 1 h', false], ['keys', true], ['', false]],
+    limits.map(limit => {
+      const counts = hour[limit.name] || {}, now = minutes[limit.name] || {};
+      const full = limit.entries >= limit.max_keys * 0.9;
+      const keys = el('span', full ? {class: 'bad', text: `▲ ${number(limit.keys)} of ${number(limit.max_keys)}`} : {text: `${number(limit.keys)} of ${number(limit.max_keys)}`});
+      const button = el('button', {type: 'button', class: 'link', text: open === limit.name ? 'close' : 'keys', 'aria-label': `keys of ${limit.name}`, onclick: () => { open = open === limit.name ? null : limit.name; showLimits(); showTop(); }});
+      return {trouble: sum(counts.refused) > 0 || full || limit.overflowed > 0, cells: [el('b', {text: limit.name}), quota(limit) + (limit.scope === 'shared' ? ', shared' : ''), limit.mode, number(last(now.refused)),
+        number(sum(counts.admitted)), number(sum(counts.refused)), number(sum(counts.shadow_refused)), spark(counts.refused || [], 'bad'), keys, button]};
+    }), 'no limits are configured');
+}
+async function showTop() {
+  const place = at('limit-detail');
+  place.hidden = !open;
+  if (!open) return;
+  const name = open;
+  const [refused, requests] = await Promise.all(['refused', 'requests'].map(by => read(`limits/${encodeURIComponent(name)}/top?by=${by}&most=20`)));
+  if (name !== open) return;
+  const rows = top => top.keys.map(one => {
+    const readable = one.key !== null && !one.key.includes('sha256:');
+    const plain = readable ? one.key.split(',').map(part => part.slice(part.indexOf(':') + 1)).join(',') : null;
+    const act = (text, work) => el('button', {type: 'button', class: 'link', text, onclick: work});
+    return el('tr', {}, el('td', {}, el('code', {text: one.key === null ? '(no key)' : one.key})), el('td', {class: 'number', text: number(one.count) + (one.error ? ` ± ${number(one.error)}` : '')}),
+      el('td', {}, ...(readable ? [act('pardon', () => pardon(name, plain)), ...(at('rules').hidden ? [] : [act('rule', () => ruleFor(name, plain))])] : [])));
+  });
+  const list = (title, top) => el('div', {class: 'scroll'}, el('h3', {text: title}), top.keys.length ? el('table', {}, ...rows(top)) : el('p', {class: 'quiet', text: 'none'}));
+  place.replaceChildren(el('h3', {text: `Keys of ${name}, last hour`}), el('p', {id: 'pardon-said', role: 'status'}), el('div', {class: 'columns'}, list('most refused', refused), list('busiest', requests)));
+}
+async function pardon(limit, key) {
+  let text;
+  try {
+    const {value} = await ask('DELETE', `limits/${encodeURIComponent(limit)}/keys/${encodeURIComponent(key)}`);
+    text = value.pardoned ? `${key} begins anew` : `nothing was counted for ${key}`;
+  } catch (error) { text = error.message; }
+  if (at('pardon-said')) at('pardon-said').textContent = text;
+}
+function showStatus() {
+  at('status').textContent = `version ${status.version} · up ${duration(status.uptime_seconds)} · ${status.config_file}, generation ${status.generation}, loaded ${status.loaded_at}`;
+  const reload = status.last_reload;
+  at('reload').hidden = !reload;
+  if (reload) at('reload-text').textContent = `${reload.at}\n${reload.summary}\n\n` + JSON.stringify(reload.diff, null, 1);
+  const servers = status.upstreams.flatMap(upstream => upstream.servers.map(server => ({upstream: upstream.name, ...server})));
+  const outcome = (name, kind) => (outcomes[name] || {})[kind] || 0;
+  table('upstream-table', [['upstream', false], ['servers up', true], ['waiting', true], ['answered', true], ['failed', true], ['too slow', true], ['busy', true], ['retries', true]],
+    status.upstreams.map(upstream => {
+      const up = upstream.servers.filter(server => server.healthy).length;
+      return {trouble: up < upstream.servers.length, cells: [upstream.name, up === upstream.servers.length ? `${up}` : state(false, `${up} of ${upstream.servers.length}`, up > 0), number(upstream.pending), number(outcome(upstream.name, 'answered')),
+        number(outcome(upstream.name, 'connect_failed') + outcome(upstream.name, 'broken')), number(outcome(upstream.name, 'connect_timeout') + outcome(upstream.name, 'response_timeout')), number(outcome(upstream.name, 'busy')), number(outcome(upstream.name, 'retries'))]};
+    }), 'no upstreams are configured');
+  table('server-table', [['server', false], ['upstream', false], ['address', false], ['state', false], ['last error', false]],
+    servers.flatMap(server => (server.addresses.length ? server.addresses : [null]).map(address => ({trouble: !server.healthy || Boolean(address && (address.trouble || address.ejected)), cells: [server.server, server.upstream,
+      address ? address.address : '–', !address ? state(false, 'name not resolved') : address.ejected ? state(false, 'ejected') : address.answers ? state(true, 'up') : state(false, 'down'), address ? address.trouble : null]}))), 'no servers are configured');
+  const sources = [];
+  const source = (name, known, detail) => known && sources.push({trouble: Boolean(known.trouble) || known.up === false, cells: [name, known.trouble || known.up === false ? state(false, 'away') : state(true, 'up'), detail, known.trouble]});
+  source('store (redis)', status.store, status.store && `${status.store.gateways} gateways`);
+  source('rules', status.rules, status.rules && `${status.rules.source}, version ${status.rules.version}, ${number(status.rules.cached)} keys remembered`);
+  source('token keys', status.jwt, status.jwt && `${status.jwt.keys} keys`);
+  source('token introspection', status.introspection, '');
+  source('check of requests', status.check, '');
+  if (status.consumers) sources.push({trouble: Boolean(status.consumers.last_reload_error), cells: ['consumers', state(!status.consumers.last_reload_error, status.consumers.last_reload_error ? 'old file in force' : 'up'), `${status.consumers.file}: ${number(status.consumers.consumers)}`, status.consumers.last_reload_error]});
+  for (const list of status.lists) sources.push({trouble: Boolean(list.last_reload_error), cells: [`list ${list.name}`, state(!list.last_reload_error, list.last_reload_error ? 'old file in force' : 'up'), `${number(list.entries)} entries`, list.last_reload_error]});
+  table('source-table', [['source', false], ['state', false], ['', false], ['trouble', false]], sources, 'all counters are in this process, and nothing is read from elsewhere');
+  const certificates = status.tls.flatMap(listener => listener.certificates.map(one => ({listener: listener.listener, days: (Date.parse(one.not_after) - Date.now()) / 86400000, ...one})));
+  at('certificates').hidden = !certificates.length;
+  table('certificate-table', [['listener', false], ['names', false], ['expires', false], ['days left', true]], certificates.map(one => ({trouble: one.days < 14, cells: [one.listener, one.names.join(', '), one.not_after,
+    one.days < 14 ? state(false, one.days.toFixed(1), one.days > 3) : one.days.toFixed(0)]})));
+  table('refusal-table', [['route', false], ['reason', false], ['requests', true]], status.refusals.map(one => ({trouble: true, cells: [one.route || '(no route)', one.reason, number(one.count)]})), 'nothing was refused');
+}
+function banner(failure) {
+  const texts = [];
+  if (failure) texts.push(`stale since ${clock(since)}: ${failure}`);
+  if (status) {
+    if (status.draining) texts.push('the gateway is going down: it drains');
+    if (status.last_reload_error) texts.push('the last reload was refused:\n' + status.last_reload_error);
+    for (const [file, error] of Object.entries(status.file_errors || {})) texts.push(`${file}: ${error}`);
+    if (status.store && !status.store.up) texts.push('the store is away: limits follow their on_store_failure');
+  }
+  const text = texts.join('\n');
+  if (at('banner').textContent !== text) at('banner').textContent = text;
+}
+// Counts of upstreams are those of /metrics.
+function upstreamCounts(text) {
+  const all = {};
+  for (const [, kind, labels, value] of text.matchAll(/^sluicegate_upstream_(requests|retries)_total\{([^}]*)\} (\S+)$/gm)) {
+    const label = name => (labels.match(new RegExp(name + '="([^"]*)"')) || [])[1];
+    (all[label('upstream')] ||= {})[kind === 'retries' ? 'retries' : label('outcome')] = Number(value);
+  }
+  return all;
+}
+let turn = 0;
+async function refresh() {
+  const fresh = await read('live?since=' + (live ? live.time : 0));
+  const rings = fresh.rings.map((ring, index) => merged(live && live.rings[index], ring));
+  live = {...fresh, rings};
+  if (turn++ % 5 === 0) {
+    const token = at('token').value;
+    const metrics = fetch('metrics', token ? {headers: {Authorization: 'Bearer ' + token}} : {}).then(answer => answer.ok ? answer.text() : '');
+    [status, limits, outcomes] = await Promise.all([read('status'), read('limits'), metrics.then(upstreamCounts)]);
+    showStatus();
+    if (open) showTop().catch(() => {});
+    showRules();
+  }
+  if (live.rings.length) showTraffic();
+  showLimits();
+}
+async function loop() {
+  if (!paused && !document.hidden) {
+    try {
+      await refresh();
+      [since, wait] = [Date.now() / 1000, 1000];
+      banner(null);
+    } catch (error) {
+      wait = Math.min(wait * 2, 30000);
+      since ||= Date.now() / 1000;
+      banner(error.message);
+    }
+  }
+  setTimeout(loop, wait);
+}

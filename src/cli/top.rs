@@ -1,0 +1,112 @@
+//! `sluicegate top`
+
+mod screen;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::Value;
+use sluicegate_config::percent_encode;
+
+use super::admin_client::{AdminClient, AdminOptions};
+use super::{INVALID, fail, print_and_exit};
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Counts are those of the last hour, of one gateway. They are exact while a limit has few keys; otherwise a key \
+                  has count - error requests at least, and count + error at most. Secrets in keys are shown as digests, unless \
+                  the configuration has `admin: {show_keys: true}`.\n\n\
+                  Keys: q quits, Tab changes between refused and all requests, the arrows choose a limit, p pauses.\n\n\
+                  Examples:\n  sluicegate top\n  sluicegate top --admin 10.0.0.7:9090 --limit per-key\n  \
+                  sluicegate top --once --json --by requests | jq -r '.keys[].key'"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    admin: AdminOptions,
+    /// Only this limit
+    #[arg(long, value_name = "LIMIT")]
+    limit: Option<String>,
+    /// What keys are ranked by
+    #[arg(long, value_name = "WHAT", default_value = "refused", value_parser = ["refused", "requests"])]
+    by: String,
+    /// Print once and end
+    #[arg(long)]
+    once: bool,
+    /// Print JSON: a line for each limit (with --once)
+    #[arg(long, requires = "once")]
+    json: bool,
+    /// The time between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    every: u64,
+}
+
+/// What a gateway has told.
+struct Look {
+    /// The last hour: `GET /live`.
+    live: Value,
+    /// The keys of each limit: `GET /limits/{limit}/top`.
+    tops: Vec<Value>,
+}
+
+pub(super) fn run(args: &Args) -> ExitCode {
+    let mut client = match AdminClient::new(&args.admin) {
+        Ok(client) => client,
+        Err(message) => return fail(INVALID, message),
+    };
+    let first = match look(&mut client, args.limit.as_deref(), &args.by) {
+        Ok(first) => first,
+        Err(message) => return fail(INVALID, message),
+    };
+    if args.once {
+        let lines = first.tops.iter().map(|top| if args.json { format!("{top}\n") } else { table(top) });
+        return print_and_exit(&lines.collect::<String>());
+    }
+    let again = |by: &str| look(&mut client, args.limit.as_deref(), by);
+    match screen::show(first, &args.by, Duration::from_secs(args.every), again) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            fail(super::FAILED, format!("cannot use the terminal: {error}; without one, use --once"))
+        }
+    }
+}
+
+/// Asks the gateway for the keys of one limit, or of all.
+fn look(client: &mut AdminClient, limit: Option<&str>, by: &str) -> Result<Look, String> {
+    let names = match limit {
+        Some(limit) => vec![limit.to_owned()],
+        None => {
+            let limits = client.json("/limits")?;
+            let all = limits.as_array().into_iter().flatten();
+            all.filter_map(|limit| limit["name"].as_str()).map(str::to_owned).collect()
+        }
+    };
+    let mut tops = Vec::new();
+    for name in names {
+        tops.push(client.json(&format!("/limits/{}/top?by={by}", percent_encode(&name)))?);
+    }
+    Ok(Look { live: client.json("/live")?, tops })
+}
+
+/// The keys of a limit as text.
+fn table(top: &Value) -> String {
+    let name = top["limit"].as_str().unwrap_or_default();
+    let mut out = format!("{name}, by {}\n", top["by"].as_str().unwrap_or_default());
+    for (count, key) in rows(top) {
+        out += &format!("{count:>16}  {key}\n");
+    }
+    out
+}
+
+/// The counts and keys of a limit, as they are shown.
+fn rows(top: &Value) -> impl Iterator<Item = (String, String)> + '_ {
+    top["keys"].as_array().into_iter().flatten().map(|one| {
+        let count = one["count"].as_u64().unwrap_or_default();
+        let count = match one["error"].as_u64().unwrap_or_default() {
+            0 => count.to_string(),
+            error => format!("{count} ±{error}"),
+        };
+        let key = one["key"].as_str().unwrap_or("(no key)");
+        // Keys are chosen by clients: nothing of them may control the terminal.
+        (count, key.chars().flat_map(char::escape_debug).collect())
+    })
+}

@@ -1,0 +1,241 @@
+//! The busiest and the most refused keys of each limit, within the last hour.
+//!
+//! Each worker counts in [summaries](Summary) of its own. Every five minutes these are merged and put aside, and new ones
+//! begin; what is asked for is merged from the last hour.
+
+mod summary;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sluicegate_limiter::{Span, Time};
+
+pub use self::summary::{AsItIs, Counted, Summary};
+use crate::keys::{Fingerprint, KeyText};
+use crate::named_enum::named_enum;
+
+named_enum! {
+    /// What keys are ranked by.
+    Rank {
+        /// The requests that the limit refused, or would have refused.
+        Refused = "refused",
+        /// All requests.
+        Requests = "requests",
+    }
+}
+
+/// The keys that a worker counts for a limit. A key that no limit knows is admitted, so floods of new keys hardly reach the
+/// summary of refused ones, and it needs fewer places.
+const PLACES: [usize; 2] = [256, 1_024];
+/// The keys that are kept of a period that is over.
+const KEPT: usize = 256;
+/// The length of a period, and the number that are kept.
+const PERIOD: Span = Span::from_secs(300);
+const PERIODS: usize = 12;
+
+/// The keys of one limit that one worker counts.
+#[derive(Debug)]
+pub struct WorkerTop(Mutex<[Summary; 2]>);
+
+/// Keys with their counts, merged from several summaries.
+#[derive(Clone, Debug, Default)]
+pub struct Ranking {
+    keys: Vec<Counted>,
+    /// The most requests that a key that is not among them can have had.
+    unseen: u64,
+}
+
+/// The keys of one limit.
+#[derive(Debug, Default)]
+struct LimitTop {
+    workers: BTreeMap<usize, Arc<WorkerTop>>,
+    /// Periods that are over, the oldest first.
+    periods: VecDeque<[Ranking; 2]>,
+}
+
+/// The keys of all limits.
+#[derive(Debug, Default)]
+pub struct Tops(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    limits: HashMap<String, LimitTop>,
+    /// When the current period began.
+    begun: Option<Time>,
+}
+
+impl Default for WorkerTop {
+    fn default() -> Self {
+        Self(Mutex::new(PLACES.map(Summary::new)))
+    }
+}
+
+impl WorkerTop {
+    /// Counts a request of a key.
+    #[inline]
+    pub fn count(&self, key: Fingerprint, text: &KeyText, refused: bool) {
+        let [refusals, requests] = &mut *self.summaries();
+        requests.count(key, text);
+        if refused {
+            refusals.count(key, text);
+        }
+    }
+
+    #[inline]
+    fn summaries(&self) -> MutexGuard<'_, [Summary; 2]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ranking {
+    /// The keys of summaries and rankings together. The count of a key is the sum of its counts; where it is not among the keys,
+    /// it may have had some requests all the same, which adds to the error.
+    fn merged<'a>(parts: impl Iterator<Item = (&'a [Counted], u64)>) -> Self {
+        let mut all: HashMap<u64, (Counted, u64)> = HashMap::new();
+        let mut unseen = 0;
+        for (keys, rest) in parts {
+            unseen += rest;
+            for one in keys {
+                let (sum, seen) = all.entry(one.key.get()).or_insert_with(|| {
+                    let (key, text) = (one.key, one.text.clone());
+                    (Counted { key, text, count: 0, error: 0 }, 0)
+                });
+                sum.count += one.count;
+                sum.error += one.error;
+                *seen += rest;
+            }
+        }
+        let mut keys: Vec<Counted> = all
+            .into_values()
+            .map(|(mut one, seen)| {
+                one.error += unseen - seen;
+                one
+            })
+            .collect();
+        keys.sort_unstable_by(|one, other| (other.count, &one.text).cmp(&(one.count, &other.text)));
+        Self { keys, unseen }
+    }
+
+    /// Keeps the first keys only.
+    fn cut(mut self, most: usize) -> Self {
+        if let Some(first) = self.keys.get(most) {
+            self.unseen = self.unseen.max(first.count);
+            self.keys.truncate(most);
+        }
+        self
+    }
+}
+
+impl LimitTop {
+    fn current(&self, rank: Rank) -> Ranking {
+        let summaries: Vec<Summary> =
+            self.workers.values().map(|worker| worker.summaries()[rank as usize].clone()).collect();
+        Ranking::merged(summaries.iter().map(|summary| (summary.places(), summary.unseen())))
+    }
+}
+
+impl Tops {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a worker counts the keys of a limit.
+    pub fn of_worker(&self, limit: &str, worker: usize) -> Arc<WorkerTop> {
+        let mut state = self.state();
+        let limit = state.limits.entry(limit.to_owned()).or_default();
+        Arc::clone(limit.workers.entry(worker).or_default())
+    }
+
+    /// Forgets all limits but these.
+    pub fn retain(&self, limits: &[&str]) {
+        self.state().limits.retain(|name, _| limits.contains(&name.as_str()));
+    }
+
+    /// Begins a new period if it is time.
+    pub fn advance(&self, now: Time) {
+        let mut state = self.state();
+        let begun = *state.begun.get_or_insert(now);
+        if now.since(begun) < PERIOD {
+            return;
+        }
+        state.begun = Some(now);
+        for limit in state.limits.values_mut() {
+            let period = [Rank::Refused, Rank::Requests].map(|rank| limit.current(rank).cut(KEPT));
+            limit.workers.values().for_each(|worker| *worker.summaries() = PLACES.map(Summary::new));
+            limit.periods.push_back(period);
+            if limit.periods.len() > PERIODS {
+                limit.periods.pop_front();
+            }
+        }
+    }
+
+    /// The keys of a limit with the most requests of a kind, those with the most first. Keys of which no request is certain
+    /// are left out.
+    pub fn of(&self, limit: &str, rank: Rank, most: usize) -> Vec<Counted> {
+        let state = self.state();
+        let Some(limit) = state.limits.get(limit) else { return Vec::new() };
+        let current = limit.current(rank);
+        let periods = limit.periods.iter().map(|period| &period[rank as usize]).chain([&current]);
+        let mut all = Ranking::merged(periods.map(|part| (&part.keys[..], part.unseen))).keys;
+        all.retain(|one| one.count > one.error);
+        all.truncate(most);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u64) -> Fingerprint {
+        Fingerprint::from_hash((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn text(number: u64) -> KeyText {
+        KeyText::from_slice(&number.to_be_bytes())
+    }
+
+    fn counts(tops: &Tops, rank: Rank) -> Vec<(KeyText, u64, u64)> {
+        tops.of("l", rank, 3).into_iter().map(|one| (one.text, one.count, one.error)).collect()
+    }
+
+    #[test]
+    fn all_workers_count_together_for_an_hour() {
+        let tops = Tops::default();
+        let at = Time::from_nanos(1_795_000_000_000_000_000);
+        tops.advance(at);
+        let workers = [tops.of_worker("l", 0), tops.of_worker("l", 1)];
+        for (number, times) in [(7, 5), (8, 3)] {
+            (0..times).for_each(|_| workers[0].count(key(number), &text(number), number == 8));
+        }
+        (0..4).for_each(|_| workers[1].count(key(8), &text(8), true));
+        assert_eq!(counts(&tops, Rank::Requests), [(text(8), 7, 0), (text(7), 5, 0)]);
+        assert_eq!(counts(&tops, Rank::Refused), [(text(8), 7, 0)]);
+        for period in 1..=12 {
+            tops.advance(at.plus(Span::from_secs(300 * period)));
+            assert_eq!(counts(&tops, Rank::Refused), [(text(8), 7, 0)], "{period}");
+        }
+        workers[1].count(key(9), &text(9), false);
+        tops.advance(at.plus(Span::from_secs(3_900)));
+        assert_eq!(counts(&tops, Rank::Requests), [(text(9), 1, 0)]);
+        tops.retain(&[]);
+        assert!(counts(&tops, Rank::Requests).is_empty());
+    }
+
+    /// A flood of keys that come once hides nobody who is frequent, and memory stays bounded.
+    #[test]
+    fn a_flood_of_keys_hides_nobody() {
+        let tops = Tops::default();
+        let worker = tops.of_worker("l", 0);
+        for number in 0..100_000 {
+            worker.count(key(number + 10), &text(number + 10), false);
+            if number % 50 == 0 {
+                worker.count(key(1), &text(1), false);
+            }
+        }
+        let all = tops.of("l", Rank::Requests, 1_000_000);
+        assert_eq!(all[0].text, text(1));
+        assert!(all[0].count >= 2_000 && all[0].count - all[0].error <= 2_000, "{:?}", all[0]);
+        assert!(all.len() <= 1_024);
+    }
+}
