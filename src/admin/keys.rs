@@ -141,14 +141,15 @@ async fn shared_key(
             }
         } else {
             let peeked = store.peek(&ruled.counted, *key, text, Span::SECOND).await?;
-            found = found.filter(|_| !peeked.known).or(Some(peeked));
-            if peeked.known {
+            let known = peeked.known;
+            found = found.filter(|_| !known).or(Some(peeked));
+            if known {
                 break;
             }
         }
     }
     match found {
-        Some(Peeked { known, usage, banned_for }) => Some(Found::Key { known, usage, banned_for }),
+        Some(Peeked { known, usage, banned_for, .. }) => Some(Found::Key { known, usage, banned_for }),
         None => Some(Found::Pardoned(pardoned)),
     }
 }

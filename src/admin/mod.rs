@@ -4,9 +4,13 @@ mod actor;
 mod config_dump;
 mod connections;
 mod expected_series;
+mod explain;
 mod hosts;
 mod keys;
+mod live;
 mod openapi;
+mod page;
+mod query;
 mod rules;
 mod scrape;
 
@@ -15,10 +19,8 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -26,30 +28,15 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::file_watch::sha256;
 use crate::limit::Store;
 use crate::metrics;
 use crate::process_state::ProcessState;
 use sluicegate_config::Role;
 
-const PAGE: &str = include_str!("page.html");
+pub use self::config_dump::config as effective_config;
+
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
-/// What the page may do: run its own script and style, and ask this API. No other page shows it in a frame.
-static PAGE_POLICY: LazyLock<String> = LazyLock::new(|| {
-    let hash = |element: &str| {
-        let (_, rest) = PAGE.split_once(&format!("<{element}>")).unwrap_or_default();
-        let (text, _) = rest.split_once(&format!("</{element}>")).unwrap_or_default();
-        STANDARD.encode(sha256(text.as_bytes()))
-    };
-    format!(
-        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; base-uri 'none'; \
-         form-action 'none'; frame-ancestors 'none'",
-        hash("script"),
-        hash("style")
-    )
-});
-
 /// Asks for a reload; the answer is the generation in force, or the report on the file.
 pub type ReloadRequest = oneshot::Sender<Result<u64, String>>;
 
@@ -93,13 +80,16 @@ impl Admin {
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         let get = matches!(*request.method(), Method::GET | Method::HEAD);
         Ok(match (request.method(), parts.as_slice()) {
-            (_, [""]) if get => answer(StatusCode::OK, "text/html; charset=utf-8", PAGE),
+            (_, [""]) if get => answer(StatusCode::OK, "text/html; charset=utf-8", page::PAGE.as_str()),
             (_, ["metrics"]) if get => self.metrics(),
             (_, ["healthz"]) if get => answer(StatusCode::OK, "text/plain", "ok\n".to_owned()),
             (_, ["readyz"]) if get => self.ready(),
             (_, ["status"]) if get => reply(&self.status()),
             (_, ["config"]) if get => reply(&config_dump::config(&self.shared.snapshot.load())),
             (_, [first, ..]) if first.starts_with("rules") => self.rules(request, peer).await,
+            (_, ["live"]) if get => self.live(request.uri().query()),
+            (_, ["limits", limit, "top"]) if get => self.top(limit, request.uri().query()),
+            (_, ["explain"]) if get => self.explain(request.uri().query()).await,
             (_, ["openapi.json"]) if get => reply(&openapi::document()),
             (_, ["limits"]) if get => reply(&self.limits()),
             (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false).await,
@@ -113,8 +103,12 @@ impl Admin {
             },
             (
                 _,
-                ["" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits" | "openapi.json"],
+                [
+                    "" | "metrics" | "healthz" | "readyz" | "status" | "config" | "limits" | "openapi.json"
+                    | "explain" | "live",
+                ],
             ) => not_with_that_method("GET, HEAD"),
+            (_, ["limits", _, "top"]) => not_with_that_method("GET, HEAD"),
             (_, ["limits", _, "keys", _]) => not_with_that_method("GET, HEAD, DELETE"),
             (_, ["reload"]) => not_with_that_method("POST"),
             _ => problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),
@@ -165,6 +159,11 @@ impl Admin {
             "config_file": status.file,
             "generation": self.shared.snapshot.load().generation,
             "loaded_at": status.loaded_at,
+            "last_reload": status.last_reload.as_ref().map(|diff| json!({
+                "at": status.loaded_at,
+                "summary": diff.summary(),
+                "diff": diff,
+            })),
             "last_reload_error": status.last_error,
             "file_errors": status.file_errors,
             "consumers": self.shared.snapshot.load().config.known_consumers().map(|(consumers, known)| json!({
@@ -264,7 +263,7 @@ fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Ok(policy) = HeaderValue::from_str(&PAGE_POLICY) {
+    if let Ok(policy) = HeaderValue::from_str(&page::PAGE_POLICY) {
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     for (name, value) in [

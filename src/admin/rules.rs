@@ -20,8 +20,8 @@ use sluicegate_rules::{
 };
 
 use self::check::Fault;
+use super::query::parameter;
 use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
-use crate::request_value::query_parameter;
 use crate::rules::{self, NotWritten, Rules, Unreadable};
 use crate::snapshot::Snapshot;
 use sluicegate_config::{Role, percent_encode};
@@ -271,12 +271,6 @@ async fn body(request: Request<Incoming>, largest: usize) -> Result<String, Answ
     };
     let bytes = collected.map_err(too_large)?.to_bytes();
     String::from_utf8(bytes.to_vec()).map_err(|_| problem(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
-}
-
-/// A parameter of the query, decoded.
-fn parameter(query: Option<&str>, name: &str) -> Option<String> {
-    let value = query_parameter(query?, name)?;
-    String::from_utf8(value.bytes().to_vec()).ok()
 }
 
 /// Runs what reads the store on another thread.

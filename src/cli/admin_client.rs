@@ -6,15 +6,24 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+const DEFAULT: &str = "127.0.0.1:9090";
+
 /// Where the admin API is.
 #[derive(clap::Args)]
 pub(super) struct AdminOptions {
     /// The admin API of the gateway: HOST:PORT, or http://HOST:PORT
-    #[arg(long, value_name = "URL", default_value = "127.0.0.1:9090")]
+    #[arg(long, value_name = "URL", default_value = DEFAULT)]
     admin: String,
     /// The token of the admin API [default: the variable SLUICEGATE_ADMIN_TOKEN]
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
+}
+
+impl AdminOptions {
+    /// The admin API at this address, or at the default one.
+    pub(super) fn new(admin: Option<String>, token: Option<String>) -> Self {
+        Self { admin: admin.unwrap_or_else(|| DEFAULT.to_owned()), token }
+    }
 }
 
 /// The admin API of one gateway.
@@ -53,6 +62,20 @@ impl AdminClient {
 
     pub(super) fn get(&mut self, path: &str) -> Result<Reply, String> {
         self.send("GET", path, None, "")
+    }
+
+    /// The JSON at a path.
+    pub(super) fn json(&mut self, path: &str) -> Result<Value, String> {
+        let Reply { status, body } = self.get(path)?;
+        let value: Value = serde_json::from_str(&body).unwrap_or_default();
+        match status {
+            200 => Ok(value),
+            _ => Err(format!(
+                "the admin API at http://{} answers {status} to {path}: {}",
+                self.host,
+                value["detail"].as_str().unwrap_or("no reason is given")
+            )),
+        }
     }
 
     /// The version of the rules.

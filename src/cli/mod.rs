@@ -4,12 +4,15 @@ mod admin_client;
 mod check;
 mod completions;
 mod consumers;
+mod diff;
+mod explain;
 mod health;
 mod man;
 mod replay;
 mod rules;
 mod run;
 mod schema;
+mod top;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -49,6 +52,10 @@ enum Command {
     Run(run::Args),
     /// Validate a configuration: errors and warnings with lines and advice
     Check(check::Args),
+    /// Explain which route and limits a request meets, and what it would be answered
+    Explain(explain::Args),
+    /// Show what a reload would keep, rescale or lose
+    Diff(diff::Args),
     /// Test rules on past traffic: replay access logs
     Replay(replay::Args),
     /// Create, replace, remove and list consumers and their API keys
@@ -57,6 +64,8 @@ enum Command {
     /// List, create and remove rules of single keys, over the admin API
     #[command(subcommand)]
     Rules(rules::Command),
+    /// Show the busiest and the most refused keys, live
+    Top(top::Args),
     /// Check whether a gateway is ready, for health checks of containers
     Health(health::Args),
     /// Print the JSON Schema of gateway.yaml, for editors
@@ -104,9 +113,12 @@ pub fn main() -> ExitCode {
         None => run::run(&cli.run, cli.run.source()),
         Some(Command::Run(args)) => args.run(),
         Some(Command::Check(args)) => check::run(&args),
+        Some(Command::Diff(args)) => diff::run(&args),
+        Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Consumers(command)) => consumers::run(&command),
         Some(Command::Rules(command)) => rules::run(&command),
+        Some(Command::Top(args)) => top::run(&args),
         Some(Command::Health(args)) => health::run(&args),
         Some(Command::Schema) => schema::run(),
         Some(Command::Completions(args)) => completions::run(&args, &mut Cli::command()),

@@ -14,28 +14,28 @@ type Asks<'a> = SmallVec<[Ask<'a>; 2]>;
 
 /// Decides a request at `now`. It takes no longer than the timeout of the store and never fails: without the store, the
 /// policy `on_store_failure` of each limit applies.
-pub async fn decide(store: &Rc<Store>, mut asks: Asks<'_>, now: Time) -> Decision {
-    if let Some(refusal) = remembered_refusal(store, &mut asks, now) {
+pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, now: Time) -> Decision {
+    if let Some(refusal) = remembered_refusal(store, asks, now) {
         store.count_remembered();
         return refusal;
     }
     let mixed = asks.iter().any(|ask| !is_shared(ask));
-    let reserved = mixed.then(|| reserve(&asks));
+    let reserved = mixed.then(|| reserve(asks));
     if let Some(refusal) = reserved.as_ref().filter(|local| !local.admitted) {
         let verdicts = refusal.verdicts.clone();
-        return together(&asks, Decision { verdicts, ..Decision::default() }, not_asked(&asks));
+        return together(asks, Decision { verdicts, ..Decision::default() }, not_asked(asks));
     }
     let for_now = asks.iter().any(|ask| ask.for_now);
     match store.decide(asks.iter().filter(|ask| is_shared(ask)), now).await {
         Some(decision) => match reserved {
-            Some(reserved) => with_reserved(store, &asks, reserved, decision, for_now),
+            Some(reserved) => with_reserved(store, asks, reserved, decision, for_now),
             None => decision,
         },
         None => {
             if let Some(mut reserved) = reserved {
                 reserved.holds.undo(store.now());
             }
-            decide_without(store, &mut asks, now)
+            decide_without(store, asks, now)
         }
     }
 }

@@ -13,6 +13,7 @@ use std::task::Poll;
 use http::{StatusCode, header};
 use sluicegate_limiter::Time;
 
+use super::remember::Refused;
 use super::response_body::{Response, ResponseBody};
 use super::view::View;
 use crate::auth::check::Asked;
@@ -23,6 +24,7 @@ use crate::limit::Holds;
 use crate::message::{LocalResponse, RequestId};
 use crate::metrics::{ConsumerOutcome, Seat};
 use crate::refusal_reason::RefusalReason;
+use crate::refusals::Refusal;
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
@@ -244,6 +246,25 @@ impl RequestContext {
     }
 
     /// What became of the request, for the figures by consumer.
+    /// Remembers that the request is refused with this answer, so that its id leads to an explanation.
+    pub(super) fn remember(
+        &self,
+        parts: &RequestHead,
+        answer: &LocalResponse,
+        refusal: impl FnOnce(&Refused<'_>) -> Refusal,
+    ) {
+        self.view.refusals.push(refusal(&Refused {
+            snapshot: &self.view.snapshot,
+            id: self.id(),
+            at: self.begun,
+            listener: self.connection().listener_index(),
+            client: self.client,
+            reason: self.reason.get(),
+            parts,
+            answer,
+        }));
+    }
+
     fn outcome(&self) -> ConsumerOutcome {
         match self.reason.get() {
             Some(RefusalReason::Limit | RefusalReason::Ban) => ConsumerOutcome::Refused,

@@ -245,9 +245,8 @@ impl<'s> Matched<'s> {
         now: Time,
     ) -> Option<Evaluated<'s>> {
         let Some(store) = store else { return self.refused_locally(now) };
-        let mut asks = std::mem::take(&mut self.asks);
-        asks.iter_mut().for_each(|ask| ask.for_now = true);
-        let mut decision = limit::shared::decide(store, asks, now).await;
+        self.asks.iter_mut().for_each(|ask| ask.for_now = true);
+        let mut decision = limit::shared::decide(store, &mut self.asks, now).await;
         if decision.admitted {
             decision.holds.undo(now);
             return None;
@@ -275,6 +274,7 @@ pub(crate) async fn respond_unauthenticated(
     if let Some(headers) = RateLimitHeaders::new(evaluated.results()) {
         headers.write(&mut response.headers);
     }
+    context.remember(parts, &response, |refused| refused.limited(&evaluated));
     response
 }
 

@@ -14,6 +14,7 @@ pub mod cost;
 pub mod early_reject;
 pub(crate) mod limit_selection;
 pub mod pipeline;
+mod remember;
 mod response_body;
 mod services;
 pub mod verdict;

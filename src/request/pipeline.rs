@@ -71,8 +71,7 @@ pub fn evaluate<'s>(
 impl<'s> Matched<'s> {
     /// Evaluates the limits, some of which the store decides.
     async fn evaluate_in_store(mut self, store: &Rc<Store>, now: Time) -> Evaluated<'s> {
-        let asks = std::mem::take(&mut self.asks);
-        let decision = limit::shared::decide(store, asks, now).await;
+        let decision = limit::shared::decide(store, &mut self.asks, now).await;
         self.with_decision(decision, now)
     }
 }
@@ -462,7 +461,10 @@ fn refuse_limited(
         return respond::unavailable(parts, context.id());
     }
     let reject = evaluated.matched.route.reject.as_ref();
-    respond::refusal(parts, evaluated.results(), reject, context.id(), |reason| context.refused(reason, None))
+    let refused = |reason| context.refused(reason, None);
+    let response = respond::refusal(parts, evaluated.results(), reject, context.id(), refused);
+    context.remember(parts, &response, |refused| refused.limited(evaluated));
+    response
 }
 
 /// The response to a request that is rejected before its limits are evaluated.
@@ -470,7 +472,11 @@ fn answer_early(reject: &EarlyReject, context: &mut RequestContext, parts: &Requ
     context.set_rejected(reject, parts);
     match reject {
         EarlyReject::Preflight { .. } => respond::preflight(context.cors(), parts, context.id()),
-        reject => early_reject::response(reject, parts, context.id()),
+        reject => {
+            let response = early_reject::response(reject, parts, context.id());
+            context.remember(parts, &response, |refused| refused.early(reject.route()));
+            response
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Matched<'s> {
     pub affinity: Option<u64>,
     /// The limits that apply.
     pub selected: SmallVec<[SelectedLimit<'s>; 2]>,
-    /// The checks to run, one for each selected limit, in the same order. Empty once they ran in the store.
+    /// The checks to run, one for each selected limit, in the same order.
     pub asks: SmallVec<[Ask<'s>; 2]>,
     /// The limits of the route that do not apply, by their index in the snapshot.
     pub skipped: SmallVec<[(usize, SkipReason); 2]>,

@@ -11,7 +11,9 @@ use crate::access_log::AccessLog;
 use crate::limit::{self, Ask, Decision, SelectedLimit, Store};
 use crate::metrics::{ConsumerCounts, LimitMetrics, Outcome, RouteMetrics};
 use crate::process_state::ProcessState;
+use crate::refusals::RefusalLog;
 use crate::snapshot::Snapshot;
+use crate::top::WorkerTop;
 use crate::upstream::Upstream;
 
 /// A snapshot with what one worker resolved of it: the worker's counters, its upstream connections, its connection to the
@@ -25,10 +27,13 @@ pub struct View {
     /// Requests that no route matched.
     unrouted: Arc<RouteMetrics>,
     limits: Vec<Arc<LimitMetrics>>,
+    tops: Vec<Arc<WorkerTop>>,
     upstreams: Vec<Rc<Upstream>>,
     /// Requests by consumer, if they are shown.
     pub(super) consumers: Option<Arc<ConsumerCounts>>,
     store: Option<Rc<Store>>,
+    /// Where refused requests are remembered.
+    pub(super) refusals: Arc<RefusalLog>,
     /// Where a line of each request goes.
     pub access_log: Option<AccessLog>,
 }
@@ -43,6 +48,7 @@ impl View {
         let metrics = &process.metrics;
         let routes = snapshot.routes.iter().map(|route| metrics.route(&route.name, worker));
         let limits = snapshot.limits.iter().map(|limit| metrics.limit(&limit.config.name, worker));
+        let tops = snapshot.limits.iter().map(|limit| process.tops.of_worker(&limit.config.name, worker));
         let standing = before.map(|before| &before.upstreams[..]).unwrap_or_default();
         let standing: HashMap<&str, &Rc<Upstream>> =
             standing.iter().map(|old| (old.config().name.as_str(), old)).collect();
@@ -68,10 +74,12 @@ impl View {
         Self {
             process: Arc::clone(process),
             store,
+            refusals: process.refusals.of_worker(worker, process.workers),
             access_log,
             routes: routes.collect(),
             unrouted: metrics.route("", worker),
             limits: limits.collect(),
+            tops: tops.collect(),
             consumers: metrics.consumers(worker),
             upstreams: upstreams.collect(),
             snapshot,
@@ -110,7 +118,7 @@ impl View {
                 None => None,
             };
             let here = || ask.limit.counters.usage(ask.key, ask.now);
-            let banned_for = match told {
+            let banned_for = match &told {
                 Some(told) => told.banned_for,
                 None => ask.limit.banned_for(ask.key, ask.now),
             };
@@ -137,8 +145,12 @@ impl View {
         if *unavailable {
             return; // there are no verdicts
         }
-        for (asked, verdict) in evaluated.matched.selected.iter().zip(verdicts) {
+        let asks = &evaluated.matched.asks;
+        for ((asked, verdict), ask) in evaluated.matched.selected.iter().zip(verdicts).zip(asks) {
             let metrics = &self.limits[asked.index];
+            if !asked.candidate {
+                self.tops[asked.index].count(ask.key, &ask.text, verdict.answer.is_err());
+            }
             metrics.count(match (verdict.answer, asked.limit.enforces()) {
                 (Err(_), _) if asked.candidate => Outcome::CandidateRefused,
                 (Ok(_), _) if asked.candidate => continue, // the limit itself is counted

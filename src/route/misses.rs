@@ -15,7 +15,7 @@ impl Misses {
     pub const SETS: usize = 1 << Self::NAMES.len();
 
     /// The mismatches of one route.
-    fn of(route: &Match, query: &RouteQuery<'_>) -> Self {
+    pub fn of(route: &Match, query: &RouteQuery<'_>) -> Self {
         let mut params = Params::new();
         let matches = [
             route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(query.host)),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use sluicegate_limiter::Span;
+use sluicegate_limiter::{Span, Time};
 use sluicegate_rules::{Compiled, KeyPart, KeyValue, Op, Patterns, Stored, Token, Write, choose, spellings};
 use sluicegate_rules_redis::ReadError;
 use sluicegate_rules_sqlite::RuleFile;
@@ -167,6 +167,19 @@ impl Rules {
         found.sort_by(|one, other| one.rule.id.cmp(&other.rule.id));
         found.dedup();
         Ok(found)
+    }
+
+    /// The id of the rule that applies to a key. Blocks.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn rule_of(&self, question: &KeyQuestion, now: Time) -> Result<Option<String>, Unreadable> {
+        let found = self.source.exact(&question.limit.name, &spelled(question))?;
+        let exact: Vec<_> = found.into_iter().filter_map(compiled).collect();
+        let patterns = question.limit.patterns.load_full();
+        let parts: Vec<_> = keys::parts_of(&question.text).collect();
+        let choice = choose(&exact, &patterns, &key(&parts), now);
+        Ok(choice.rule.map(|rule| rule.stored.rule.id.clone()))
     }
 
     /// Every key is asked for again.

@@ -76,6 +76,7 @@ fn schema_knows_every_key() {
         "algorithm",
         "burst",
         "slices",
+        "strict",
         "count_rejected",
         "max_delay",
         "on_missing",

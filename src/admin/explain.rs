@@ -1,0 +1,52 @@
+//! `GET /explain`: what would happen to a request, or why one was refused.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::query::{parameter, parameters};
+use super::{Admin, Answer, problem, reply};
+use crate::explain::{Explanation, Live, Question};
+
+impl Admin {
+    pub(super) async fn explain(&self, query: Option<&str>) -> Answer {
+        let snapshot = self.shared.snapshot.load_full();
+        let now = self.shared.clock.now();
+        if let Some(id) = parameter(query, "request") {
+            let explained = self.shared.refusals.find(&id, now);
+            return match explained {
+                Some(refusal) => reply(&json!(Explanation::of_refusal(&refusal, &snapshot))),
+                None => problem(
+                    StatusCode::NOT_FOUND,
+                    "no request with this id was refused here within the last hour; under many refusals the oldest are \
+                     forgotten earlier",
+                ),
+            };
+        }
+        let from = match parameter(query, "from").map(|from| from.parse::<IpAddr>()) {
+            None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Some(Ok(from)) => from,
+            Some(Err(_)) => return problem(StatusCode::BAD_REQUEST, "`from` is no address"),
+        };
+        let Some(url) = parameter(query, "url") else {
+            return problem(
+                StatusCode::BAD_REQUEST,
+                "say which request: `url`, and if needed `method`, `header`, `from`, `listener`; or `request`, the id of a \
+                 refused request",
+            );
+        };
+        let question = Question {
+            method: parameter(query, "method").unwrap_or_else(|| "GET".to_owned()),
+            url,
+            headers: parameters(query, "header"),
+            from,
+            listener: parameter(query, "listener"),
+        };
+        let live = Live { store: self.store.borrow().clone(), clock: self.shared.clock };
+        match snapshot.explain(&question, Some(&live), now).await {
+            Ok(explanation) => reply(&json!(explanation)),
+            Err(why) => problem(StatusCode::BAD_REQUEST, &why),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! How the address of the client was determined.
+
+use std::net::IpAddr;
+
+use sluicegate_wire::Headers;
+
+use crate::client_address;
+use crate::snapshot::Snapshot;
+
+/// Why the client is `client` if the connection came from `peer`.
+pub(super) fn why(snapshot: &Snapshot, peer: IpAddr, client: IpAddr, headers: &Headers) -> String {
+    let config = &snapshot.config.client_ip;
+    let header = config.header.name();
+    let sent = headers.contains_key(header);
+    if !client_address::trusts(config, &snapshot.config.resources.lists, peer) {
+        return match sent {
+            true => format!("{peer} is the peer; it is no trusted proxy, so {header} is ignored"),
+            false => format!("{peer} is the peer"),
+        };
+    }
+    match (sent, client == peer) {
+        (false, _) => format!("the peer {peer} is a trusted proxy, but sent no {header}"),
+        (true, true) => format!("the peer {peer} is a trusted proxy, but {header} names no other address"),
+        (true, false) => {
+            format!(
+                "the peer {peer} is a trusted proxy; {header} names {client}, the last that is no trusted proxy"
+            )
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! What the gateway would answer to a request, and why: the route, the keys, the state of each limit, the headers. Nothing is
+//! charged, no refusal is counted, and no ban begins.
+//!
+//! A request that was refused is explained from what is [remembered](crate::refusals) of it.
+
+mod client;
+mod limits;
+mod question;
+mod refused;
+mod text;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+use sluicegate_counters::{RemoteBan, RemoteState, preview};
+use sluicegate_limiter::{Span, Time};
+use sluicegate_wire::{Headers, RequestHead};
+
+pub use self::limits::ExplainedLimit;
+pub use self::question::Question;
+use crate::access_log::Outcome;
+use crate::auth::Answers;
+use crate::client_address;
+use crate::clock::Clock;
+use crate::limit::{Ask, Store};
+use crate::message::{LocalResponse, RequestId};
+use crate::refusal_reason::RefusalReason;
+use crate::request::early_reject::{EarlyExit, EarlyReject, response};
+use crate::request::pipeline::match_answered;
+use crate::request::verdict::{Evaluated, Matched, Origin};
+use crate::respond::{RateLimitHeaders, refusal, reported_verdict, unavailable};
+use crate::route::{Misses, RouteQuery, host};
+use crate::shown_key::ShownKeys;
+use crate::snapshot::{Snapshot, Target};
+
+/// The answer to "what happens to this request, and why?".
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Explanation {
+    /// The id of the request, if it is one that was served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// When it was served (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+    /// The address of the client.
+    pub client: Option<IpAddr>,
+    /// How it was determined, and which proxies were trusted.
+    pub client_why: String,
+    /// The consumer.
+    pub consumer: Option<String>,
+    /// The plan.
+    pub plan: Option<String>,
+    /// `admitted`, `refused` or `unmatched`.
+    pub outcome: String,
+    /// The reason of the refusal, as in the access log.
+    pub reason: Option<String>,
+    /// More about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The limit that the headers report.
+    pub limit: Option<String>,
+    /// All limits of the route.
+    pub limits: Vec<ExplainedLimit>,
+    /// The other routes, in the order of the file.
+    pub passed_over: Vec<PassedOver>,
+    /// The status of the answer; `None` if the upstream answers.
+    pub status: Option<u16>,
+    /// The headers that the gateway adds.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// A route that does not take the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedOver {
+    /// Its name.
+    pub route: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// A gateway that serves, for explanations of what it would do now.
+#[derive(Clone)]
+pub struct Live {
+    /// The store.
+    pub store: Option<Rc<Store>>,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl Snapshot {
+    /// Explains what would happen to a request at `now`. Without `live`, nobody outside is asked and all counters are at zero,
+    /// unless the snapshot has some.
+    ///
+    /// # Errors
+    /// What is wrong with the question.
+    pub async fn explain(
+        &self,
+        question: &Question,
+        live: Option<&Live>,
+        now: Time,
+    ) -> Result<Explanation, String> {
+        let mut parts = question.head()?;
+        self.underscores.clean(&mut parts.headers);
+        let listener = match &question.listener {
+            None => 0,
+            Some(name) => {
+                let found = self.config.listeners.iter().position(|listener| listener.name == *name);
+                found.ok_or_else(|| format!("there is no listener called `{}`", name.escape_debug()))?
+            }
+        };
+        let config = &self.config;
+        let (proxies, lists) = (&config.client_ip, &config.resources.lists);
+        let client = client_address::resolve(proxies, lists, question.from, &parts.headers);
+        let mut explanation = Explanation {
+            client: Some(client),
+            client_why: client::why(self, question.from, client, &parts.headers),
+            ..Explanation::default()
+        };
+        self.decide(&mut explanation, &parts, (listener, client), live, now).await;
+        explanation.passed_over = self.passed_over(&parts, listener, explanation.route.as_deref());
+        Ok(explanation)
+    }
+
+    /// Matches the request and evaluates its limits on copies of their states.
+    async fn decide(
+        &self,
+        explanation: &mut Explanation,
+        parts: &RequestHead,
+        (listener, client): (usize, IpAddr),
+        live: Option<&Live>,
+        now: Time,
+    ) {
+        let mut rules = Vec::new();
+        let mut answers = Answers::default();
+        let (mut matched, reject) = loop {
+            let origin = Origin { listener, client, tls: None, rules: &rules };
+            match match_answered(self, origin, parts, now, &|_| false, &answers) {
+                Ok(matched) => break (matched, None),
+                Err(EarlyExit::LikelyRefused(matched)) => break (*matched, None),
+                Err(EarlyExit::Unauthenticated(exit)) => break (exit.matched, Some(exit.reject)),
+                Err(EarlyExit::RulesUnknown(exit)) => match (&self.rules, live) {
+                    (Some(in_force), Some(_)) if rules.is_empty() => {
+                        rules = in_force.rules.load(&exit.questions).await;
+                    }
+                    _ => break (exit.matched, None),
+                },
+                Err(EarlyExit::Ask(asked)) => {
+                    let assumed = answers.ask_or_assume(*asked, live.map(|live| live.clock)).await;
+                    explanation.detail = explanation.detail.take().or(assumed.map(str::to_owned));
+                }
+                Err(EarlyExit::Rejected(reject)) => return self.rejected(explanation, &reject, parts),
+            }
+        };
+        let told = self.told(&mut matched.asks, live).await;
+        explanation.route = Some(matched.route.name.clone());
+        explanation.consumer = matched.identity.consumer().map(str::to_owned);
+        explanation.plan = matched.identity.plan().map(str::to_owned);
+        let unavailable = told.iter().any(|told| matches!(told, Told::Away));
+        let states: Vec<_> = told.into_iter().map(Told::state).collect();
+        let decision = preview(&matched.asks, &states);
+        let evaluated = matched.with_decision(decision, now);
+        explanation.limits = self.explained(&evaluated, &states).await;
+        self.answered(explanation, &evaluated, reject.as_ref(), unavailable, parts);
+    }
+
+    /// What the store says of the limits that it counts. Their asks get the time of the store.
+    async fn told(&self, asks: &mut [Ask<'_>], live: Option<&Live>) -> Vec<Told> {
+        let mut all = Vec::with_capacity(asks.len());
+        for ask in asks {
+            let store = live.and_then(|live| live.store.as_ref()).filter(|_| ask.limit.shared.is_some());
+            let Some(store) = store else {
+                all.push(Told::Here);
+                continue;
+            };
+            let peeked = store.peek(ask.limit, ask.key, &ask.text, Span::SECOND).await;
+            all.push(match peeked {
+                Some(peeked) => {
+                    (ask.now, ask.at) = (peeked.at, peeked.at);
+                    Told::Store(Box::new((peeked.state, peeked.ban)))
+                }
+                None if ask.limit.enforced && ask.limit.is_closed_without_store() => Told::Away,
+                None => Told::Here,
+            });
+        }
+        all
+    }
+
+    /// Why the other routes did not take the request.
+    pub(crate) fn passed_over(
+        &self,
+        parts: &RequestHead,
+        listener: usize,
+        taken: Option<&str>,
+    ) -> Vec<PassedOver> {
+        let Ok(host) = host(parts) else { return Vec::new() };
+        let path = sluicegate_config::normalize(parts.target.path());
+        let query = RouteQuery {
+            listener,
+            host: &host,
+            method: &parts.method,
+            path: path.as_deref().unwrap_or(parts.target.path()),
+            headers: &parts.headers,
+        };
+        let others = self.config.routes.iter().filter(|route| taken != Some(route.name.as_str()));
+        others
+            .map(|route| {
+                let misses: Vec<&str> = Misses::of(&route.matches, &query).names().collect();
+                let why = match misses.is_empty() {
+                    true => "it matches too, but comes later in the file".to_owned(),
+                    false => format!("no match: {}", misses.join(", ")),
+                };
+                PassedOver { route: route.name.clone(), why }
+            })
+            .collect()
+    }
+
+    /// The answer to a request that is rejected before its limits are evaluated.
+    fn rejected(&self, explanation: &mut Explanation, reject: &EarlyReject, parts: &RequestHead) {
+        explanation.route = reject.route().map(|route| self.routes[route].name.clone());
+        explanation.outcome = reject.outcome().name().to_owned();
+        if let Some(error) = reject.error() {
+            explanation.reason = Some(error.reason().name().to_owned());
+            explanation.detail = Some(error.detail().to_owned());
+        }
+        if matches!(reject, EarlyReject::Preflight { .. }) {
+            explanation.detail =
+                Some("a CORS preflight request, which the gateway answers itself".to_owned());
+            return;
+        }
+        explanation.set_answer(&response(reject, parts, &RequestId::of(0)));
+    }
+
+    /// The answer to a request whose limits are evaluated.
+    fn answered(
+        &self,
+        explanation: &mut Explanation,
+        evaluated: &Evaluated<'_>,
+        reject: Option<&EarlyReject>,
+        unavailable_store: bool,
+        parts: &RequestHead,
+    ) {
+        let Evaluated { matched: Matched { selected, route, .. }, decision, .. } = evaluated;
+        let id = RequestId::of(0);
+        let mut set = |outcome: Outcome, reason: Option<RefusalReason>| {
+            explanation.outcome = outcome.name().to_owned();
+            explanation.reason = reason.map(|reason| reason.name().to_owned());
+        };
+        if reject.is_none() && matches!(route.target, Target::Usage) {
+            set(Outcome::Admitted, None);
+            explanation.status = Some(200);
+            return;
+        }
+        if unavailable_store {
+            set(Outcome::Refused, Some(RefusalReason::Store));
+            explanation.set_answer(&unavailable(parts, &id));
+            return;
+        }
+        let reported = reported_verdict(selected, decision);
+        let limit = reported.map(|at| selected[at].limit.config.name.clone());
+        if !decision.admitted {
+            let mut reason = None;
+            let answer =
+                refusal(parts, evaluated.results(), route.reject.as_ref(), &id, |why| reason = Some(why));
+            set(Outcome::Refused, reason);
+            explanation.limit = limit;
+            explanation.set_answer(&answer);
+            return;
+        }
+        let mut headers = match reject {
+            Some(reject) => {
+                set(Outcome::Refused, reject.error().map(|error| error.reason()));
+                explanation.detail = reject.error().map(|error| error.detail().to_owned());
+                let answer = response(reject, parts, &id);
+                explanation.status = Some(answer.status.as_u16());
+                explanation.limit = match reject {
+                    EarlyReject::KeyMissing { limit, .. } => Some(limit.clone()),
+                    _ => limit,
+                };
+                answer.headers
+            }
+            None => {
+                set(Outcome::Admitted, None);
+                explanation.limit = limit;
+                explanation.status = match &route.target {
+                    Target::Answer { status, .. } | Target::Redirect { status, .. } => Some(status.as_u16()),
+                    Target::Upstream { .. } | Target::Usage => None,
+                };
+                Headers::new()
+            }
+        };
+        if let Some(limits) = RateLimitHeaders::new(evaluated.results()) {
+            limits.write(&mut headers);
+        }
+        explanation.set_headers(&headers);
+    }
+
+    /// Keys as operators see them.
+    pub(crate) fn shown_keys(&self) -> ShownKeys<'_> {
+        let all = self.config.admin.as_ref().is_some_and(|admin| admin.show_keys);
+        ShownKeys::new(&self.config).with_secrets(all)
+    }
+}
+
+impl Explanation {
+    fn set_answer(&mut self, answer: &LocalResponse) {
+        self.status = Some(answer.status.as_u16());
+        self.set_headers(&answer.headers);
+    }
+
+    fn set_headers(&mut self, headers: &Headers) {
+        let shown = headers.iter().map(|(name, value)| {
+            (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned())
+        });
+        // Each answer has an id of its own.
+        self.headers = shown.filter(|(name, _)| name != "x-request-id").collect();
+    }
+}
+
+/// What is known of the state of a key.
+enum Told {
+    /// It is in this process.
+    Here,
+    /// The store has answered.
+    Store(Box<(RemoteState, Option<RemoteBan>)>),
+    /// The store does not answer, and the limit refuses without it.
+    Away,
+}
+
+impl Told {
+    fn state(self) -> Option<(RemoteState, Option<RemoteBan>)> {
+        match self {
+            Self::Store(state) => Some(*state),
+            Self::Here | Self::Away => None,
+        }
+    }
+}
