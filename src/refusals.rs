@@ -13,8 +13,8 @@ use crate::keys::KeyText;
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 
-/// The number that the process remembers; the workers share it.
-const MOST: usize = 32_768;
+/// The number that the process remembers, of less than 1 kB each; the workers share it.
+const MOST: usize = 16_384;
 /// They are allocated in blocks of this many.
 const BLOCK: usize = 256;
 /// How long they are remembered.
@@ -168,10 +168,10 @@ mod tests {
         (0..40_000).for_each(|number| one.push(refusal(number, at)));
         two.push(refusal(99_999, at));
         let known = |number: u64, now: Time| logs.find(RequestId::of(number).as_str(), now).is_some();
-        assert!(known(99_999, at) && known(39_999, at) && known(40_000 - 16_384, at));
-        assert!(!known(39_999 - 16_384, at), "the oldest make room");
+        assert!(known(99_999, at) && known(39_999, at) && known(40_000 - 8_192, at));
+        assert!(!known(39_999 - 8_192, at), "the oldest make room");
         assert!(known(99_999, at.plus(Span::from_secs(3_599))) && !known(99_999, at.plus(HOUR)));
         let stored: usize = one.0.lock().unwrap().blocks.iter().map(Vec::len).sum();
-        assert_eq!(stored, 16_384);
+        assert_eq!(stored, 8_192);
     }
 }

@@ -269,7 +269,8 @@ fn a_flood_of_keys_evicts_no_limited_key() {
         }
     });
     let grown = gateway.peak_memory().saturating_sub(before);
-    assert!(grown < 16 << 20, "memory grew by {} kB", grown / 1024);
+    // Up to 16,384 refused requests are remembered for an hour, of less than 1 kB each.
+    assert!(grown < 24 << 20, "memory grew by {} kB", grown / 1024);
     let metric = |name| gateway.metric(name, &[("limit", "l")]);
     let (keys, overflow) = (metric("sluicegate_limit_keys"), metric("sluicegate_limit_overflow_total"));
     // Two workers may take the last place at the same moment.
