@@ -121,7 +121,7 @@ impl History {
         let mut state = self.state();
         let state = &mut *state;
         let rings = state.rings.get_or_insert_with(|| RINGS.map(Ring::new));
-        if state.sampled.is_some_and(|sampled| sampled < second) {
+        if state.sampled.is_none_or(|sampled| sampled < second) {
             let more = since_last(&totals, &state.last);
             rings.iter_mut().for_each(|ring| ring.add(second - 1, &more));
             let all = more.get("").copied().unwrap_or_default();
@@ -179,7 +179,8 @@ impl State {
         let (first, last) = (at(self.routes.front()), at(self.routes.back()));
         let before =
             if self.routes.len() > 1 { at(self.routes.get(self.routes.len() - 2)) } else { last.clone() };
-        let rate = last.requests().saturating_sub(before.requests()) as f64 / ROUTES_EVERY as f64;
+        let rate =
+            |of: fn(&RouteTotals) -> u64| of(&last).saturating_sub(of(&before)) as f64 / ROUTES_EVERY as f64;
         let durations: [u64; BUCKETS] =
             std::array::from_fn(|bucket| totals.durations[bucket].saturating_sub(first.durations[bucket]));
         let classes: Map<String, Value> = totals
@@ -193,7 +194,9 @@ impl State {
             "route": name,
             "requests": totals.requests(),
             "classes": classes,
-            "rate": rate,
+            "rate": rate(RouteTotals::requests),
+            "received": { "bytes": totals.bytes[0], "rate": rate(|totals| totals.bytes[0]) },
+            "sent": { "bytes": totals.bytes[1], "rate": rate(|totals| totals.bytes[1]) },
             "p50": quantile(&durations, 0.5),
             "p99": quantile(&durations, 0.99),
         })

@@ -34,6 +34,15 @@ package curl /usr/bin/curl "the tour of the README asks with it"
 package libfaketime '/usr/lib/*/faketime/libfaketimeMT.so.1' "the tests of shared counters put clocks wrong"
 package valgrind /usr/bin/valgrind "it counts the instructions of a request"
 
+# optional PROGRAM WHAT: says what is not tested without a program.
+skipped=()
+optional() {
+    command -v "$1" > /dev/null || skipped+=("tests/run.sh: SKIPPED, because $1 is not installed: $2")
+}
+optional chromium "the admin page and the report of replay are not looked at in a browser"
+optional promtool "the rules for Prometheus are not evaluated (package prometheus)"
+[ "${#skipped[@]}" -eq 0 ] || printf '%s\n' "${skipped[@]}"
+
 step() {
     printf '\n==> %s\n' "$*"
     "$@"
@@ -55,4 +64,5 @@ step cargo test -p sluicegate-counters --features model --lib model
 # The instructions of a request, which may not grow unseen.
 step cargo test --bench instructions
 
+[ "${#skipped[@]}" -eq 0 ] || printf '\n%s\n' "${skipped[@]}"
 printf '\ntests/run.sh: all tests passed in %d s\n' "$SECONDS"

@@ -103,11 +103,16 @@ pub(super) fn server(server: &ServerStatus) -> Value {
     json!({
         "server": server.server,
         "healthy": server.healthy,
+        "weight": server.weight,
         "addresses": server.addresses.iter().map(|address| json!({
             "address": address.address.to_string(),
             "answers": address.answers,
             "trouble": address.trouble,
+            "failing_seconds": address.failing_for,
             "ejected": address.ejected,
+            "requests": address.requests,
+            "in_flight": address.in_flight,
+            "failed": address.failed,
         })).collect::<Vec<_>>(),
     })
 }

@@ -9,7 +9,7 @@ use crate::clock::cpu_time;
 use crate::limit::{Limit, StoreStatus};
 use crate::metrics::{self, Metrics, Row, Scrape, families, one};
 use crate::snapshot::Snapshot;
-use crate::upstream::UpstreamState;
+use crate::upstream::{AddressStatus, ServerStatus, UpstreamState};
 
 /// The text of a scrape at `now`; `uptime` is the gateway's uptime in milliseconds.
 ///
@@ -48,6 +48,8 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
     scrape.gauges(&families::KEYS, rows(snapshot, |limit| Some(snapshot.keys(limit, now) as f64)));
     let entries = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counted.counters.entries() as f64).sum();
     scrape.gauges(&families::ENTRIES, rows(snapshot, |limit| Some(entries(limit))));
+    let most = |limit: &Arc<Limit>| limit.all().map(|limit| limit.config.max_keys as f64).sum();
+    scrape.gauges(&families::MAX_KEYS, rows(snapshot, |limit| Some(most(limit))));
     let overflowed = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counted.counters.overflowed()).sum();
     scrape.counters(&families::OVERFLOW, rows(snapshot, |limit| Some(overflowed(limit))));
     scrape.counters(&families::BANS, rows(snapshot, |limit| Some(limit.counted.bans.as_ref()?.begun())));
@@ -58,13 +60,21 @@ fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {
         let row = |state: &Arc<UpstreamState>| (vec![state.config.name.clone()], value(state));
         snapshot.upstreams.iter().map(row).collect()
     }
-    let healthy = snapshot.upstreams.iter().flat_map(|state| {
-        let servers = state.status(now).into_iter();
-        servers.map(|server| {
-            (vec![state.config.name.clone(), server.server], f64::from(u8::from(server.healthy)))
-        })
-    });
-    scrape.gauges(&families::UPSTREAM_HEALTHY, healthy.collect());
+    let servers: Vec<_> = snapshot
+        .upstreams
+        .iter()
+        .flat_map(|state| state.status(now).into_iter().map(|server| (state.config.name.clone(), server)))
+        .collect();
+    fn of<T>(servers: &[(String, ServerStatus)], value: impl Fn(&ServerStatus) -> T) -> Vec<Row<T>> {
+        servers
+            .iter()
+            .map(|(upstream, one)| (vec![upstream.clone(), one.server.clone()], value(one)))
+            .collect()
+    }
+    let sum = |of: fn(&AddressStatus) -> u64| move |one: &ServerStatus| one.addresses.iter().map(of).sum();
+    scrape.gauges(&families::UPSTREAM_HEALTHY, of(&servers, |one| f64::from(u8::from(one.healthy))));
+    scrape.counters(&families::SERVER_REQUESTS, of(&servers, sum(|address| address.requests)));
+    scrape.counters(&families::SERVER_FAILURES, of(&servers, sum(|address| address.failed)));
     scrape.gauges(&families::UPSTREAM_PENDING, rows(snapshot, |state| state.waiting() as f64));
     scrape.counters(&families::UPSTREAM_EJECTIONS, rows(snapshot, UpstreamState::ejections));
     scrape.counters(&families::UPSTREAM_UNSOLICITED, rows(snapshot, UpstreamState::unsolicited));

@@ -14,9 +14,7 @@ use super::families::{self, Family};
 use super::listeners::{Handshake, Refusal};
 use super::process;
 use super::registry::{Metrics, PerWorker, Series};
-use super::worker_counters::{
-    BOUNDS, CODES, Counter, Histogram, Outcome, StoreMetrics, UpstreamMetrics, UpstreamOutcome,
-};
+use super::worker_counters::{BOUNDS, CODES, Counter, Histogram, Outcome, StoreMetrics, UpstreamOutcome};
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::OnStoreFailure;
 use sluicegate_counters_redis::Operation;
@@ -179,6 +177,8 @@ impl Scrape {
         let is_expected = |route: &str, reason| expected.reason(route, reason);
         let reasons = by_label(&series.routes, labels, |worker| &worker.refusals, is_expected);
         self.counters(&families::REFUSED, reasons);
+        self.counters(&families::REQUEST_BYTES, sums(&series.routes, |worker| &worker.received));
+        self.counters(&families::RESPONSE_BYTES, sums(&series.routes, |worker| &worker.sent));
     }
 
     fn limits(&mut self, series: &Series, expected: &impl ExpectedSeries) {
@@ -208,18 +208,12 @@ impl Scrape {
     }
 
     fn upstreams(&mut self, series: &Series) {
-        let sum = |of: &dyn Fn(&UpstreamMetrics) -> &Counter| -> Vec<Row<u64>> {
-            let sum = |workers: &BTreeMap<usize, Arc<UpstreamMetrics>>| {
-                workers.values().map(|worker| of(worker).get()).sum()
-            };
-            series.upstreams.iter().map(|(name, workers)| (vec![name.clone()], sum(workers))).collect()
-        };
         let labels = UpstreamOutcome::NAMES.iter().map(|name| (*name, ()));
         let outcomes = by_label(&series.upstreams, labels, |worker| &worker.outcomes, |_, ()| true);
         self.counters(&families::UPSTREAM_REQUESTS, outcomes);
         self.histograms(&families::UPSTREAM_DURATION, &series.upstreams, |worker| &worker.duration, |_| true);
-        self.counters(&families::UPSTREAM_RETRIES, sum(&|worker| &worker.retries));
-        self.counters(&families::UPSTREAM_PANICS, sum(&|worker| &worker.panics));
+        self.counters(&families::UPSTREAM_RETRIES, sums(&series.upstreams, |worker| &worker.retries));
+        self.counters(&families::UPSTREAM_PANICS, sums(&series.upstreams, |worker| &worker.panics));
     }
 
     fn listeners(&mut self, series: &Series, expected: &impl ExpectedSeries) {
@@ -247,6 +241,12 @@ impl Scrape {
             self.gauges(family, vec![(Vec::new(), figure)]);
         }
     }
+}
+
+/// The sum of one counter over all workers, by name.
+fn sums<T>(series: &PerWorker<T>, of: impl Fn(&T) -> &Counter) -> Vec<Row<u64>> {
+    let sum = |workers: &BTreeMap<usize, Arc<T>>| workers.values().map(|worker| of(worker).get()).sum();
+    series.iter().map(|(name, workers)| (vec![name.clone()], sum(workers))).collect()
 }
 
 /// Sums of counters over all workers, by the name of the counted object and by label. `labels` are the names of the

@@ -86,6 +86,10 @@ families! {
         "Time from the head of a request to the end of its answer.";
     REFUSED = "sluicegate_refusals_total", COUNTER, [ROUTE, these("reason", RefusalReason::NAMES)],
         "Requests that the gateway itself answered with an error.";
+    REQUEST_BYTES = "sluicegate_request_body_bytes_total", COUNTER, [ROUTE],
+        "Bytes of the bodies of requests that have ended.";
+    RESPONSE_BYTES = "sluicegate_response_body_bytes_total", COUNTER, [ROUTE],
+        "Bytes of the bodies of answers that have ended.";
     CONSUMER_REQUESTS = "sluicegate_consumer_requests_total", COUNTER,
         [of("consumer", "the consumer's name; `other` for those that are not shown by name"), these("outcome", ConsumerOutcome::NAMES)],
         "Requests of consumers that have ended, of those with the most traffic by name; with metrics.by_consumer only.";
@@ -100,6 +104,8 @@ families! {
         "Keys whose counters are not back to zero.";
     ENTRIES = "sluicegate_limit_entries", GAUGE, [LIMIT],
         "Keys in memory, including those whose counters are back to zero and can be replaced.";
+    MAX_KEYS = "sluicegate_limit_max_keys", GAUGE, [LIMIT],
+        "The most keys in memory, from max_keys.";
     OVERFLOW = "sluicegate_limit_overflow_total", COUNTER, [LIMIT],
         "Requests that used the overflow counter because max_keys keys of the limit were in use.";
     BANS = "sluicegate_limit_bans_total", COUNTER, [LIMIT],
@@ -111,6 +117,10 @@ families! {
         "Time from sending a request to an upstream to the head of its answer.";
     UPSTREAM_HEALTHY = "sluicegate_upstream_healthy", GAUGE, [UPSTREAM, of("server", "the server's address")],
         "Whether a server gets requests (1) or is unhealthy or ejected (0).";
+    SERVER_REQUESTS = "sluicegate_upstream_server_requests_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
+        "Requests that were sent to a server, including repeated ones.";
+    SERVER_FAILURES = "sluicegate_upstream_server_failures_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
+        "Requests to a server that failed because of it, or that its ejection counts as failures.";
     UPSTREAM_PENDING = "sluicegate_upstream_pending", GAUGE, [UPSTREAM],
         "Requests that wait for a connection to a server.";
     UPSTREAM_RETRIES = "sluicegate_upstream_retries_total", COUNTER, [UPSTREAM],

@@ -29,6 +29,8 @@ pub struct RouteTotals {
     pub classes: [u64; 5],
     /// By duration, the last without an upper bound.
     pub durations: [u64; BUCKETS],
+    /// Bytes of the bodies of requests and of answers.
+    pub bytes: [u64; 2],
 }
 
 impl RouteTotals {
@@ -98,6 +100,7 @@ impl Metrics {
             for worker in workers.values() {
                 add(&mut totals.classes, &classes(worker));
                 add(&mut totals.durations, &counts(&worker.duration));
+                add(&mut totals.bytes, &[worker.received.get(), worker.sent.get()]);
             }
             (name.clone(), totals)
         };

@@ -49,6 +49,9 @@ pub struct RouteMetrics {
     /// One for each reason.
     pub(super) refusals: [Counter; RefusalReason::ALL.len()],
     pub(super) duration: Histogram,
+    /// Bytes of bodies.
+    pub(super) received: Counter,
+    pub(super) sent: Counter,
 }
 
 /// The counters that one worker has of one limit.
@@ -154,6 +157,8 @@ impl Default for RouteMetrics {
             codes: std::array::from_fn(|_| Counter::default()),
             refusals: Default::default(),
             duration: Histogram::default(),
+            received: Counter::default(),
+            sent: Counter::default(),
         }
     }
 }
@@ -163,6 +168,12 @@ impl RouteMetrics {
     pub fn finish(&self, code: u16, took: Span) {
         self.codes[CODES.binary_search(&code).unwrap_or(CODES.len())].add(1);
         self.duration.observe(took);
+    }
+
+    /// Counts the bytes of the body of a request and of its answer.
+    pub fn transferred(&self, received: u64, sent: u64) {
+        self.received.add(received);
+        self.sent.add(sent);
     }
 
     /// Counts a request that the gateway refused.

@@ -294,6 +294,7 @@ impl Drop for RequestContext {
         self.holds.settle(now, self.exchange.sent(), self.exchange.received());
         let stripe = self.view.route_metrics(self.route);
         stripe.finish(self.code, now.since(self.begun));
+        stripe.transferred(self.exchange.received(), self.exchange.sent());
         if let Some(reason) = self.reason.get() {
             stripe.refused(reason);
         }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::balance::mix;
@@ -32,6 +33,30 @@ pub(super) struct EndpointState {
     keep_after: AtomicU64,
     /// Logs failing requests.
     pub(super) failure_log: LogThrottle,
+    /// What each worker has counted.
+    counted: Mutex<Vec<Arc<WorkerCounts>>>,
+    /// Requests that failed because of the server, or that its ejection counts as failures.
+    failed: AtomicU64,
+}
+
+/// What one worker has counted of an endpoint. Only that worker writes.
+#[derive(Default)]
+pub(super) struct WorkerCounts {
+    requests: AtomicU64,
+    in_flight: AtomicU32,
+}
+
+impl WorkerCounts {
+    /// Counts a request that begins; `in_flight` are in flight with it.
+    pub(super) fn begins(&self, in_flight: u32) {
+        self.requests.store(self.requests.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.in_flight.store(in_flight, Ordering::Relaxed);
+    }
+
+    /// Notes that a request has ended; `in_flight` are still in flight.
+    pub(super) fn ends(&self, in_flight: u32) {
+        self.in_flight.store(in_flight, Ordering::Relaxed);
+    }
 }
 
 impl EndpointState {
@@ -49,7 +74,34 @@ impl EndpointState {
             in_use: AtomicUsize::new(0),
             keep_after: AtomicU64::new(0),
             failure_log: LogThrottle::default(),
+            counted: Mutex::default(),
+            failed: AtomicU64::new(0),
         }
+    }
+
+    /// Counters for a worker. Those that no worker uses any more are added up.
+    pub(super) fn worker_counts(&self) -> Arc<WorkerCounts> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused: u64 = counted
+            .extract_if(.., |counts| Arc::strong_count(counts) == 1)
+            .map(|counts| counts.requests.load(Ordering::Relaxed))
+            .sum();
+        let counts = Arc::new(WorkerCounts { requests: AtomicU64::new(unused), ..WorkerCounts::default() });
+        counted.push(Arc::clone(&counts));
+        counts
+    }
+
+    /// The number of requests to it so far, of these those in flight, and of these those that failed.
+    pub(super) fn counts(&self) -> (u64, u32, u64) {
+        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = counted.iter().map(|counts| counts.requests.load(Ordering::Relaxed)).sum();
+        let in_flight = counted.iter().map(|counts| counts.in_flight.load(Ordering::Relaxed)).sum();
+        (requests, in_flight, self.failed.load(Ordering::Relaxed))
+    }
+
+    /// Counts a request that failed.
+    pub(super) fn count_failure(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether requests are sent there. `now` is the gateway's clock in milliseconds, here and below.
@@ -179,6 +231,22 @@ mod tests {
                 && endpoint.keeps_connections(120_999)
                 && endpoint.stop_keeping_connections(120_999)
         );
+    }
+
+    #[test]
+    fn what_workers_count_outlives_them() {
+        let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
+        let (one, two) = (endpoint.worker_counts(), endpoint.worker_counts());
+        one.begins(1);
+        one.begins(2);
+        one.ends(1);
+        two.begins(1);
+        endpoint.count_failure();
+        assert_eq!(endpoint.counts(), (3, 2, 1));
+        one.ends(0);
+        drop(one);
+        let _three = endpoint.worker_counts();
+        assert_eq!((endpoint.counts(), endpoint.counted.lock().unwrap().len()), ((3, 1, 1), 2));
     }
 
     #[test]

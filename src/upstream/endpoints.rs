@@ -12,7 +12,7 @@ use super::ForwardError;
 use super::balance::{Candidate, RandomSource, choose};
 use super::body::Response;
 use super::connect::connector;
-use super::endpoint_state::EndpointState;
+use super::endpoint_state::{EndpointState, WorkerCounts};
 use super::exchange::Exchange;
 use super::retry::RetryBudget;
 use super::server::Server;
@@ -46,6 +46,8 @@ pub(super) struct Endpoint {
     pub(super) server: Server,
     /// Requests in flight from this worker.
     in_flight: Rc<Cell<u32>>,
+    /// The same for operators.
+    counts: Arc<WorkerCounts>,
 }
 
 /// The permit of one request to use an endpoint. Dropping it releases the permit.
@@ -178,6 +180,7 @@ impl Upstream {
             // Another worker may have taken the last permit since the check above.
             if max.is_none_or(|max| endpoint.state.acquire(max)) {
                 endpoint.in_flight.set(endpoint.in_flight.get() + 1);
+                endpoint.counts.begins(endpoint.in_flight.get());
                 let counted = max.map(|_| Arc::clone(self.state.persistent()));
                 return Choice::Permit(Permit { endpoint: Rc::clone(endpoint), counted });
             }
@@ -192,11 +195,15 @@ impl Upstream {
             Ok(response) => {
                 self.state.note_response(endpoint);
                 match statuses.contains(&response.status) {
-                    true => self.state.failed(endpoint, now),
+                    true => {
+                        endpoint.count_failure();
+                        self.state.failed(endpoint, now);
+                    }
                     false => endpoint.add_success(),
                 }
             }
             Err(error) if error.blames_server() => {
+                endpoint.count_failure();
                 self.state.note_failure(endpoint, &error.message(), now);
                 self.state.failed(endpoint, now);
             }
@@ -242,6 +249,7 @@ impl Endpoint {
             server: Server::new(state, upstream, connector),
             state: Arc::clone(state),
             in_flight: Rc::default(),
+            counts: state.worker_counts(),
         }
     }
 }
@@ -249,6 +257,7 @@ impl Endpoint {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.endpoint.in_flight.set(self.endpoint.in_flight.get() - 1);
+        self.endpoint.counts.ends(self.endpoint.in_flight.get());
         if let Some(persistent) = &self.counted {
             self.endpoint.state.release();
             persistent.freed();

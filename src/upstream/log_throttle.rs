@@ -16,8 +16,8 @@ pub(super) struct LogThrottle {
 
 #[derive(Default)]
 struct Failure {
-    /// Why the last request failed.
-    why: Option<String>,
+    /// Why the last request failed, and since when all have failed.
+    why: Option<(String, u64)>,
     /// Whether the present failure was logged.
     logged: bool,
     /// When a failure was last logged.
@@ -30,8 +30,10 @@ impl LogThrottle {
     pub(super) fn failed(&self, why: &str, now: u64) -> bool {
         let mut failure = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_failing.store(true, Ordering::Relaxed);
-        if failure.why.as_deref() != Some(why) {
-            failure.why = Some(why.to_owned());
+        match &mut failure.why {
+            Some((known, _)) if known == why => {}
+            Some((known, _)) => why.clone_into(known),
+            None => failure.why = Some((why.to_owned(), now)),
         }
         if failure.logged || failure.at.is_some_and(|at| now.saturating_sub(at) < MIN_INTERVAL) {
             return false;
@@ -53,8 +55,8 @@ impl LogThrottle {
         std::mem::take(&mut failure.logged)
     }
 
-    /// Why the last request failed, if it did.
-    pub(super) fn why(&self) -> Option<String> {
+    /// Why the last request failed, if it did, and since when all have failed.
+    pub(super) fn why(&self) -> Option<(String, u64)> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).why.clone()
     }
 }
@@ -68,7 +70,7 @@ mod tests {
         let throttle = LogThrottle::default();
         assert!(!throttle.recovered());
         assert!(throttle.failed("refused", 1_000) && !throttle.failed("no answer", 9_000));
-        assert_eq!(throttle.why().as_deref(), Some("no answer"));
+        assert_eq!(throttle.why(), Some(("no answer".to_owned(), 1_000)));
         assert!(throttle.recovered() && !throttle.recovered() && throttle.why().is_none());
         assert!(throttle.failed("refused", 10_000) && throttle.recovered());
         assert!(!throttle.failed("refused", 11_000) && throttle.why().is_some(), "too soon for the log");

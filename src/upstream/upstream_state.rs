@@ -53,6 +53,8 @@ pub(super) struct Waiting<'a>(&'a PersistentState);
 pub struct ServerStatus {
     /// HOST:PORT as configured.
     pub server: String,
+    /// Its weight as configured.
+    pub weight: u32,
     /// Whether one of its addresses is available.
     pub healthy: bool,
     /// Its addresses; empty while its name is not resolved.
@@ -67,8 +69,16 @@ pub struct AddressStatus {
     pub answers: bool,
     /// Why the last request to it failed, if it did.
     pub trouble: Option<String>,
+    /// The seconds for which all requests to it have failed.
+    pub failing_for: Option<u64>,
     /// Whether it is ejected.
     pub ejected: bool,
+    /// The requests to it, including those in flight.
+    pub requests: u64,
+    /// Those in flight.
+    pub in_flight: u32,
+    /// Those that failed because of the server.
+    pub failed: u64,
 }
 
 impl UpstreamState {
@@ -215,16 +225,22 @@ impl UpstreamState {
         let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         let servers = self.config.servers.iter().zip(resolved.iter());
         let status = |endpoint: &Arc<EndpointState>| {
-            let trouble = endpoint.failure_log.why();
+            let (trouble, since) = endpoint.failure_log.why().unzip();
+            let (requests, in_flight, failed) = endpoint.counts();
             AddressStatus {
                 address: endpoint.address,
                 answers: endpoint.is_healthy() && trouble.is_none(),
                 trouble,
+                failing_for: since.map(|since| now.saturating_sub(since) / 1_000),
                 ejected: endpoint.is_ejected(now),
+                requests,
+                in_flight,
+                failed,
             }
         };
         let servers = servers.map(|(config, endpoints)| ServerStatus {
             server: config.authority.clone(),
+            weight: config.weight,
             healthy: endpoints.iter().any(|endpoint| endpoint.is_available(now)),
             addresses: endpoints.iter().map(status).collect(),
         });

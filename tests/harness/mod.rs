@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests read clocks
 
 pub mod authority;
+pub mod browser;
 pub mod client;
 mod cluster;
 pub mod faults;

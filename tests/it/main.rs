@@ -63,6 +63,7 @@ mod lists;
 mod metrics;
 mod odd_files;
 mod openapi;
+mod page;
 mod paths;
 mod plans;
 mod process_log;

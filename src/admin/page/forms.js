@@ -125,6 +125,7 @@ at('remove').addEventListener('click', () => attempt(remove));
 at('clear').addEventListener('click', () => { put({}, null); say('', true); });
 
 // The head of the page.
+at('controls').addEventListener('submit', event => event.preventDefault());
 function navigation() {
   const all = [...document.querySelectorAll('section[data-title]')].filter(section => !section.hidden);
   at('nav').replaceChildren(...all.map(section => el('a', {href: '#' + section.id, text: section.dataset.title})));

@@ -55,9 +55,9 @@ function showTraffic() {
     at('hour').replaceChildren(chart('Requests a second, last hour', hour, series(hour)));
   }
   const errors = route => (route.classes['5xx'] || 0);
-  table('route-table', [['route', false], ['requests', true], ['a second', true], ['2xx', true], ['3xx', true], ['4xx', true], ['5xx', true], ['p50', true], ['p99', true]],
+  table('route-table', [['route', false], ['requests', true], ['a second', true], ['2xx', true], ['3xx', true], ['4xx', true], ['5xx', true], ['p50', true], ['p99', true], ['bytes in', true], ['bytes out', true], ['out/s', true]],
     live.routes.filter(route => route.route || route.requests).map(route => ({trouble: errors(route) > 0, cells: [route.route || '(no route)', number(route.requests), number(route.rate),
-      ...['2xx', '3xx', '4xx'].map(name => number(route.classes[name] || 0)), errors(route) ? el('span', {class: 'bad', text: number(errors(route))}) : '0', millis(route.p50), millis(route.p99)]})));
+      ...['2xx', '3xx', '4xx'].map(name => number(route.classes[name] || 0)), errors(route) ? el('span', {class: 'bad', text: number(errors(route))}) : '0', millis(route.p50), millis(route.p99), bytes(route.received.bytes), bytes(route.sent.bytes), bytes(route.sent.rate)]})));
 }
 function showLimits() {
   const hour = live && live.rings[1] ? live.rings[1].limits : {};
@@ -98,10 +98,10 @@ async function pardon(limit, key) {
   if (at('pardon-said')) at('pardon-said').textContent = text;
 }
 function showStatus() {
-  at('status').textContent = `version ${status.version} · up ${duration(status.uptime_seconds)} · ${status.config_file}, generation ${status.generation}, loaded ${status.loaded_at}`;
+  at('status').textContent = `version ${status.version} · up ${duration(status.uptime_seconds)} · ${status.config_file}, generation ${status.generation}, loaded ${moment(status.loaded_at)}`;
   const reload = status.last_reload;
   at('reload').hidden = !reload;
-  if (reload) at('reload-text').textContent = `${reload.at}\n${reload.summary}\n\n` + JSON.stringify(reload.diff, null, 1);
+  if (reload) at('reload-text').textContent = `${moment(reload.at)}\n${reload.summary}\n\n` + JSON.stringify(reload.diff, null, 1);
   const servers = status.upstreams.flatMap(upstream => upstream.servers.map(server => ({upstream: upstream.name, ...server})));
   const outcome = (name, kind) => (outcomes[name] || {})[kind] || 0;
   table('upstream-table', [['upstream', false], ['servers up', true], ['waiting', true], ['answered', true], ['failed', true], ['too slow', true], ['busy', true], ['retries', true]],
@@ -110,9 +110,9 @@ function showStatus() {
       return {trouble: up < upstream.servers.length, cells: [upstream.name, up === upstream.servers.length ? `${up}` : state(false, `${up} of ${upstream.servers.length}`, up > 0), number(upstream.pending), number(outcome(upstream.name, 'answered')),
         number(outcome(upstream.name, 'connect_failed') + outcome(upstream.name, 'broken')), number(outcome(upstream.name, 'connect_timeout') + outcome(upstream.name, 'response_timeout')), number(outcome(upstream.name, 'busy')), number(outcome(upstream.name, 'retries'))]};
     }), 'no upstreams are configured');
-  table('server-table', [['server', false], ['upstream', false], ['address', false], ['state', false], ['last error', false]],
+  table('server-table', [['server', false], ['upstream', false], ['address', false], ['state', false], ['weight', true], ['in flight', true], ['requests', true], ['failed', true], ['last error', false]],
     servers.flatMap(server => (server.addresses.length ? server.addresses : [null]).map(address => ({trouble: !server.healthy || Boolean(address && (address.trouble || address.ejected)), cells: [server.server, server.upstream,
-      address ? address.address : '–', !address ? state(false, 'name not resolved') : address.ejected ? state(false, 'ejected') : address.answers ? state(true, 'up') : state(false, 'down'), address ? address.trouble : null]}))), 'no servers are configured');
+      address ? address.address : '–', !address ? state(false, 'name not resolved') : address.ejected ? state(false, 'ejected') : address.answers ? state(true, 'up') : state(false, address.failing_seconds === null ? 'down' : `down for ${duration(address.failing_seconds)}`), number(server.weight), ...(address ? [number(address.in_flight), number(address.requests), number(address.failed), address.trouble] : [null, null, null, null])]}))), 'no servers are configured');
   const sources = [];
   const source = (name, known, detail) => known && sources.push({trouble: Boolean(known.trouble) || known.up === false, cells: [name, known.trouble || known.up === false ? state(false, 'away') : state(true, 'up'), detail, known.trouble]});
   source('store (redis)', status.store, status.store && `${status.store.gateways} gateways`);

@@ -19,6 +19,8 @@ function svg(name, attributes, text) {
 }
 const number = n => n === null || n === undefined ? '–' : Number(n).toLocaleString('en', {maximumFractionDigits: 1});
 const millis = s => s === null || s === undefined ? '–' : s < 0.001 ? (s * 1e6).toFixed(0) + ' µs' : s < 1 ? (s * 1e3).toFixed(1) + ' ms' : s.toFixed(2) + ' s';
+const bytes = n => n === null || n === undefined ? '–' : n < 1e3 ? `${n.toFixed(0)} B` : n < 1e6 ? `${(n / 1e3).toFixed(1)} kB` : n < 1e9 ? `${(n / 1e6).toFixed(1)} MB` : `${(n / 1e9).toFixed(1)} GB`;
+const moment = text => text.replace(/\.\d+/, '');
 const sum = values => (values || []).reduce((all, n) => all + (n || 0), 0);
 const last = values => values && values.length ? values[values.length - 1] : null;
 const clock = seconds => new Date(seconds * 1000).toLocaleTimeString();
@@ -89,7 +91,8 @@ function spark(values, color) {
 }
 // Counts over time, on top of each other. A gap is drawn as a gap. series: [[name, colour, values]…].
 function chart(title, ring, series) {
-  const [width, height, left, bottom, top] = [640, 150, 44, 20, 6];
+  // About as wide as it is shown, so that its texts have their size on a phone, too.
+  const [width, height, left, bottom, top] = [innerWidth < 600 ? 340 : 640, 150, 44, 20, 6];
   const steps = (ring.requests || []).length;
   const root = svg('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': title});
   const sums = Array.from({length: steps}, (_, index) => sum(series.map(one => one[2][index])));

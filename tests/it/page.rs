@@ -1,0 +1,109 @@
+//! The page at the admin address and the report of replay, in a browser.
+
+use crate::harness::browser::Browser;
+use crate::harness::{Folder, Gateway};
+
+const FILE: &str = "admin: {address: \"{admin}\", token: test-token, show_keys: true}\nrules: {file: rules.db}\n\
+    limits:\n  per-key: {key: api_key, rate: 2/day}\n  watched: {key: ip, rate: 1/day, mode: shadow}\n\
+    upstreams: {gone: {servers: ['http://127.0.0.1:9']}}\n\
+    routes:\n  - {name: orders, match: {path: /orders}, respond: {status: 200}, limits: [per-key, watched]}\n  \
+    - {name: gone, match: {path: /gone}, upstream: gone}\n";
+
+const WIDTHS: [(u32, &str); 4] = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")];
+
+/// A key that would be a script if it were put into the page as HTML.
+const HOSTILE: &str = "<img src=x onerror=boom()>";
+
+/// What operators look for is on the page, for screens of any width, and nothing on it fails.
+#[test]
+fn the_page_shows_what_happens() {
+    let Some(mut browser) = Browser::start() else { return };
+    let gateway = Gateway::start(FILE);
+    assert_eq!(gateway.statuses(4, "/orders", &[("x-api-key", HOSTILE)]), [200, 200, 429, 429]);
+    assert_eq!(gateway.get("/gone").status, 502);
+    let url = format!("http://{}/", gateway.admin);
+    for (width, scheme) in WIDTHS {
+        browser.open(&url, width, scheme);
+        for (place, text) in [
+            ("limit-table", "per-key"),
+            ("route-table", "orders"),
+            ("server-table", "127.0.0.1:9"),
+            ("server-table", "Connection refused"),
+            ("refusal-table", "limit"),
+            ("source-table", "rules"),
+            ("status", "generation 1"),
+        ] {
+            browser.wait_for(&format!("at('{place}').textContent.includes('{text}')"));
+        }
+        browser.wait_for("document.querySelectorAll('#minutes rect').length > 0");
+        let wide = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+        assert!(wide <= u64::from(width), "{wide} pixels on a screen of {width}");
+        browser.value("document.querySelector('[aria-label=\"keys of per-key\"]').click()");
+        browser.wait_for(&format!("at('limit-detail').textContent.includes('{HOSTILE}')"));
+    }
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
+
+/// The form explains requests; a key is pardoned, and a rule written, with the token only.
+#[test]
+fn the_page_explains_and_changes() {
+    let Some(mut browser) = Browser::start() else { return };
+    let gateway = Gateway::start(FILE);
+    let answers: Vec<_> =
+        (0..3).map(|_| gateway.client().ask("GET", "/orders", &[("x-api-key", "k1")])).collect();
+    let id = answers[2].header("x-request-id").unwrap();
+    browser.open(&format!("http://{}/", gateway.admin), 1280, "light");
+    browser.wait_for("at('limit-table').textContent.includes('per-key')");
+
+    browser.value(&format!("at('e-request').value = '{id}'; at('explain-form').requestSubmit()"));
+    browser.wait_for("at('explain-said').textContent.includes('refused')");
+    browser.wait_for("at('explained').textContent.includes('api_key:k1')");
+    browser.value(
+        "at('e-request').value = ''; at('e-url').value = '/orders'; at('e-headers').value = 'X-Api-Key: k2'; \
+         at('explain-form').requestSubmit()",
+    );
+    browser.wait_for("at('explain-said').textContent.includes('admitted')");
+
+    let pardon = "[...document.querySelectorAll('#limit-detail button')].find(b => b.textContent === 'pardon').click()";
+    browser.value("document.querySelector('[aria-label=\"keys of per-key\"]').click()");
+    browser.wait_for("document.querySelectorAll('#limit-detail button').length > 0");
+    browser.value(pardon);
+    browser.wait_for("at('pardon-said').textContent.includes('token')");
+    assert_eq!(gateway.statuses(1, "/orders", &[("x-api-key", "k1")]), [429]);
+    browser.value("at('token').value = 'test-token'; at('token').dispatchEvent(new Event('change'))");
+    browser.value(pardon);
+    browser.wait_for("at('pardon-said').textContent.includes('begins anew')");
+    assert_eq!(gateway.statuses(3, "/orders", &[("x-api-key", "k1")]), [200, 200, 429]);
+
+    browser.value("put({id: 'more', limit: 'per-key', key: 'k3', rate: '3/day'}, null); at('save').click()");
+    browser.wait_for("at('said').textContent.includes('in force')");
+    assert_eq!(gateway.statuses(4, "/orders", &[("x-api-key", "k3")]), [200, 200, 200, 429]);
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
+
+/// A report of replay opens without a network, for screens of any width.
+#[test]
+fn a_report_opens() {
+    let Some(mut browser) = Browser::start() else { return };
+    let line = |second: u32| {
+        format!("{{\"time\": {}, \"client_ip\": \"192.0.2.1\", \"path\": \"/\"}}\n", 1_719_850_000 + second)
+    };
+    let folder = Folder::with(&[
+        (
+            "gateway.yaml",
+            "listen: [127.0.0.1:18080]\nlimits: {per-ip: {key: ip, rate: 10/min}}\n\
+             routes: [{name: all, respond: {status: 200}, limits: [per-ip]}]\n",
+        ),
+        ("access.log", &(0..60).map(line).collect::<String>()),
+    ]);
+    let done = folder.run(&["replay", "access.log", "--report", "report.html"]);
+    assert!(done.status.success(), "{done:?}");
+    for (width, scheme) in WIDTHS {
+        browser.open(&format!("file://{}", folder.path("report.html").display()), width, scheme);
+        browser.wait_for("document.body.innerText.includes('per-ip')");
+        browser.wait_for("document.querySelectorAll('svg').length > 0");
+        let wide = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+        assert!(wide <= u64::from(width), "{wide} pixels on a screen of {width}");
+    }
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
