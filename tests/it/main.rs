@@ -23,6 +23,7 @@ mod consumer_metrics;
 mod consumers;
 mod cors;
 mod costs;
+mod dashboards;
 mod dead_upstream;
 mod debug_log;
 mod deploy;
