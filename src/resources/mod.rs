@@ -22,7 +22,7 @@ use crate::file_watch::{Source as FileSource, Watched};
 use crate::lists::AddressList;
 use crate::route::warn_of_unreachable;
 use crate::tls::{ListenerFiles, UpstreamTls};
-use sluicegate_config::{Config, ConsumersConfig, Folder, ListConfig, Parsed, Report, nearest};
+use sluicegate_config::{Config, ConsumersConfig, Folder, LimitConfig, ListConfig, Parsed, Report, nearest};
 
 pub use self::source::{Source, consumers_file};
 
@@ -199,7 +199,7 @@ fn consumers(
     }
 }
 
-/// Warns of plans that are exempt from a limit and that no consumer can have. Plans in tokens and in answers of a check are
+/// Warns of plans that have numbers in a limit or are exempt from it, and that no consumer can have. Plans in tokens and in answers of a check are
 /// not known here.
 fn warn_of_plans(config: &Config, consumers: &Consumers, report: &mut Report) {
     let of_token = config.jwt.as_ref().is_some_and(|jwt| jwt.plan_claim.is_some())
@@ -207,13 +207,15 @@ fn warn_of_plans(config: &Config, consumers: &Consumers, report: &mut Report) {
     if of_token || config.check.is_some() {
         return;
     }
-    for plan in config.limits.iter().flat_map(|limit| &limit.exempt.plans) {
+    let exempt = config.limits.iter().flat_map(|limit| &limit.exempt.plans).map(|plan| ("plan:", plan));
+    let with_numbers = config.limits.iter().flat_map(LimitConfig::plan_names).map(|plan| ("", plan));
+    for (prefix, plan) in exempt.chain(with_numbers) {
         if consumers.plans().any(|known| known == plan.value) {
             continue;
         }
         let problem = plan.problem(format!("no consumer is on the plan `{}`", plan.value));
         report.warning(match nearest(&plan.value, consumers.plans()) {
-            Some(near) => problem.help(format!("did you mean `plan:{near}`?")),
+            Some(near) => problem.help(format!("did you mean `{prefix}{near}`?")),
             None => problem.help("`sluicegate consumers add NAME --plan PLAN` makes one that is"),
         });
     }

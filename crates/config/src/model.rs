@@ -162,6 +162,13 @@ pub struct LimitConfig {
     pub(crate) written: Arc<RawLimit>,
 }
 
+impl LimitConfig {
+    /// The names of the plans with numbers of their own, as they are written.
+    pub fn plan_names(&self) -> impl Iterator<Item = &At<String>> {
+        self.written.plans.iter().flat_map(|plans| &plans.value.0).map(|(name, _)| name)
+    }
+}
+
 /// What the metrics show beyond the usual.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MetricsConfig {

@@ -1,5 +1,6 @@
 //! Converts the raw configuration into the model: checks values, resolves names, reports all mistakes.
 
+mod advice;
 mod api_key;
 mod balance;
 mod ban;
@@ -144,6 +145,18 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     limit::warnings(&limits, &routes, &client_ip, &api_key, report);
     lists::warnings(&lists, &access, &routes, &limits, &client_ip.trusted_lists, report);
     upstream::warnings(&upstreams, &routes, report);
+
+    let token_required = jwt.as_ref().is_some_and(|jwt| jwt.required)
+        || introspection.as_ref().is_some_and(|introspection| introspection.required);
+    let of_file = advice::Known {
+        raw,
+        client_ip: &client_ip,
+        routes: &routes,
+        names: &matches,
+        api_key: &api_key,
+        token_required,
+    };
+    advice::warnings(&limits, of_file, report);
 
     let workers = raw.workers.as_ref().and_then(|n| in_range(n, 1..=256, "workers", report));
     let of_jwt = jwt.iter().map(|jwt| &jwt.header);
