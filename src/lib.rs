@@ -53,6 +53,7 @@ pub mod server;
 mod shown_key;
 pub mod snapshot;
 pub mod store_settings;
+pub mod telemetry;
 pub mod tls;
 pub mod top;
 pub mod trace;

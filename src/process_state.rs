@@ -15,6 +15,7 @@ use crate::limit::{Store, StoreState};
 use crate::metrics::Metrics;
 use crate::refusals::RefusalLogs;
 use crate::snapshot::Snapshot;
+use crate::telemetry::Spans;
 use crate::top::Tops;
 
 /// What all threads of the gateway share.
@@ -33,6 +34,8 @@ pub struct ProcessState {
     pub clock: Clock,
     /// The writer of the access log, if there is one.
     pub access_log: ArcSwapOption<LogWriter>,
+    /// Where spans go, if they are sent to a collector.
+    pub spans: ArcSwapOption<Spans>,
     /// How the configuration came into force, for `GET /status`.
     pub status: Mutex<Status>,
     /// The keys with the most requests.

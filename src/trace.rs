@@ -1,7 +1,7 @@
 //! Trace context (W3C Trace Context): the headers that say which trace a request belongs to.
 //!
 //! The gateway is one span of the trace: it keeps the trace id of the request, uses the span id of the request as its parent, and
-//! sends its own span id to the upstream. It does not export spans; the access log has the ids.
+//! sends its own span id to the upstream. The access log has the ids.
 
 use sluicegate_config::{Accept, TraceConfig};
 use sluicegate_wire::Headers;
@@ -55,6 +55,11 @@ impl Trace {
             let flags = if config.sampled.takes(random()) { SAMPLED } else { 0 };
             Self { id: id.max(1), parent: None, span: random().max(1), flags }
         })
+    }
+
+    /// Whether the trace is recorded.
+    pub const fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
     }
 
     /// Writes the headers for the upstream. Without a trace, those of the client are removed, because they are not trusted.

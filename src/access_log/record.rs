@@ -14,17 +14,17 @@ use crate::limit::Limit;
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 use crate::trace::Trace;
-use sluicegate_config::{AccessLogConfig, Field, Known};
+use sluicegate_config::{Field, Known};
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::RequestTarget;
 
 /// The record of a request. It outlives the head of the request.
 pub struct Record {
-    pub(super) client: IpAddr,
+    pub(crate) client: IpAddr,
     pub(super) peer: IpAddr,
-    pub(super) scheme: &'static str,
+    pub(crate) scheme: &'static str,
     /// `None` if the request could not be read.
-    pub(super) head: Option<Head>,
+    pub(crate) head: Option<Head>,
     /// The detail of the refusal that the client gets.
     pub(crate) detail: Option<&'static str>,
     pub(crate) outcome: Option<Outcome>,
@@ -43,8 +43,8 @@ pub struct Record {
     pub(super) token: Option<Arc<Verified>>,
     /// The index of the upstream that it is forwarded to.
     pub(crate) upstream: Option<usize>,
-    pub(super) server: Option<Box<str>>,
-    pub(super) upstream_took: Option<Span>,
+    pub(crate) server: Option<Box<str>>,
+    pub(crate) upstream_took: Option<Span>,
     /// Why the upstream did not respond.
     pub(crate) upstream_error: Option<String>,
     wants_identity: bool,
@@ -52,11 +52,11 @@ pub struct Record {
 }
 
 /// What the log keeps of the head of a request.
-pub(super) struct Head {
-    pub(super) method: Method,
-    pub(super) target: RequestTarget,
+pub(crate) struct Head {
+    pub(crate) method: Method,
+    pub(crate) target: RequestTarget,
     pub(super) version: Version,
-    pub(super) host: Option<Box<[u8]>>,
+    pub(crate) host: Option<Box<[u8]>>,
     pub(super) referer: Option<Box<[u8]>>,
     pub(super) agent: Option<Box<[u8]>>,
     /// The values of the headers that the log has, in the order of its fields.
@@ -110,21 +110,21 @@ pub(super) fn without_user(host: &[u8]) -> &[u8] {
 }
 
 impl Record {
-    /// A record with what the log needs from the head of a request.
+    /// A record with what these fields need from the head of a request.
     pub fn new(
-        config: &AccessLogConfig,
+        fields: &[Field],
         parts: &RequestHead,
         client: IpAddr,
         peer: IpAddr,
         scheme: &'static str,
     ) -> Box<Self> {
         let value = |name: &[u8]| parts.headers.get(name).map(Box::from);
-        let asked = config.fields.iter().filter_map(|field| match field {
+        let asked = fields.iter().filter_map(|field| match field {
             Field::Header(name) => Some(value(name.as_ref())),
             Field::Known(_) => None,
         });
         let wants = |wanted: &[Known]| {
-            config.fields.iter().any(|field| matches!(field, Field::Known(known) if wanted.contains(known)))
+            fields.iter().any(|field| matches!(field, Field::Known(known) if wanted.contains(known)))
         };
         let named = parts.headers.get(b"host".as_slice());
         let host = named.or_else(|| parts.target.authority().map(str::as_bytes));
@@ -142,6 +142,12 @@ impl Record {
             headers: asked.collect(),
         });
         record
+    }
+
+    /// Notes which server is asked, whether or not the log has a field for it.
+    pub fn with_server(mut self: Box<Self>) -> Box<Self> {
+        self.wants_server = true;
+        self
     }
 
     /// The record of a request that could not be parsed.

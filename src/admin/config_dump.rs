@@ -45,6 +45,7 @@ pub fn config(snapshot: &Snapshot) -> Value {
         "cors": config.cors.as_deref(),
         "access_log": config.access_log.as_ref().map(access_log),
         "trace": config.trace,
+        "telemetry": config.otlp.as_ref().map(|otlp| json!({ "otlp": otlp })),
         "workers": config.workers,
         "max_head": config.max_head,
         "max_headers": client.max_headers,

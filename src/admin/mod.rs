@@ -34,6 +34,7 @@ use crate::process_state::ProcessState;
 use sluicegate_config::Role;
 
 pub use self::config_dump::config as effective_config;
+pub use self::scrape::otlp as otlp_metrics;
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use sluicegate_limiter::Time;
 
 use super::expected_series::Expected;
 use crate::clock::cpu_time;
 use crate::limit::{Limit, StoreStatus};
 use crate::metrics::{self, Metrics, Row, Scrape, families, one};
+use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
 use crate::upstream::{AddressStatus, ServerStatus, UpstreamState};
 
@@ -21,6 +23,18 @@ pub(super) fn text(
     now: Time,
     uptime: u64,
 ) -> metrics::Result<Vec<u8>> {
+    scrape(metrics, snapshot, now, uptime).text()
+}
+
+/// The same for a collector of OpenTelemetry.
+pub fn otlp(process: &ProcessState) -> Vec<Value> {
+    let now = process.clock.now();
+    let uptime = u64::try_from(process.clock.uptime().as_millis()).unwrap_or(u64::MAX);
+    let begun = Time::from_nanos(now.as_nanos().saturating_sub(uptime.saturating_mul(1_000_000)));
+    scrape(&process.metrics, &process.snapshot.load_full(), now, uptime).otlp(begun, now)
+}
+
+fn scrape(metrics: &Metrics, snapshot: &Snapshot, now: Time, uptime: u64) -> Scrape {
     let mut scrape = Scrape::of(metrics, &Expected::of(snapshot));
     key_tables(&mut scrape, snapshot, now);
     upstreams(&mut scrape, snapshot, uptime);
@@ -36,8 +50,12 @@ pub(super) fn text(
         scrape.gauges(&families::RULES_VERSION, one(rules.version() as f64));
     }
     scrape.gauges(&families::CONFIG_GENERATION, one(snapshot.generation as f64));
+    if snapshot.config.otlp.is_some() {
+        scrape.counters(&families::OTLP_MESSAGES, metrics.otlp.messages());
+        scrape.counters(&families::OTLP_DROPPED, one(metrics.otlp.spans_dropped()));
+    }
     scrape.process(cpu_time());
-    scrape.text()
+    scrape
 }
 
 fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {

@@ -92,6 +92,11 @@ impl Scrape {
         Ok(text)
     }
 
+    /// The families, some of them without series.
+    pub(super) fn into_families(self) -> Vec<MetricFamily> {
+        self.0
+    }
+
     fn add(&mut self, of: &Family, metrics: Vec<Metric>) {
         let mut family = MetricFamily::default();
         family.set_name(of.name.to_owned());

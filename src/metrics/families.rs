@@ -5,6 +5,7 @@ use prometheus::proto::MetricType;
 
 use super::consumers::ConsumerOutcome;
 use super::listeners::{Handshake, Refusal};
+use super::otlp::{OUTCOMES, Signal};
 use super::worker_counters::{Outcome, UpstreamOutcome};
 use crate::auth::Asking;
 use crate::refusal_reason::RefusalReason;
@@ -173,6 +174,11 @@ families! {
         "Lines of the access log that were dropped because they could not be written in time.";
     LOG_DROPPED = "sluicegate_log_dropped_total", COUNTER, [],
         "Lines of the process log that were dropped because they could not be written in time.";
+    OTLP_MESSAGES = "sluicegate_otlp_messages_total", COUNTER,
+        [these("signal", Signal::NAMES), these("outcome", &OUTCOMES)],
+        "Messages to the collector of telemetry.otlp, that it took or that were given up; with telemetry.otlp only.";
+    OTLP_DROPPED = "sluicegate_otlp_spans_dropped_total", COUNTER, [],
+        "Spans that did not arrive at the collector; with telemetry.otlp only.";
     BUILD_INFO = "sluicegate_build_info", GAUGE, [of("version", "the version of the gateway")],
         "The version of the gateway; the value is 1.";
     PROCESS_CPU = "process_cpu_seconds_total", COUNTER, [],

@@ -11,6 +11,8 @@ mod exposition;
 pub(crate) mod families;
 mod listeners;
 mod live;
+mod otlp;
+mod otlp_json;
 mod process;
 #[cfg(test)]
 mod reference;
@@ -22,6 +24,8 @@ pub use abort_counts::AbortCounts;
 pub use consumers::{ConsumerCounts, ConsumerOutcome, Seat};
 pub(crate) use exposition::{ExpectedSeries, Row, Scrape, one};
 pub use listeners::{Handshake, ListenerMetrics, Refusal};
+pub use otlp::{OtlpMetrics, Signal};
+pub(crate) use otlp_json::attribute;
 pub(crate) use prometheus::{Result, TEXT_FORMAT};
 pub use registry::{ConfiguredNames, Metrics};
 pub use worker_counters::{

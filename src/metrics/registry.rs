@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::abort_counts::AbortCounts;
 use super::consumers::{ConsumerCounts, Consumers};
 use super::listeners::ListenerMetrics;
+use super::otlp::OtlpMetrics;
 use super::worker_counters::{LimitMetrics, RouteMetrics, StoreMetrics, UpstreamMetrics};
 use crate::refusal_reason::RefusalReason;
 
@@ -27,6 +28,8 @@ pub struct Metrics {
     pub aborts: AbortCounts,
     /// Lines of the access log that were dropped.
     pub access_log_dropped: Arc<AtomicU64>,
+    /// Messages to a collector.
+    pub otlp: Arc<OtlpMetrics>,
     /// Lines of the process log that were dropped.
     pub log_dropped: Arc<AtomicU64>,
 }

@@ -13,6 +13,7 @@ use crate::metrics::{ConsumerCounts, LimitMetrics, Outcome, RouteMetrics};
 use crate::process_state::ProcessState;
 use crate::refusals::RefusalLog;
 use crate::snapshot::Snapshot;
+use crate::telemetry::Spans;
 use crate::top::WorkerTop;
 use crate::upstream::Upstream;
 
@@ -36,6 +37,8 @@ pub struct View {
     pub(super) refusals: Arc<RefusalLog>,
     /// Where a line of each request goes.
     pub access_log: Option<AccessLog>,
+    /// Where the spans of sampled requests go.
+    pub(super) spans: Option<Arc<Spans>>,
 }
 
 impl View {
@@ -76,6 +79,7 @@ impl View {
             store,
             refusals: process.refusals.of_worker(worker, process.workers),
             access_log,
+            spans: process.spans.load_full(),
             routes: routes.collect(),
             unrouted: metrics.route("", worker),
             limits: limits.collect(),

@@ -153,6 +153,9 @@ impl Supervisor {
             store.leave().await;
         }
         access_log::finish(&self.shared, &self.workers).await;
+        if let Some(exporter) = self.exporter.take() {
+            exporter.finish().await;
+        }
         match ending {
             Ending::Signal | Ending::Succeeded(_) => Ok(()),
             Ending::Failed(task) => {

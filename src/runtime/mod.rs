@@ -19,6 +19,7 @@ mod sockets;
 mod start;
 mod supervisor;
 mod systemd;
+mod telemetry;
 mod tls_files;
 mod watched_files;
 mod worker;

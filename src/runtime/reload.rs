@@ -169,6 +169,7 @@ impl Supervisor {
         );
 
         self.shared.access_log.store(access_log);
+        self.update_telemetry(config.otlp.as_ref());
         let counted = |limit: &str| before.limit(limit).map(entries);
         let old = effective_config(&before);
         let generation = self.put_in_force(config, rules, &before).await;

@@ -19,6 +19,7 @@ use super::signals::Signals;
 use super::sockets::{Held, Sockets};
 use super::supervisor::Supervisor;
 use super::systemd;
+use super::telemetry;
 use super::watched_files::WatchedFiles;
 use super::worker;
 use crate::clock::Clock;
@@ -56,6 +57,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
     metrics.show_consumers(config.metrics.by_consumer);
     let access_log =
         access_log::open(config.access_log.as_ref(), None, &metrics).map_err(StartError::System)?;
+    let (spans, waiting) = telemetry::open(config.otlp.as_ref(), &metrics);
     let clock = Clock::start();
     let rules = config.rules.as_ref().map(|rules| Rules::open(rules, clock, None)).transpose();
     let rules = rules.map_err(StartError::System)?;
@@ -68,6 +70,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         metrics,
         clock,
         access_log: ArcSwapOption::new(access_log),
+        spans: ArcSwapOption::new(spans),
         workers,
         tops: Default::default(),
         history: Default::default(),
@@ -91,6 +94,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         admin: None,
         files: WatchedFiles::default(),
         store: Rc::default(),
+        exporter: None,
         keys: None,
         upstreams: Vec::new(),
     };
@@ -100,6 +104,8 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         let mut signals = Signals::new().map_err(system)?;
         let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
         supervisor.serve_admin(admin).map_err(StartError::System)?;
+        let config = Arc::clone(&supervisor.shared.snapshot.load());
+        supervisor.export(config.config.otlp.as_ref(), waiting);
         let starting = supervisor.begin(listeners, predecessor, options.handover.as_deref());
         let Some(socket) = signals.unless_end(starting).await else {
             return supervisor.end(Ending::Signal, signals).await;

@@ -18,6 +18,7 @@ use crate::process_state::ProcessState;
 use crate::resources::Source;
 use crate::server::ListenSocket;
 use crate::snapshot::SnapshotBuilder;
+use crate::telemetry::Exporter;
 use crate::upstream::UpstreamState;
 
 /// The state of the thread that starts, reloads and ends the others. It serves no client.
@@ -36,6 +37,8 @@ pub(super) struct Supervisor {
     pub(super) files: WatchedFiles,
     /// This thread's connection to the store.
     pub(super) store: Rc<RefCell<Option<Rc<Store>>>>,
+    /// What sends spans and metrics to a collector.
+    pub(super) exporter: Option<Exporter>,
     /// The keys for tokens, and the handle of the task that refreshes them.
     pub(super) keys: Option<(Arc<Keys>, AbortHandle)>,
     /// The upstreams, and the handles of the tasks that resolve and probe them.

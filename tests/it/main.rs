@@ -64,6 +64,7 @@ mod lists;
 mod metrics;
 mod odd_files;
 mod openapi;
+mod otlp;
 mod page;
 mod paths;
 mod plans;

@@ -1,5 +1,7 @@
 //! URLs of services that the gateway itself asks: an issuer of keys, an introspection, a check.
 
+use std::net::IpAddr;
+
 use serde::{Serialize, Serializer};
 
 /// The URL of a service.
@@ -21,6 +23,12 @@ impl HttpUrl {
     /// Whether another URL leads to the same place.
     pub fn is_at(&self, other: &Self) -> bool {
         (self.tls, &self.host, self.port, &self.path) == (other.tls, &other.host, other.port, &other.path)
+    }
+
+    /// Whether it leads to this machine.
+    pub fn is_here(&self) -> bool {
+        self.host.eq_ignore_ascii_case("localhost")
+            || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 
     /// The value of Host.

@@ -43,6 +43,7 @@ mod raw_route;
 mod raw_rules;
 mod raw_shape;
 mod raw_store;
+mod raw_telemetry;
 mod raw_upstream;
 mod read;
 mod redact;
@@ -60,6 +61,7 @@ mod shorthand;
 mod store;
 mod suggest;
 mod syntax;
+mod telemetry;
 mod template;
 mod upstream;
 mod validate;
@@ -103,6 +105,7 @@ pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig}
 pub use rules::{RulesConfig, RulesService, RulesSource};
 pub use secret::Secret;
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
+pub use telemetry::OtlpConfig;
 pub use template::{Piece, Template, Variable};
 pub use upstream::{
     Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,

@@ -23,6 +23,7 @@ use super::route::RouteConfig;
 use super::rules::RulesConfig;
 use super::serialize::{ban, count, header_names, plans, quota, quota_or_null, scope, text, texts};
 use super::store::RedisConfig;
+use super::telemetry::OtlpConfig;
 use super::upstream::UpstreamConfig;
 use crate::{HeaderChange, KeySpec};
 
@@ -49,6 +50,8 @@ pub struct Config {
     pub rules: Option<RulesConfig>,
     /// What the metrics show beyond the usual.
     pub metrics: MetricsConfig,
+    /// The collector that traces and metrics are sent to.
+    pub otlp: Option<OtlpConfig>,
     /// The lists of addresses, in the order of the file.
     pub lists: Vec<ListConfig>,
     /// The plans that consumers can be on, because a limit names them; none if no limit has numbers for any.

@@ -18,6 +18,7 @@ use super::raw_route::RawRoute;
 use super::raw_rules::RawRules;
 use super::raw_shape::RawHeaderChanges;
 use super::raw_store::RawStore;
+use super::raw_telemetry::RawTelemetry;
 use super::raw_upstream::RawUpstream;
 use super::read::{Later, Named, OneOrMany, mapping};
 #[cfg(feature = "schema")]
@@ -100,6 +101,8 @@ mapping! {
         rules: RawRules,
         /// What the metrics show beyond the usual.
         metrics: RawMetrics,
+        /// Traces and metrics that the gateway sends by itself.
+        telemetry: RawTelemetry,
         #[schemars(skip)]
         overload: Later,
     }

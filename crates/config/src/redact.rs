@@ -2,8 +2,8 @@
 
 use super::report::nearest;
 
-/// Keys whose values are secrets.
-const SECRET_KEYS: [&str; 3] = ["token", "password", "secret"];
+/// Keys whose values are secrets, also of headers.
+const SECRET_KEYS: [&str; 4] = ["token", "password", "secret", "authorization"];
 
 /// A line of `text` as reports show it: up to the first secret in it.
 pub(super) fn shown(text: &str, line: u64) -> Option<String> {

@@ -10,19 +10,29 @@ use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::Target;
+use crate::telemetry::span;
+use crate::trace::Trace;
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
     /// Begins the record. `parts` is the head of the request, if it could be parsed.
     pub(super) fn begin_record(&self, parts: Option<&RequestHead>) {
-        let Some(log) = &self.view.access_log else { return };
+        let log = self.view.access_log.as_ref();
         let peer = self.connection().peer_ip();
         let Some(parts) = parts else {
-            self.exchange.begin_record(Record::unread(peer, self.connection().scheme()));
+            if log.is_some() {
+                self.exchange.begin_record(Record::unread(peer, self.connection().scheme()));
+            }
             return;
         };
-        let record = Record::new(log.config(), parts, self.client, peer, self.scheme(parts));
-        self.exchange.begin_record(record);
+        let spans = self.view.spans.is_some();
+        let spans = spans && self.trace(&parts.headers).is_some_and(|trace| trace.is_sampled());
+        if log.is_none() && !spans {
+            return;
+        }
+        let fields = log.map(|log| &log.config().fields[..]).unwrap_or_default();
+        let record = Record::new(fields, parts, self.client, peer, self.scheme(parts));
+        self.exchange.begin_record(if spans { record.with_server() } else { record });
         self.trace(&parts.headers);
     }
 
@@ -89,9 +99,9 @@ impl RequestContext {
         self.note(|record| record.upstream = Some(upstream));
     }
 
-    /// Writes the record.
+    /// Writes the record into the log, and the span.
     pub(super) fn log(&self, now: Time) {
-        let (Some(log), Some(record)) = (&self.view.access_log, self.exchange.take_record()) else { return };
+        let Some(record) = self.exchange.take_record() else { return };
         let worker = &self.connection().worker;
         let snapshot = &self.view.snapshot;
         let listener = snapshot.config.listeners.get(self.connection().listener_index());
@@ -110,6 +120,10 @@ impl RequestContext {
             id: self.id().clone(),
             trace: self.trace.get().copied().flatten(),
         };
+        if let Some((spans, trace)) = self.view.spans.as_ref().zip(end.trace.filter(Trace::is_sampled)) {
+            spans.push(span(&record, &end, &trace));
+        }
+        let Some(log) = &self.view.access_log else { return };
         log.write(&record, &end, worker.number());
         if self.view.process.generation.load(Ordering::Acquire) != snapshot.generation {
             log.flush(); // the worker only flushes the log of the configuration in force

@@ -1,7 +1,5 @@
 //! Reads URLs of services that the gateway itself asks.
 
-use std::net::IpAddr;
-
 use http::Uri;
 
 use crate::at::At;
@@ -14,8 +12,8 @@ pub(super) struct Words {
     pub(super) example: &'static str,
     /// What the URL leads to.
     pub(super) of: &'static str,
-    /// What is wrong with http:// over a network.
-    pub(super) risk: &'static str,
+    /// What is wrong with http:// over a network; `None` if it is not refused.
+    pub(super) risk: Option<&'static str>,
 }
 
 /// A URL: https, or http to this machine.
@@ -32,11 +30,6 @@ pub(super) fn http_url(text: &str, words: &Words) -> Result<HttpUrl, Mistake> {
         return Err(Mistake::new(format!("the URL of {} holds no user or password", words.of)));
     }
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-    let here =
-        host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if !tls && !here {
-        return Err(Mistake::new(words.risk).help("use https://; http:// leads to this machine only"));
-    }
     let port = match authority.port_u16() {
         Some(0) => return Err(expected()),
         Some(port) => port,
@@ -46,7 +39,13 @@ pub(super) fn http_url(text: &str, words: &Words) -> Result<HttpUrl, Mistake> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     // A query may hold a key of ours for the service, which no log has to know.
     let shown = text.split('?').next().unwrap_or_default().to_owned();
-    Ok(HttpUrl { text: shown, tls, host, port, path })
+    let url = HttpUrl { text: shown, tls, host, port, path };
+    match words.risk {
+        Some(risk) if !tls && !url.is_here() => {
+            Err(Mistake::new(risk).help("use https://; http:// leads to this machine only"))
+        }
+        _ => Ok(url),
+    }
 }
 
 /// Reports authorities for a URL without TLS.

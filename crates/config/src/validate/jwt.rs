@@ -20,7 +20,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const WORDS: Words = Words {
     example: "https://id.example.com/.well-known/jwks.json",
     of: "a JWK set",
-    risk: "keys that come over http:// can be anybody's",
+    risk: Some("keys that come over http:// can be anybody's"),
 };
 /// Headers that make the message another, or that the gateway writes itself.
 const NOT_FORWARDED: [&str; 14] = [

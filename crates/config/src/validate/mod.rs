@@ -27,6 +27,7 @@ mod rules;
 mod section;
 mod shape;
 mod store;
+mod telemetry;
 mod template;
 mod tls;
 mod underscores;
@@ -179,6 +180,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         store,
         rules,
         metrics: metrics(raw.metrics.as_ref(), report),
+        otlp: telemetry::otlp(raw.telemetry.as_ref(), folder, report),
         lists: lists.into_valid().into_iter().chain(proxy_files).collect(),
         plans,
         limits: limits.into_valid(),

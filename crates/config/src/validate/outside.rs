@@ -29,12 +29,12 @@ const ON_FAILURE: [(&str, OnFailure); 3] =
 const INTROSPECTION: Words = Words {
     example: "https://id.example.com/introspect",
     of: "an introspection",
-    risk: "tokens that go over http:// can be read by anybody",
+    risk: Some("tokens that go over http:// can be read by anybody"),
 };
 const CHECK: Words = Words {
     example: "https://auth.example.com/check",
     of: "a check",
-    risk: "credentials that go over http:// can be read by anybody",
+    risk: Some("credentials that go over http:// can be read by anybody"),
 };
 /// Request headers that the gateway writes itself when it asks, or that make the message another.
 const NOT_SENT: [&str; 9] = [

@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 const WORDS: Words = Words {
     example: "https://rules.example.com/rules",
     of: "rules",
-    risk: "rules that come over http:// can be changed by anybody on the way",
+    risk: Some("rules that come over http:// can be changed by anybody on the way"),
 };
 
 pub(super) fn rules(

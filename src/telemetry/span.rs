@@ -1,0 +1,82 @@
+//! The span of a request, as a member of an OTLP/JSON message. Attributes have the names of OpenTelemetry's semantic conventions
+//! for HTTP servers where there is one, and begin with `sluicegate.` otherwise.
+
+use serde_json::{Value, json};
+use sluicegate_limiter::{Span, Time};
+
+use super::encode::nanos;
+use crate::access_log::{End, Record};
+use crate::metrics::attribute;
+use crate::trace::Trace;
+
+/// SPAN_KIND_SERVER.
+const SERVER: u8 = 2;
+/// STATUS_CODE_ERROR.
+const ERROR: u8 = 2;
+/// The flags of a span: the lowest is "sampled"; these say that it is known whether the parent is in another process, and that
+/// it is.
+const HAS_IS_REMOTE: u32 = 0x100;
+const IS_REMOTE: u32 = 0x200;
+/// The longest path that is told, in bytes.
+const LONGEST: usize = 1_024;
+
+/// The span of a request that has ended.
+pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
+    let seconds = |span: Span| span.as_nanos() as f64 / 1e9;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned();
+    let name_of = |index: &usize| end.limits[*index].config.name.clone();
+    let mut attributes = Vec::new();
+    let mut add = |name: &str, value: Value| {
+        if !value.is_null() {
+            attributes.push(attribute(name, &value));
+        }
+    };
+    let mut method = "HTTP";
+    if let Some(head) = &record.head {
+        method = head.method.as_str();
+        add("http.request.method", method.into());
+        add("url.path", text(head.target.path().as_bytes()).into());
+        add("server.address", head.host.as_deref().map(text).into());
+    }
+    add("url.scheme", record.scheme.into());
+    add("client.address", record.client.to_string().into());
+    add("http.response.status_code", end.code.into());
+    add("http.request.body.size", end.received.into());
+    add("http.response.body.size", end.sent.into());
+    add("error.type", if end.code >= 500 { end.code.to_string().into() } else { Value::Null });
+    add("sluicegate.request_id", end.id.as_str().into());
+    add("sluicegate.route", end.route.into());
+    add("sluicegate.listener", end.listener.into());
+    add("sluicegate.outcome", record.outcome.map(|outcome| outcome.name()).into());
+    add("sluicegate.reason", end.reason.map(|reason| reason.name()).into());
+    if let Some((limit, remaining)) = &record.limit {
+        add("sluicegate.limit", name_of(limit).into());
+        add("sluicegate.limit.remaining", (*remaining).into());
+    }
+    add("sluicegate.retry_after", record.retry_after.map(seconds).into());
+    add("sluicegate.delay", if record.delay.is_zero() { Value::Null } else { seconds(record.delay).into() });
+    for (name, limits) in [("sluicegate.shadow", &record.shadow), ("sluicegate.candidate", &record.candidate)]
+    {
+        let names: Vec<String> = limits.iter().map(name_of).collect();
+        add(name, if names.is_empty() { Value::Null } else { names.into() });
+    }
+    add("sluicegate.upstream", end.upstream.into());
+    add("sluicegate.upstream.server", record.server.as_deref().into());
+    add("sluicegate.upstream.duration", record.upstream_took.map(seconds).into());
+    let remote = if trace.parent.is_some() { IS_REMOTE } else { 0 };
+    let mut span = json!({
+        "traceId": format!("{:032x}", trace.id),
+        "spanId": format!("{:016x}", trace.span),
+        "flags": 1 | HAS_IS_REMOTE | remote,
+        "name": end.route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}")),
+        "kind": SERVER,
+        "startTimeUnixNano": nanos(end.begun),
+        "endTimeUnixNano": nanos(Time::plus(end.begun, end.took)),
+        "attributes": attributes,
+        "status": if end.code >= 500 { json!({ "code": ERROR }) } else { json!({}) },
+    });
+    if let Some(parent) = trace.parent {
+        span["parentSpanId"] = format!("{parent:016x}").into();
+    }
+    span.to_string()
+}
