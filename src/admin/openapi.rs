@@ -31,6 +31,36 @@ fn paths() -> Value {
         "/config": { "get": object("The configuration in force, without secrets") },
         "/openapi.json": { "get": object("This document") },
         "/limits": { "get": object("The limits, with the number of their counters") },
+        "/live": { "get": with_parameters(
+            with(object("The last two minutes and the last hour, routes and connections"), &[
+                ("400", "`since` is no time"),
+            ]),
+            &[("since", "The `time` of an earlier answer: only what is new is told")],
+        ) },
+        "/explain": { "get": with_parameters(
+            with(object("What would happen to a request, or what happened to a refused one, and why"), &[
+                ("400", "It is not said which request, or it is none"),
+                ("404", "No request with this id is remembered"),
+            ]),
+            &[
+                ("request", "The id of a request that was refused within the last hour"),
+                ("method", "The method; GET if it is not given"),
+                ("url", "A URL, or a path with its query"),
+                ("header", "A header, `Name: value`; can be repeated"),
+                ("from", "The address that the connection comes from"),
+                ("listener", "The name of the listener"),
+            ],
+        ) },
+        "/limits/{limit}/top": {
+            "parameters": [in_path("limit")],
+            "get": with_parameters(
+                with(object("The keys with the most refusals or requests within the last hour"), &[
+                    ("400", "A parameter is wrong"),
+                    ("404", "There is no such limit"),
+                ]),
+                &[("by", "refused, or requests"), ("most", "The number of keys, at most 1,024")],
+            ),
+        },
         "/limits/{limit}/keys/{key}": {
             "parameters": [in_path("limit"), in_path("key")],
             "get": with(object("What a key has left"), &[
@@ -180,6 +210,13 @@ fn with(mut operation: Value, answers: &[(&str, &str)]) -> Value {
         }
         operation["responses"][status] = answer;
     }
+    operation
+}
+
+/// Adds parameters of the query.
+fn with_parameters(mut operation: Value, parameters: &[(&str, &str)]) -> Value {
+    operation["parameters"] =
+        parameters.iter().map(|(name, description)| in_query(name, description)).collect();
     operation
 }
 

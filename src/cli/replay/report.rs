@@ -179,8 +179,8 @@ impl Totals {
             out += &line!("\n{name}: {}", limit["quota"].as_str().unwrap_or_default());
             out += &line!("    admitted {}", plot(&counts("admitted")));
             out += &line!("     refused {}", plot(&counts("refused")));
-            let all = limit["clients"].as_u64().map_or_else(String::new, |all| format!("of {all} "));
-            out += &line!("{:>12} {all}keys were refused something", number(&limit["clients_refused"]));
+            let of = limit["clients"].as_u64().map_or_else(String::new, |all| format!(", of {all}"));
+            out += &line!("{:>12} keys with refusals{of}", number(&limit["clients_refused"]));
             for key in limit["top_refused"].as_array().into_iter().flatten().take(MAX_KEYS) {
                 let text = key["key"].as_str().unwrap_or("(no key)");
                 out += &line!("{:>12} refused of {}", number(&key["refused"]), escaped(text));
