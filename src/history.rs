@@ -176,7 +176,9 @@ impl State {
         let at = |look: Option<&BTreeMap<String, RouteTotals>>| {
             look.and_then(|look| look.get(name)).cloned().unwrap_or_else(|| none.clone())
         };
-        let (first, last) = (at(self.routes.front()), at(self.routes.back()));
+        // A gateway that is younger than the looks has counted all of it within them.
+        let oldest = self.routes.front().filter(|_| self.routes.len() == ROUTES_KEPT);
+        let (first, last) = (at(oldest), at(self.routes.back()));
         let before =
             if self.routes.len() > 1 { at(self.routes.get(self.routes.len() - 2)) } else { last.clone() };
         let rate =

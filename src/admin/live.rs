@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::query::parameter;
 use super::{Admin, Answer, problem, reply};
-use crate::top::Rank;
+use crate::top::{Rank, merged, published};
 
 /// The keys that are told if the request does not say how many, and the most.
 const USUAL: usize = 50;
@@ -28,11 +28,11 @@ impl Admin {
         reply(&self.shared.history.json(&self.shared.metrics, since, most))
     }
 
-    pub(super) fn top(&self, limit: &str, query: Option<&str>) -> Answer {
+    pub(super) async fn top(&self, limit: &str, query: Option<&str>) -> Answer {
         let snapshot = self.shared.snapshot.load_full();
-        if snapshot.limit(limit).is_none() {
+        let Some(known) = snapshot.limit(limit) else {
             return problem(StatusCode::NOT_FOUND, &format!("there is no limit called `{limit}`"));
-        }
+        };
         let by = parameter(query, "by").unwrap_or_else(|| Rank::Refused.name().to_owned());
         let Some(rank) = Rank::ALL.iter().copied().find(|rank| rank.name() == by) else {
             return problem(StatusCode::BAD_REQUEST, &format!("`by` is one of {}", Rank::NAMES.join(", ")));
@@ -43,12 +43,14 @@ impl Admin {
             Some(_) => return problem(StatusCode::BAD_REQUEST, &format!("`most` is between 1 and {MOST}")),
         };
         let shown = snapshot.shown_keys();
-        let keys = self
-            .shared
-            .tops
-            .of(limit, rank, most)
-            .into_iter()
-            .map(|one| json!({ "key": shown.text(&one.text), "count": one.count, "error": one.error }));
-        reply(&json!({ "limit": limit, "by": rank.name(), "keys": keys.collect::<Vec<_>>() }))
+        let mut all = vec![self.shared.tops.ranking(limit, rank).shown(MOST, |key| shown.text(key))];
+        let store = self.store.borrow().clone().filter(|_| known.config.shared);
+        let others = match store {
+            Some(store) => store.published().await.unwrap_or_default(), // then only this gateway's are told
+            None => Vec::new(),
+        };
+        all.extend(others.iter().filter_map(|told| published(told, limit, rank)));
+        let keys = merged(&all, most);
+        reply(&json!({ "limit": limit, "by": rank.name(), "gateways": all.len(), "keys": keys }))
     }
 }

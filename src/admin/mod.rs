@@ -89,7 +89,7 @@ impl Admin {
             (_, ["config"]) if get => reply(&config_dump::config(&self.shared.snapshot.load())),
             (_, [first, ..]) if first.starts_with("rules") => self.rules(request, peer).await,
             (_, ["live"]) if get => self.live(request.uri().query()),
-            (_, ["limits", limit, "top"]) if get => self.top(limit, request.uri().query()),
+            (_, ["limits", limit, "top"]) if get => self.top(limit, request.uri().query()).await,
             (_, ["explain"]) if get => self.explain(request.uri().query()).await,
             (_, ["openapi.json"]) if get => reply(&openapi::document()),
             (_, ["limits"]) if get => reply(&self.limits()),

@@ -13,7 +13,7 @@ use super::{INVALID, fail, print_and_exit};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Counts are those of the last hour, of one gateway. They are exact while a limit has few keys; otherwise a key \
+    after_help = "Counts are those of the last hour: of all gateways for shared limits, otherwise of one. They are exact while a limit has few keys; otherwise a key \
                   has count - error requests at least, and count + error at most. Secrets in keys are shown as digests, unless \
                   the configuration has `admin: {show_keys: true}`.\n\n\
                   Keys: q quits, Tab changes between refused and all requests, the arrows choose a limit, p pauses.\n\n\

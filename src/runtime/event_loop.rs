@@ -69,6 +69,7 @@ impl Supervisor {
             Source::File(path) => path.clone(),
             Source::Stdin => PathBuf::from("."), // the files that the configuration refers to may be there
         };
+        let store = Rc::clone(&self.store);
         let supervisor = Rc::new(tokio::sync::Mutex::new(self));
         let watching = file_watch::watch(&path, async || supervisor.lock().await.check_files().await);
         let hangup = Notify::new();
@@ -93,6 +94,20 @@ impl Supervisor {
                 let now = shared.clock.now();
                 shared.history.sample(&shared.metrics, now.as_nanos() / SECOND);
                 shared.tops.advance(now);
+            }
+        };
+        let publishing = async {
+            loop {
+                tokio::time::sleep(PUBLISH).await;
+                let store = store.borrow().clone();
+                let snapshot = shared.snapshot.load_full();
+                let limits = snapshot.limits.iter().filter(|limit| limit.config.shared);
+                let names: Vec<&str> = limits.map(|limit| limit.config.name.as_str()).collect();
+                if let Some(store) = store.filter(|_| !names.is_empty()) {
+                    let shown = snapshot.shown_keys();
+                    let told = shared.tops.publish(names.into_iter(), |key| shown.text(key));
+                    let _ = store.publish(&told).await; // the next one is told soon
+                }
             }
         };
         let signalled = async {
@@ -132,6 +147,7 @@ impl Supervisor {
             () = reloading => Ending::Signal,
             () = signalled => Ending::Signal,
             () = sampling => Ending::Signal,
+            () = publishing => Ending::Signal,
             taken = succeeded => Ending::Succeeded(taken),
             Some(task) = failures.recv() => Ending::Failed(task),
         };
@@ -167,6 +183,8 @@ impl Supervisor {
 
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;
+/// How often the other gateways are told the busiest keys.
+const PUBLISH: Duration = Duration::from_secs(5);
 /// How often it is looked whether rules have to be renewed.
 const CARE: Duration = Duration::from_secs(60);
 

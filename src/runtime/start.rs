@@ -104,8 +104,8 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         let mut signals = Signals::new().map_err(system)?;
         let admin = supervisor.shared.snapshot.load().config.admin.as_ref().map(|admin| admin.address);
         supervisor.serve_admin(admin).map_err(StartError::System)?;
-        let config = Arc::clone(&supervisor.shared.snapshot.load());
-        supervisor.export(config.config.otlp.as_ref(), waiting);
+        let otlp = supervisor.shared.snapshot.load().config.otlp.clone();
+        supervisor.export(otlp.as_ref(), waiting);
         let starting = supervisor.begin(listeners, predecessor, options.handover.as_deref());
         let Some(socket) = signals.unless_end(starting).await else {
             return supervisor.end(Ending::Signal, signals).await;

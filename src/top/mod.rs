@@ -3,6 +3,7 @@
 //! Each worker counts in [summaries](Summary) of its own. Every five minutes these are merged and put aside, and new ones
 //! begin; what is asked for is merged from the last hour.
 
+mod shared;
 mod summary;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluicegate_limiter::{Span, Time};
 
+pub use self::shared::{ShownCount, ShownTop, merged, published};
 pub use self::summary::{AsItIs, Counted, Summary};
 use crate::keys::{Fingerprint, KeyText};
 use crate::named_enum::named_enum;
@@ -169,17 +171,13 @@ impl Tops {
         }
     }
 
-    /// The keys of a limit with the most requests of a kind, those with the most first. Keys of which no request is certain
-    /// are left out.
-    pub fn of(&self, limit: &str, rank: Rank, most: usize) -> Vec<Counted> {
+    /// The keys of a limit within the last hour, those with the most requests of a kind first.
+    pub fn ranking(&self, limit: &str, rank: Rank) -> Ranking {
         let state = self.state();
-        let Some(limit) = state.limits.get(limit) else { return Vec::new() };
+        let Some(limit) = state.limits.get(limit) else { return Ranking::default() };
         let current = limit.current(rank);
         let periods = limit.periods.iter().map(|period| &period[rank as usize]).chain([&current]);
-        let mut all = Ranking::merged(periods.map(|part| (&part.keys[..], part.unseen))).keys;
-        all.retain(|one| one.count > one.error);
-        all.truncate(most);
-        all
+        Ranking::merged(periods.map(|part| (&part.keys[..], part.unseen)))
     }
 }
 
@@ -196,7 +194,8 @@ mod tests {
     }
 
     fn counts(tops: &Tops, rank: Rank) -> Vec<(KeyText, u64, u64)> {
-        tops.of("l", rank, 3).into_iter().map(|one| (one.text, one.count, one.error)).collect()
+        let all = tops.ranking("l", rank).keys.into_iter().filter(|one| one.count > one.error);
+        all.map(|one| (one.text, one.count, one.error)).take(3).collect()
     }
 
     #[test]
@@ -233,7 +232,8 @@ mod tests {
                 worker.count(key(1), &text(1), false);
             }
         }
-        let all = tops.of("l", Rank::Requests, 1_000_000);
+        let mut all = tops.ranking("l", Rank::Requests).keys;
+        all.retain(|one| one.count > one.error);
         assert_eq!(all[0].text, text(1));
         assert!(all[0].count >= 2_000 && all[0].count - all[0].error <= 2_000, "{:?}", all[0]);
         assert!(all.len() <= 1_024);

@@ -61,6 +61,7 @@ mod keys;
 mod late_costs;
 mod limits;
 mod lists;
+mod live;
 mod metrics;
 mod odd_files;
 mod openapi;

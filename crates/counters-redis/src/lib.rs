@@ -36,6 +36,7 @@ mod lease_renewal;
 mod membership;
 mod metrics;
 mod protocol;
+mod published;
 mod reconnect;
 mod redirect;
 mod remote_state;

@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// Sends a command for the keys of gateways, for which no request waits.
-    async fn send_to_gateways(self: &Rc<Self>, command: &redis::Cmd) -> Option<redis::Value> {
+    pub(super) async fn send_to_gateways(self: &Rc<Self>, command: &redis::Cmd) -> Option<redis::Value> {
         let slot = super::key_name::slot(b"gateways");
         let connection = self.servers.owner_of(slot)?;
         let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
@@ -92,7 +92,7 @@ impl Store {
     }
 
     /// The keys of the list of live gateways and of the numbers of pardons by limit, in one slot.
-    fn gateway_keys(&self) -> [String; 2] {
+    pub(super) fn gateway_keys(&self) -> [String; 2] {
         let prefix = &self.state.config().prefix;
         [format!("{prefix}:{{gateways}}"), format!("{prefix}:{{gateways}}:pardons")]
     }

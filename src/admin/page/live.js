@@ -46,7 +46,8 @@ function showTraffic() {
     box('requests/s', now('requests'), `peak ${number(live.peak.requests)}`),
     box('refused/s', now('refused'), `peak ${number(live.peak.refused)}`),
     box('errors/s (5xx)', now('errors'), `peak ${number(live.peak.errors)}`),
-    box('connections', open, `peak ${number(live.connections.reduce((all, one) => all + one.peak, 0))} · limit ${number(most)}`));
+    box('connections', open, `peak ${number(live.connections.reduce((all, one) => all + one.peak, 0))} · limit ${number(most)} · refused ${number(process.lost)}`),
+    el('div', {}, 'processor', el('b', {text: process.cores === null || process.cores === undefined ? '–' : process.cores.toFixed(2) + ' cores'}), el('span', {class: 'quiet', text: `memory ${bytes(process.memory)} · files ${number(process.files)} of ${number(process.most)}`})));
   const series = ring => [
     ['answered', 'good', ring.requests.map((all, index) => all === null ? null : Math.max(0, all - ring.refused[index] - ring.errors[index]))],
     ['refused', 'warn', ring.refused], ['errors', 'bad', ring.errors]];
@@ -150,6 +151,15 @@ function upstreamCounts(text) {
   }
   return all;
 }
+// What the process uses, by two looks at its own figures.
+let process = {};
+function processFigures(text) {
+  const value = name => Number((text.match(new RegExp('^' + name + ' (\\S+)$', 'm')) || [])[1]);
+  const [at, used] = [Date.now() / 1000, value('process_cpu_seconds_total')];
+  process = {at, used, cores: process.at ? (used - process.used) / (at - process.at) : null, memory: value('process_resident_memory_bytes'),
+    files: value('process_open_fds'), most: value('process_max_fds'),
+    lost: sum([...text.matchAll(/^sluicegate_connections_refused_total\{[^}]*\} (\S+)$/gm)].map(found => Number(found[1])))};
+}
 let turn = 0;
 async function refresh() {
   const fresh = await read('live?since=' + (live ? live.time : 0));
@@ -159,6 +169,7 @@ async function refresh() {
     const token = at('token').value;
     const metrics = fetch('metrics', token ? {headers: {Authorization: 'Bearer ' + token}} : {}).then(answer => answer.ok ? answer.text() : '');
     [status, limits, outcomes] = await Promise.all([read('status'), read('limits'), metrics.then(upstreamCounts)]);
+    processFigures(await metrics);
     showStatus();
     if (open) showTop().catch(() => {});
     showRules();
