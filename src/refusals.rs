@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Method;
 use sluicegate_limiter::{Refusal as Why, Span, Time, Usage};
+use sluicegate_wire::Headers;
 use smallvec::SmallVec;
 
 use crate::keys::KeyText;
@@ -17,6 +18,9 @@ use crate::refusal_reason::RefusalReason;
 const MOST: usize = 16_384;
 /// They are allocated in blocks of this many.
 const BLOCK: usize = 256;
+/// The bytes of headers of an answer that are kept, and those that one usually has.
+const HEADERS: usize = 1_024;
+const USUAL: usize = 320;
 /// How long they are remembered.
 const HOUR: Span = Span::from_secs(3_600);
 
@@ -51,8 +55,6 @@ pub struct Refusal {
     pub reported: Option<usize>,
     /// The limits that were asked.
     pub limits: SmallVec<[RefusedLimit; 2]>,
-    /// The headers of the answer, a line each.
-    pub headers: SmallVec<[u8; 320]>,
 }
 
 /// What one limit said.
@@ -77,11 +79,20 @@ pub struct RefusedLimit {
 /// The refusals of one worker, a ring of blocks.
 #[derive(Debug, Default)]
 struct Ring {
-    blocks: Vec<Vec<Refusal>>,
-    /// The most that are kept.
+    blocks: Vec<Block>,
+    /// The most that are kept, a multiple of [`BLOCK`].
     most: usize,
     /// The number of the next one, below `most`.
     next: usize,
+}
+
+/// Refusals with the headers of their answers. All are forgotten before new ones take their places.
+#[derive(Debug)]
+struct Block {
+    /// Each with the offset at which its headers end.
+    refusals: Vec<(Refusal, usize)>,
+    /// The headers, as HTTP/1.1 writes them.
+    headers: Vec<u8>,
 }
 
 /// The refusals that one worker remembers.
@@ -97,26 +108,43 @@ impl RefusalLog {
         Self(Mutex::new(Ring { most, ..Ring::default() }))
     }
 
-    /// Remembers a refusal, in place of the oldest if there are too many.
-    pub fn push(&self, refusal: Refusal) {
+    /// Remembers a refusal with the headers of its answer, in place of the oldest if there are too many.
+    pub fn push(&self, refusal: Refusal, headers: &Headers) {
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (block, place) = (ring.next / BLOCK, ring.next % BLOCK);
         if block == ring.blocks.len() {
-            ring.blocks.push(Vec::with_capacity(BLOCK));
+            ring.blocks.push(Block {
+                refusals: Vec::with_capacity(BLOCK),
+                headers: Vec::with_capacity(BLOCK * USUAL),
+            });
         }
         ring.next = (ring.next + 1) % ring.most;
         let block = &mut ring.blocks[block];
-        match block.get_mut(place) {
-            Some(oldest) => *oldest = refusal,
-            None => block.push(refusal),
+        if place == 0 {
+            block.refusals.clear();
+            block.headers.clear();
         }
+        let start = block.headers.len();
+        headers.write(&mut block.headers);
+        block.headers.truncate(start + HEADERS);
+        block.refusals.push((refusal, block.headers.len()));
     }
 
-    /// The last refusal of the last hour with this id.
-    fn find(&self, id: &[u8], now: Time) -> Option<Refusal> {
+    /// The last refusal of the last hour with this id, and the headers of its answer.
+    fn find(&self, id: &[u8], now: Time) -> Option<(Refusal, Vec<u8>)> {
         let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_id = |refusal: &&Refusal| refusal.id.as_bytes() == id && now.since(refusal.at) < HOUR;
-        ring.blocks.iter().flatten().filter(of_id).max_by_key(|refusal| refusal.at).cloned()
+        let all = ring.blocks.iter().flat_map(|block| {
+            let starts = std::iter::once(0).chain(block.refusals.iter().map(|(_, end)| *end));
+            block
+                .refusals
+                .iter()
+                .zip(starts)
+                .map(|((refusal, end), start)| (refusal, &block.headers[start..*end]))
+        });
+        let of_id = all.filter(|(refusal, _)| refusal.id.as_bytes() == id && now.since(refusal.at) < HOUR);
+        of_id
+            .max_by_key(|(refusal, _)| refusal.at)
+            .map(|(refusal, headers)| (refusal.clone(), headers.to_vec()))
     }
 }
 
@@ -128,10 +156,11 @@ impl RefusalLogs {
         Arc::clone(all.entry(worker).or_insert_with(|| Arc::new(RefusalLog::new(most))))
     }
 
-    /// The last refusal of the last hour with this id; `None` if no worker remembers it.
-    pub fn find(&self, id: &str, now: Time) -> Option<Refusal> {
+    /// The last refusal of the last hour with this id, and the headers of its answer as HTTP/1.1 writes them, the last of them
+    /// possibly cut; `None` if no worker remembers it.
+    pub fn find(&self, id: &str, now: Time) -> Option<(Refusal, Vec<u8>)> {
         let all: Vec<_> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        all.iter().filter_map(|log| log.find(id.as_bytes(), now)).max_by_key(|refusal| refusal.at)
+        all.iter().filter_map(|log| log.find(id.as_bytes(), now)).max_by_key(|(refusal, _)| refusal.at)
     }
 }
 
@@ -155,8 +184,11 @@ mod tests {
             status: 429,
             reported: None,
             limits: SmallVec::new(),
-            headers: SmallVec::new(),
         }
+    }
+
+    fn headers(number: u64) -> Headers {
+        [("x-number", number.to_string().as_str())].into_iter().collect()
     }
 
     /// Those of the last hour are found, on whichever worker they were refused, and the number of all is bounded.
@@ -165,13 +197,15 @@ mod tests {
         let logs = RefusalLogs::default();
         let (one, two) = (logs.of_worker(0, 2), logs.of_worker(1, 2));
         let at = Time::from_nanos(1_795_000_000_000_000_000);
-        (0..40_000).for_each(|number| one.push(refusal(number, at)));
-        two.push(refusal(99_999, at));
+        (0..40_000).for_each(|number| one.push(refusal(number, at), &headers(number)));
+        two.push(refusal(99_999, at), &headers(99_999));
         let known = |number: u64, now: Time| logs.find(RequestId::of(number).as_str(), now).is_some();
-        assert!(known(99_999, at) && known(39_999, at) && known(40_000 - 8_192, at));
-        assert!(!known(39_999 - 8_192, at), "the oldest make room");
+        assert!(known(99_999, at) && known(39_999, at) && known(32_000, at));
+        assert!(!known(31_999, at), "the oldest make room, a block at a time");
+        let (_, told) = logs.find(RequestId::of(39_998).as_str(), at).unwrap();
+        assert_eq!(told, b"x-number: 39998\r\n");
         assert!(known(99_999, at.plus(Span::from_secs(3_599))) && !known(99_999, at.plus(HOUR)));
-        let stored: usize = one.0.lock().unwrap().blocks.iter().map(Vec::len).sum();
-        assert_eq!(stored, 8_192);
+        let stored: usize = one.0.lock().unwrap().blocks.iter().map(|block| block.refusals.len()).sum();
+        assert_eq!(stored, 8_000);
     }
 }

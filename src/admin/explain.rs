@@ -16,7 +16,9 @@ impl Admin {
         if let Some(id) = parameter(query, "request") {
             let explained = self.shared.refusals.find(&id, now);
             return match explained {
-                Some(refusal) => reply(&json!(Explanation::of_refusal(&refusal, &snapshot))),
+                Some((refusal, headers)) => {
+                    reply(&json!(Explanation::of_refusal(&refusal, &headers, &snapshot)))
+                }
                 None => problem(
                     StatusCode::NOT_FOUND,
                     "no request with this id was refused here within the last hour; under many refusals the oldest are \

@@ -8,8 +8,9 @@ use crate::refusals::Refusal;
 use crate::snapshot::Snapshot;
 
 impl Explanation {
-    /// Why a request was refused. `snapshot` is the configuration in force, which may be a later one.
-    pub fn of_refusal(refusal: &Refusal, snapshot: &Snapshot) -> Self {
+    /// Why a request was refused, with these headers of its answer as HTTP/1.1 writes them. `snapshot` is the configuration in
+    /// force, which may be a later one.
+    pub fn of_refusal(refusal: &Refusal, headers: &[u8], snapshot: &Snapshot) -> Self {
         let same = refusal.generation == snapshot.generation;
         let shown = snapshot.shown_keys();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -37,9 +38,10 @@ impl Explanation {
         limits.sort_by_key(|limit| limit.candidate);
         let route = refusal.route.and_then(|route| snapshot.routes.get(route)).filter(|_| same);
         let route = route.map(|route| route.name.clone());
-        let lines = refusal.headers.split(|byte| *byte == b'\n').filter_map(|line| {
+        let lines = headers.split_inclusive(|byte| *byte == b'\n').filter_map(|line| {
+            let line = line.strip_suffix(b"\r\n")?; // the last one may be cut
             let at = line.windows(2).position(|pair| pair == b": ")?;
-            Some((text(&line[..at]), text(&line[at + 2..])))
+            Some((text(&line[..at]), text(&line[at + 2..]))).filter(|(name, _)| name != "x-request-id")
         });
         let passed_over = match head(refusal).filter(|_| same) {
             Some(parts) => snapshot.passed_over(&parts, refusal.listener, route.as_deref()),

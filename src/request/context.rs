@@ -245,7 +245,6 @@ impl RequestContext {
         self.note_refusal(detail);
     }
 
-    /// What became of the request, for the figures by consumer.
     /// Remembers that the request is refused with this answer, so that its id leads to an explanation.
     pub(super) fn remember(
         &self,
@@ -253,7 +252,7 @@ impl RequestContext {
         answer: &LocalResponse,
         refusal: impl FnOnce(&Refused<'_>) -> Refusal,
     ) {
-        self.view.refusals.push(refusal(&Refused {
+        let refusal = refusal(&Refused {
             snapshot: &self.view.snapshot,
             id: self.id(),
             at: self.begun,
@@ -262,9 +261,11 @@ impl RequestContext {
             reason: self.reason.get(),
             parts,
             answer,
-        }));
+        });
+        self.view.refusals.push(refusal, &answer.headers);
     }
 
+    /// What became of the request, for the figures by consumer.
     fn outcome(&self) -> ConsumerOutcome {
         match self.reason.get() {
             Some(RefusalReason::Limit | RefusalReason::Ban) => ConsumerOutcome::Refused,

@@ -15,8 +15,6 @@ use crate::snapshot::Snapshot;
 
 /// The bytes of a host, a path and a key that are remembered.
 const LONGEST: usize = 256;
-/// The bytes of headers that are remembered.
-const HEADERS: usize = 1_024;
 
 /// What is known of a refused request besides its limits.
 #[derive(Clone, Copy)]
@@ -37,12 +35,6 @@ impl Refused<'_> {
         let parts = self.parts;
         let named = parts.headers.get(b"host".as_slice());
         let host = named.or_else(|| parts.target.authority().map(str::as_bytes)).unwrap_or_default();
-        let mut headers = SmallVec::new();
-        for (name, value) in self.answer.headers.iter() {
-            if name != b"x-request-id" && headers.len() + name.len() + value.len() + 3 <= HEADERS {
-                [name, b": ", value, b"\n"].into_iter().for_each(|part| headers.extend_from_slice(part));
-            }
-        }
         Refusal {
             id: self.id.clone(),
             at: self.at,
@@ -58,7 +50,6 @@ impl Refused<'_> {
             status: self.answer.status.as_u16(),
             reported: None,
             limits: SmallVec::new(),
-            headers,
         }
     }
 

@@ -25,7 +25,6 @@ pub fn preview(asks: &[Ask<'_>], told: &[Option<(RemoteState, Option<RemoteBan>)
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 mod tests {
     use std::sync::Arc;
 

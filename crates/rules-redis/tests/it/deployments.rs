@@ -49,8 +49,16 @@ impl Node {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut client.get_connection()?)
     }
 
+    /// A server that becomes a replica closes its connections, also those that are being opened.
     fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        self.ask(words).unwrap()
+        let mut answer = self.ask(words);
+        wait(|| {
+            if answer.as_ref().is_err_and(redis::RedisError::is_io_error) {
+                answer = self.ask(words);
+            }
+            answer.is_ok()
+        });
+        answer.unwrap()
     }
 
     fn address(&self) -> Address {
@@ -69,7 +77,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn wait(done: impl Fn() -> bool) {
+fn wait(mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
         assert!(begun.elapsed() < DEADLINE, "it does not come to pass");
