@@ -10,9 +10,8 @@
 //! 5. [`client_connection`]: the client half of a connection
 //! 6. [`snapshot`]: a configuration in force; [`resources`]: the files that it names; [`diff`]: what a reload changes
 //! 7. [`auth`], [`route`], [`keys`], [`rewrite`], [`limit`], [`lists`]: the parts of a decision
-//! 8. [`access_log`], [`process_log`], [`metrics`], [`trace`], [`refusals`], [`top`], [`history`]: what is
-//!    recorded; [`tls`], [`file_watch`], [`worker_state`],
-//!    [`clock`]: leaves
+//! 8. [`telemetry`]: what is sent to a collector; [`access_log`], [`process_log`], [`metrics`], [`trace`], [`refusals`],
+//!    [`top`], [`history`]: what is recorded; [`tls`], [`file_watch`], [`worker_state`], [`clock`]: leaves
 
 pub mod access_log;
 pub mod admin;
@@ -36,6 +35,7 @@ pub mod lists;
 pub mod message;
 pub mod metrics;
 mod named_enum;
+mod pages;
 pub mod process_log;
 pub mod process_state;
 pub mod refusal_reason;

@@ -6,11 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::file_watch::sha256;
+use crate::pages::DOM;
 
 /// The style and the scripts, which the page contains, so that it is one answer.
 const STYLE: &str = include_str!("page/style.css");
-const SCRIPTS: [&str; 3] =
-    [include_str!("page/view.js"), include_str!("page/live.js"), include_str!("page/forms.js")];
+const SCRIPTS: [&str; 4] =
+    [DOM, include_str!("page/view.js"), include_str!("page/live.js"), include_str!("page/forms.js")];
 
 /// The page.
 pub(super) static PAGE: LazyLock<String> = LazyLock::new(|| {

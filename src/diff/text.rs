@@ -32,7 +32,7 @@ impl Diff {
             false => format!("limits: {}", counts.join(", ")),
         };
         for limit in self.limits.iter().filter(|limit| limit.fate == Fate::Lost) {
-            let keys = limit.keys.map_or_else(String::new, |keys| format!("; {keys} keys begin anew"));
+            let keys = limit.keys.map_or_else(String::new, |keys| format!("; keys that begin anew: {keys}"));
             let _ = write!(out, "; `{}` loses its counters ({}{keys})", limit.name, limit.why);
         }
         for (what, changes) in self.others() {
@@ -50,7 +50,9 @@ impl Diff {
     pub fn text(&self) -> String {
         let mut out = String::new();
         for limit in &self.limits {
-            let keys = limit.keys.map_or_else(String::new, |keys| format!(" {keys} keys"));
+            let keys = limit.keys.map_or_else(String::new, |keys| {
+                format!(" {keys} {}", if keys == 1 { "key" } else { "keys" })
+            });
             let why = if limit.why.is_empty() { String::new() } else { format!("  ({})", limit.why) };
             let line =
                 format!("{} limit {:<24} {:<8}{keys}{why}", limit.fate.mark(), limit.name, limit.fate.name());

@@ -10,6 +10,7 @@ use super::compare::{Judged, LimitComparison};
 use super::statistics::Suggestion;
 use super::{Against, Comparison, Group, LimitStatistics, Replay, Series, Statistics};
 use crate::limit::Limit;
+use crate::pages::DOM;
 use crate::shown_key::ShownKeys;
 
 /// The shares of clients that may be refused, for which rates are suggested.
@@ -112,7 +113,7 @@ impl Input<'_> {
     /// The report as a page.
     pub fn html(&self) -> String {
         let data = self.json().to_string().replace('<', "\\u003c");
-        let script = format!("{CHARTS}\n{SCRIPT}");
+        let script = format!("{DOM}{CHARTS}\n{SCRIPT}");
         PAGE.replace("/*style*/", STYLE).replace("/*script*/", &script).replace("/*data*/", &data)
     }
 

@@ -1,22 +1,4 @@
-'use strict';
 const at = id => document.getElementById(id);
-// Keys, names and errors may come from clients: they are only ever texts.
-function el(name, attributes, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) {
-    if (key === 'text') node.textContent = value;
-    else if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
-    else node.setAttribute(key, value);
-  }
-  node.append(...children.filter(child => child !== null && child !== undefined));
-  return node;
-}
-function svg(name, attributes, text) {
-  const node = document.createElementNS('http://www.w3.org/2000/svg', name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
 const number = n => n === null || n === undefined ? '–' : Number(n).toLocaleString('en', {maximumFractionDigits: 1});
 const millis = s => s === null || s === undefined ? '–' : s < 0.001 ? (s * 1e6).toFixed(0) + ' µs' : s < 1 ? (s * 1e3).toFixed(1) + ' ms' : s.toFixed(2) + ' s';
 const bytes = n => n === null || n === undefined ? '–' : n < 1e3 ? `${n.toFixed(0)} B` : n < 1e6 ? `${(n / 1e3).toFixed(1)} kB` : n < 1e9 ? `${(n / 1e6).toFixed(1)} MB` : `${(n / 1e9).toFixed(1)} GB`;
