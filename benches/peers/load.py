@@ -25,6 +25,30 @@ end
 request = function() n = n % KEYS + 1; return requests[n] end
 """
 
+# The same with a body of so many bytes, in one piece or in chunks of at most 16 KiB.
+UPLOADS = """
+local requests, n = {}, 0
+init = function(args)
+  local headers, body = {HEADERS}, string.rep("x", UPLOAD)
+  for i = 1, KEYS do
+    headers["X-Api-Key"] = "key-" .. i
+    if CHUNKED then
+      headers["Transfer-Encoding"] = "chunked"
+      local chunks, piece = {}, 16384
+      for at = 1, UPLOAD, piece do
+        local part = body:sub(at, at + piece - 1)
+        chunks[#chunks + 1] = string.format("%x\\r\\n%s\\r\\n", #part, part)
+      end
+      local head = wrk.format("POST", PATH, headers):gsub("\\r\\n\\r\\n$", "\\r\\n"):gsub("Content%-Length: 0\\r\\n", "")
+      requests[i] = head .. "\\r\\n" .. table.concat(chunks) .. "0\\r\\n\\r\\n"
+    else
+      requests[i] = wrk.format("POST", PATH, headers, body)
+    end
+  end
+end
+request = function() n = n % KEYS + 1; return requests[n] end
+"""
+
 # Every request with a key that none had before: the first argument says where this run begins. A product with an odd
 # number, modulo 2^32, is different for each n, and looks random.
 FRESH = """
@@ -68,8 +92,12 @@ class Answers:
     other: int = 0
 
 
-def script(template=TURNS, keys=1000, close=False, path=PATH, headers=None):
+def script(template=TURNS, keys=1000, close=False, path=PATH, headers=None, upload=0, chunked=False):
     """A script for wrk. `headers` take the place of the usual ones, Host and X-Api-Key apart."""
+    if upload:
+        # All requests are made beforehand: fewer keys, so that they fit into memory.
+        template = UPLOADS.replace("UPLOAD", str(upload)).replace("CHUNKED", str(chunked).lower())
+        keys = max(1, min(keys, (64 << 20) // upload))
     headers = {"Host": HOST, **(HEADERS if headers is None else headers), **({"Connection": "close"} if close else {})}
     lua = ", ".join(f'["{name}"] = "{value}"' for name, value in headers.items())
     return template.replace("{HEADERS}", "{" + lua + "}").replace("KEYS", str(keys)).replace("PATH", f'"{path}"')
@@ -89,10 +117,12 @@ def wrk(programs, url, seconds, connections, lua, status=200, arguments=(), clos
     return Answers(done, wanted, done - wanted + connect + timeout + (0 if close else read + write))
 
 
-def h2load(programs, url, seconds, connections, streams, key="key-1"):
-    """Drives requests over HTTP/2, all with one key: h2load cannot change a header from one to the next."""
+def h2load(programs, url, seconds, connections, streams, key="key-1", body=None):
+    """Drives requests over HTTP/2, all with one key: h2load cannot change a header from one to the next. `body` is a file: then
+    they are POSTs."""
     headers = [f"{name.lower()}: {value}" for name, value in {":authority": HOST, **HEADERS, "X-Api-Key": key}.items()]
-    command = ["h2load", "-t1", f"-c{connections}", f"-m{streams}", f"-D{seconds}", *(f"-H{line}" for line in headers), url + PATH]
+    command = ["h2load", "-t1", f"-c{connections}", f"-m{streams}", f"-D{seconds}", *(f"-H{line}" for line in headers),
+               *(["-d", body] if body else []), url + PATH]
     out = programs.on_load_core(command, seconds)
     done = int(re.search(r"(\d+) done", out).group(1))
     wanted = int(re.search(r"status codes: (\d+) 2xx", out).group(1))

@@ -91,12 +91,13 @@ def scenario(programs, upstreams, commands, names, this, rounds, seconds):
     protocol = "tls" if this.tls else "h2c" if this.streams else "h1"
     rules = peers.Rules(upstreams[this.body], protocol, "refuse" if this.status == 429 else "admit",
                         certificate=programs.certificate() if this.tls else None)
-    lua = programs.write("load.lua", load.script(close=this.close))
+    lua = programs.write("load.lua", load.script(close=this.close, upload=this.upload, chunked=this.chunked))
+    body = programs.write("body", "x" * this.upload) if this.upload and this.streams else None
 
     def drive(port, seconds):
         url = f"http{'s' if this.tls else ''}://127.0.0.1:{port}"
         if this.streams:
-            return load.h2load(programs, url, seconds, this.connections, this.streams)
+            return load.h2load(programs, url, seconds, this.connections, this.streams, body=body)
         return load.wrk(programs, url, seconds, this.connections, lua, this.status, close=this.close)
 
     def warm(_, port):

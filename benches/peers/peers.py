@@ -54,7 +54,7 @@ worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/log crit;
 events {{ worker_connections 16384; }}
 http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p;
   fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  keepalive_requests 100000000;
+  keepalive_requests 100000000; client_max_body_size 16m;
   limit_req_zone $http_x_api_key zone=keys:{max(32, rules.max_keys // 5000)}m rate={rate}; limit_req_status 429;
   upstream api {{ server 127.0.0.1:{rules.upstream}; keepalive 4096; keepalive_requests 100000000; }}
   server {{ listen 127.0.0.1:{port}{listen} reuseport backlog=4096;{tls}{refusal}

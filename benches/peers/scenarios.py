@@ -12,6 +12,8 @@ class Scenario:
     status: int = 200  # of all answers
     close: bool = False  # a connection for each request
     tls: bool = False
+    upload: int = 0  # bytes of the body of a request; 0: GET
+    chunked: bool = False  # whether its length is not told beforehand
 
 
 ALL = [
@@ -23,4 +25,13 @@ ALL = [
     Scenario("F", "HTTP/1.1 over TLS", tls=True),
     Scenario("G", "HTTP/2 over TLS", connections=8, streams=8, tls=True),
     Scenario("H", "1,000 connections", connections=1000),
+    Scenario("I", "1 MiB answers", connections=16, body=1 << 20),
+    Scenario("J", "POST 1 KiB", upload=1 << 10),
+    Scenario("K", "POST 1 KiB, chunked", upload=1 << 10, chunked=True),
+    Scenario("L", "POST 64 KiB", upload=64 << 10),
+    Scenario("M", "POST 64 KiB, chunked", upload=64 << 10, chunked=True),
+    Scenario("N", "POST 1 MiB", connections=16, upload=1 << 20),
+    Scenario("O", "a TLS handshake per request", tls=True, close=True),
+    Scenario("P", "5,000 connections", connections=5000),
+    Scenario("Q", "POST 64 KiB, HTTP/2 without TLS", connections=8, streams=8, upload=64 << 10),
 ]

@@ -3,9 +3,9 @@
 //!     cargo run --profile dist --example light-upstream -- 100 10240 100@30000
 //!
 //! Each argument is a listener on a free port: the bytes of its answers' bodies, and behind an `@` the milliseconds for
-//! which it leaves requests waiting. It prints the ports, one a line. It answers any request without a body over HTTP/1.1
-//! with 200 and keeps connections open; nothing else is understood. It shares a core with the load, so what it costs is
-//! what the load lacks.
+//! which it leaves requests waiting. It prints the ports, one a line. It answers any request over HTTP/1.1 with 200, after
+//! its body if its method is POST, and keeps connections open; nothing else is understood. It shares a core with the load,
+//! so what it costs is what the load lacks.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)] // it reads clocks, and a test tool may end in a panic
 
@@ -31,8 +31,76 @@ struct Connection {
     listener: usize,
     /// What was read of a head that has not ended.
     begun: Vec<u8>,
+    /// What is to come of the body of a POST.
+    body: Body,
     /// What the socket did not take at once.
     unsent: Vec<u8>,
+}
+
+/// The rest of a body.
+enum Body {
+    None,
+    /// So many bytes.
+    Sized(usize),
+    /// Chunks: of the present one so many bytes, with the line end behind it, are to come.
+    Chunk(usize),
+    /// The line with the size of the next chunk: the size so far, and whether the digits have ended.
+    Size(usize, bool),
+    /// The end of the last line, of two bytes.
+    End(usize),
+}
+
+impl Body {
+    /// The body that follows a head.
+    fn of(head: &[u8]) -> Self {
+        if !head.starts_with(b"POST") {
+            return Self::None;
+        }
+        let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+        let value = |name: &str| Some(head.split_once(name)?.1.split("\r\n").next()?.trim().to_owned());
+        match value("\r\ncontent-length:").map(|length| length.parse().expect("a length")) {
+            Some(0) => Self::None,
+            Some(length) => Self::Sized(length),
+            None if value("\r\ntransfer-encoding:").is_some() => Self::Size(0, false),
+            None => Self::None,
+        }
+    }
+
+    /// Takes what belongs to the body: the number of bytes.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while at < bytes.len() {
+            match self {
+                Self::None => break,
+                Self::Sized(left) | Self::Chunk(left) => {
+                    let taken = (*left).min(bytes.len() - at);
+                    (*left, at) = (*left - taken, at + taken);
+                    if *left == 0 {
+                        *self =
+                            if matches!(self, Self::Sized(_)) { Self::None } else { Self::Size(0, false) };
+                    }
+                }
+                Self::Size(size, ended) => {
+                    match bytes[at] {
+                        b'\n' if *size == 0 => *self = Self::End(2),
+                        b'\n' => *self = Self::Chunk(*size + 2),
+                        byte => match char::from(byte).to_digit(16) {
+                            Some(digit) if !*ended => *size = *size * 16 + digit as usize,
+                            _ => *ended = true,
+                        },
+                    }
+                    at += 1;
+                }
+                Self::End(left) => {
+                    (*left, at) = (*left - 1, at + 1);
+                    if *left == 0 {
+                        *self = Self::None;
+                    }
+                }
+            }
+        }
+        at
+    }
 }
 
 fn listener(spec: &str) -> Listener {
@@ -85,7 +153,10 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => return None,
             };
-            if self.begun.is_empty() {
+            let posts = self.begun.first().or(buffer.first()) == Some(&b'P');
+            if posts || !matches!(self.body, Body::None) {
+                count += self.posts(&buffer[..read]);
+            } else if self.begun.is_empty() {
                 let (more, end) = heads(&buffer[..read]);
                 count += more;
                 self.begun.extend_from_slice(&buffer[end..read]);
@@ -99,6 +170,28 @@ impl Connection {
                 return Some(count); // the socket is empty, and epoll tells when more comes
             }
         }
+    }
+
+    /// How many requests with bodies came to an end in these bytes.
+    fn posts(&mut self, mut bytes: &[u8]) -> usize {
+        let mut count = 0;
+        while !bytes.is_empty() {
+            if !matches!(self.body, Body::None) {
+                bytes = &bytes[self.body.take(bytes)..];
+                count += usize::from(matches!(self.body, Body::None));
+                continue;
+            }
+            let before = self.begun.len();
+            self.begun.extend_from_slice(bytes);
+            let from = before.saturating_sub(3);
+            let Some(end) = self.begun[from..].windows(4).position(|four| four == b"\r\n\r\n") else { break };
+            let end = from + end + 4;
+            self.body = Body::of(&self.begun[..end]);
+            count += usize::from(matches!(self.body, Body::None));
+            self.begun.clear();
+            bytes = &bytes[end - before..];
+        }
+        count
     }
 
     /// Sends answers, and what was left of the last ones first. False if the connection is no more.
@@ -154,8 +247,8 @@ fn main() {
                     let interest = Interest::READABLE | Interest::WRITABLE;
                     let _ = socket.set_nodelay(true);
                     poll.registry().register(&mut socket, Token(listeners.len() + at), interest).unwrap();
-                    let connection =
-                        Connection { socket, listener: token, begun: Vec::new(), unsent: Vec::new() };
+                    let (begun, unsent) = (Vec::new(), Vec::new());
+                    let connection = Connection { socket, listener: token, begun, body: Body::None, unsent };
                     connections.resize_with(connections.len().max(at + 1), || None);
                     connections[at] = Some(connection);
                 }
