@@ -7,7 +7,7 @@ cannot know the real ones. "sluicegate" is as shipped, with metrics; "sluicegate
 nothing of limits, as nginx does. "hyper" is bare_hyper.rs: hyper on both sides, and no limits. "before" is another build of
 sluicegate (`--before`), told the same. Compare like with like.
 """
-import dataclasses, importlib.util, pathlib, re, shutil, subprocess
+import dataclasses, importlib.util, os, pathlib, re, shutil, subprocess
 
 from run import Failed, free_port
 
@@ -50,7 +50,7 @@ def nginx(folder, port, rules, headers):
     ssl_certificate {rules.certificate}/cert.pem; ssl_certificate_key {rules.certificate}/key.pem;
     ssl_protocols TLSv1.2 TLSv1.3;"""
     text = f"""
-worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/log crit;
+{"user root; " if os.geteuid() == 0 else ""}worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/log crit;
 events {{ worker_connections 16384; }}
 http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p;
   fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
