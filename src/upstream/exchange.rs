@@ -15,10 +15,10 @@ use super::upload::Upload;
 use crate::access_log::Record;
 use crate::client_connection::Connection;
 use crate::message::RequestId;
-use crate::worker_state::Deadline;
+use crate::worker_state::{Deadline, READ_SIZE};
 
 /// A client on a multiplexed connection has the write timeout for each part of a response with this many bytes.
-const PIECE: usize = 32 << 10;
+const PIECE: usize = READ_SIZE;
 
 /// A request and its response in progress: deadlines, counted bytes, the permit for an endpoint, and the log record. The
 /// owner counts and logs it at the end.

@@ -9,8 +9,10 @@ use bytes::BytesMut;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The size of the read buffers, in bytes.
-const READ_SIZE: usize = 32 << 10;
+/// The size of the read buffers, in bytes. Bodies of 32 and 64 KiB come in one and two pieces together with their heads, instead
+/// of with a last piece of some hundred bytes. Larger buffers fit the caches of processors worse: with 64 KiB, bodies of 1 MiB
+/// took 1.4 times as long.
+pub(crate) const READ_SIZE: usize = 36 << 10;
 /// The largest write buffer that is kept, in bytes.
 const MAX_KEPT: usize = 64 << 10;
 /// The most write buffers that are kept: one for a client and one for a server are in use at the same time.

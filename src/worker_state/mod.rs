@@ -7,6 +7,7 @@ mod deadline;
 use std::cell::Cell;
 
 pub use self::buffers::Buffers;
+pub(crate) use self::buffers::READ_SIZE;
 pub use self::deadline::{Deadline, Deadlines};
 use crate::clock::Clock;
 use sluicegate_config::ClientConfig;
