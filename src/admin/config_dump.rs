@@ -105,6 +105,8 @@ pub(super) fn server(server: &ServerStatus) -> Value {
         "server": server.server,
         "healthy": server.healthy,
         "weight": server.weight,
+        "requests": server.requests,
+        "failed": server.failed,
         "addresses": server.addresses.iter().map(|address| json!({
             "address": address.address.to_string(),
             "answers": address.answers,

@@ -11,7 +11,7 @@ use crate::limit::{Limit, StoreStatus};
 use crate::metrics::{self, Metrics, Row, Scrape, families, one};
 use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
-use crate::upstream::{AddressStatus, ServerStatus, UpstreamState};
+use crate::upstream::{ServerStatus, UpstreamState};
 
 /// The text of a scrape at `now`; `uptime` is the gateway's uptime in milliseconds.
 ///
@@ -89,10 +89,9 @@ fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {
             .map(|(upstream, one)| (vec![upstream.clone(), one.server.clone()], value(one)))
             .collect()
     }
-    let sum = |of: fn(&AddressStatus) -> u64| move |one: &ServerStatus| one.addresses.iter().map(of).sum();
     scrape.gauges(&families::UPSTREAM_HEALTHY, of(&servers, |one| f64::from(u8::from(one.healthy))));
-    scrape.counters(&families::SERVER_REQUESTS, of(&servers, sum(|address| address.requests)));
-    scrape.counters(&families::SERVER_FAILURES, of(&servers, sum(|address| address.failed)));
+    scrape.counters(&families::SERVER_REQUESTS, of(&servers, |one| one.requests));
+    scrape.counters(&families::SERVER_FAILURES, of(&servers, |one| one.failed));
     scrape.gauges(&families::UPSTREAM_PENDING, rows(snapshot, |state| state.waiting() as f64));
     scrape.counters(&families::UPSTREAM_EJECTIONS, rows(snapshot, UpstreamState::ejections));
     scrape.counters(&families::UPSTREAM_UNSOLICITED, rows(snapshot, UpstreamState::unsolicited));

@@ -5,6 +5,7 @@ mod report;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -177,6 +178,7 @@ fn replay(
     for log in &args.logs {
         check_readable(log).map_err(|error| unread(log, &error))?;
     }
+    check_outputs(args)?;
     let decisions = match &args.decisions {
         Some(path) => {
             let out = BufWriter::new(File::create(path).map_err(|error| unwritten(path, &error))?);
@@ -339,6 +341,33 @@ fn check_readable(log: &Path) -> io::Result<()> {
     }
     if kind.is_file() {
         File::open(log)?; // a named pipe could not be opened a second time
+    }
+    Ok(())
+}
+
+/// Checks that no output is a file that is read, which it would overwrite.
+fn check_outputs(args: &Args) -> Result<(), Failure> {
+    let configs = [Some(&args.rules.config), args.against.as_ref()].into_iter().flatten();
+    let configs = configs.filter_map(|source| match source {
+        Source::File(path) => Some(path),
+        Source::Stdin => None,
+    });
+    let identity = |path: &PathBuf| {
+        let known = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        Some((known.dev(), known.ino()))
+    };
+    let inputs: Vec<_> = args.logs.iter().chain(configs).filter_map(identity).collect();
+    let outputs = [("--decisions", &args.decisions), ("--report", &args.report)];
+    for (name, path) in outputs {
+        let Some(path) = path else { continue };
+        if identity(path).is_some_and(|output| inputs.contains(&output)) {
+            let message =
+                format!("{name} would overwrite {}, which is read; name another file", path.display());
+            return Err((INVALID, message));
+        }
+    }
+    if args.decisions.is_some() && args.decisions == args.report {
+        return Err((INVALID, "--decisions and --report are the same file; name two".to_owned()));
     }
     Ok(())
 }

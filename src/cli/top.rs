@@ -13,7 +13,8 @@ use super::{INVALID, fail, print_and_exit};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Counts are those of the last hour: of all gateways for shared limits, otherwise of one. They are exact while a limit has few keys; otherwise a key \
+    after_help = "Counts are those of the last hour: of all gateways for shared limits, otherwise of one. They are exact \
+                  while a limit has few keys; otherwise a key \
                   has count - error requests at least, and count + error at most. Secrets in keys are shown as digests, unless \
                   the configuration has `admin: {show_keys: true}`.\n\n\
                   Keys: q quits, Tab changes between refused and all requests, the arrows choose a limit, p pauses.\n\n\
@@ -42,7 +43,7 @@ pub(super) struct Args {
 
 /// What a gateway has told.
 struct Look {
-    /// The last hour: `GET /live`.
+    /// The last two minutes at least: `GET /live`.
     live: Value,
     /// The keys of each limit: `GET /limits/{limit}/top`.
     tops: Vec<Value>,
@@ -53,7 +54,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(client) => client,
         Err(message) => return fail(INVALID, message),
     };
-    let first = match look(&mut client, args.limit.as_deref(), &args.by) {
+    let first = match look(&mut client, args.limit.as_deref(), &args.by, 0) {
         Ok(first) => first,
         Err(message) => return fail(INVALID, message),
     };
@@ -61,7 +62,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         let lines = first.tops.iter().map(|top| if args.json { format!("{top}\n") } else { table(top) });
         return print_and_exit(&lines.collect::<String>());
     }
-    let again = |by: &str| look(&mut client, args.limit.as_deref(), by);
+    let again = |by: &str, since| look(&mut client, args.limit.as_deref(), by, since);
     match screen::show(first, &args.by, Duration::from_secs(args.every), again) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -70,8 +71,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Asks the gateway for the keys of one limit, or of all.
-fn look(client: &mut AdminClient, limit: Option<&str>, by: &str) -> Result<Look, String> {
+/// Asks the gateway for the keys of one limit, or of all, and for what it did since a second of its clock.
+fn look(client: &mut AdminClient, limit: Option<&str>, by: &str, since: u64) -> Result<Look, String> {
     let names = match limit {
         Some(limit) => vec![limit.to_owned()],
         None => {
@@ -84,7 +85,7 @@ fn look(client: &mut AdminClient, limit: Option<&str>, by: &str) -> Result<Look,
     for name in names {
         tops.push(client.json(&format!("/limits/{}/top?by={by}", percent_encode(&name)))?);
     }
-    Ok(Look { live: client.json("/live")?, tops })
+    Ok(Look { live: client.json(&format!("/live?since={since}"))?, tops })
 }
 
 /// The keys of a limit as text.

@@ -121,7 +121,7 @@ families! {
     SERVER_REQUESTS = "sluicegate_upstream_server_requests_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
         "Requests that were sent to a server, including repeated ones.";
     SERVER_FAILURES = "sluicegate_upstream_server_failures_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
-        "Requests to a server that failed because of it, or that its ejection counts as failures.";
+        "Requests to a server that failed because of it: no connection, no or a broken answer, or a status of `ejection.status`.";
     UPSTREAM_PENDING = "sluicegate_upstream_pending", GAUGE, [UPSTREAM],
         "Requests that wait for a connection to a server.";
     UPSTREAM_RETRIES = "sluicegate_upstream_retries_total", COUNTER, [UPSTREAM],

@@ -17,6 +17,10 @@ const ERROR: u8 = 2;
 /// it is.
 const HAS_IS_REMOTE: u32 = 0x100;
 const IS_REMOTE: u32 = 0x200;
+/// The methods that OpenTelemetry's conventions know, and what the name of a span has for all others.
+const METHODS: [&str; 10] =
+    ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"];
+const OTHER_NAME: &str = "HTTP";
 /// The longest path that is told, in bytes.
 const LONGEST: usize = 1_024;
 
@@ -31,12 +35,16 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
             attributes.push(attribute(name, &value));
         }
     };
-    let mut method = "HTTP";
+    let mut method = OTHER_NAME;
     if let Some(head) = &record.head {
-        method = head.method.as_str();
-        add("http.request.method", method.into());
+        // Clients can invent methods: collectors shall not have a series for each.
+        let known = METHODS.contains(&head.method.as_str());
+        method = if known { head.method.as_str() } else { OTHER_NAME };
+        add("http.request.method", if known { method } else { "_OTHER" }.into());
         add("url.path", text(head.target.path().as_bytes()).into());
-        add("server.address", head.host.as_deref().map(text).into());
+        let (host, port) = head.host.as_deref().map(split_port).unzip();
+        add("server.address", host.map(text).into());
+        add("server.port", port.flatten().into());
     }
     add("url.scheme", record.scheme.into());
     add("client.address", record.client.to_string().into());
@@ -79,4 +87,30 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
         span["parentSpanId"] = format!("{parent:016x}").into();
     }
     span.to_string()
+}
+
+/// The name or address of a host, and its port if it has one.
+fn split_port(host: &[u8]) -> (&[u8], Option<u16>) {
+    let colon = host.iter().rposition(|byte| *byte == b':').filter(|at| !host[*at..].contains(&b']'));
+    let port = colon.and_then(|at| std::str::from_utf8(&host[at + 1..]).ok()?.parse().ok());
+    let name = &host[..colon.unwrap_or(host.len())];
+    (name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(name), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_without_their_port() {
+        for (host, name, port) in [
+            ("a.test", "a.test", None),
+            ("a.test:8080", "a.test", Some(8080)),
+            ("[2001:db8::1]:80", "2001:db8::1", Some(80)),
+            ("[2001:db8::1]", "2001:db8::1", None),
+            ("a.test:99999", "a.test", None),
+        ] {
+            assert_eq!(split_port(host.as_bytes()), (name.as_bytes(), port), "{host}");
+        }
+    }
 }

@@ -89,30 +89,51 @@ impl WorkerTop {
     }
 }
 
-impl Ranking {
-    /// The keys of summaries and rankings together. The count of a key is the sum of its counts; where it is not among the keys,
-    /// it may have had some requests all the same, which adds to the error.
-    fn merged<'a>(parts: impl Iterator<Item = (&'a [Counted], u64)>) -> Self {
-        let mut all: HashMap<u64, (Counted, u64)> = HashMap::new();
-        let mut unseen = 0;
-        for (keys, rest) in parts {
-            unseen += rest;
-            for one in keys {
-                let (sum, seen) = all.entry(one.key.get()).or_insert_with(|| {
-                    let (key, text) = (one.key, one.text.clone());
-                    (Counted { key, text, count: 0, error: 0 }, 0)
-                });
-                sum.count += one.count;
-                sum.error += one.error;
-                *seen += rest;
-            }
+/// Adds up what several parts have counted. Where a key is not named, it may have had some requests all the same, which adds to
+/// its error.
+struct Merger<K, V> {
+    /// What is known of a key, its count, its error, and what the parts that name it may have left out of other keys.
+    all: HashMap<K, (V, u64, u64, u64)>,
+    unseen: u64,
+}
+
+impl<K: Eq + std::hash::Hash, V> Merger<K, V> {
+    fn new() -> Self {
+        Self { all: HashMap::new(), unseen: 0 }
+    }
+
+    /// Adds the keys of a part with their counts and errors. A key that it does not name had at most `unseen` requests there.
+    fn add(&mut self, keys: impl Iterator<Item = (K, V, u64, u64)>, unseen: u64) {
+        self.unseen = self.unseen.saturating_add(unseen);
+        for (key, known, more, more_error) in keys {
+            let (_, count, error, seen) = self.all.entry(key).or_insert((known, 0, 0, 0));
+            *count = count.saturating_add(more);
+            *error = error.saturating_add(more_error);
+            *seen = seen.saturating_add(unseen);
         }
-        let mut keys: Vec<Counted> = all
-            .into_values()
-            .map(|(mut one, seen)| {
-                one.error += unseen - seen;
-                one
-            })
+    }
+
+    /// All keys with their counts and errors, and what a key that no part names can have had.
+    fn finish(self) -> (impl Iterator<Item = (V, u64, u64)>, u64) {
+        let Self { all, unseen } = self;
+        let of_key = move |(known, count, error, seen): (V, u64, u64, u64)| {
+            (known, count, error.saturating_add(unseen.saturating_sub(seen)))
+        };
+        (all.into_values().map(of_key), unseen)
+    }
+}
+
+impl Ranking {
+    /// The keys of summaries and rankings together.
+    fn merged<'a>(parts: impl Iterator<Item = (&'a [Counted], u64)>) -> Self {
+        let mut merger = Merger::new();
+        for (keys, unseen) in parts {
+            let keys = keys.iter().map(|one| (one.key.get(), one, one.count, one.error));
+            merger.add(keys, unseen);
+        }
+        let (counts, unseen) = merger.finish();
+        let mut keys: Vec<Counted> = counts
+            .map(|(one, count, error)| Counted { key: one.key, text: one.text.clone(), count, error })
             .collect();
         keys.sort_unstable_by(|one, other| (other.count, &one.text).cmp(&(one.count, &other.text)));
         Self { keys, unseen }

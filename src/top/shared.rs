@@ -1,13 +1,15 @@
 //! The busiest keys of several gateways that share a limit: each tells its own as text, and they are added up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Rank, Ranking, Tops};
+use super::{Merger, Rank, Ranking, Tops};
 
-/// The keys of a limit that a gateway tells the others.
+/// The keys of a limit that a gateway tells the others: at most so many, and fewer if it has many limits, but some of each.
 const PUBLISHED: usize = 128;
+const PUBLISHED_OF_ALL: usize = 4_096;
+const PUBLISHED_AT_LEAST: usize = 8;
 
 /// Keys as operators are shown them, with their counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,10 +51,12 @@ impl Tops {
         limits: impl Iterator<Item = &'l str>,
         show: impl Fn(&[u8]) -> Option<String>,
     ) -> String {
+        let limits: Vec<&str> = limits.collect();
+        let most = (PUBLISHED_OF_ALL / limits.len().max(1)).clamp(PUBLISHED_AT_LEAST, PUBLISHED);
         let told = |limit: &str| {
-            [Rank::Refused, Rank::Requests].map(|rank| self.ranking(limit, rank).shown(PUBLISHED, &show))
+            [Rank::Refused, Rank::Requests].map(|rank| self.ranking(limit, rank).shown(most, &show))
         };
-        let all: Published = limits.map(|limit| (limit.to_owned(), told(limit))).collect();
+        let all: Published = limits.into_iter().map(|limit| (limit.to_owned(), told(limit))).collect();
         serde_json::to_string(&all).unwrap_or_default() // maps with texts as keys can be written
     }
 }
@@ -69,22 +73,14 @@ pub fn published(text: &str, limit: &str, rank: Rank) -> Option<ShownTop> {
 
 /// The keys of all together, those with the most requests first. Keys of which no request is certain are left out.
 pub fn merged(parts: &[ShownTop], most: usize) -> Vec<ShownCount> {
-    let unseen: u64 = parts.iter().map(|part| part.unseen).sum();
-    let mut all: HashMap<&Option<String>, (u64, u64, u64)> = HashMap::new();
+    let mut merger = Merger::new();
     for part in parts {
-        for one in &part.keys {
-            let (count, error, seen) = all.entry(&one.key).or_default();
-            *count = count.saturating_add(one.count);
-            *error = error.saturating_add(one.error);
-            *seen += part.unseen;
-        }
+        merger.add(part.keys.iter().map(|one| (&one.key, &one.key, one.count, one.error)), part.unseen);
     }
-    let mut keys: Vec<ShownCount> = all
-        .into_iter()
-        .map(|(key, (count, error, seen))| {
-            // A gateway that does not name the key may have had some requests of it, which are not counted.
-            ShownCount { key: key.clone(), count, error: error.saturating_add(unseen.saturating_sub(seen)) }
-        })
+    let mut keys: Vec<ShownCount> = merger
+        .finish()
+        .0
+        .map(|(key, count, error)| ShownCount { key: key.clone(), count, error })
         .filter(|one| one.count > one.error)
         .collect();
     keys.sort_unstable_by(|one, other| (other.count, &one.key).cmp(&(one.count, &other.key)));

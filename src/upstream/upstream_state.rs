@@ -23,12 +23,22 @@ pub struct UpstreamState {
     pub config: UpstreamConfig,
     /// The TLS configuration; `None` if no server uses TLS.
     pub tls: Option<UpstreamTls>,
-    /// The endpoints of each server, in the order of the configuration.
-    resolved: Mutex<Vec<Vec<Arc<EndpointState>>>>,
+    /// What each server resolved to, in the order of the configuration.
+    resolved: Mutex<Vec<Resolved>>,
     endpoints: ArcSwap<WeightedEndpoints>,
     /// Counts the changes of `endpoints`.
     version: AtomicU64,
     persistent: Arc<PersistentState>,
+}
+
+/// What a server resolved to.
+#[derive(Clone, Default)]
+struct Resolved {
+    endpoints: Vec<Arc<EndpointState>>,
+    /// Endpoints that its name no longer has while requests to them may be in flight.
+    leaving: Vec<Arc<EndpointState>>,
+    /// The requests to endpoints that have left, and those that failed.
+    left: [u64; 2],
 }
 
 /// Endpoints with their weights.
@@ -59,6 +69,10 @@ pub struct ServerStatus {
     pub healthy: bool,
     /// Its addresses; empty while its name is not resolved.
     pub addresses: Vec<AddressStatus>,
+    /// The requests to it, also those to addresses that it no longer has.
+    pub requests: u64,
+    /// Those that failed because of the server.
+    pub failed: u64,
 }
 
 /// The status of an address for operators.
@@ -95,11 +109,14 @@ impl UpstreamState {
         };
         let resolved = config.servers.iter().map(|server| match server.authority.parse() {
             _ if known(&server.authority).is_some() => known(&server.authority).unwrap_or_default(),
-            Ok(address) => vec![Arc::new(EndpointState::new(&server.authority, address))],
-            Err(_) => Vec::new(), // a name that has to be resolved
+            Ok(address) => Resolved {
+                endpoints: vec![Arc::new(EndpointState::new(&server.authority, address))],
+                ..Resolved::default()
+            },
+            Err(_) => Resolved::default(), // a name that has to be resolved
         });
-        let resolved: Vec<Vec<Arc<EndpointState>>> = resolved.collect();
-        for endpoint in resolved.iter().flatten() {
+        let resolved: Vec<Resolved> = resolved.collect();
+        for endpoint in resolved.iter().flat_map(|server| &server.endpoints) {
             if config.health.is_none() {
                 endpoint.set_healthy(true);
             }
@@ -128,7 +145,7 @@ impl UpstreamState {
 
     /// Whether the server at this index has an address.
     pub(super) fn is_resolved(&self, at: usize) -> bool {
-        !self.resolved.lock().unwrap_or_else(PoisonError::into_inner)[at].is_empty()
+        !self.resolved.lock().unwrap_or_else(PoisonError::into_inner)[at].endpoints.is_empty()
     }
 
     /// Sets the addresses of the server at this index. Endpoints that exist already keep their state.
@@ -138,16 +155,17 @@ impl UpstreamState {
         addresses.truncate(MOST_ADDRESSES);
         let authority = &self.config.servers[at].authority;
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
-        if resolved[at].iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
+        if resolved[at].endpoints.iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
             return;
         }
         tracing::info!("{}: {authority} is at {addresses:?}", self.config.name);
-        let old = std::mem::take(&mut resolved[at]);
+        let old = std::mem::take(&mut resolved[at].endpoints);
         let endpoint = |address: SocketAddr| {
             let same = old.iter().find(|endpoint| endpoint.address == address);
             same.map_or_else(|| Arc::new(EndpointState::new(authority, address)), Arc::clone)
         };
-        resolved[at] = addresses.into_iter().map(endpoint).collect();
+        resolved[at].endpoints = addresses.into_iter().map(endpoint).collect();
+        resolved[at].leave(old);
         self.endpoints.store(Arc::new(weighted(&self.config, &resolved)));
         self.version.fetch_add(1, Ordering::Release);
         self.persistent.freed.notify_waiters();
@@ -224,7 +242,7 @@ impl UpstreamState {
     pub fn status(&self, now: u64) -> Vec<ServerStatus> {
         let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         let servers = self.config.servers.iter().zip(resolved.iter());
-        let status = |endpoint: &Arc<EndpointState>| {
+        let address = |endpoint: &Arc<EndpointState>| {
             let (trouble, since) = endpoint.failure_log.why().unzip();
             let (requests, in_flight, failed) = endpoint.counts();
             AddressStatus {
@@ -238,22 +256,51 @@ impl UpstreamState {
                 failed,
             }
         };
-        let servers = servers.map(|(config, endpoints)| ServerStatus {
-            server: config.authority.clone(),
-            weight: config.weight,
-            healthy: endpoints.iter().any(|endpoint| endpoint.is_available(now)),
-            addresses: endpoints.iter().map(status).collect(),
+        let servers = servers.map(|(config, resolved)| {
+            let [requests, failed] = resolved.counts();
+            ServerStatus {
+                server: config.authority.clone(),
+                weight: config.weight,
+                healthy: resolved.endpoints.iter().any(|endpoint| endpoint.is_available(now)),
+                addresses: resolved.endpoints.iter().map(address).collect(),
+                requests,
+                failed,
+            }
         });
         servers.collect()
     }
 }
 
+impl Resolved {
+    /// Keeps the counts of the endpoints of `before` that are not used any more.
+    fn leave(&mut self, before: Vec<Arc<EndpointState>>) {
+        let stays =
+            |old: &Arc<EndpointState>| self.endpoints.iter().any(|endpoint| Arc::ptr_eq(endpoint, old));
+        let gone: Vec<_> = before.into_iter().filter(|old| !stays(old)).collect();
+        self.leaving.extend(gone);
+        for endpoint in self.leaving.extract_if(.., |endpoint| Arc::strong_count(endpoint) == 1) {
+            self.left = add(self.left, &endpoint);
+        }
+    }
+
+    /// The requests to the server, and those that failed because of it.
+    fn counts(&self) -> [u64; 2] {
+        self.endpoints.iter().chain(&self.leaving).fold(self.left, |sum, endpoint| add(sum, endpoint))
+    }
+}
+
+/// Adds the requests and failures of an endpoint.
+fn add([requests, failed]: [u64; 2], endpoint: &EndpointState) -> [u64; 2] {
+    let (more, _, more_failed) = endpoint.counts();
+    [requests.saturating_add(more), failed.saturating_add(more_failed)]
+}
+
 /// The endpoints of all servers. Those of one server share its weight.
-fn weighted(config: &UpstreamConfig, resolved: &[Vec<Arc<EndpointState>>]) -> WeightedEndpoints {
+fn weighted(config: &UpstreamConfig, resolved: &[Resolved]) -> WeightedEndpoints {
     let servers = config.servers.iter().zip(resolved);
-    let weighted = servers.flat_map(|(server, endpoints)| {
-        let weight = u64::from(server.weight) * SCALE / endpoints.len().max(1) as u64;
-        endpoints.iter().map(move |endpoint| (Arc::clone(endpoint), weight))
+    let weighted = servers.flat_map(|(server, resolved)| {
+        let weight = u64::from(server.weight) * SCALE / resolved.endpoints.len().max(1) as u64;
+        resolved.endpoints.iter().map(move |endpoint| (Arc::clone(endpoint), weight))
     });
     weighted.collect()
 }
@@ -332,8 +379,15 @@ mod tests {
         let after = state.endpoints();
         assert!(state.version() != version && Arc::ptr_eq(&before[1].0, &after[0].0));
         assert!(!after[0].0.is_healthy() && after[1].0.is_healthy());
+        before[0].0.count_failure();
+        let counts = before[0].0.worker_counts();
+        (0..3).for_each(|_| counts.begins(1));
+        let told = |state: &UpstreamState| (state.status(0)[0].requests, state.status(0)[0].failed);
+        assert_eq!(told(&state), (3, 1), "an address that has left stays counted");
+        drop(before);
         state.set_addresses(0, (0..1_000).map(|at| SocketAddr::from(([10, 0, 1, 1], at))).collect());
         assert_eq!(state.endpoints().len(), MOST_ADDRESSES + 1);
+        assert_eq!(told(&state), (3, 1), "also when no request uses it any more");
     }
 
     #[test]

@@ -294,3 +294,21 @@ fn decisions_name_networks() {
     assert_eq!((&rows[2]["key"], &rows[2]["client"]), (&"ip:192.0.2.0".into(), &"192.0.2.7".into()));
     assert_eq!(rows[3]["key"], "ip:2001:db8::");
 }
+
+/// An output that is also read would be emptied before it is read.
+#[test]
+fn outputs_never_replace_what_is_read() {
+    let folder = folder(RULES, combined(0, "192.0.2.1", "/v1/a").as_bytes());
+    std::os::unix::fs::symlink("access.log", folder.path("link.log")).unwrap();
+    for (name, file) in
+        [("--report", "access.log"), ("--decisions", "link.log"), ("--decisions", "gateway.yaml")]
+    {
+        let before = std::fs::read(folder.path(file)).unwrap();
+        let output = folder.run(&["replay", "access.log", name, file]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        assert_said(&stderr(&output), &[name, file, "would overwrite"]);
+        assert_eq!(std::fs::read(folder.path(file)).unwrap(), before);
+    }
+    let output = folder.run(&["replay", "access.log", "--report", "out", "--decisions", "out"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+}

@@ -160,7 +160,6 @@ impl Counters {
             && each!(Tables(table) = &self.tables => table.pardon(key))
     }
 
-    /// Removes a few keys that owe nothing. Called when a key was added.
     /// A copy of the state that a request of a key would meet.
     pub(super) fn copy(&self, key: Fingerprint, now: Time, own: Option<&Quota>) -> RemoteState {
         macro_rules! copied {
@@ -180,6 +179,7 @@ impl Counters {
         copied!(TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindow)
     }
 
+    /// Removes a few keys that owe nothing. Called when a key was added.
     pub(super) fn sweep_a_little(&self, key: Fingerprint, now: Time) {
         each!(Tables(table) = &self.tables => table.sweep_a_little(key, now));
     }

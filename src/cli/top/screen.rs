@@ -13,6 +13,9 @@ use serde_json::Value;
 
 use super::{Look, rows};
 
+/// The seconds that the screen shows.
+const SHOWN: u64 = 120;
+
 /// What is on the screen.
 struct Screen {
     look: Look,
@@ -29,7 +32,7 @@ pub(super) fn show(
     look: Look,
     by: &str,
     every: Duration,
-    mut again: impl FnMut(&str) -> Result<Look, String>,
+    mut again: impl FnMut(&str, u64) -> Result<Look, String>,
 ) -> io::Result<()> {
     let mut screen = Screen { look, by: by.to_owned(), chosen: 0, paused: false, trouble: None };
     let mut terminal = ratatui::try_init()?;
@@ -54,7 +57,8 @@ pub(super) fn show(
             },
         };
         if ask {
-            match again(&screen.by) {
+            let now = screen.look.live["time"].as_u64().unwrap_or(0);
+            match again(&screen.by, now.saturating_sub(SHOWN)) {
                 Ok(look) => (screen.look, screen.trouble) = (look, None),
                 Err(why) => screen.trouble = Some(why),
             }

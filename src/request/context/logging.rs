@@ -25,15 +25,17 @@ impl RequestContext {
             }
             return;
         };
-        let spans = self.view.spans.is_some();
-        let spans = spans && self.trace(&parts.headers).is_some_and(|trace| trace.is_sampled());
+        if log.is_none() && self.view.spans.is_none() {
+            return;
+        }
+        let trace = self.trace(&parts.headers);
+        let spans = self.view.spans.is_some() && trace.is_some_and(|trace| trace.is_sampled());
         if log.is_none() && !spans {
             return;
         }
         let fields = log.map(|log| &log.config().fields[..]).unwrap_or_default();
         let record = Record::new(fields, parts, self.client, peer, self.scheme(parts));
         self.exchange.begin_record(if spans { record.with_server() } else { record });
-        self.trace(&parts.headers);
     }
 
     fn note(&self, note: impl FnOnce(&mut Record)) {

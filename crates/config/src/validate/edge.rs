@@ -169,7 +169,14 @@ pub(super) fn admin(
         .flat_map(|hosts| &hosts.value)
         .filter_map(|text| value(text, report, admin_host))
         .collect();
-    let show_keys = raw.show_keys.as_ref().is_some_and(|flag| flag.value);
+    let show_keys = raw.show_keys.as_ref().filter(|flag| flag.value);
+    if let Some(flag) = show_keys.filter(|_| !reads_need_token) {
+        report.warning(
+            flag.problem("everybody who reaches the admin API reads the API keys of clients in full")
+                .help("set `reads: token`, or leave `show_keys` out: keys are then shown as digests"),
+        );
+    }
+    let show_keys = show_keys.is_some();
     Some(AdminConfig { address, token, tokens, reads_need_token, show_keys, hosts })
 }
 
