@@ -76,7 +76,7 @@ impl Builder<'_> {
             .map(|old| Arc::clone(&old.counted.counters));
         let counters = kept.unwrap_or_else(|| {
             let order = self.orders.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Counters::new(&limit.quota, limit.max_keys, order))
+            Arc::new(Counters::new(&in_force(&limit), limit.max_keys, order))
         });
         let prefix = self.config.store.as_ref().map_or("", |store| store.prefix.as_str());
         let parts = LimitParts {
@@ -94,14 +94,19 @@ impl Builder<'_> {
 /// Changes the counters of `old` to the quota of `new`. Returns whether that is possible.
 fn carry_over(old: &Limit, new: &LimitConfig, now: Time) -> bool {
     let counters = &old.counted.counters;
-    if old.config.quota == new.quota && old.config.max_keys == new.max_keys {
+    if in_force(&old.config) == in_force(new) && old.config.max_keys == new.max_keys {
         return true;
     }
     if new.shared {
         // This is only a copy of the state in the store, on the clock of the store, which will report it rescaled.
         counters.forget();
     }
-    counters.reconfigure(&new.quota, new.max_keys, now)
+    counters.reconfigure(&in_force(new), new.max_keys, now)
+}
+
+/// The quota that is enforced: with leases that may admit nothing too much, it is smaller than the configured one.
+fn in_force(limit: &LimitConfig) -> Quota {
+    limit.lease(&limit.quota).ok().filter(|_| limit.shared).map_or(limit.quota, |(quota, _)| quota)
 }
 
 /// Whether counters of `old` have the same meaning under `new`.

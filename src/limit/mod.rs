@@ -5,6 +5,7 @@
 
 mod build;
 mod identity_rates;
+mod leased;
 mod selected;
 pub mod shared;
 mod variants;
@@ -18,6 +19,7 @@ use sluicegate_counters::{CostKind, CountedLimit, LateCost, StoreFailurePolicy};
 pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
 use self::identity_rates::IdentityRates;
+pub use self::leased::decide_leased;
 pub use self::selected::SelectedLimit;
 pub use self::variants::Variant;
 use self::variants::Variants;
@@ -73,12 +75,14 @@ impl Limit {
         let fingerprints = |values: &[String]| -> Vec<Fingerprint> {
             values.iter().flat_map(readings).map(|(key, _)| key).collect()
         };
+        let lease = config.lease(&config.quota).ok().filter(|_| config.shared);
+        let quota = lease.map_or(config.quota, |(quota, _)| quota);
         let mut counted = CountedLimit {
             ban: config.ban,
             enforced: config.mode == Mode::Enforce,
             cost: cost_kind(&config.cost, index),
             bans,
-            ..CountedLimit::new(&config.name, config.quota, counters)
+            ..CountedLimit::new(&config.name, quota, counters)
         };
         if config.shared {
             let on_failure = match config.on_store_failure {
@@ -86,7 +90,8 @@ impl Limit {
                 OnStoreFailure::Open => StoreFailurePolicy::Open,
                 OnStoreFailure::Closed => StoreFailurePolicy::Closed,
             };
-            sluicegate_counters_redis::share(&mut counted, key_prefix.as_bytes(), on_failure);
+            let leased = lease.map(|(_, terms)| terms);
+            sluicegate_counters_redis::share(&mut counted, key_prefix.as_bytes(), on_failure, leased);
         }
         Self {
             counted: Arc::new(counted),

@@ -7,18 +7,29 @@ use sluicegate_counters::{
     Ask, Decision, StoreFailurePolicy, Verdict, decide_for_now, decide_reserving, refuse,
 };
 use sluicegate_counters_redis::Store;
+
 use sluicegate_limiter::{Refusal, Span, Time};
 use smallvec::SmallVec;
+
+use super::leased;
 
 type Asks<'a> = SmallVec<[Ask<'a>; 2]>;
 
 /// Decides a request at `now`. It takes no longer than the timeout of the store and never fails: without the store, the
 /// policy `on_store_failure` of each limit applies.
 pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, now: Time) -> Decision {
+    if let Some(decision) = leased::decide_leased(store, asks, now) {
+        return decision;
+    }
     if let Some(refusal) = remembered_refusal(store, asks, now) {
         store.count_remembered();
         return refusal;
     }
+    if let Some((paused, left)) = leased::paused(store, asks, now) {
+        store.count_remembered();
+        return refused_for(asks, paused, left);
+    }
+    leased::missed(store, asks, now);
     let mixed = asks.iter().any(|ask| !is_shared(ask));
     let reserved = mixed.then(|| reserve(asks));
     if let Some(refusal) = reserved.as_ref().filter(|local| !local.admitted) {
@@ -27,10 +38,13 @@ pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, now: Time) -> Decisi
     }
     let for_now = asks.iter().any(|ask| ask.for_now);
     match store.decide(asks.iter().filter(|ask| is_shared(ask)), now).await {
-        Some(decision) => match reserved {
-            Some(reserved) => with_reserved(store, asks, reserved, decision, for_now),
-            None => decision,
-        },
+        Some(decision) => {
+            leased::decided(store, asks, &decision.verdicts, now);
+            match reserved {
+                Some(reserved) => with_reserved(store, asks, reserved, decision, for_now),
+                None => decision,
+            }
+        }
         None => {
             if let Some(mut reserved) = reserved {
                 reserved.holds.undo(store.now());
@@ -45,6 +59,9 @@ pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, now: Time) -> Decisi
 pub fn may_refuse(store: &Store, asks: &[Ask<'_>], now: Time) -> bool {
     asks.iter().filter(|ask| ask.limit.enforced).any(|ask| {
         let Some(shared) = &ask.limit.shared else { return ask.limit.refuses_at(ask, now, ask.cost) };
+        if ask.limit.leased().is_some() {
+            return false; // there may be tokens of which the known state says nothing
+        }
         let server = store.server_of(ask, now);
         let at = server.map_or(now, |server| server.latest);
         if server.is_some_and(|server| server.is_up) {
@@ -93,6 +110,17 @@ fn remembered_refusal(store: &Store, asks: &mut [Ask<'_>], now: Time) -> Option<
     let refused = |(ask, verdict): (&Ask<'_>, &Verdict)| ask.limit.enforced && verdict.answer.is_err();
     // Another thread may have received a newer state that admits the request.
     asks.iter().zip(&refusal.verdicts).any(refused).then_some(refusal)
+}
+
+/// The refusal of a request by one of its limits, for this long. Nothing is charged.
+fn refused_for(asks: &[Ask<'_>], by: usize, left: Span) -> Decision {
+    let mut decision = refuse(asks);
+    decision.admitted = false;
+    if let Some(verdict) = decision.verdicts.get_mut(by).filter(|verdict| verdict.answer.is_ok()) {
+        verdict.answer = Err(Refusal::Until(left));
+        verdict.usage.remaining = 0;
+    }
+    decision
 }
 
 /// Charges the limits that are counted in this process, until the store has decided about the others.

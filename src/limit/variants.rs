@@ -68,16 +68,20 @@ impl Limit {
     /// The limit with another quota and mode for single keys. It has the same counters and bans.
     pub(super) fn of_single_keys(&self, quota: Quota, mode: Mode) -> Self {
         let known = &*self.counted;
+        let lease =
+            self.config.lease(&quota).ok().filter(|_| known.shared.is_some() && mode == Mode::Enforce);
+        let in_force = lease.map_or(quota, |(quota, _)| quota);
         let mut counted = CountedLimit {
             of_single_keys: true,
             ban: known.ban,
             enforced: mode == Mode::Enforce,
             cost: known.cost,
             bans: known.bans.clone(),
-            ..CountedLimit::new(&self.config.name, quota, Arc::clone(&known.counters))
+            ..CountedLimit::new(&self.config.name, in_force, Arc::clone(&known.counters))
         };
         if let Some(shared) = &known.shared {
-            share(&mut counted, &shared.key_prefix, shared.on_failure);
+            let leased = lease.map(|(_, terms)| terms);
+            share(&mut counted, &shared.key_prefix, shared.on_failure, leased);
         }
         Self {
             counted: Arc::new(counted),

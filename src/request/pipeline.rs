@@ -341,10 +341,16 @@ fn evaluate_local<'s>(
     match match_request(&view.snapshot, context.origin(), parts, now, &|asks| view.may_refuse(asks, now)) {
         Ok(matched) => {
             context.set_matched(&matched, parts);
-            if matches!(matched.route.target, Target::Usage) || view.store_of(&matched).is_some() {
+            if matches!(matched.route.target, Target::Usage) {
                 return Err(Box::new(Ok(matched)));
             }
-            let decision = decide(&matched.asks, true);
+            let decision = match view.store_of(&matched) {
+                None => decide(&matched.asks, true),
+                Some(store) => match limit::decide_leased(store, &matched.asks, now) {
+                    Some(decision) => decision,
+                    None => return Err(Box::new(Ok(matched))),
+                },
+            };
             Ok(finish(matched.with_decision(decision, now), view, context, parts))
         }
         Err(EarlyExit::Rejected(reject)) => Ok(Disposition::Answered(answer_early(&reject, context, parts))),

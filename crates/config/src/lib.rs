@@ -60,6 +60,7 @@ mod serialize;
 mod shorthand;
 mod store;
 mod suggest;
+mod sync;
 mod syntax;
 mod telemetry;
 mod template;
@@ -105,6 +106,7 @@ pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig}
 pub use rules::{RulesConfig, RulesService, RulesSource};
 pub use secret::Secret;
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
+pub use sync::{Sync, SyncMode, Unleased};
 pub use telemetry::OtlpConfig;
 pub use template::{Piece, Template, Variable};
 pub use upstream::{

@@ -121,6 +121,11 @@ impl Share {
         self == Self::ALL || (u128::from(random) * u128::from(Self::ALL.0)) >> 64 < u128::from(self.0)
     }
 
+    /// In millionths.
+    pub const fn as_millionths(self) -> u32 {
+        self.0
+    }
+
     /// In per cent.
     pub fn percent(self) -> f64 {
         f64::from(self.0) / 10_000.0

@@ -23,6 +23,7 @@ use super::route::RouteConfig;
 use super::rules::RulesConfig;
 use super::serialize::{ban, count, header_names, plans, quota, quota_or_null, scope, text, texts};
 use super::store::RedisConfig;
+use super::sync::Sync;
 use super::telemetry::OtlpConfig;
 use super::upstream::UpstreamConfig;
 use crate::{HeaderChange, KeySpec};
@@ -156,6 +157,8 @@ pub struct LimitConfig {
     /// Whether requests carry their key in full: for the store, for rules, and for what operators are shown.
     #[serde(skip)]
     pub whole_key: bool,
+    /// How it is counted in the store.
+    pub sync: Sync,
     /// What happens to requests of a shared limit while the store fails.
     pub on_store_failure: OnStoreFailure,
     /// Maximum number of live counters.

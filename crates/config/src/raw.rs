@@ -174,7 +174,8 @@ mapping! {
         /// sliding_window: sub-windows per period. Default: 1.
         #[schemars(extend("minimum" = 1, "maximum" = 1_000))]
         slices: RawCount,
-        /// sliding_window: the oldest sub-window counts in full, so that no window admits more than the rate's count.
+        /// sliding_window: the oldest sub-window counts in full, so that no window admits more than the rate's count. With
+        /// `sync: leased`: leases admit nothing above the limit; a bucket is smaller by the tokens that may be leased.
         strict: bool,
         /// sliding_log: refused requests count too.
         count_rejected: bool,
@@ -202,9 +203,13 @@ mapping! {
         /// Where the limit is counted: shared (default with a store) or local (default without).
         #[schemars(extend("enum" = ["shared", "local"]))]
         scope: RawText,
-        /// How a shared limit is counted: exact (default), with one call to the store per request.
-        #[schemars(extend("enum" = ["exact"]))]
+        /// How a shared limit is counted: exact (default), with one call to the store per request; leased, with tokens that
+        /// are paid for in advance; auto, leased where the limit is large enough.
+        #[schemars(extend("enum" = ["auto", "exact", "leased"]))]
         sync: RawText,
+        /// The part of the rate's count that all gateways together may have paid for and not spent. Default: 5%.
+        #[schemars(with = "Option<hints::Share>")]
+        error_budget: RawText,
         /// What happens while the store is unavailable: local (default, counted in the process), open (admitted) or
         /// closed (503).
         #[schemars(extend("enum" = ["local", "open", "closed"]))]

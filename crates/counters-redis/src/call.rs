@@ -40,6 +40,8 @@ pub(super) struct Item {
     pub(super) base: u64,
     /// Whether the charge is kept in the holds, so that it can be undone.
     pub(super) for_now: bool,
+    /// Whether the cost is that of many requests.
+    pub(super) many: bool,
 }
 
 /// The shared limits of a request.
@@ -47,7 +49,7 @@ pub(super) type Items = SmallVec<[Item; 2]>;
 
 impl Item {
     pub(super) fn of(ask: &Ask<'_>) -> Self {
-        Self { key: StoreKey::of(ask), cost: ask.cost, base: ask.base, for_now: ask.for_now }
+        Self { key: StoreKey::of(ask), cost: ask.cost, base: ask.base, for_now: ask.for_now, many: false }
     }
 
     fn limit(&self) -> &Arc<CountedLimit> {
@@ -56,7 +58,8 @@ impl Item {
 
     /// The argument of the limit.
     fn argument(&self) -> Cow<'_, [u8]> {
-        match self.limit().shared.as_ref().and_then(|shared| shared.argument.as_ref()) {
+        let usual = self.limit().shared.as_ref().filter(|_| !self.many);
+        match usual.and_then(|shared| shared.argument.as_ref()) {
             Some(argument) => Cow::Borrowed(argument),
             None => Cow::Owned(protocol::limit_argument(self.limit(), self.cost)),
         }
@@ -115,7 +118,7 @@ impl Store {
     }
 
     /// One call.
-    async fn call(
+    pub(super) async fn call(
         self: &Rc<Self>,
         items: &Items,
         group: SmallVec<[usize; 2]>,

@@ -125,7 +125,7 @@ mod tests {
             key: Fingerprint::from_hash(7),
             tag: Tag::of(&KeyText::new()),
         };
-        let item = Item { key, cost: 1, base: 1, for_now: false };
+        let item = Item { key, cost: 1, base: 1, for_now: false, many: false };
         let Quota::Concurrency(places, _) = quota else { unreachable!("it is one") };
         let state = RemoteState::Concurrency(places, InFlight::default(), 0);
         Outcome::new(&[item], smallvec![0], (smallvec![state], Vec::new()), (3, charged), [0; 8], Time::EPOCH)

@@ -8,6 +8,6 @@ use sluicegate_limiter::Quota;
 pub(crate) fn limit(quota: Quota, max_keys: usize, order: u64) -> CountedLimit {
     let counters = Arc::new(Counters::new(&quota, max_keys, order));
     let mut limit = CountedLimit::new(&format!("limit-{order}"), quota, counters);
-    crate::share(&mut limit, b"", StoreFailurePolicy::Local);
+    crate::share(&mut limit, b"", StoreFailurePolicy::Local, None);
     limit
 }

@@ -41,6 +41,7 @@ impl Store {
     /// Sends heartbeats until the store is closed. Calls `forget` with the name of each limit of which any gateway has
     /// pardoned a key.
     pub fn keep(self: &Rc<Self>, forget: impl Fn(&str) + 'static) {
+        self.spawn(Rc::clone(self).sweep_leases());
         let store = Rc::clone(self);
         self.spawn(async move {
             loop {
@@ -58,6 +59,7 @@ impl Store {
         let until = self.clock.instant(self.clock.now().plus(BACKGROUND_TIMEOUT));
         let connection = self.mapped(slot, until).await?;
         connection.first_attempt(until).await;
+        let sent = self.clock.now();
         let now = connection.clock.earliest(self.clock.now()).as_nanos() / 1_000_000;
         let expiry = EXPIRY.as_millis() as u64;
         if !pardoned.is_empty() {
@@ -72,6 +74,7 @@ impl Store {
         let living = self.send_to_gateways(redis::cmd("ZCARD").arg(&gateways)).await?;
         let pardons = self.send_to_gateways(redis::cmd("HGETALL").arg(&pardons)).await?;
         self.state.count_gateways(Some(redis::from_redis_value(living).ok()?));
+        self.state.membership.answered(sent, self.clock.now());
         let pardons: HashMap<String, i64> = redis::from_redis_value(pardons).ok()?;
         let before = self.pardons.replace(Some(pardons.clone()));
         for (limit, times) in &pardons {
@@ -97,8 +100,9 @@ impl Store {
         [format!("{prefix}:{{gateways}}"), format!("{prefix}:{{gateways}}:pardons")]
     }
 
-    /// Removes the gateway from the list of live ones.
+    /// Gives back unspent tokens and removes the gateway from the list of live ones.
     pub async fn leave(self: &Rc<Self>) {
+        self.end_leases();
         let [gateways, _] = self.gateway_keys();
         self.send_to_gateways(redis::cmd("ZREM").arg(&gateways).arg(&self.state.gateway)).await; // otherwise it expires
     }

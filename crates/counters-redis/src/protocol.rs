@@ -19,6 +19,7 @@ use std::borrow::Cow;
 
 use redis::Value;
 use sluicegate_counters::{CostKind, CountedLimit, RemoteBan, RemoteState, SharedLimit, StoreFailurePolicy};
+use sluicegate_leases::Terms;
 use sluicegate_limiter::{
     Ban, BucketInMicros, Charge, EmissionRate, LeakyBucket, Micros, Quota, Rate, Span, Strikes, Time,
     TokenBucket,
@@ -103,15 +104,21 @@ pub(super) struct StatesReply {
 )]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// Makes a limit one that a store counts for several processes. The names of its keys begin with `key_prefix`.
-pub fn share(limit: &mut CountedLimit, key_prefix: &[u8], on_failure: StoreFailurePolicy) {
+/// Makes a limit one that a store counts for several processes. The names of its keys begin with `key_prefix`; `leased` says
+/// how its tokens are leased, if they are.
+pub fn share(
+    limit: &mut CountedLimit,
+    key_prefix: &[u8],
+    on_failure: StoreFailurePolicy,
+    leased: Option<Terms>,
+) {
     let argument = match limit.cost {
         CostKind::Constant(cost) => Some(limit_argument(limit, cost)),
         CostKind::PerRequest | CostKind::Late(_) => None,
     };
     let longest_wait = limit.quota.drain().filter(|_| limit.late_cost().is_none());
     let key_prefix = key_prefix.to_vec();
-    limit.shared = Some(SharedLimit { key_prefix, argument, longest_wait, on_failure });
+    limit.shared = Some(SharedLimit { key_prefix, argument, longest_wait, on_failure, leased });
 }
 
 /// The argument of a limit and a cost for the script that decides.

@@ -16,6 +16,7 @@ use super::cluster::Servers;
 use super::connection::Connection;
 use super::key_name::Tag;
 use super::lease::Leases;
+use super::leased::WorkerLeases;
 use super::metrics::CallMetrics;
 use super::store_state::StoreState;
 use crate::Clock;
@@ -30,6 +31,7 @@ pub struct Store {
     pub(super) servers: Servers,
     pub(super) batches: Batches,
     pub(super) leases: Leases,
+    pub(super) worker_leases: RefCell<WorkerLeases>,
     /// The longest that a request waits for a decision.
     pub(super) timeout: Cell<Span>,
     /// The tasks that end with the store.
@@ -70,6 +72,7 @@ impl Store {
             servers,
             batches: Batches::default(),
             leases: Leases::default(),
+            worker_leases: RefCell::default(),
             timeout: Cell::new(timeout),
             tasks: RefCell::default(),
             pardons: RefCell::default(),
@@ -144,6 +147,11 @@ impl Store {
             Some(connection) => Some(Rc::clone(connection)),
             None => self.servers.owner_of(Tag::of(&ask.text).slot()),
         }
+    }
+
+    /// The connection to the server that holds a tag.
+    pub(super) fn connection_of_tag(&self, tag: Tag) -> Option<Rc<Connection>> {
+        self.servers.owner_of(self.slot(tag))
     }
 
     /// The slot of a tag; 0 if there is no cluster.

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use sluicegate_counters::{CountedLimit, Counters};
+use sluicegate_leases::Membership;
 use sluicegate_limiter::{Span, Time};
 use tokio::sync::watch;
 
 use super::connection::random;
 use super::gateway_count;
 use super::in_flight::InFlightCosts;
+use super::leased::GatewayLeases;
 use super::server_clock::ServerClock;
 use super::server_watch::ServerWatch;
 use super::topology::Topology;
@@ -46,6 +48,10 @@ pub struct StoreState {
     pub(super) unreported: Unreported,
     /// Costs of calls in flight.
     pub(super) in_flight: Arc<InFlightCosts>,
+    /// Tokens that were paid for in advance.
+    pub(super) leases: GatewayLeases,
+    /// Whether the number of gateways is known well enough to lease.
+    pub(super) membership: Membership,
     /// The counters in which states from the store are kept.
     tracked: Mutex<Vec<Weak<Counters>>>,
     /// Whether these states are to be removed.
@@ -98,6 +104,8 @@ impl StoreState {
             health: Mutex::default(),
             unreported: Unreported::default(),
             in_flight: Arc::default(),
+            leases: GatewayLeases::default(),
+            membership: Membership::default(),
             tracked: Mutex::default(),
             outdated: AtomicBool::new(false),
         }

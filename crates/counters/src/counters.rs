@@ -1,5 +1,7 @@
 //! The counters of a limit for any algorithm: one match per operation, so that the tables stay flat and typed.
 
+use std::sync::atomic::AtomicU64;
+
 use sluicegate_limiter::{
     Concurrency, FixedWindow, LeakyBucket, Quota, Receipt, Refusal, SlidingLog, SlidingWindow, Span, Time,
     TokenBucket, Usage,
@@ -20,6 +22,19 @@ pub struct Counters {
     queue: Option<Queue>,
     /// The charges that a store has made of this limit for this process.
     pub remote: RemoteCharges,
+    /// What was admitted with leased tokens.
+    pub leases: LeaseCounts,
+}
+
+/// What was admitted with leased tokens, since the counters exist.
+#[derive(Debug, Default)]
+pub struct LeaseCounts {
+    /// Tokens that a store has granted.
+    pub granted: AtomicU64,
+    /// Tokens of them that went back unspent.
+    pub returned: AtomicU64,
+    /// Requests that were admitted above the limit, as far as that can be told.
+    pub over: AtomicU64,
 }
 
 enum Tables {
@@ -112,7 +127,7 @@ impl Counters {
     pub fn new(quota: &Quota, max_keys: usize, order: u64) -> Self {
         let tables = convert!(Quota(algorithm) = quota => Tables(Table::new(*algorithm, max_keys)));
         let queue = matches!(quota, Quota::LeakyBucket(..)).then(Queue::default);
-        Self { order, tables, queue, remote: RemoteCharges::new(quota) }
+        Self { order, tables, queue, remote: RemoteCharges::new(quota), leases: LeaseCounts::default() }
     }
 
     /// Takes another quota of the same algorithm and converts the states. Returns false if the algorithm differs.

@@ -36,7 +36,7 @@ mod table;
 mod tests;
 
 pub use ban::{BanCheck, BanChecks, Bans, RemoteBan, while_banned};
-pub use counters::Counters;
+pub use counters::{Counters, LeaseCounts};
 pub use decision::{
     Ask, Decision, KeyState, Verdict, decide, decide_for_now, decide_reserving, evaluate, may_refuse, refuse,
 };

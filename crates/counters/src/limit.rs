@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sluicegate_leases::Terms;
 use sluicegate_limiter::{Ban, Quota, Refusal, Span, Time, Usage};
 
 use crate::{Ask, Bans, Counters, Fingerprint, RemoteState};
@@ -61,6 +62,8 @@ pub struct SharedLimit {
     pub longest_wait: Option<Span>,
     /// How its requests are decided while the store fails.
     pub on_failure: StoreFailurePolicy,
+    /// How its tokens are leased; `None` if the store decides about each request.
+    pub leased: Option<Terms>,
 }
 
 /// How requests of a shared limit are decided while the store fails.
@@ -107,6 +110,12 @@ impl CountedLimit {
     /// Replaces the state of a key by the one that a store returned at its time `now`, so that this process can decide from there.
     pub fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
         self.counters.learn(key, told, now, self.own_quota());
+    }
+
+    /// How its tokens are leased, if they are.
+    #[inline]
+    pub fn leased(&self) -> Option<&Terms> {
+        self.shared.as_ref()?.leased.as_ref()
     }
 
     /// The late cost of its requests, if they have one.

@@ -101,6 +101,11 @@ impl FixedWindow {
         self.index(now).max(self.index(Time::from_nanos(begun)))
     }
 
+    /// The time until the window of `now` ends.
+    pub fn window_left(&self, now: Time) -> Span {
+        self.until_end(Window { index: self.index(now), used: 0 }, now)
+    }
+
     fn until_end(&self, window: Window, now: Time) -> Span {
         Span::saturating_from(self.end(window.index).saturating_sub(u128::from(now.as_nanos())))
     }

@@ -34,6 +34,11 @@ impl LeakyBucket {
         self.burst
     }
 
+    /// The longest wait.
+    pub const fn max_delay(&self) -> Option<Span> {
+        self.max_delay
+    }
+
     /// The rate at which it drains.
     pub const fn emission_rate(&self) -> EmissionRate {
         self.emission_rate

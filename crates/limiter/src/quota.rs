@@ -65,6 +65,18 @@ impl Quota {
         }
     }
 
+    /// The time for which a charge that is made at `now` counts in the same window or sub-window. Charges of the others drain
+    /// continuously, or end with their request.
+    pub fn window_left(&self, now: Time) -> Option<Span> {
+        match self {
+            Self::FixedWindow(algorithm, _) => Some(algorithm.window_left(now)),
+            Self::SlidingWindow(algorithm, _) => Some(algorithm.slice_left(now)),
+            Self::TokenBucket(..) | Self::LeakyBucket(..) | Self::SlidingLog(..) | Self::Concurrency(..) => {
+                None
+            }
+        }
+    }
+
     /// Whether it counts requests in flight.
     pub const fn is_concurrency(&self) -> bool {
         matches!(self, Self::Concurrency(..))

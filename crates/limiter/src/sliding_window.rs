@@ -90,6 +90,13 @@ impl SlidingWindow {
         Position { index: (scaled / period) as u64, inside: (scaled % period) as u64 }
     }
 
+    /// The time until the sub-window of `now` ends.
+    pub fn slice_left(&self, now: Time) -> Span {
+        let end = (u128::from(self.position_of(now).index) + 1) * u128::from(self.period());
+        let nanos = end.div_ceil(u128::from(self.slices));
+        Span::saturating_from(nanos.saturating_sub(u128::from(now.as_nanos())))
+    }
+
     fn same_slices(&self, old: &Self) -> bool {
         old.period() == self.period() && old.slices == self.slices
     }

@@ -10,6 +10,7 @@ use super::key::{self, exempt};
 use super::plan;
 use super::quota::quota;
 use super::section::Section;
+use super::sync;
 use super::{in_range, missing, word};
 use crate::at::At;
 use crate::cost::Cost;
@@ -17,7 +18,6 @@ use crate::listener::ClientIpConfig;
 use crate::lists::ListConfig;
 use crate::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure};
 use crate::raw::RawLimit;
-use crate::read::not_available;
 use crate::report::{Problem, Report};
 use crate::route::RouteConfig;
 use crate::values::grouped;
@@ -74,9 +74,7 @@ pub(super) fn limit(
         raw.max_keys.as_ref().map_or(Some(MAX_KEYS), |n| in_range(n, 1..=1_000_000_000, "max_keys", report));
     let shared = shared(raw, context.store, report);
     let on_store_failure = on_store_failure(raw, shared, report);
-    if let Some(text) = &raw.sync {
-        check_sync(text, report);
-    }
+    let sync = sync::sync(raw, quota.as_ref(), cost.as_ref(), shared, report);
     if let Some((quota, true)) = quota.as_ref().zip(shared) {
         check_shared(quota, raw, report);
     }
@@ -122,6 +120,7 @@ pub(super) fn limit(
         on_missing: on_missing?,
         shared: shared?,
         whole_key: true,
+        sync: sync?,
         on_store_failure: on_store_failure?,
         max_keys: max_keys? as usize,
         written: Arc::new(raw.clone()),
@@ -163,14 +162,6 @@ fn on_store_failure(raw: &RawLimit, shared: Option<bool>, report: &mut Report) -
         });
     }
     policy
-}
-
-fn check_sync(text: &At<String>, report: &mut Report) {
-    if text.value == "leased" {
-        report.error(not_available(text.at, "`sync: leased`").help("use exact"));
-    } else {
-        word(text, "sync", &[("exact", ())], report);
-    }
 }
 
 /// Refuses what a store cannot count.

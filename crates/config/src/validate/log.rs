@@ -142,7 +142,7 @@ fn sample(raw: &RawSample, report: &mut Report) -> Sample {
 }
 
 /// `10%`, `0.01%`.
-fn share(text: &str) -> Result<Share, Mistake> {
+pub(super) fn share(text: &str) -> Result<Share, Mistake> {
     let bad = || Mistake::new(format!("expected a share such as 10% or 0.1%, found `{text}`"));
     let Some(number) = text.trim().strip_suffix('%') else {
         return Err(match text.parse::<f64>() {

@@ -27,6 +27,7 @@ mod rules;
 mod section;
 mod shape;
 mod store;
+mod sync;
 mod telemetry;
 mod template;
 mod tls;

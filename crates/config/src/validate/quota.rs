@@ -113,16 +113,21 @@ fn calendar_of(
     }
 }
 
+/// All algorithms.
+const ALL: &[Kind] = &[Kind::Token, Kind::Leaky, Kind::Fixed, Kind::Log, Kind::Sliding, Kind::Concurrency];
+
 /// Whether every field that is given belongs to the algorithm; reports those that do not.
 fn check_fields(kind: Kind, raw: &RawLimit, report: &mut Report) -> bool {
     fn at<T>(field: Option<&At<T>>) -> Option<Place> {
         field.map(|field| field.at)
     }
+    // With leases, `strict` says that they may admit nothing above the limit.
+    let is_leased = raw.sync.as_ref().is_some_and(|sync| sync.value != "exact");
     let timed = &[Kind::Token, Kind::Leaky, Kind::Fixed, Kind::Log, Kind::Sliding][..];
     let fields: [(&str, Option<Place>, &[Kind]); 10] = [
         ("burst", at(raw.burst.as_ref()), &[Kind::Token, Kind::Leaky]),
         ("slices", at(raw.slices.as_ref()), &[Kind::Sliding]),
-        ("strict", at(raw.strict.as_ref()), &[Kind::Sliding]),
+        ("strict", at(raw.strict.as_ref()), if is_leased { ALL } else { &[Kind::Sliding] }),
         ("count_rejected", at(raw.count_rejected.as_ref()), &[Kind::Log]),
         ("max_delay", at(raw.max_delay.as_ref()), &[Kind::Leaky]),
         ("zone", at(raw.zone.as_ref()), &[Kind::Fixed]),

@@ -1,0 +1,264 @@
+//! Tokens that were paid for in advance: which keys have some, and the calls that ask for more and give back what was not spent.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluicegate_counters::{Ask, CountedLimit, Fingerprint, KeyState};
+use sluicegate_leases::{Grant, Lease, Taken};
+use sluicegate_limiter::{Span, Time, Usage};
+use smallvec::{SmallVec, smallvec};
+
+use super::call::{Item, Items, NOBODY};
+use super::key_name::StoreKey;
+use super::store::Store;
+
+/// The most keys of a gateway that have leases.
+const MOST: usize = 16_384;
+/// The number of locks over which they are spread.
+const SHARDS: usize = 16;
+/// The keys that a worker remembers to have seen once.
+const SEEN: usize = 4_096;
+/// How often tokens are withdrawn whose time is over, and for how long a key without requests is remembered.
+const SWEEP: Duration = Duration::from_millis(100);
+const UNUSED: Span = Span::SECOND;
+/// A worker's leases are looked through when there are so many, and again when they have doubled.
+const FIRST_PURGE: usize = 1_024;
+
+type Key = (u64, Fingerprint);
+
+/// The lease of one key.
+pub(super) struct KeyLease {
+    key: StoreKey,
+    lease: Lease,
+    /// Whether it was removed from those of the gateway.
+    is_gone: AtomicBool,
+}
+
+/// The leases of a gateway, which its workers share.
+#[derive(Default)]
+pub(super) struct GatewayLeases([Mutex<HashMap<Key, Arc<KeyLease>>>; SHARDS]);
+
+/// The leases that a worker knows, so that it needs no lock to find them.
+pub(super) struct WorkerLeases {
+    known: HashMap<Key, Arc<KeyLease>>,
+    purge_at: usize,
+    /// The keys that came once: a key that comes only once needs no lease.
+    seen: Box<[u64]>,
+}
+
+impl KeyLease {
+    /// Whether its tokens are those of this limit. A reload may have changed the limit.
+    fn is_of(&self, limit: &Arc<CountedLimit>) -> bool {
+        Arc::ptr_eq(&self.key.limit, limit)
+            || (self.key.limit.quota == limit.quota && self.key.limit.leased() == limit.leased())
+    }
+}
+
+impl GatewayLeases {
+    fn shard(&self, key: Key) -> MutexGuard<'_, HashMap<Key, Arc<KeyLease>>> {
+        self.0[key.1.get() as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lease of a key, which is added if there is room.
+    fn get_or_add(&self, ask: &Ask<'_>, now: Time) -> Option<Arc<KeyLease>> {
+        let id = (ask.limit.counters.order, ask.key);
+        let mut shard = self.shard(id);
+        let add = || {
+            let (key, lease) = (StoreKey::of(ask), Lease::new(now));
+            Arc::new(KeyLease { key, lease, is_gone: AtomicBool::new(false) })
+        };
+        let full = shard.len() >= MOST / SHARDS;
+        match shard.entry(id) {
+            Entry::Occupied(mut known) => {
+                if !known.get().is_of(ask.limit) {
+                    known.insert(add()).is_gone.store(true, Ordering::Release);
+                }
+                Some(Arc::clone(known.get()))
+            }
+            Entry::Vacant(_) if full => None,
+            Entry::Vacant(new) => Some(Arc::clone(new.insert(add()))),
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<KeyLease>> {
+        let shards = self.0.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
+        shards.flat_map(|shard| shard.values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    fn remove(&self, gone: &Arc<KeyLease>) {
+        gone.is_gone.store(true, Ordering::Release);
+        let id = gone.key.id();
+        let mut shard = self.shard(id);
+        if shard.get(&id).is_some_and(|known| Arc::ptr_eq(known, gone)) {
+            shard.remove(&id);
+        }
+    }
+}
+
+impl Default for WorkerLeases {
+    fn default() -> Self {
+        Self { known: HashMap::new(), purge_at: FIRST_PURGE, seen: vec![0; SEEN].into_boxed_slice() }
+    }
+}
+
+impl WorkerLeases {
+    /// Whether a key has come before, lately. It is remembered.
+    fn saw(&mut self, key: Key) -> bool {
+        let id = key.1.get() ^ key.0.rotate_left(32);
+        let place = &mut self.seen[key.1.get() as usize % SEEN];
+        std::mem::replace(place, id) == id
+    }
+
+    fn add(&mut self, id: Key, lease: &Arc<KeyLease>) {
+        if self.known.len() >= self.purge_at {
+            self.known.retain(|_, lease| !lease.is_gone.load(Ordering::Acquire));
+            self.purge_at = (self.known.len() * 2).max(FIRST_PURGE);
+        }
+        self.known.insert(id, Arc::clone(lease));
+    }
+}
+
+impl Store {
+    /// Takes tokens that were paid for; `None` if there are not enough. The caller gives them back with [`Self::untake`] if
+    /// the request is refused after all.
+    #[inline]
+    pub fn take(self: &Rc<Self>, ask: &Ask<'_>, now: Time) -> Option<Taken> {
+        let leases = self.worker_leases.borrow();
+        let known = leases.known.get(&(ask.limit.counters.order, ask.key))?;
+        if known.is_gone.load(Ordering::Acquire) || !known.is_of(ask.limit) {
+            return None;
+        }
+        let taken = known.lease.take(now, ask.cost)?;
+        if taken.ask {
+            self.ask_for_more(known, now);
+        }
+        Some(taken)
+    }
+
+    /// Gives back what [`Self::take`] has taken.
+    pub fn untake(&self, ask: &Ask<'_>, taken: &Taken) {
+        if let Some(known) = self.worker_leases.borrow().known.get(&(ask.limit.counters.order, ask.key)) {
+            known.lease.give_back(taken);
+        }
+    }
+
+    /// There was no token for a request: asks for some if such requests come often.
+    pub fn missed(self: &Rc<Self>, ask: &Ask<'_>, now: Time) {
+        let id = (ask.limit.counters.order, ask.key);
+        let mut leases = self.worker_leases.borrow_mut();
+        let is_current =
+            |known: &&Arc<KeyLease>| !known.is_gone.load(Ordering::Acquire) && known.is_of(ask.limit);
+        let known = match leases.known.get(&id).filter(is_current).cloned() {
+            Some(known) => known,
+            None if leases.saw(id) => {
+                let Some(known) = self.state.leases.get_or_add(ask, now) else { return };
+                leases.add(id, &known);
+                known
+            }
+            None => return,
+        };
+        drop(leases);
+        known.lease.miss(ask.cost);
+        self.ask_for_more(&known, now);
+    }
+
+    /// For how long a key is refused without a call, because the store had nothing left for it a moment ago and many requests
+    /// come.
+    pub fn paused(&self, ask: &Ask<'_>, now: Time) -> Option<Span> {
+        let leases = self.worker_leases.borrow();
+        leases.known.get(&(ask.limit.counters.order, ask.key))?.lease.paused(now)
+    }
+
+    /// The store has refused a request of the key; it admits none for `at_most`, or less if that is unknown.
+    pub fn pause(&self, ask: &Ask<'_>, now: Time, at_most: Span) {
+        if let Some(known) = self.worker_leases.borrow().known.get(&(ask.limit.counters.order, ask.key)) {
+            known.lease.pause(now, at_most);
+        }
+    }
+
+    fn ask_for_more(self: &Rc<Self>, known: &Arc<KeyLease>, now: Time) {
+        let StoreKey { limit, key, .. } = &known.key;
+        if !self.state.membership.may_lease(now) {
+            return;
+        }
+        let Some((terms, connection)) = limit.leased().zip(self.connection_of_tag(known.key.tag)) else {
+            return;
+        };
+        let Some(Usage { remaining, .. }) = limit.counters.usage(*key, connection.clock.earliest(now)) else {
+            return; // the store has not told yet
+        };
+        if let Some(tokens) = known.lease.next(now, terms, self.state.gateways(), remaining) {
+            crate::store::spawn_local(Rc::clone(self).ask_for_tokens(Arc::clone(known), tokens));
+        }
+    }
+
+    /// Charges tokens in the store.
+    async fn ask_for_tokens(self: Rc<Self>, known: Arc<KeyLease>, tokens: u64) {
+        /// The lease may be asked for again, whatever ends the call.
+        struct Asking<'a>(Option<&'a Lease>);
+        impl Drop for Asking<'_> {
+            fn drop(&mut self) {
+                self.0.iter().for_each(|lease| lease.abandon());
+            }
+        }
+        let mut asking = Asking(Some(&known.lease));
+        let key = known.key.clone();
+        let items: Items = smallvec![Item { key, cost: tokens, base: tokens, for_now: false, many: true }];
+        let sent = self.clock.now();
+        let only: SmallVec<[usize; 2]> = smallvec![0];
+        let Some(outcome) = self.call(&items, only, 1, sent.plus(self.timeout())).await else { return };
+        let received = self.clock.now();
+        let limit = &known.key.limit;
+        let Some((charge, (left, terms))) = outcome
+            .charges
+            .first()
+            .zip(outcome.left.first().zip(limit.leased()))
+            .filter(|_| outcome.admitted() == 1)
+        else {
+            known.lease.pause(received, Span::MAX);
+            return;
+        };
+        let Usage { remaining, reset, .. } = left.usage(outcome.now);
+        let window = limit.quota.window_left(outcome.now);
+        let before = remaining.saturating_add(tokens);
+        let grant =
+            Grant { tokens, sent, received, window, before, remaining, reset, receipt: charge.receipt };
+        asking.0 = None;
+        let over = known.lease.granted(&grant, terms);
+        let counts = &limit.counters.leases;
+        counts.granted.fetch_add(tokens, Ordering::Relaxed);
+        counts.over.fetch_add(over, Ordering::Relaxed);
+    }
+
+    /// Withdraws tokens whose time is over, and gives them back. One thread of the gateway does this.
+    pub(super) async fn sweep_leases(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            let now = self.clock.now();
+            for known in self.state.leases.all() {
+                self.give_back_tokens(&known, known.lease.reclaim(now));
+                if known.lease.is_unused(now, UNUSED) {
+                    self.state.leases.remove(&known);
+                }
+            }
+        }
+    }
+
+    /// Gives back all tokens, because the gateway ends.
+    pub(super) fn end_leases(self: &Rc<Self>) {
+        for known in self.state.leases.all() {
+            self.give_back_tokens(&known, known.lease.reclaim_all(self.clock.now()));
+            self.state.leases.remove(&known);
+        }
+    }
+
+    fn give_back_tokens(self: &Rc<Self>, known: &KeyLease, unspent: Option<sluicegate_leases::Return>) {
+        let Some(unspent) = unspent else { return };
+        known.key.limit.counters.leases.returned.fetch_add(unspent.tokens, Ordering::Relaxed);
+        self.refund(&known.key, unspent.tokens, (unspent.receipt, NOBODY));
+    }
+}

@@ -1,0 +1,350 @@
+//! The tokens of one key that a gateway has paid for. All of its threads take from them without a lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluicegate_limiter::{Receipt, Span, Time};
+
+use crate::Terms;
+
+/// For how long tokens may be spent after they were asked for.
+pub(crate) const LIFE: Span = Span::from_millis(500);
+/// A lease is for the requests of this time.
+const HOLD: Span = Span::from_millis(50);
+/// The time over which demand is measured at least.
+const MEASURED: Span = Span::from_millis(10);
+/// For how long the store is not asked when it has little left.
+const PAUSE: Span = Span::from_millis(10);
+/// More tokens are asked for when those that are left last for two calls and this.
+const SPARE: Span = Span::MILLISECOND;
+/// Nothing is asked for a key that needs fewer tokens.
+const FEWEST: u64 = 2;
+/// The part of what is left in the store, as a divisor, that all gateways together ask for at once.
+const GUIDED: u64 = 2;
+/// The bits of the number of tokens in a word; the generation is above them.
+const BITS: u32 = 48;
+const TOKENS: u64 = (1 << BITS) - 1;
+
+/// The tokens of one key.
+#[derive(Debug)]
+pub struct Lease {
+    /// The tokens, and how often all of them were withdrawn.
+    held: AtomicU64,
+    /// When they end.
+    ends: AtomicU64,
+    /// If fewer are left, more are asked for.
+    low: AtomicU64,
+    /// Whether a call for more is in flight.
+    asking: AtomicBool,
+    /// What requests asked for since the demand was measured, where there was no token.
+    missed: AtomicU64,
+    /// Until when the store is not asked again, because it had little left.
+    paused: AtomicU64,
+    /// What the store had left when it was asked last, and when it has everything again.
+    remaining: AtomicU64,
+    reset: AtomicU64,
+    book: Mutex<Book>,
+}
+
+/// What is known about the demand and the last grant. It changes a few times a second.
+#[derive(Debug)]
+struct Book {
+    /// Tokens per second that requests ask for.
+    rate: u64,
+    /// When the demand was measured last.
+    measured: Time,
+    /// The tokens at that time and those that were granted since, without those that were withdrawn.
+    balance: u64,
+    /// How long calls take.
+    call: Span,
+    /// Whether the last call asked for less than is needed, because the store had little left.
+    is_scarce: bool,
+    /// The tokens of the last grant, its receipt, when it was sent, and when its charge stops counting in the store.
+    last: u64,
+    receipt: Receipt,
+    granted: Time,
+    counted: Time,
+    /// The window of the tokens ends then, if they have one.
+    window: Time,
+    /// The tokens that were spent between the last grant and the last measurement.
+    spent: u64,
+    /// When a request came last, as far as it was noticed.
+    used: Time,
+}
+
+/// Tokens that a request has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    generation: u64,
+    cost: u64,
+    /// Whether the caller should ask for more.
+    pub ask: bool,
+    /// What the key has left, as far as this gateway knows: in the store and here.
+    pub remaining: u64,
+    /// The time until the store has everything again.
+    pub reset: Span,
+}
+
+/// What the store has granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// The tokens, which were charged.
+    pub tokens: u64,
+    /// When the call was sent.
+    pub sent: Time,
+    /// When it was answered.
+    pub received: Time,
+    /// For how long after the sending the charge counts in the same window; `None` for a bucket.
+    pub window: Option<Span>,
+    /// What the key had left in the store before the charge.
+    pub before: u64,
+    /// What it has left after it.
+    pub remaining: u64,
+    /// The time until it has everything again.
+    pub reset: Span,
+    /// The receipt of the charge.
+    pub receipt: Receipt,
+}
+
+/// Tokens that were not spent and go back to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Return {
+    /// The tokens.
+    pub tokens: u64,
+    /// The receipt of their charge.
+    pub receipt: Receipt,
+}
+
+impl Lease {
+    /// No tokens yet.
+    pub fn new(now: Time) -> Self {
+        let zero = || AtomicU64::new(0);
+        let book = Book {
+            rate: 0,
+            measured: now,
+            balance: 0,
+            call: Span::MILLISECOND,
+            is_scarce: false,
+            last: 0,
+            receipt: Receipt::default(),
+            granted: now,
+            counted: now,
+            window: now,
+            spent: 0,
+            used: now,
+        };
+        Self {
+            held: zero(),
+            ends: zero(),
+            low: zero(),
+            asking: AtomicBool::new(false),
+            missed: zero(),
+            paused: zero(),
+            remaining: zero(),
+            reset: zero(),
+            book: Mutex::new(book),
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tokens that are held.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Acquire) & TOKENS
+    }
+
+    /// Takes the tokens of a request; `None` if there are not enough.
+    #[inline]
+    pub fn take(&self, now: Time, cost: u64) -> Option<Taken> {
+        if now.as_nanos() >= self.ends.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut held = self.held.load(Ordering::Acquire);
+        let left = loop {
+            let left = (held & TOKENS).checked_sub(cost)?;
+            let after = held - cost;
+            match self.held.compare_exchange_weak(held, after, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break left,
+                Err(other) => held = other,
+            }
+        };
+        let ask = left < self.low.load(Ordering::Relaxed) && !self.asking.load(Ordering::Relaxed);
+        let remaining = self.remaining.load(Ordering::Relaxed) + left;
+        let reset = Time::from_nanos(self.reset.load(Ordering::Relaxed)).since(now);
+        Some(Taken { generation: held >> BITS, cost, ask, remaining, reset })
+    }
+
+    /// Gives back what a request has taken and does not use. If the lease has ended meanwhile, the tokens are lost.
+    pub fn give_back(&self, taken: &Taken) {
+        let same = |held: u64| (held >> BITS == taken.generation).then(|| held + taken.cost);
+        let _ = self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, same);
+    }
+
+    /// Counts a request for which there was no token.
+    pub fn miss(&self, cost: u64) {
+        self.missed.fetch_add(cost, Ordering::Relaxed);
+    }
+
+    /// For how long the store is not asked, because it had nothing left a moment ago.
+    #[inline]
+    pub fn paused(&self, now: Time) -> Option<Span> {
+        let left = Time::from_nanos(self.paused.load(Ordering::Relaxed)).since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// The store has refused: if many requests come, it is asked again after a while, or after `at_most`, and not for each of
+    /// them.
+    pub fn pause(&self, now: Time, at_most: Span) {
+        let busy = { self.book().rate >= per_second(FEWEST, MEASURED) };
+        if busy {
+            self.pause_until(now.plus(PAUSE.min(at_most)));
+        }
+    }
+
+    fn pause_until(&self, until: Time) {
+        self.paused.store(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// How many tokens to ask the store for, if it is time to ask and no call is in flight: then the caller must call
+    /// [`granted`](Self::granted) or [`abandon`](Self::abandon). `remaining` is what the store has left.
+    pub fn next(&self, now: Time, terms: &Terms, gateways: u32, remaining: u64) -> Option<u64> {
+        if self.paused(now).is_some() || self.asking.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let mut book = self.book();
+        book.measure(now, &self.missed, self.held());
+        let hold = book.lead().as_nanos() + HOLD.as_nanos();
+        let target = (u128::from(book.rate) * u128::from(hold)).div_ceil(1_000_000_000);
+        let held = if now < book.window { self.held() } else { 0 };
+        let needed = u64::try_from(target).unwrap_or(u64::MAX).min(terms.share(gateways)).saturating_sub(held);
+        let want = needed.min(remaining / (GUIDED * u64::from(gateways.max(1))));
+        book.is_scarce = want < needed;
+        drop(book);
+        if want < FEWEST {
+            self.asking.store(false, Ordering::Release);
+            return None;
+        }
+        Some(want)
+    }
+
+    /// The call that [`next`](Self::next) asked for failed.
+    pub fn abandon(&self) {
+        self.asking.store(false, Ordering::Release);
+    }
+
+    /// The store has granted tokens. Returns how much was admitted above the limit since the last grant, as far as that can be
+    /// told: tokens that were spent when their charge did not count any more, unless the store had room for them.
+    pub fn granted(&self, grant: &Grant, terms: &Terms) -> u64 {
+        let mut book = self.book();
+        let over = if terms.carries() { book.over(grant, self.held()) } else { 0 };
+        book.measure(grant.received, &self.missed, self.held());
+        let window = grant.window.map_or(Time::from_nanos(u64::MAX), |left| grant.sent.plus(left));
+        // The end of the same window is known a little better or worse each time.
+        if grant.window.is_some() && window.since(book.window) > Span::MILLISECOND {
+            self.withdraw(&mut book);
+        }
+        book.window = window;
+        self.held.fetch_add(grant.tokens & TOKENS, Ordering::AcqRel);
+        book.balance += grant.tokens;
+        book.last = grant.tokens;
+        book.receipt = grant.receipt;
+        book.granted = grant.received;
+        book.counted = grant.sent.plus(grant.reset);
+        book.spent = 0;
+        let took = grant.received.since(grant.sent);
+        book.call = Span::from_nanos((book.call.as_nanos() * 3 + took.as_nanos()) / 4);
+        let ends = grant.sent.plus(LIFE).min(window);
+        self.ends.store(ends.as_nanos(), Ordering::Release);
+        self.remaining.store(grant.remaining, Ordering::Relaxed);
+        self.reset.store(grant.sent.plus(grant.reset).as_nanos(), Ordering::Relaxed);
+        let low = u128::from(book.rate) * u128::from(book.lead().as_nanos()) / 1_000_000_000;
+        self.low.store(u64::try_from(low).unwrap_or(u64::MAX), Ordering::Relaxed);
+        if book.is_scarce {
+            // When these are spent, the store has little again: to ask for each request would be as many calls as requests.
+            // Nothing is lost meanwhile if the bucket is not full before, or the window not over.
+            let wait = PAUSE.min(Span::from_nanos(grant.reset.as_nanos() / 2));
+            self.pause_until(grant.received.plus(wait));
+        }
+        drop(book);
+        self.asking.store(false, Ordering::Release);
+        over
+    }
+
+    /// Withdraws the tokens whose time is over. Those of the last grant go back to the store.
+    pub fn reclaim(&self, now: Time) -> Option<Return> {
+        if self.held() == 0 || now.as_nanos() < self.ends.load(Ordering::Acquire) {
+            return None;
+        }
+        self.reclaim_all(now)
+    }
+
+    /// Withdraws all tokens, for a gateway that ends.
+    pub fn reclaim_all(&self, now: Time) -> Option<Return> {
+        let mut book = self.book();
+        let tokens = self.withdraw(&mut book).min(book.last);
+        // A window that is over needs nothing back.
+        (tokens > 0 && now < book.window).then(|| Return { tokens, receipt: book.receipt })
+    }
+
+    /// Whether no request came for so long. Called now and then.
+    pub fn is_unused(&self, now: Time, for_so_long: Span) -> bool {
+        let mut book = self.book();
+        let held = self.held();
+        if self.missed.load(Ordering::Relaxed) > 0 || book.balance != held {
+            book.measure(now, &self.missed, held);
+            book.used = now;
+        }
+        held == 0 && now.since(book.used) >= for_so_long
+    }
+
+    /// Takes all tokens out; requests that have taken some cannot give them back.
+    fn withdraw(&self, book: &mut Book) -> u64 {
+        let next = |held: u64| Some(((held >> BITS) + 1) << BITS);
+        let before = self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).unwrap_or(0);
+        let tokens = before & TOKENS;
+        book.balance = book.balance.saturating_sub(tokens);
+        tokens
+    }
+}
+
+impl Book {
+    /// The time that calls for more tokens need, with some to spare.
+    fn lead(&self) -> Span {
+        Span::from_nanos(self.call.as_nanos() * 2 + SPARE.as_nanos())
+    }
+
+    /// Measures the demand since the last time. It grows fast and falls slowly.
+    fn measure(&mut self, now: Time, missed: &AtomicU64, held: u64) {
+        let elapsed = now.since(self.measured);
+        if elapsed < MEASURED {
+            return;
+        }
+        let spent = self.balance.saturating_sub(held);
+        let asked = spent.saturating_add(missed.swap(0, Ordering::Relaxed));
+        let rate = per_second(asked, elapsed);
+        self.rate = if rate > self.rate { (self.rate + 3 * rate) / 4 } else { (3 * self.rate + rate) / 4 };
+        self.measured = now;
+        self.spent = self.spent.saturating_add(spent);
+        self.balance = held;
+    }
+
+    /// The tokens that were spent since the last grant when their charge did not count any more, and for which the store had
+    /// no room.
+    fn over(&self, grant: &Grant, held: u64) -> u64 {
+        let since = grant.sent.since(self.granted).as_nanos();
+        let late = grant.sent.since(self.counted).as_nanos().min(since);
+        if late == 0 {
+            return 0;
+        }
+        let spent = self.spent.saturating_add(self.balance.saturating_sub(held));
+        let late = u128::from(spent) * u128::from(late) / u128::from(since.max(1));
+        (late as u64).saturating_sub(grant.before)
+    }
+}
+
+fn per_second(count: u64, span: Span) -> u64 {
+    let rate = u128::from(count) * 1_000_000_000 / u128::from(span.as_nanos().max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
